@@ -266,8 +266,8 @@ class Config(BaseModel):
     How many started containers wait per slot, with torch imported, so that submissions start at once. Two serve the
     public and the secret job of a ranked submission; 0 turns it off. Each waiting container takes about half a GiB of
     memory. It serves one job and is never reused. It fits jobs of the GPU type, image, limits and programs that it was
-    started with. The daemon starts one only while its slot is free. `kernel-runner host list --json` shows this bound
-    and the next two (`slots[].parking`).
+    started with. The daemon starts them while the slot is free, or while its next job would have to wait for one
+    anyway. `kernel-runner host list --json` shows this bound and the next two (`slots[].parking`).
     """
     park_max_age_s: Annotated[float, Reload.AT_ONCE] = Field(default=3600.0, gt=0.0, examples=[900.0])
     """How long a container waits at most. Then the daemon replaces it while its slot is free."""

@@ -12,6 +12,7 @@ Container to daemon, in this order: `ready` once, before init reads the request;
 `artifact`; any number of `archive`, if the request asks for a build archive; one `end`.
 
     {"type": "ready",    "protocol": 2, "facts": {...}}              what init observes of its container
+    {"type": "prepared"}                                             its judge waits for a request, all imported
     {"type": "progress", "phase": str, "done": int, "total": int}    in cases; total 0: only the program knows it
     {"type": "step",     ...StepResult}                              one finished program or judged mode
     {"type": "artifact", "name": str, "media_type": str, "data_b64": str}

@@ -1,10 +1,12 @@
 """Started containers, torch imported, that wait for jobs.
 
 Owns the waiting containers, a few per slot. Each is used once or thrown away, never cleaned: it has not seen a byte of
-any submission. Starting one costs its slot's cores two seconds of work. So containers are started only while the slot
-is free; one that is still starting when a job arrives is thrown away, unless the job would have to start one anyway.
-Slots that share devices or cores count as one here. Number, age and memory are bounded (`PoolBounds`). A container is
-used only for the spec it was started with: GPU type, image, limits, devices, programs.
+any submission. A container waits only once its judge has said that all is imported and quiet. Importing costs one core
+two seconds of work. So containers are started only while nothing runs on the slot, as many at a time as it has cores. A
+slot that is never free has such a gap when a job finds none waiting: then one for the next job is started beside
+the one for this job. What is still starting when a job takes another container is thrown away. Slots that share devices
+or cores count as one here. Number, age and memory are bounded (`PoolBounds`). A container is used only for the spec it
+was started with: GPU type, image, limits, devices, programs.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from sandbox.spec import SandboxSpec
 #: A free slot that still has a waiting container gets its next one only after this: a secret job follows its public one
 #: within a tenth of a second, and must not be timed beside a starting container.
 IDLE_S = 1.0
-#: From start until judge and worker have imported torch and are quiet.
-SETTLE_S = 3.0
+#: The longest time until judge and worker have imported torch and are quiet. One that takes longer is thrown away.
+PREPARE_S = 120.0
 #: After a failed start, until the next try; a job that arrives meanwhile starts its own and hears what is wrong.
 RETRY_S = 10.0
 PARKED_LABEL = "kernel-runner.parked"
@@ -64,11 +66,13 @@ class _SlotPool:
 
     spec: SandboxSpec
     boxes: list[_WarmContainer] = field(default_factory=list)
-    #: A container is being started for this slot right now.
-    starting: bool = False
+    #: How many containers are being started for this slot right now.
+    starting: int = 0
     #: The slot runs a job, or a job waits for what is being started.
     busy: bool = False
     awaited: bool = False
+    #: The job that waits found nothing being started.
+    asked: bool = False
     #: Not before this is the next container started, on the monotonic clock.
     not_before_s: float = 0.0
 
@@ -85,6 +89,7 @@ class WarmPool:
         self._rivals: Mapping[str, frozenset[str]] = {}
         self._closed = False
         self._keeper: threading.Thread | None = None
+        self._starters: set[threading.Thread] = set()
 
     def arrange(self, rivals: Mapping[str, frozenset[str]]) -> None:
         """Set which slots exclude each other, because they share devices or cores."""
@@ -134,12 +139,14 @@ class WarmPool:
                 return None
             place.busy = True
             if not place.boxes and _comparable(place.spec) == _comparable(spec):
-                # What is being started is as good as what the job would start.
+                # What is being started is as good as what the job would start, and leaves one for the next job.
                 place.awaited = True
-                while place.starting and not cancel.is_set():
+                place.asked = not place.starting and not self._closed and self._count(place) > 0 and self._is_due(place)
+                self._changed.notify_all()
+                while (place.starting or place.asked) and not self._closed and not cancel.is_set():
                     # The caller's event does not wake this condition.
                     self._changed.wait(CANCEL_POLL_S)
-                place.awaited = False
+                place.awaited = place.asked = False
             oldest_s = time.monotonic() - self._bounds.max_age_s
             fitting = [
                 parked
@@ -147,15 +154,9 @@ class WarmPool:
                 if _comparable(parked.spec) == _comparable(spec) and parked.started_s >= oldest_s
             ]
             chosen = fitting[0] if fitting else None
-            settled_s = time.monotonic() - SETTLE_S
-            quiet = [parked for parked in place.boxes if parked is not chosen and parked.started_s <= settled_s]
             # Those that do not fit go too: the board's jobs have changed, and their memory is wanted.
-            kept = [parked for parked in quiet if parked in fitting]
-            thrown = [parked for parked in place.boxes if parked is not chosen and parked not in kept]
-            place.boxes = kept
-            for rival in self._beside(slot):
-                thrown += [parked for parked in rival.boxes if parked.started_s > settled_s]
-                rival.boxes = [parked for parked in rival.boxes if parked.started_s <= settled_s]
+            thrown = [parked for parked in place.boxes if parked not in fitting]
+            place.boxes = fitting[1:]
         self._remove(thrown)
         return None if chosen is None else chosen.box
 
@@ -173,6 +174,8 @@ class WarmPool:
         if keeper is not None:
             # Bounded, because starting a container is.
             keeper.join()
+        for starter in list(self._starters):
+            starter.join()
         with self._changed:
             left = [parked for place in self._pools.values() for parked in place.boxes]
             self._pools.clear()
@@ -194,12 +197,21 @@ class WarmPool:
                     self._changed.wait(self._pause_s())
                     old, found = self._too_old(), self._next()
                 if found is not None:
-                    slot, place = found
-                    place.starting = True
-                    spec = place.spec
+                    self._begin(*found)
             self._remove(old)
-            if found is not None:
-                self._start(slot, place, spec)
+
+    def _begin(self, slot: str, place: _SlotPool) -> None:
+        """Start containers in a thread of their own: those of other slots do not wait for their imports."""
+        place.asked = False
+        place.starting = max(0, self._count(place))
+        if not place.starting:
+            self._changed.notify_all()
+            return
+        starter = threading.Thread(
+            target=self._start, args=(slot, place, place.spec, place.starting), name=f"warm-pool {slot}", daemon=True
+        )
+        self._starters.add(starter)
+        starter.start()
 
     def _too_old(self) -> list[_WarmContainer]:
         """Take containers that have waited too long out of their pools.
@@ -218,30 +230,37 @@ class WarmPool:
         """A slot that needs another container now; the one with the fewest, as memory may not suffice for all."""
         if self._closed:
             return None
-        now = time.monotonic()
         ready = [
             (slot, place)
             for slot, place in self._pools.items()
-            if self._wants(slot, place) and place.not_before_s <= now
+            if (place.asked or self._wants(slot, place)) and self._is_due(place)
         ]
-        return min(ready, key=lambda found: len(found[1].boxes), default=None)
+        return min(ready, key=lambda found: (not found[1].asked, len(found[1].boxes)), default=None)
 
     def _wants(self, slot: str, place: _SlotPool) -> bool:
-        return len(place.boxes) < self._bounds.size and not self._disturbs(slot, place) and self._has_room()
+        return not place.starting and not self._disturbs(slot, place) and self._count(place) > 0
+
+    def _is_due(self, place: _SlotPool) -> bool:
+        return place.not_before_s <= time.monotonic()
 
     def _disturbs(self, slot: str, place: _SlotPool) -> bool:
         """Whether a job runs on the slot's cores."""
         return place.busy or any(rival.busy for rival in self._beside(slot))
 
-    def _has_room(self) -> bool:
-        """Whether one more container fits into the memory bound."""
+    def _count(self, place: _SlotPool) -> int:
+        """How many containers to start at a time: as many as are missing, have a core each and fit into the memory."""
+        most = min(self._bounds.size - len(place.boxes), len(place.spec.limits.cpus))
         budget = self._bounds.memory_bytes
         if budget is None:
-            return True
-        taken = [parked.box.memory_bytes() or _USUAL_BYTES for place in self._pools.values() for parked in place.boxes]
+            return most
+        pools = self._pools.values()
+        taken = [parked.box.memory_bytes() or _USUAL_BYTES for place in pools for parked in place.boxes]
         # One that has just started has not imported torch yet, and will be as large as the largest.
         each = max((*taken, _USUAL_BYTES))
-        return each * (len(taken) + 1) <= budget
+        room = budget // each - len(taken) - sum(pool.starting for pool in pools)
+        # Every slot gets its first before any gets its second.
+        without = sum(not pool.boxes and not pool.starting for pool in pools if pool is not place)
+        return min(most, room, max(1, room - without))
 
     def _beside(self, slot: str) -> list[_SlotPool]:
         return [self._pools[name] for name in self._rivals.get(slot, ()) if name in self._pools]
@@ -259,28 +278,55 @@ class WarmPool:
         pause_s = max(0.0, min(due, default=math.inf) - time.monotonic())
         return None if math.isinf(pause_s) else min(pause_s, threading.TIMEOUT_MAX)
 
-    def _start(self, slot: str, place: _SlotPool, spec: SandboxSpec) -> None:
+    def _start(self, slot: str, place: _SlotPool, spec: SandboxSpec, count: int) -> None:
+        """Start so many containers at once; they wait together, when all of them are quiet."""
+        found: list[_WarmContainer] = []
+        others = [
+            threading.Thread(target=self._start_one, args=(slot, place, spec, found), daemon=True)
+            for _ in range(count - 1)
+        ]
+        for other in others:
+            other.start()
+        self._start_one(slot, place, spec, found)
+        for other in others:
+            other.join()
+        with self._changed:
+            unwanted = self._is_unwanted(slot, place)
+            if not unwanted:
+                place.boxes += found
+            place.starting = 0
+            place.not_before_s = time.monotonic() + (0.0 if found else RETRY_S)
+            self._starters.discard(threading.current_thread())
+            self._changed.notify_all()
+        if unwanted:
+            self._remove(found)
+
+    def _start_one(self, slot: str, place: _SlotPool, spec: SandboxSpec, found: list[_WarmContainer]) -> None:
         started_s = time.monotonic()
-        box: Container | None = None
         try:
             box = self._engine.start(spec)
         except SandboxError as error:
             _log.warning("container_not_parked", slot=slot, error=str(error))
             if error.leftover is not None:
                 self._quarantine.add(slot, error.leftover, error)
+            return
         except Exception:  # noqa: BLE001 logged; without this thread a job would wait for ever for what it starts
             _log.exception("container_not_parked", slot=slot)
-        with self._changed:
-            place.starting = False
-            # A job that does without it has begun meanwhile: it must not import torch beside that job.
-            rivalled = any(rival.busy for rival in self._beside(slot))
-            unwanted = self._closed or rivalled or (place.busy and not place.awaited)
-            if box is not None and not unwanted:
-                place.boxes.append(_WarmContainer(slot=slot, spec=spec, box=box, started_s=started_s))
-            place.not_before_s = time.monotonic() + (SETTLE_S if box is not None else RETRY_S)
-            self._changed.notify_all()
-        if box is not None and unwanted:
+            return
+        try:
+            prepared = box.wait_prepared(PREPARE_S, stop=lambda: self._is_unwanted(slot, place))
+        except SandboxError as error:
+            _log.warning("container_not_parked", slot=slot, error=str(error))
+            prepared = False
+        if prepared:
+            found.append(_WarmContainer(slot=slot, spec=spec, box=box, started_s=started_s))
+        else:
             remove(box, slot, self._quarantine)
+
+    def _is_unwanted(self, slot: str, place: _SlotPool) -> bool:
+        """Whether a job has begun that does without what is being started: nothing may be imported beside it."""
+        rivalled = any(rival.busy for rival in self._beside(slot))
+        return self._closed or rivalled or (place.busy and not place.awaited)
 
 
 def remove(box: Container, slot: str, quarantine: Quarantine) -> None:

@@ -62,6 +62,8 @@ class _ReceivedReport:
 
     decoder: protocol.Decoder
     facts: Mapping[str, Any] | None = None
+    #: Whether the judge waits for its request, with everything imported.
+    prepared: bool = False
     steps: list[protocol.StepResult] = field(default_factory=list)
     artifacts: list[tuple[str, str, bytes]] = field(default_factory=list)
     end: tuple[bool, str | None] | None = None
@@ -87,6 +89,8 @@ class _ReceivedReport:
         match kind:
             case "ready":
                 self.facts = _ready_facts(message)
+            case "prepared":
+                self.prepared = True
             case "progress":
                 progress = protocol.Progress.from_message(message)
                 if self.on_progress is not None:
@@ -263,6 +267,32 @@ class Container:
                         f"container {self.id[:12]}: ended before 'ready' with exit code {code}{self._stderr_note()};"
                         f" is {self.spec.python!r} a Python 3.11 or newer in image {self.spec.image[:19]}?"
                     )
+
+    def wait_prepared(self, timeout_s: float, *, stop: Callable[[], bool]) -> bool:
+        """Wait until everything is imported and nothing runs in the container; False: it is not, or `stop` says so.
+
+        A container for steps of a task's own has nothing to prepare.
+
+        Raises:
+            ProtocolError: a frame arrived that the protocol does not allow.
+        """
+        if self.spec.boot.kind != "pair":
+            return True
+        deadline = time.monotonic() + timeout_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._attachment, selectors.EVENT_READ)
+            while not self._received.prepared:
+                if time.monotonic() >= deadline or stop():
+                    return False
+                if not selector.select(CANCEL_POLL_S):
+                    continue
+                try:
+                    more = self._receive()
+                except protocol.FrameError as error:
+                    raise ProtocolError(f"container {self.id[:12]}: {error}{self._stderr_note()}") from error
+                if not more or self._received.end is not None:
+                    return False
+        return True
 
     def run(
         self,

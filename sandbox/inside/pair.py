@@ -330,7 +330,9 @@ def rebuild_frame(message: Mapping[str, Any]) -> dict[str, Any]:
         return protocol.Progress.from_message(message).to_message()
     if kind == "artifact":
         return protocol.Artifact.from_message(message).to_message()
-    raise protocol.FrameError(f"a judge may send progress, step and artifact frames, found {kind!r}")
+    if kind == "prepared":
+        return {"type": "prepared"}
+    raise protocol.FrameError(f"a judge may send prepared, progress, step and artifact frames, found {kind!r}")
 
 
 def _pipe_from_child() -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """`make bench`: every benchmark, or the ones named, e.g. `make bench ARGS=turnaround`.
 
-A benchmark that is a package has parts, which can be named alone: `make bench ARGS="queue.pickup queue.idle"`.
+A benchmark that is a package has parts, which can be named alone: `make bench ARGS="queue.pickup queue.idle"`. What
+follows the first option goes to the benchmark: `make bench ARGS="load --users 10"`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from pathlib import Path
 
 def main(names: list[str]) -> int:
     """Run the benchmarks; each module's `main` prints its figures."""
+    first = next((index for index, name in enumerate(names) if name.startswith("-")), len(names))
+    names, options = names[:first], names[first:]
     known = {
         module.name: module.ispkg
         for module in pkgutil.iter_modules([str(Path(__file__).parent)])
@@ -29,7 +32,10 @@ def main(names: list[str]) -> int:
     for benchmark, parts in chosen.items():
         print(f"== {benchmark}", flush=True)
         run = importlib.import_module(f"tests.benchmarks.{benchmark}").main
-        run(parts) if known[benchmark] else run()
+        if known[benchmark]:
+            run(parts)
+        else:
+            run(*([options] if options else []))
     return 0
 
 

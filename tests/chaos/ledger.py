@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, Final
 
 import psycopg
@@ -194,11 +195,17 @@ def settled(books: Books) -> list[str]:
     found = [f"run {row['id']} belongs to no job" for row in books.runs if row["job_id"] is None]
     found += _submissions(books)
     orders = {order.key: order for order in books.orders}
+    publics = _publics(books)
     for job in books.jobs:
         order = orders.get(job["key"])
         if order is None:
             continue  # said already
         about = f"job {job['id']}: "
+        found += [about + problem for problem in _follows(job, publics.get(job["id"]))]
+        if _never_ran(job):
+            if runs[job["id"]] or superseded[job["id"]]:
+                found.append(about + "it never ran, and has rows")
+            continue
         found += [about + problem for problem in _state(job, order)]
         found += [about + problem for problem in _rows(job, runs[job["id"]], superseded[job["id"]], books)]
         found += [about + problem for problem in _history(job, books.events.get(job["id"], {}))]
@@ -233,6 +240,34 @@ def _submissions(books: Books) -> Iterator[str]:
             yield f"order {order.key}: evaluated again, and nobody asked for it"
     for key, jobs in by_key.items():
         yield f"submission {jobs[0]['submission_id']} (key {key}) was ordered by nobody"
+
+
+def _publics(books: Books) -> Mapping[int, Row]:
+    """The public job that each secret job of a ranked submission was made with."""
+    found: dict[int, Row] = {}
+    latest: dict[tuple[int, str], Row] = {}
+    for job in sorted(books.jobs, key=itemgetter("id")):
+        key = (job["submission_id"], job["gpu_type"])
+        if job["mode"] == Mode.LEADERBOARD and job["secret"] and key in latest:
+            found[job["id"]] = latest[key]
+        elif job["mode"] == Mode.LEADERBOARD:
+            latest[key] = job
+    return found
+
+
+def _never_ran(job: Row) -> bool:
+    return bool(job["state"] == JobState.DONE and job["attempt"] == 0)
+
+
+def _follows(job: Row, public: Row | None) -> Iterator[str]:
+    """A secret job runs if its public one was accepted; else it has the same verdict, and nothing more."""
+    if _never_ran(job):
+        if public is None or public["verdict"] != job["verdict"] or job["verdict"] == Verdict.ACCEPTED:
+            yield f"{job['verdict']} without having run, and its public job ended otherwise"
+        if job["report"] is not None or job["failures"] or job["reclaims"]:
+            yield "it never ran, and has a report, failures or lost leases"
+    elif public is not None and job["attempt"] > 0 and public["verdict"] != Verdict.ACCEPTED:
+        yield f"ran {job['attempt']} times, though its public job ended as {public['verdict']}"
 
 
 def _state(job: Row, order: Order) -> Iterator[str]:

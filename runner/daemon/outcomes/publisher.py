@@ -18,7 +18,7 @@ from runner.daemon.interfaces import StoreFactory
 from runner.daemon.outcomes import events
 from runner.errors import InfrastructureError
 from runner.logs import get_logger
-from runner.model import Claimed, Job, JobState, Json, Progress
+from runner.model import Claimed, Job, JobState, Json, Mode, Progress, Verdict
 from runner.retry import Backoff
 from runner.store import Ended, Reclaimed, Store
 
@@ -81,6 +81,12 @@ class EventPublisher:
             self._dropped += len(self._events) == MAX_EVENTS
             self._events.append(event)
         self._wake.set()
+
+    def committed(self, job: Job, verdict: Verdict, *, submission_done: bool) -> None:
+        """Publish a verdict that is committed, and wake daemons that may take the secret job that waited for it."""
+        self.publish(events.done(job, verdict, submission_done=submission_done))
+        if job.mode is Mode.LEADERBOARD and not job.secret and verdict is Verdict.ACCEPTED:
+            self.wake(job.gpu_type)
 
     def ended(self, job: Claimed, how: Ended) -> None:
         """Publish that an attempt ended without a result, and wake daemons that may take the job next."""

@@ -17,7 +17,6 @@ from runner import metrics
 from runner.config import mask_password
 from runner.daemon.interfaces import StoreFactory
 from runner.daemon.leases import Lease, LeaseKeeper
-from runner.daemon.outcomes import events
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.spool import Spool, Spooled
 from runner.errors import InfrastructureError, StaleAttemptError
@@ -170,7 +169,7 @@ class SpoolReplayer:
             committed = True
             metrics.committed(job, result.verdict)
             _log.info("spooled result committed", verdict=result.verdict.value)
-            self._publisher.publish(events.done(job, result.verdict, submission_done=completion.submission_done))
+            self._publisher.committed(job, result.verdict, submission_done=completion.submission_done)
         self._spool.remove(spooled)
         self._drop(job)
         return committed

@@ -20,7 +20,6 @@ from runner import metrics
 from runner.config import mask_password
 from runner.daemon.interfaces import StoreFactory
 from runner.daemon.leases import Lease, LeaseKeeper
-from runner.daemon.outcomes import events
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.replay import SpoolReplayer
 from runner.errors import DatabaseUnavailableError, StaleAttemptError
@@ -338,7 +337,7 @@ class OutcomeWriter:
             self._finish(one)
         else:
             metrics.committed(one.job, result.verdict)
-            self._publisher.publish(events.done(one.job, result.verdict, submission_done=completion.submission_done))
+            self._publisher.committed(one.job, result.verdict, submission_done=completion.submission_done)
             self._finish(one)
 
     def _end(self, store: Store, one: _Pending, ending: Ending) -> None:

@@ -142,6 +142,8 @@ def main() -> int:
         if not _sees_devices() and not select.select([0], [], [], 0)[0]:
             # As a rule there is no request yet, so this costs no time. On a device these measurements are not used.
             single_rank.warm_up(deadline_ns=time.monotonic_ns() + START_TIMEOUT_NS)
+        # From here until the request comes, nothing in this container computes.
+        frames.send({"type": "prepared"})
         payload = read_request(0)["payload"]
         if payload.get("kind") == KIND:
             _judge_group(payload, single_rank=single_rank, collector=collector, frames=frames)

@@ -42,6 +42,8 @@ class ModelJob:
     cancel_requested: bool = False
     #: Not claimed before its pause is over.
     paused: bool = False
+    #: Secret, and its public job is not over: not claimed.
+    after_public: bool = False
     #: Where it failed last. With a slot nobody else can have it: that host runs it on another slot if it can.
     avoid_host: str | None = None
     avoid_slot: str | None = None
@@ -348,7 +350,7 @@ class Queue:
 
     def _may_claim(self, job: ModelJob, host: str) -> bool:
         elsewhere = job.avoiding and job.avoid_host == host
-        return job.state is JobState.QUEUED and not job.paused and not elsewhere
+        return job.state is JobState.QUEUED and not job.paused and not elsewhere and not job.after_public
 
     def _groups(self, submission: int) -> dict[tuple[str, Mode], list[ModelJob]]:
         groups: dict[tuple[str, Mode], list[ModelJob]] = defaultdict(list)
@@ -365,6 +367,9 @@ class Queue:
         """After a job left queue or slot: reruns retire what they replace, the last job writes the last word."""
         submission = self.submissions[number]
         jobs = self.of(number)
+        for job in jobs:
+            if job.after_public and job.state is JobState.QUEUED:
+                _follow(job, [other for other in jobs if other.key == (*job.key[:3], False)][-1])
         for job in jobs:
             if job.replaces is None or job.retired_as is not None or job.open:
                 continue
@@ -394,6 +399,16 @@ class Queue:
         )
         submission.status = "hacked" if submission.job_status == "hacked" else "active"
         return True
+
+
+def _follow(secret: ModelJob, public: ModelJob) -> None:
+    """A secret job waits for its public one, and runs only where that was accepted."""
+    if public.open:
+        return
+    secret.after_public = False
+    if public.verdict is not Verdict.ACCEPTED:
+        secret.leave(public.state, public.verdict)
+        secret.cancel_requested = public.cancel_requested
 
 
 def _retire(job: ModelJob, retired_as: str) -> None:

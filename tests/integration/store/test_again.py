@@ -526,7 +526,7 @@ UNION SELECT r.submission_id, 'of nobody' FROM leaderboard.runs r WHERE r.id NOT
 UNION SELECT j.submission_id, 'not one word per twin' FROM runner.job j
 WHERE j.retired_at IS NULL OR j.retired_as = 'invalidated' GROUP BY j.submission_id, j.secret HAVING count(*) <> 1
 UNION SELECT j.submission_id, 'not kept' FROM runner.job j
-WHERE j.retired_at IS NOT NULL AND j.verdict IN ('accepted', 'wrong_answer')
+WHERE j.retired_at IS NOT NULL AND j.verdict IN ('accepted', 'wrong_answer') AND j.attempt > 0
   AND NOT EXISTS (SELECT FROM runner.superseded_run r WHERE r.job_id = j.id)
 """
 

@@ -111,6 +111,8 @@ def test_all_at_once_is_no_deadlock(bench: Bench, db: Db) -> None:
     wrong = db.execute(
         "SELECT j.id FROM runner.job j LEFT JOIN runner.job_run x ON x.job_id = j.id GROUP BY j.id"
         " HAVING j.state NOT IN ('done', 'cancelled') OR count(x.run_id) <> CASE"
+        # Without a claim: a secret job that ended with its public one.
+        " WHEN j.attempt = 0 THEN 0"
         " WHEN j.verdict = 'accepted' THEN 3 WHEN j.verdict = 'wrong_answer' THEN 2 ELSE 0 END"
     ).fetchall()
     assert wrong == []

@@ -167,6 +167,7 @@ def test_of_jobs_that_end_together_exactly_one_writes_the_last_word(bench: Bench
     with crew(bench) as workers:
         for _ in range(ROUNDS):
             submission_id = bench.submit(mode="leaderboard", gpu_types=list(GPU_TYPES))
+            bench.free_secret_jobs()
             jobs = [
                 job
                 for gpu_type in GPU_TYPES
@@ -197,6 +198,7 @@ def test_a_cancellation_and_the_last_results_agree_on_the_last_word(bench: Bench
     with crew(bench) as workers:
         for _ in range(ROUNDS // 5):
             submission_id = bench.submit(mode="leaderboard", gpu_types=list(GPU_TYPES))
+            bench.free_secret_jobs()
             jobs = [
                 *bench.store.claim(host="host-a", slots={"A100": 2}, lease_s=600).jobs,
                 *bench.store.claim(host="host-a", slots={"H100": 1}, lease_s=600).jobs,
@@ -225,6 +227,7 @@ def test_a_result_that_is_given_twice_at_once_is_committed_once(bench: Bench, db
     """A batch may hold what was spooled beside what is still being committed: its rows are not doubled."""
     bench.board("identity", *GPU_TYPES)
     bench.submit(mode="leaderboard", gpu_types=["A100"])
+    bench.free_secret_jobs()
     public, secret = bench.store.claim(host="host-a", slots={"A100": 2}, lease_s=600).jobs
     given = [(public, ranked(public)), (secret, ranked(secret)), (public, ranked(public))]
     outcomes = bench.store.complete_all(given)

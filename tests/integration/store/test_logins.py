@@ -207,9 +207,10 @@ def test_a_result_names_its_own_submission(bench: Bench, mine: Login, job: Job) 
         assert mine.ask(f"SELECT state FROM {end}", job.id, job.attempt, other) == [(None,)]  # noqa: S608
 
 
-def test_a_login_that_several_hosts_share_acts_for_all_of_them(mine: Login, job: Job) -> None:
+def test_a_login_that_several_hosts_share_acts_for_all_of_them(bench: Bench, mine: Login, job: Job) -> None:
     """For those who want one password for all hosts; `check` lists them."""
     mine.bench.register("host-c")
+    bench.free_secret_jobs()
     assert mine.bench.store.claim(host="host-c", slots={"CPU": 1}, lease_s=60, instance="host-c").jobs
     assert mine.bench.store.release(job, reason="x").state == "queued"
     facts = probe(mine.bench.url)

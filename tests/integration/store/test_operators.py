@@ -203,6 +203,7 @@ def test_failed_attempts_are_listed_with_what_became_of_them(bench: Bench, db: D
     bench.board()
     bench.board("other")
     first = bench.submit(mode="leaderboard")
+    bench.free_secret_jobs()
     bench.store.fail(bench.claim(host="node1"), error="the engine hung", report=None, slot="gpu3")
     bench.claim(host="node2", lease_s=-1)
     bench.store.reclaim()

@@ -53,6 +53,7 @@ SELECT setval('runner.claim_number', 1, false);
 JOBS = """
 SELECT j.id, j.submission_id, j.user_id, j.gpu_type, j.mode, j.secret, j.priority, j.turn, j.replaces, j.state,
        j.verdict, j.attempt, j.failures, j.max_attempts, j.reclaims, j.lease_owner, j.cancel_requested, j.retired_as,
+       j.after_public AND j.state = 'queued' AS after_public,
        j.lease_expires_at IS NOT NULL AS leased, j.finished_at IS NOT NULL AS finished,
        (SELECT count(*) FROM runner.superseded_run w WHERE w.job_id = j.id) AS superseded,
        (SELECT count(*) FROM runner.stale_result w WHERE w.job_id = j.id) AS evidence
@@ -506,6 +507,7 @@ class QueueMachine(RuleBasedStateMachine):
                 "reclaims": job.reclaims,
                 "retired_as": job.retired_as,
             }, job
+            assert row["after_public"] == (job.after_public and job.state is JobState.QUEUED), job
             assert (row["lease_owner"], row["leased"]) == (job.owner, job.state is JobState.RUNNING), job
             assert (row["cancel_requested"], row["finished"]) == (job.cancel_requested, not job.open), job
             assert (row["superseded"], row["evidence"]) == (job.superseded, job.evidence), job
@@ -607,6 +609,7 @@ class QueueMachine(RuleBasedStateMachine):
                 priority=row["priority"],
                 turn=row["turn"],
                 replaces=row["replaces"],
+                after_public=row["after_public"],
                 max_attempts=row["max_attempts"],
                 reclaims=row["reclaims"],
             )

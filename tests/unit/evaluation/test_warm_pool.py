@@ -33,10 +33,16 @@ class FakeBox:
         self.id = f"container-{number:04d}"
         self.closed = False
         self.memory: int | None = None
+        self.prepared = threading.Event()
 
     def memory_bytes(self) -> int | None:
         """What it takes."""
         return self.memory
+
+    def wait_prepared(self, timeout_s: float, *, stop: Callable[[], bool]) -> bool:
+        """Whether it was prepared before it was to stop."""
+        wait_until(lambda: self.prepared.is_set() or stop(), "an import", patience_s=timeout_s)
+        return self.prepared.is_set()
 
     def close(self) -> None:
         """Remove it."""
@@ -52,6 +58,8 @@ class FakeEngine:
         self.go = threading.Event()
         self.go.set()
         self.broken: Exception | None = None
+        #: Whether a box is prepared as soon as it is started.
+        self.quick = True
 
     def start(self, spec: Any) -> FakeBox:  # noqa: ANN401 the engine's signature is not the subject
         """One box."""
@@ -59,8 +67,11 @@ class FakeEngine:
         if self.broken is not None:
             raise self.broken
         self.labels.append(dict(spec.labels))
-        self.boxes.append(FakeBox(len(self.boxes)))
-        return self.boxes[-1]
+        box = FakeBox(len(self.boxes))
+        if self.quick:
+            box.prepared.set()
+        self.boxes.append(box)
+        return box
 
 
 def take(parked: WarmPool, spec: SandboxSpec) -> FakeBox | None:
@@ -77,7 +88,6 @@ def eventually(condition: Callable[[], bool]) -> None:
 def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     """An engine, and no waiting between starts."""
     monkeypatch.setattr(warm_pool, "IDLE_S", 0.0)
-    monkeypatch.setattr(warm_pool, "SETTLE_S", 0.0)
     monkeypatch.setattr(warm_pool, "RETRY_S", 0.02)
     return FakeEngine()
 
@@ -157,7 +167,7 @@ def test_a_job_waits_for_the_start_it_would_have_to_make(engine: FakeEngine, mak
     parked.release("cpu0", SPEC)
     taken: list[Any] = []
     job = threading.Thread(target=lambda: taken.append(take(parked, SPEC)))
-    eventually(lambda: parked._pools["cpu0"].starting)
+    eventually(lambda: parked._pools["cpu0"].starting > 0)
     job.start()
     engine.go.set()
     job.join(PATIENCE_S)
@@ -173,7 +183,7 @@ def test_a_start_that_comes_too_late_is_thrown_away(engine: FakeEngine, make: Ca
     assert take(parked, SPEC) is not None
     engine.go.clear()
     parked.release("cpu0", SPEC)
-    eventually(lambda: parked._pools["cpu0"].starting)
+    eventually(lambda: parked._pools["cpu0"].starting > 0)
     assert take(parked, SPEC) is engine.boxes[1]
     engine.go.set()
     eventually(lambda: len(engine.boxes) == 3)
@@ -223,7 +233,7 @@ def test_slots_that_exclude_each_other_park_as_one(engine: FakeEngine, make: Cal
     eventually(lambda: len(engine.boxes) == 1)
     engine.go.clear()
     parked.release("big", SPEC)
-    eventually(lambda: parked._pools["big"].starting)
+    eventually(lambda: parked._pools["big"].starting > 0)
     assert take(parked, SPEC) is engine.boxes[0]
     engine.go.set()
     eventually(lambda: len(engine.boxes) == 2)
@@ -236,17 +246,56 @@ def test_slots_that_exclude_each_other_park_as_one(engine: FakeEngine, make: Cal
 
 
 def test_a_container_still_importing_beside_a_run_is_thrown_away(
-    engine: FakeEngine, make: Callable[[int], WarmPool], monkeypatch: pytest.MonkeyPatch
+    engine: FakeEngine, make: Callable[[int], WarmPool]
 ) -> None:
-    """One that waits for a slot which shares the run's cores, and has not settled yet."""
-    monkeypatch.setattr(warm_pool, "SETTLE_S", 60.0)
+    """One that is started for a slot which shares the run's cores, and is not prepared yet."""
     parked = make(1)
     parked.arrange({"cpu0": frozenset({"big"}), "big": frozenset({"cpu0"})})
-    parked.release("big", SPEC)
-    eventually(lambda: len(engine.boxes) == 1)
     parked.release("cpu0", SPEC)
-    take(parked, OTHER)
-    assert engine.boxes[0].closed
+    eventually(lambda: parked.counts()["cpu0"] == 1)
+    engine.quick = False
+    parked.release("big", SPEC)
+    eventually(lambda: len(engine.boxes) == 2)
+    assert take(parked, SPEC) is engine.boxes[0]
+    eventually(lambda: engine.boxes[1].closed)
+
+
+def test_a_job_that_finds_none_has_one_started_for_the_next_job_too(
+    engine: FakeEngine, make: Callable[[int], WarmPool]
+) -> None:
+    """One on each core, and neither is handed out while the other still imports: the first would be timed beside it."""
+    spec = replace(SPEC, limits=replace(SPEC.limits, cpus=(0, 1)))
+    parked = make(3)
+    parked.release("cpu0", spec)
+    eventually(lambda: parked.counts()["cpu0"] == 3)
+    for _ in range(3):
+        assert take(parked, spec) is not None
+    engine.quick = False
+    taken: list[Any] = []
+    job = threading.Thread(target=lambda: taken.append(take(parked, spec)))
+    job.start()
+    eventually(lambda: len(engine.boxes) == 5)
+    engine.boxes[3].prepared.set()
+    job.join(0.1)
+    assert job.is_alive()
+    assert parked.counts()["cpu0"] == 0
+    engine.boxes[4].prepared.set()
+    job.join(PATIENCE_S)
+    assert len(engine.boxes) == 5
+    assert take(parked, spec) in engine.boxes[3:]
+    assert taken[0] in engine.boxes[3:]
+
+
+def test_imports_of_one_slot_hold_up_no_other(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
+    """Slots with cores of their own import at the same time."""
+    engine.quick = False
+    parked = make(1)
+    parked.release("cpu0", SPEC)
+    parked.release("cpu1", SPEC)
+    eventually(lambda: len(engine.boxes) == 2)
+    for box in engine.boxes:
+        box.prepared.set()
+    eventually(lambda: set(parked.counts().values()) == {1})
 
 
 def test_a_new_size_counts_at_once(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
@@ -265,7 +314,7 @@ def test_a_cancelled_job_waits_for_no_container(engine: FakeEngine, make: Callab
     parked = make(1)
     engine.go.clear()
     parked.release("cpu0", SPEC)
-    eventually(lambda: parked._pools["cpu0"].starting)
+    eventually(lambda: parked._pools["cpu0"].starting > 0)
     cancel = threading.Event()
     taken: list[Any] = []
     job = threading.Thread(target=lambda: taken.append(parked.take("cpu0", SPEC, cancel=cancel)))

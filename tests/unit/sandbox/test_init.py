@@ -193,13 +193,14 @@ def test_a_step_is_cut_until_it_fits() -> None:
     assert message["judged"] == {**asdict(judged), "cases": ()}
 
 
-def test_a_judge_may_say_three_things() -> None:
+def test_a_judge_may_say_four_things() -> None:
     """Unknown keys of known frames are dropped, other frames are refused."""
     message = {"type": "progress", "phase": "x" * 200, "done": 1, "total": 2, "extra": 1}
     assert rebuild_frame(message) == {"type": "progress", "phase": "x" * 100, "done": 1, "total": 2}
     assert rebuild_frame({**_RESULT.to_message(), "extra": 1}) == _RESULT.to_message()
+    assert rebuild_frame({"type": "prepared", "extra": 1}) == {"type": "prepared"}
     for kind in ("end", "ready", "request", "other"):
-        with pytest.raises(FrameError, match="may send progress"):
+        with pytest.raises(FrameError, match="may send prepared, progress"):
             rebuild_frame({"type": kind})
 
 

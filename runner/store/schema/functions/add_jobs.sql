@@ -1,5 +1,5 @@
 -- Adds the jobs of a submission, marks the submission as waiting and wakes the daemons. The caller holds the lock on
--- the submission's row.
+-- the submission's row. The secret job of a ranked submission waits for its public one (runner.follow_public).
 CREATE OR REPLACE FUNCTION runner.add_jobs(submission_id integer, mode text, gpu_types text[], priority integer)
 RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -14,19 +14,23 @@ BEGIN
     SELECT s.user_id, b.paused IS NULL INTO STRICT v_user_id, v_ready FROM leaderboard.submission s
     LEFT JOIN runner.board b ON b.leaderboard_id = s.leaderboard_id WHERE s.id = add_jobs.submission_id;
 
-    INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, priority, turn, ready)
-    SELECT add_jobs.submission_id, v_user_id, g.name, add_jobs.mode, s.secret, v_priority, g.turn, v_ready
+    INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, priority, turn, after_public, ready)
+    SELECT add_jobs.submission_id, v_user_id, g.name, add_jobs.mode, s.secret, v_priority, g.turn, s.follows,
+           v_ready AND NOT s.follows
     FROM (
         -- Shares are locked in the same order everywhere.
         SELECT w.name, w.number, runner.take_turns(v_user_id, w.name, v_priority) AS turn
         FROM unnest(add_jobs.gpu_types) WITH ORDINALITY AS w (name, number)
         ORDER BY w.name COLLATE "C"
     ) AS g
-    CROSS JOIN unnest(CASE add_jobs.mode
-        WHEN 'leaderboard' THEN ARRAY[false, true]
-        WHEN 'private' THEN ARRAY[true]
-        ELSE ARRAY[false]
-    END) AS s (secret)
+    CROSS JOIN LATERAL (
+        SELECT k.secret, k.secret AND add_jobs.mode = 'leaderboard' AS follows
+        FROM unnest(CASE add_jobs.mode
+            WHEN 'leaderboard' THEN ARRAY[false, true]
+            WHEN 'private' THEN ARRAY[true]
+            ELSE ARRAY[false]
+        END) AS k (secret)
+    ) AS s
     ORDER BY g.number, s.secret;
     GET DIAGNOSTICS v_added = ROW_COUNT;
 

@@ -22,7 +22,7 @@ BEGIN
         WHERE q.id = ANY (ARRAY(SELECT o.id FROM leaderboard.submission s JOIN runner.job o ON o.submission_id = s.id
                                 WHERE s.leaderboard_id = v_id AND NOT coalesce(s.done, false) AND o.state = 'queued'
                                   AND NOT o.ready))
-          AND q.state = 'queued' AND NOT q.ready AND (q.not_before IS NULL OR q.not_before <= now())
+          AND q.state = 'queued' AND NOT q.ready AND NOT q.after_public AND (q.not_before IS NULL OR q.not_before <= now())
         ORDER BY q.id FOR NO KEY UPDATE
     ), changed AS (
         UPDATE runner.job j SET ready = true, not_before = NULL FROM held h WHERE j.id = h.id RETURNING j.id

@@ -1,7 +1,7 @@
--- Retires what finished reruns replace. Then finishes those of these submissions that have no open job: writes the job
--- status first, then `done`. Returns the finished ones. The caller holds the locks on the submissions' rows: of two
--- jobs that end together, the second one sees the first. One call takes a whole batch, so that a batch costs a few
--- statements, not a few for each submission.
+-- Lets secret jobs follow their public ones, then retires what finished reruns replace. Then finishes those of these
+-- submissions that have no open job: writes the job status first, then `done`. Returns the finished ones. The caller holds
+-- the locks on the submissions' rows: of two jobs that end together, the second one sees the first. One call takes a whole
+-- batch, so that a batch costs a few statements, not a few for each submission.
 CREATE OR REPLACE FUNCTION runner.settle_all(submission_ids integer[]) RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
@@ -16,6 +16,7 @@ DECLARE
     v_hacked integer[];
     v_ours integer[] := '{}';
 BEGIN
+    PERFORM runner.follow_public(settle_all.submission_ids);
     -- Aggregates, because only the submission's index is a way to them. A plan that was made when nothing was queued or
     -- replaced would walk the indexes of queued or replaced jobs, and be kept when those hold thousands.
     SELECT array_agg(o.id ORDER BY o.id) FILTER (WHERE o.rerun), array_agg(o.id) FILTER (WHERE NOT coalesce(o.open, false))

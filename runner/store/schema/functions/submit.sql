@@ -180,10 +180,11 @@ BEGIN
 
     PERFORM runner.add_jobs(v_submission_id, submit.mode, v_gpu_types, submit.priority);
     IF submit.start_at > now() OR submit.expires_at IS NOT NULL THEN
+        -- A secret job begins, or ends, with what its public one does.
         UPDATE runner.job j
         SET not_before = CASE WHEN submit.start_at > now() THEN submit.start_at END, expires_at = submit.expires_at,
             ready = j.ready AND submit.start_at > now() IS NOT TRUE
-        WHERE j.submission_id = v_submission_id;
+        WHERE j.submission_id = v_submission_id AND NOT j.after_public;
     END IF;
     RETURN v_submission_id;
 END

@@ -12,9 +12,10 @@ from structlog.testing import capture_logs
 
 from runner.daemon.outcomes.publisher import MAX_EVENTS, PERIOD_S, REST_S, TELL_S, EventPublisher
 from runner.errors import DatabaseUnavailableError
-from runner.model import Job, Json, Progress
+from runner.model import Job, Json, Mode, Progress, Verdict
 from runner.store import Store
 from tests.support.clock import Clock
+from tests.unit import samples
 from tests.unit.daemon.test_leases import job
 
 
@@ -136,6 +137,27 @@ def test_events_are_told_at_once_and_those_that_wait_together(announcing: Announ
     assert announcing.store.calls <= 3
     announcing.end()
     assert announcing.store.wakes == ["H100"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "secret", "verdict", "woken"),
+    [
+        (Mode.LEADERBOARD, False, Verdict.ACCEPTED, ["CPU"]),
+        (Mode.LEADERBOARD, False, Verdict.WRONG_ANSWER, []),
+        (Mode.LEADERBOARD, True, Verdict.ACCEPTED, []),
+        (Mode.TEST, False, Verdict.ACCEPTED, []),
+    ],
+)
+def test_a_verdict_that_lets_a_secret_job_begin_wakes_daemons(
+    announcing: Announcing, mode: Mode, verdict: Verdict, woken: list[str], *, secret: bool
+) -> None:
+    """An idle host would else find it when it polls; whatever the verdict, frontends are told."""
+    announcing.start()
+    announcing.publisher.committed(samples.job(mode=mode, secret=secret), verdict, submission_done=False)
+    announcing.store.wait()
+    announcing.end()
+    assert [event["event"] for event in announcing.store.events] == ["done"]
+    assert announcing.store.wakes == woken
 
 
 def test_what_comes_in_quick_succession_is_told_together(

@@ -1,0 +1,214 @@
+"""The secret job of a ranked submission waits for its public job: it runs if that is accepted, else it ends with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from runner.model import JobState, Verdict
+from runner.store.records import Selection
+from tests.integration.store.conftest import Bench, ranked, result
+
+Db = psycopg.Connection[dict[str, Any]]
+
+
+def jobs(db: Db, submission_id: int) -> list[tuple[Any, ...]]:
+    """(secret, state, verdict, attempt) of each job, in order."""
+    found = db.execute(
+        "SELECT secret, state, verdict, attempt FROM runner.job WHERE submission_id = %s ORDER BY id", (submission_id,)
+    )
+    return [tuple(row.values()) for row in found]
+
+
+def words(db: Db, submission_id: int) -> tuple[Any, ...]:
+    """(done, job status, error, verdict) as frontends see them."""
+    row = db.execute(
+        "SELECT done, job_status, error, verdict FROM runner.status WHERE submission_id = %s", (submission_id,)
+    ).fetchone()
+    assert row is not None
+    return tuple(row.values())
+
+
+@pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict is not Verdict.ACCEPTED])
+def test_what_is_not_accepted_ends_its_secret_job_in_the_same_commit(bench: Bench, db: Db, verdict: Verdict) -> None:
+    """The secret job has the same verdict, no attempt and no rows; the answer to the commit says that all is over."""
+    bench.board()
+    submission_id = bench.submit(mode="leaderboard")
+    public = bench.claim()
+    assert bench.idle()
+    assert bench.store.complete(public, result(verdict)).submission_done
+    assert jobs(db, submission_id) == [(False, "done", verdict, 1), (True, "done", verdict, 0)]
+    assert bench.idle()
+    done, status, error, shown = words(db, submission_id)
+    assert (done, shown) == (True, verdict)
+    assert status == ("hacked" if verdict is Verdict.REJECTED else "failed")
+    assert "secret" not in error
+
+
+def test_what_is_accepted_lets_its_secret_job_begin_at_its_own_place(bench: Bench, db: Db) -> None:
+    """Ahead of what was submitted later by the same user; the submission is over when both are."""
+    bench.board()
+    submission_id = bench.submit(mode="leaderboard")
+    later = bench.submit(mode="leaderboard")
+    public = bench.claim()
+    assert not bench.store.complete(public, ranked(public)).submission_done
+    assert words(db, submission_id)[:2] == (False, "pending")
+    secret = bench.claim_of(submission_id)
+    assert secret.secret
+    assert bench.store.complete(secret, ranked(secret)).submission_done
+    assert words(db, submission_id) == (True, "succeeded", None, "accepted")
+    assert not bench.claim_of(later).secret
+
+
+def test_attempts_without_a_result_leave_the_secret_job_waiting(bench: Bench, db: Db) -> None:
+    """A failure, a lost lease and a release of the public job are no end of it."""
+    bench.board()
+    submission_id = bench.submit(mode="leaderboard")
+    bench.store.fail(bench.claim(), error="x", report=None, slot="cpu0")
+    assert bench.idle()
+    db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
+    bench.claim(lease_s=-1)
+    bench.store.reclaim()
+    public = bench.claim()
+    bench.store.release(public, reason="x")
+    public = bench.claim()
+    assert not public.secret
+    assert bench.idle()
+    assert not bench.store.complete(public, ranked(public)).submission_done
+    assert bench.claim_of(submission_id).secret
+
+
+@pytest.mark.parametrize("how", ["failures", "reclaims"])
+def test_a_public_job_that_is_given_up_ends_its_secret_job(bench: Bench, db: Db, how: str) -> None:
+    """As internal_error, both; neither waits for ever."""
+    bench.board()
+    submission_id = bench.submit(mode="leaderboard")
+    db.execute("UPDATE runner.job SET failures = 2, reclaims = 99")
+    if how == "failures":
+        assert bench.store.fail(bench.claim(), error="x", report=None, slot="cpu0").submission_done
+    else:
+        bench.claim(lease_s=-1)
+        (taken,) = bench.store.reclaim()
+        assert taken.submission_done
+    assert [job[:3] for job in jobs(db, submission_id)] == [
+        (False, "done", "internal_error"),
+        (True, "done", "internal_error"),
+    ]
+
+
+def _cancel(bench: Bench, submission_id: int) -> None:
+    public = bench.claim()
+    bench.store.cancel(submission_id)
+    assert bench.store.cancelled(public).submission_done
+
+
+def _cancel_first(bench: Bench, submission_id: int) -> None:
+    bench.store.cancel(submission_id)
+
+
+def _expire(bench: Bench, submission_id: int) -> None:
+    with psycopg.connect(bench.url, autocommit=True) as connection:
+        connection.execute("UPDATE runner.job SET expires_at = now() - interval '1 s' WHERE expires_at IS NOT NULL")
+    (taken,) = bench.store.reclaim()
+    assert (taken.submission_id, taken.submission_done) == (submission_id, True)
+
+
+@pytest.mark.parametrize("end", [_cancel, _cancel_first, _expire])
+def test_a_submission_that_is_cancelled_or_expires_ends_as_a_whole(
+    bench: Bench, db: Db, end: Callable[[Bench, int], None]
+) -> None:
+    """Whether it runs or waits; its state is `cancelled`, as before."""
+    bench.board()
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    submission_id = bench.submit(mode="leaderboard", expires_at=soon)
+    end(bench, submission_id)
+    assert [job[1] for job in jobs(db, submission_id)] == ["cancelled", "cancelled"]
+    assert bench.store.submission(submission_id).state is JobState.CANCELLED
+    assert words(db, submission_id)[0]
+
+
+def test_a_secret_job_does_not_expire_beside_its_public_one(bench: Bench, db: Db) -> None:
+    """What a host has begun in time is evaluated whole."""
+    bench.board()
+    submission_id = bench.submit(mode="leaderboard", expires_at=datetime.now(UTC) + timedelta(hours=1))
+    public = bench.claim()
+    found = db.execute("SELECT expires_at FROM runner.job WHERE expires_at IS NOT NULL").fetchall()
+    assert found == []
+    bench.store.complete(public, ranked(public))
+    assert bench.claim_of(submission_id).secret
+
+
+def test_a_start_time_is_that_of_both(bench: Bench, db: Db) -> None:
+    """The secret job has none of its own, and asks nobody to look when it has come."""
+    bench.board()
+    submission_id = bench.submit(mode="leaderboard", start_at=datetime.now(UTC) + timedelta(hours=1))
+    assert bench.idle()
+    db.execute("UPDATE runner.job SET not_before = now() - interval '1 s' WHERE not_before IS NOT NULL")
+    bench.look_again()
+    assert bench.store.claim(host="host-a", slots={}, lease_s=60).overdue
+    bench.store.reclaim()
+    bench.look_again()
+    assert not bench.store.claim(host="host-a", slots={}, lease_s=60).overdue
+    public = bench.claim()
+    assert bench.idle()
+    bench.store.complete(public, ranked(public))
+    assert bench.claim_of(submission_id).secret
+
+
+def test_a_paused_leaderboard_holds_back_what_would_follow(bench: Bench) -> None:
+    """A secret job whose public one ends during the pause waits for its end, and resuming frees no other."""
+    bench.board()
+    first = bench.submit(mode="leaderboard")
+    public = bench.claim()
+    second = bench.submit(mode="leaderboard", user_id="u2")
+    bench.store.pause_board("identity", reason="x")
+    bench.store.complete(public, ranked(public))
+    assert bench.idle()
+    bench.store.resume_board("identity")
+    taken = [bench.claim(), bench.claim()]
+    assert [(job.submission_id, job.secret) for job in taken] == [(first, True), (second, False)]
+    assert bench.idle()
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_a_rerun_follows_the_same_rule(bench: Bench, db: Db, *, passed: bool) -> None:
+    """The new secret job waits for the new public job, not for the old one."""
+    bench.board()
+    submission_id = bench.submit(mode="leaderboard")
+    for _ in range(2):
+        job = bench.claim()
+        bench.store.complete(job, ranked(job))
+    assert bench.store.rerun(Selection(submission_id=submission_id)) == 2
+    public = bench.claim()
+    assert not public.secret
+    assert bench.idle()
+    assert bench.store.complete(public, ranked(public, passed=passed)).submission_done is not passed
+    if passed:
+        secret = bench.claim()
+        assert secret.secret
+        bench.store.complete(secret, ranked(secret))
+    verdict = "accepted" if passed else "wrong_answer"
+    assert [job[:3] for job in jobs(db, submission_id)][2:] == [(False, "done", verdict), (True, "done", verdict)]
+    assert words(db, submission_id)[3] == verdict
+
+
+def test_gpu_types_do_not_wait_for_each_other(bench: Bench, db: Db) -> None:
+    """A secret job follows the public job of its own GPU type; the last job of all ends the submission."""
+    bench.board("identity", "A100", "H100")
+    submission_id = bench.submit(mode="leaderboard", gpu_types=["A100", "H100"])
+    slow, quick = bench.claim("A100"), bench.claim("H100")
+    assert not bench.store.complete(quick, ranked(quick)).submission_done
+    secret = bench.claim("H100")
+    assert bench.idle("A100")
+    assert not bench.store.complete(slow, ranked(slow, passed=False)).submission_done
+    assert bench.store.complete(secret, ranked(secret)).submission_done
+    assert {job[:3] for job in jobs(db, submission_id)} == {
+        (False, "done", "accepted"),
+        (True, "done", "accepted"),
+        (False, "done", "wrong_answer"),
+        (True, "done", "wrong_answer"),
+    }
