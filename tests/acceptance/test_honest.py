@@ -1,7 +1,8 @@
 """Honest submissions that do what cheats do: keep buffers, return views, start threads, remember, overwrite.
 
 Every file of honest/submissions names its task in its first line and, in its second, what might be held against it.
-None may be refused, whatever else the machine is doing: `KERNEL_RUNNER_TEST_EXAMPLES` is how often each is judged.
+None may be refused, whatever else the machine is doing: `KERNEL_RUNNER_TEST_EXAMPLES` is how often each is judged. Once
+is with few calls; more often is with as many as a competition's judge makes.
 """
 
 from __future__ import annotations
@@ -12,14 +13,19 @@ from pathlib import Path
 import pytest
 
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tasks.harness.judge.stopping import Timing
+from tests.acceptance.attacks.relax import FEW_CONTROLS
 from tests.acceptance.judging.nursery import Nursery
 
 HONEST = Path(__file__).parent / "honest"
 ROUNDS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1"))
+#: Of a rank, and what the judge does without, see `attacks.relax`. Times that are noise say what else the host did,
+#: which is held against no submission: a daemon tries again.
+TIMING, WITHOUT = (Timing(max_runs=20, refuse=1e9), (FEW_CONTROLS,)) if ROUNDS == 1 else (Timing(refuse=1e9), ())
 #: Task -> sizes tested, size timed; what follows an underscore is another size of the same task.
 SIZES = {
     "add": ((64, 1000), 4096),
-    "add_large": ((1 << 16,), 1 << 22),
+    "add_large": ((1 << 16,), 1 << 20),
     "add_tiny": ((1, 2), 1),
     "matmul": ((16, 33), 192),
     "parts": ((5, 300), 2000),
@@ -46,7 +52,7 @@ def test_nothing_is_held_against_it(processes: Nursery, name: str) -> None:
     request = JudgeRequest(
         modes=(
             ModeRequest(name="test", cases=tuple(_case(size) for size in tests), timeout_s=60.0),
-            ModeRequest(name="leaderboard", cases=(_case(timed),), timeout_s=60.0),
+            ModeRequest(name="leaderboard", cases=(_case(timed),), timeout_s=60.0, timing=TIMING),
         ),
         files={
             path.name: path.read_text(encoding="utf-8")
@@ -57,7 +63,7 @@ def test_nothing_is_held_against_it(processes: Nursery, name: str) -> None:
         submission=source,
     )
     for _ in range(ROUNDS):
-        report = processes.evaluate(request)
+        report = processes.evaluate(request, without=WITHOUT)
         said = [(step.name, step.judged.verdict if step.judged else None, step.judged) for step in report.steps]
         assert [(mode, verdict) for mode, verdict, _ in said] == [
             ("test", "accepted"),

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from runner.model import JobState, Verdict
-from tests.plugins.live import PATIENCE_S, ROOT, LiveRunner, live_runner
+from tests.plugins.live import ROOT, LiveRunner, live_runner
+from tests.support.waiting import PATIENCE_S
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 #: Right, and slow enough to be caught in the act: three tests of a second each.

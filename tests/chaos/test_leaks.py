@@ -18,6 +18,7 @@ from tests.acceptance.escapes.case import CASES, PROGRAM, load
 from tests.acceptance.escapes.rig import FOLDERS
 from tests.chaos.dockerd import Dockerd
 from tests.plugins.live import LiveRunner, live_runner
+from tests.support.waiting import PATIENCE_S
 
 #: `make chaos` asks for a thousand.
 JOBS = int(os.environ.get("KERNEL_RUNNER_TEST_LEAK_JOBS", "12"))
@@ -30,7 +31,6 @@ GROWTH_BYTES = 32 << 20
 MORE_DESCRIPTORS = 8
 #: What a job or a killed process left that is there after this stays, however busy the machine is.
 GONE_S = 120.0
-PATIENCE_S = 240.0
 #: Half seconds without a change.
 QUIET_LOOKS = 10
 
@@ -107,11 +107,11 @@ def test_mixed_jobs_kills_and_engine_restarts_leave_nothing(
         if number % 8 == 7:
             # A job that loses its engine three times is given up, as it should be.
             for submission in list(submitted)[:-3]:
-                live.wait(submission, patience_s=PATIENCE_S)
+                live.wait(submission)
             dockerd.stop(kill=bool(draw.randrange(2)))
             dockerd.start()
     for submission, hostile in submitted.items():
-        view = live.wait(submission, patience_s=PATIENCE_S)
+        view = live.wait(submission)
         assert hostile is not None or view.verdict is Verdict.ACCEPTED, (seed, submission, view.jobs[0].error)
     assert live.stop(signal.SIGTERM) == 0
     known = {"config.toml", "daemon.log", "daemon.lock", "gpus.d", "instance", "stage"}

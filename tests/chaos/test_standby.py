@@ -36,13 +36,11 @@ def check(report: Report) -> None:
     assert not report.violations, f"KERNEL_RUNNER_TEST_SEED={report.seed} draws this storm again\n{report.table()}"
 
 
-@pytest.mark.timeout(420)
 def test_a_synchronous_standby_loses_nothing() -> None:
     """Twice in the middle of runs."""
     check(Storm(settings()).run())
 
 
-@pytest.mark.timeout(420)
 @pytest.mark.parametrize("how", How)
 def test_what_is_lost_is_known_and_done_again(how: How) -> None:
     """Submissions that were answered come back with their keys, what ran is finished or runs again, once."""

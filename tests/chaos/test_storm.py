@@ -6,8 +6,6 @@ import os
 import secrets
 from dataclasses import replace
 
-import pytest
-
 from tests.chaos import faults
 from tests.chaos.faults import Kind
 from tests.chaos.storm import HOSTS, Settings, Storm
@@ -38,7 +36,6 @@ def test_the_short_storm_is_long_enough_for_everything() -> None:
         assert {fault.kind for fault in plan} == set(Kind), seed
 
 
-@pytest.mark.timeout(420)
 def test_nothing_is_lost_doubled_or_let_in_late() -> None:
     """Daemons, PostgreSQL, PgBouncer and networks break beside migrations; then every job has ended, once."""
     seed = int(os.environ.get("KERNEL_RUNNER_TEST_SEED") or secrets.randbelow(1_000_000))

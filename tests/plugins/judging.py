@@ -1,4 +1,4 @@
-"""Judges and workers for tests, forked from two processes of a run that have imported torch."""
+"""Judges and workers for tests, forked from processes that have imported torch, one a role and a process of tests."""
 
 from __future__ import annotations
 

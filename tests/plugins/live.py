@@ -24,10 +24,9 @@ from runner.task_format.model import Harness
 from sandbox.host.engine import DockerEngine
 from tasks.harness.judge.stopping import Timing
 from tests.plugins.postgres import daemon_login
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
-#: A run that takes longer than this is stuck, however loaded the machine is.
-PATIENCE_S = 240.0
 #: What a daemon logs when it begins to claim.
 _READY = '"event": "ready"'
 

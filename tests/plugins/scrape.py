@@ -10,7 +10,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-PATIENCE_S = 30.0
+from tests.support.waiting import PATIENCE_S
 
 
 class _Unix(http.client.HTTPConnection):

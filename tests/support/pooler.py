@@ -16,9 +16,10 @@ from typing import Final, Self
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from tests.support.waiting import PATIENCE_S
+
 #: The program, /usr/sbin/pgbouncer or the one in PATH; None without one.
 PGBOUNCER: Final = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-_PATIENCE_S: Final = 30.0
 #: `auth_type = any` logs every client in as the user that the database entry forces.
 _CONFIG: Final = """\
 [databases]
@@ -77,7 +78,7 @@ class Pooler:
         Raises:
             AssertionError: it ended, or cannot be reached; what it logged is in the message.
         """
-        until_s = time.monotonic() + _PATIENCE_S
+        until_s = time.monotonic() + PATIENCE_S
         served = False
         while not served:
             try:
@@ -94,7 +95,7 @@ class Pooler:
         """End it at once, with all its connections."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(timeout=_PATIENCE_S)
+            self._process.wait(timeout=PATIENCE_S)
             self._process = None
 
     def __enter__(self) -> Self:

@@ -19,7 +19,8 @@ from tasks.harness.judge.request import Floor, JudgeRequest, ModeRequest
 from tasks.harness.local import LocalReport, Started, evaluate, lines_of
 from tests.acceptance.attacks.catalogue import TASKS, Attack
 from tests.acceptance.attacks.relax import CHANGES, SHORT
-from tests.acceptance.judging.nursery import PATIENCE_S, Nursery
+from tests.acceptance.judging.nursery import Nursery
+from tests.support.waiting import PATIENCE_S
 
 #: Task -> cases of tests, the case that is timed, and cases that are hidden from who writes a submission.
 CASES: Mapping[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {

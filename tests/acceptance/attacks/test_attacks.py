@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from tests.acceptance.attacks.play import CASES as TASK_CASES
 from tests.acceptance.attacks.play import Outcome, judged, naive, request_of
 from tests.acceptance.attacks.relax import CHANGES
 from tests.acceptance.escapes.case import load as load_escape
-from tests.acceptance.judging.nursery import Nursery, nursery
+from tests.acceptance.judging.nursery import Nursery
 
 ATTACKS = attacks()
 #: What only a container has: these defences are not there where judge and worker are plain processes.
@@ -27,13 +26,6 @@ CONTAINER = {"uid", "readonly", "network"}
 PLAYED = [attack for attack in ATTACKS if not attack.proved & CONTAINER]
 SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 PAGE = Path(__file__).parents[3] / "docs" / "security.md"
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Nursery]:
-    """Forked judges, workers and naive evaluators."""
-    with nursery("naive") as made:
-        yield made
 
 
 @pytest.mark.parametrize("attack", [pytest.param(attack, id=attack.name) for attack in PLAYED])

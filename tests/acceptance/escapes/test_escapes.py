@@ -17,10 +17,10 @@ from tests.acceptance.escapes.relax import RELAXATIONS
 from tests.acceptance.escapes.rig import HARMED, INTERNAL_ERROR, Played, Rig
 from tests.acceptance.escapes.table import table
 from tests.plugins.live import ROOT
+from tests.support.waiting import PATIENCE_S
 
 CASES = all_cases()
 MUTANTS = tuple(case for case in CASES if case.relax is not None)
-PATIENCE_S = 280
 #: What is nobody's fault is tried again, as a daemon would: gVisor's kernel breaks now and then on a crowded machine.
 ATTEMPTS = 3
 #: Every board of every case, and all of them under gVisor.
@@ -110,7 +110,7 @@ def test_the_table_says_what_the_cases_say() -> None:
     assert table(CASES) in page, "put in what `python -m tests.acceptance.escapes table` prints"
 
 
-@pytest.mark.timeout(3600 if _ALL else 300)
+@pytest.mark.timeout(3600 if _ALL else 1200)
 def test_attempts_get_the_verdicts_of_the_table_under_gvisor(docker_engine: DockerEngine, eval_python: Path) -> None:
     """Five attempts, two that gVisor sees differently among them; KERNEL_RUNNER_TEST_ESCAPES=all plays all."""
     if GVISOR not in docker_engine.check().runtimes:

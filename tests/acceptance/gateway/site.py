@@ -20,7 +20,8 @@ from psycopg.rows import dict_row
 from runner.gateway.identity import digest
 from tests.acceptance.gateway.clients import Kernelboard, Outcome, Popcorn, Wire
 from tests.integration.gateway.conftest import board_login, gateway_login
-from tests.plugins.live import PATIENCE_S, ROOT, LiveRunner, live_runner
+from tests.plugins.live import ROOT, LiveRunner, live_runner
+from tests.support.waiting import PATIENCE_S
 
 ADMIN: Final = "an-admin-token-of-the-suite"
 #: Must be in no answer.
@@ -223,7 +224,7 @@ def site(database_url: str) -> Iterator[Site]:
 
 
 def _finished(made: Site, threads: list[threading.Thread]) -> None:
-    deadline = time.monotonic() + 4 * PATIENCE_S
+    deadline = time.monotonic() + 2 * PATIENCE_S
     open_rows = "SELECT id FROM leaderboard.submission WHERE NOT coalesce(done, false)"
     while any(thread.is_alive() for thread in threads) or made.rows(open_rows):
         if time.monotonic() > deadline:

@@ -30,7 +30,7 @@ from tests.acceptance.gateway.site import (
 )
 
 #: The first check waits for all submissions, on a loaded machine too.
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(1800)
 EVERY: Final = tuple(RUNS)
 RANKED: Final = tuple(name for name, run in RUNS.items() if run.mode.lower() == "leaderboard" and run.passed)
 SCORE: Final = r"0\.[0-9]+|[1-9][0-9]*(\.[0-9]+)?"

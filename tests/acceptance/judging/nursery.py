@@ -17,18 +17,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.local import LocalReport, Started, evaluate
 from tests.acceptance.judging.zygote import ORDER_BYTES
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
 _START = (
     "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module(sys.argv.pop(1), run_name='__main__')"
 )
 _ZYGOTE = "tests.acceptance.judging.zygote"
-PATIENCE_S = 120.0
 
 
 @dataclass(kw_only=True)
@@ -89,14 +89,19 @@ class _Zygote:
 
 
 class Nursery:
-    """Evaluates requests with forked judges and workers."""
+    """Evaluates requests with forked judges and workers. The parent of a role is started when it is first needed."""
 
-    def __init__(self, *further: str) -> None:
-        self._zygotes = {role: _Zygote(role) for role in ("judge", "worker", *further)}
+    def __init__(self) -> None:
+        self._zygotes: dict[str, _Zygote] = {}
+        self._starting = threading.Lock()
 
-    def evaluate(self, request: JudgeRequest) -> LocalReport:
-        """Judge one request with fresh processes; see local.evaluate."""
-        return evaluate(request, start=self.start)
+    def evaluate(self, request: JudgeRequest, *, without: Sequence[str] = ()) -> LocalReport:
+        """Judge one request with fresh processes; see local.evaluate. `without`: see `start`, in the judge alone."""
+
+        def start(role: str, **settings: Any) -> Started:  # noqa: ANN401 see Start
+            return self.start(role, **settings, without=without if role == "judge" else ())
+
+        return evaluate(request, start=start)
 
     def close(self) -> None:
         """End everything."""
@@ -134,6 +139,9 @@ class Nursery:
             made.append(given[-1])
         order = {"cwd": str(cwd), "env": dict(env), "keep": list(keep), "without": list(without)}
         try:
+            with self._starting:
+                if role not in self._zygotes:
+                    self._zygotes[role] = _Zygote(role)
             child = self._zygotes[role].fork(order, (*given, *keep))
         finally:
             for descriptor in made:
@@ -143,9 +151,9 @@ class Nursery:
 
 
 @contextmanager
-def nursery(*further: str) -> Iterator[Nursery]:
-    """A nursery, closed afterwards; `further` roles beside judge and worker."""
-    made = Nursery(*further)
+def nursery() -> Iterator[Nursery]:
+    """A nursery, closed afterwards."""
+    made = Nursery()
     try:
         yield made
     finally:

@@ -19,8 +19,9 @@ from typing import Any
 
 import torch
 
+from tests.support.waiting import PATIENCE_S
+
 _PREFIX = "RESULT "
-_PATIENCE_S = 120.0
 _SEED, _TRIALS, _CALLS, _TOLERANCE = 42, 5, 20, 1e-2
 
 
@@ -91,7 +92,7 @@ def judged(reference: str, candidate: str) -> dict[str, Any]:
         path.touch()
         process = context.Process(target=_run, args=(reference, candidate, str(path)))
         process.start()
-        process.join(_PATIENCE_S)
+        process.join(PATIENCE_S)
         if process.is_alive():
             process.kill()
             process.join()

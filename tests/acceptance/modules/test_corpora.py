@@ -6,14 +6,14 @@ No honest style may be refused, however often it is judged: `KERNEL_RUNNER_TEST_
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from tasks.harness.judge.modules.group import MOST_CANDIDATES
 from tasks.harness.local_modules import evaluate
-from tests.acceptance.judging.nursery import Nursery, nursery
+from tests.acceptance.judging.nursery import Nursery
 from tests.acceptance.modules import plain
 from tests.acceptance.modules.cheats import CHEATS
 from tests.acceptance.modules.honest import HONEST
@@ -24,13 +24,6 @@ from tests.acceptance.modules.wrong import WRONG
 _GAIN = 1.5
 _GROUP = 8
 ROUNDS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1"))
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Nursery]:
-    """Judges and workers that are forked."""
-    with nursery() as made:
-        yield made
 
 
 def _judged(processes: Nursery, problem: str, codes: list[str], **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE_S = 60.0
 #: The stack's command with an engine that somebody else runs.
 RUN = """
 import sys

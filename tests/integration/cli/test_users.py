@@ -21,8 +21,7 @@ from runner.errors import SubmissionError
 from runner.store import Store
 from tests.integration.cli.conftest import Call
 from tests.integration.gateway.conftest import ADMIN, gateway_login
-
-PATIENCE_S = 60.0
+from tests.support.waiting import PATIENCE_S
 
 
 def test_a_token_is_printed_once_and_stored_as_a_digest(call: Call, database_url: str) -> None:

@@ -20,9 +20,9 @@ from psycopg.conninfo import make_conninfo
 from runner.model import Progress
 from runner.store import HostRecord, Store
 from tests.integration.cli.conftest import Call
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE_S = 40.0
 
 
 @pytest.fixture

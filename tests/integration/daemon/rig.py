@@ -26,10 +26,8 @@ from runner.errors import CancelledByRequest, EngineUnavailableError
 from runner.gpu_types import Registry
 from runner.model import Job, JobResult, JobState, Progress, RunRecord, Slot, Verdict
 from runner.store import ConnectPacer, Store, SubmissionView
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
-#: A test that waits longer than this has failed.
-PATIENCE_S = 60.0
 #: In place of runner.job: with the end of each lease where it is kept, in the job's row or its host's.
 JOBS = (
     "(SELECT j.id, j.submission_id, j.state, j.attempt, j.started_at,"
@@ -257,7 +255,7 @@ class Rig:
 
     def wait_for(self, condition: Callable[[], object], what: str) -> None:
         """Wait until something is so."""
-        wait_until(condition, what, patience_s=PATIENCE_S)
+        wait_until(condition, what)
 
     def wait_done(self, *submission_ids: int) -> list[SubmissionView]:
         """Wait until submissions are over."""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from runner.store import Claims, HostRecord, Reclaimed, Stop, Store, Wakeup
-from tests.integration.daemon.rig import PATIENCE_S, Rig
+from tests.integration.daemon.rig import Rig
+from tests.support.waiting import PATIENCE_S
 
 
 @dataclass

@@ -24,8 +24,8 @@ from tests.chaos.server import Server
 from tests.integration.daemon.groups import known, looking
 from tests.integration.daemon.process import ROOT
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import PATIENCE_S, Rig
-from tests.support.waiting import wait_until
+from tests.integration.daemon.rig import Rig
+from tests.support.waiting import PATIENCE_S, wait_until
 
 #: Items in whose middle everything is killed: a thousand by default, or KERNEL_RUNNER_TEST_EXAMPLES.
 ITEMS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1000"))
@@ -79,7 +79,7 @@ def test_a_fault_of_ours_is_no_reward(served: Rig) -> None:
         stream = client.stream(items)
         assert next(stream).verdict == "accepted"
         for _ in range(2):
-            wait_until(lambda: _waits(served.url), "the group waits again", patience_s=PATIENCE_S)
+            wait_until(lambda: _waits(served.url), "the group waits again")
             no_pause()
         fault = next(stream)
         assert (fault.verdict, fault.message, fault.attempt) == ("internal_error", "the engine went away", 3)
@@ -192,7 +192,7 @@ def test_a_cancelled_batch_ends(rig: Rig) -> None:
     with Client(rig.url, gpu_type="CPU", batch="b") as client:
         stream = client.stream([item(number) for number in range(10)])
         with Client(rig.url, gpu_type="CPU", batch="b") as other:
-            wait_until(lambda: _count(rig.url, "item") == 10, "submitted", patience_s=PATIENCE_S)
+            wait_until(lambda: _count(rig.url, "item") == 10, "submitted")
             assert other.cancel() == 10
         results = list(stream)
     assert {(result.state, result.verdict, result.reward("kevin@1")) for result in results} == {
@@ -218,7 +218,7 @@ def test_a_spooled_group_is_committed_later(make_rig: Callable[..., Rig], databa
     rig.wait_for(lambda: known(rig.url), "the GPU type is published")
     with Client(database_url, gpu_type="CPU") as client:
         stream = client.stream([item(number) for number in range(5)])
-        wait_until(lambda: rig.spool.count == 1, "it is spooled", patience_s=PATIENCE_S)
+        wait_until(lambda: rig.spool.count == 1, "it is spooled")
         proxy.open()
         assert {result.verdict for result in stream} == {"accepted"}
     assert len(ended) == 1
@@ -289,7 +289,7 @@ def test_daemon_database_and_client_are_killed_and_every_key_has_one_result(tmp_
             )
 
         daemon = _Killed("-m", "tests.integration.daemon.groups", url, '{"lease_s": 3.0}', str(journal))
-        wait_until(lambda: known(url), "the GPU type is published", patience_s=PATIENCE_S)
+        wait_until(lambda: known(url), "the GPU type is published")
         client = _Killed("-c", CLIENT, url, str(ITEMS))
         try:
             wait_for(0.1)

@@ -10,7 +10,8 @@ import pytest
 
 from runner.errors import CancelledByRequest
 from runner.model import Job, JobResult, JobState, Progress, Verdict
-from tests.integration.daemon.rig import JOBS, PATIENCE_S, Rig, accepted
+from tests.integration.daemon.rig import JOBS, Rig, accepted
+from tests.support.waiting import PATIENCE_S
 
 COMPILES = b"compiles"
 

@@ -8,7 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from runner.model import JobState, Verdict
-from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
+from tests.integration.daemon.rig import Gate, Rig
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture

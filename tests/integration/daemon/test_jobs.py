@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 from runner.errors import EngineUnavailableError, EvaluationError
 from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
 from runner.store import Stop, Store, Wakeup
-from tests.integration.daemon.rig import JOBS, PATIENCE_S, Gate, Rig, accepted, at_once
+from tests.integration.daemon.rig import JOBS, Gate, Rig, accepted, at_once
+from tests.support.waiting import PATIENCE_S
 
 
 def test_a_queued_job_is_claimed_evaluated_and_committed(rig: Rig) -> None:

@@ -16,8 +16,9 @@ from runner.model import JobState, Json, Slot, Verdict
 from runner.store import Claims
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import JOBS, PATIENCE_S, Gate, Rig
+from tests.integration.daemon.rig import JOBS, Gate, Rig
 from tests.integration.daemon.stores import watch
+from tests.support.waiting import PATIENCE_S
 
 #: Beats have renewed the lease for longer than a second since the claim; no heartbeat is late for a lease of 30 s.
 RENEWED = f"SELECT FROM {JOBS} WHERE state = 'running' AND lease_expires_at > started_at + interval '31.5 seconds'"

@@ -15,8 +15,9 @@ from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
 from runner.retry import Backoff
 from runner.store import Claims, claims, migrate
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import JOBS, PATIENCE_S, Gate, Rig, at_once
+from tests.integration.daemon.rig import JOBS, Gate, Rig, at_once
 from tests.integration.daemon.stores import watch
+from tests.support.waiting import PATIENCE_S
 
 CONNECTED = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = %(name)s"
 

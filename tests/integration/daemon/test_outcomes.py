@@ -16,7 +16,8 @@ from runner.errors import StaleAttemptError
 from runner.model import Job, JobResult, JobState, Verdict
 from runner.store import Completion, Store
 from tests.integration.daemon.process import Process
-from tests.integration.daemon.rig import JOBS, PATIENCE_S, Gate, Rig
+from tests.integration.daemon.rig import JOBS, Gate, Rig
+from tests.support.waiting import PATIENCE_S
 
 HOLD = "SELECT FROM leaderboard.submission WHERE id = %(id)s FOR UPDATE"
 

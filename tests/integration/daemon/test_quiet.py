@@ -13,8 +13,9 @@ from runner.config import Config
 from runner.daemon.loop import Daemon
 from runner.model import JobState
 from tests.integration.daemon.meter import Meter
-from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
+from tests.integration.daemon.rig import Gate, Rig
 from tests.integration.daemon.stores import watch
+from tests.support.waiting import PATIENCE_S
 
 CONNECTIONS = (
     "SELECT application_name AS name FROM pg_stat_activity"

@@ -9,8 +9,9 @@ from structlog.testing import capture_logs
 from runner.daemon import ExitReason
 from runner.model import JobState, Verdict
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import JOBS, PATIENCE_S, Gate, Rig
+from tests.integration.daemon.rig import JOBS, Gate, Rig
 from tests.integration.daemon.stores import watch
+from tests.support.waiting import PATIENCE_S
 
 
 def test_new_periods_count_at_once(make_rig: Callable[..., Rig], database_url: str) -> None:

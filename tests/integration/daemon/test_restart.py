@@ -15,7 +15,8 @@ from runner.daemon.instance import instance_id
 from runner.model import JobState, Slot, Verdict
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import JOBS, PATIENCE_S, Evaluator, Rig, accepted
+from tests.integration.daemon.rig import JOBS, Evaluator, Rig, accepted
+from tests.support.waiting import PATIENCE_S
 
 
 class Slow(Evaluator):

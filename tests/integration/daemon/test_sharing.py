@@ -9,7 +9,8 @@ from itertools import pairwise
 import pytest
 
 from runner.model import Device, Job, JobResult, JobState, Progress, Slot
-from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig, accepted, at_once
+from tests.integration.daemon.rig import Gate, Rig, accepted, at_once
+from tests.support.waiting import PATIENCE_S
 
 RESERVED = "SELECT reserved_by FROM runner.job WHERE reserved_by IS NOT NULL AND reserved_until > now()"
 

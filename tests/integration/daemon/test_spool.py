@@ -21,7 +21,8 @@ from runner.store import Completion, Store, migrate
 from tests.chaos.server import Server
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import JOBS, PATIENCE_S, Gate, Rig, accepted
+from tests.integration.daemon.rig import JOBS, Gate, Rig, accepted
+from tests.support.waiting import PATIENCE_S
 
 HELD = f"SELECT state = 'running' AND lease_expires_at > now() AS held FROM {JOBS} WHERE id = %(id)s"  # noqa: S608 - a text of ours
 LATE = f"SELECT state = 'running' AND lease_expires_at < now() AS late FROM {JOBS}"  # noqa: S608 - a text of ours

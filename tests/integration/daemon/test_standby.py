@@ -14,7 +14,8 @@ from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
 from runner.store import migrate
 from tests.chaos.loss import How, go_back, keep
 from tests.chaos.server import Cluster
-from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
+from tests.integration.daemon.rig import Gate, Rig
+from tests.support.waiting import PATIENCE_S
 
 STALE = "SELECT job_id, attempt, verdict FROM runner.stale_result"
 

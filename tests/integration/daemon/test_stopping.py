@@ -10,7 +10,8 @@ import pytest
 from runner.model import JobState, Verdict
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import PATIENCE_S, Gate, Rig
+from tests.integration.daemon.rig import Gate, Rig
+from tests.support.waiting import PATIENCE_S
 
 
 def test_stopping_finishes_the_run_and_claims_no_other(rig: Rig) -> None:

@@ -20,9 +20,9 @@ from tests.chaos.loss import skip_numbers
 from tests.chaos.server import Server
 from tests.integration.documents.commands import ROOT, shown
 from tests.integration.store.conftest import Bench
+from tests.support.waiting import PATIENCE_S
 
 _SECTION = re.compile(r"^## Fail-over and restore\n(.*?)^## ", re.MULTILINE | re.DOTALL)
-_PATIENCE_S = 60.0
 
 
 class Operator:
@@ -55,7 +55,7 @@ class Operator:
                 stdout=said,
                 stderr=said,
                 check=False,
-                timeout=_PATIENCE_S,
+                timeout=PATIENCE_S,
             )
             said.seek(0)
             text = said.read()
@@ -129,7 +129,7 @@ def test_the_commands_of_the_page(primary: Server, new: Server, operator: Operat
             with (operator.data / "postgresql.conf").open("a", encoding="utf-8") as file:
                 file.write(f"unix_socket_directories = '{operator.data}'\n")
         if "pg_stat_replication" in command:
-            until_s = time.monotonic() + _PATIENCE_S
+            until_s = time.monotonic() + PATIENCE_S
             while not re.search(r"\bsync\b", operator.type(command)):
                 assert time.monotonic() < until_s, operator.type(command)
         said = operator.type(command)

@@ -18,10 +18,8 @@ from sandbox.host import engine as engine_module
 from sandbox.host.engine import DockerEngine
 from tests.integration.evaluation.test_evaluator import ENDLESS, RIGHT, job
 from tests.integration.sandbox.engine_proxy import Answer, Call, EngineProxy
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit import samples
-
-PATIENCE_S = 60.0
 
 
 class Disobedience:

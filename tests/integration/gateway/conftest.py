@@ -23,13 +23,13 @@ from runner.gateway.identity import digest
 from runner.gateway.server import Server
 from runner.store.gateway import GatewayStore
 from tests.integration.store.conftest import Bench, bench, db, finish, store
+from tests.support.waiting import PATIENCE_S
 
 __all__ = ["bench", "db", "finish", "store"]
 
 ADMIN = "an-admin-token-of-the-tests"
 BOUNDARY = "----the-boundary"
 CODE = b"def custom_kernel(data):\n    return data\n"
-PATIENCE_S = 60.0
 #: A role that is there, or that another worker makes at this moment.
 _THERE = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
 

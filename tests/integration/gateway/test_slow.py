@@ -10,8 +10,8 @@ import time
 import pytest
 
 from runner.gateway import limits, protocol
-from tests.integration.gateway.conftest import BOUNDARY, PATIENCE_S, Gate
-from tests.support.waiting import wait_until
+from tests.integration.gateway.conftest import BOUNDARY, Gate
+from tests.support.waiting import PATIENCE_S, wait_until
 
 #: For this long the gateway waits in these tests, in seconds.
 SHORT_S = 0.5

@@ -17,8 +17,9 @@ import pytest
 
 from runner.errors import StaleAttemptError
 from runner.model import Verdict
-from tests.integration.gateway.conftest import ADMIN, CODE, PATIENCE_S, Gate, multipart
+from tests.integration.gateway.conftest import ADMIN, CODE, Gate, multipart
 from tests.integration.store.conftest import result, run_record
+from tests.support.waiting import PATIENCE_S
 
 Finish = Callable[..., None]
 

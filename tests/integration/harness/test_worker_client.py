@@ -22,8 +22,9 @@ from tasks.harness.local import Pair
 from tasks.harness.shared.call_flags import FLAGS_BYTES
 from tasks.harness.shared.values import pack
 from tests.acceptance.judging.nursery import Nursery
+from tests.support.waiting import PATIENCE_S
 
-_PATIENCE_NS = 60_000_000_000
+_PATIENCE_NS = int(PATIENCE_S * 1e9)
 
 
 @pytest.fixture

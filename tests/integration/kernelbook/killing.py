@@ -1,11 +1,16 @@
-"""Runs a command of the pipeline again and again, each time killed at another point and then run to its end.
+"""Runs commands of the pipeline again and again, each time killed at another point and then run to its end.
 
-    python -m tests.integration.kernelbook.killing FOLDER POINTS LOG COMMAND...
+    python -m tests.integration.kernelbook.killing
 
-A point is a call of a function of the pipeline: POINTS of them are taken, spread over a whole run, and as many near its
-end. Each run has a folder of its own in FOLDER, as its working directory. For the undisturbed run, then for each point,
-it prints a line of JSON: the files that are there in the end with their hashes, and, by the endpoint's LOG, which
+Reads orders, a line of JSON each: `arguments` and `environment` of a command, `points`, `folder`, and the endpoint's
+`log`. A point is a call of a function of the pipeline, by its name and how often it was called before: how many calls
+there are in all depends on how quickly answers come. So many are taken, spread over a whole run, and as many near its
+end. Each run has a folder of its own in `folder`, as its working directory. The answer is a line with a list: for the
+undisturbed run, then for each point, the files that are there in the end with their hashes, and, by the log, which
 questions were asked again though the journal had their answers when the process was killed.
+
+The processes are forks of this one, which has imported what commands import while they run: that takes three times as
+long as all else that a command of these tests does.
 """
 
 from __future__ import annotations
@@ -19,12 +24,14 @@ import sys
 from collections import Counter
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
-import openai  # noqa: F401  loaded once, before the processes part
-import transformers  # noqa: F401  as above
-from matplotlib import figure  # noqa: F401  as above
+import openai.resources.chat  # noqa: F401  loaded once, before the processes part
+import pandas as pd  # noqa: F401  as above
+from matplotlib import figure, font_manager  # noqa: F401  as above
+from matplotlib.backends import backend_agg  # noqa: F401  as above
 from pyarrow import parquet  # noqa: F401  as above
+from transformers import AutoTokenizer  # noqa: F401  as above
 
 from runner.cli import main
 from runner.kernelbook import pipeline, rows, score, upload  # noqa: F401  as above
@@ -32,32 +39,38 @@ from tests.integration.kernelbook.service import kept
 
 #: Calls at the end of a run at which it is killed too: where files are renamed.
 _LAST = (1, 3, 6, 12, 25)
+#: A function, and which call of it.
+Call: TypeAlias = tuple[str, int]
 _PACKAGE = str(Path(rows.__file__).parent)
 #: A measurement, so no two runs have the same.
 _MEASURED = re.compile(rb'"(generation_ms|total_ms)": [\d.]+')
 
 
-def apart(arguments: list[str], folder: Path, *, stop: int = -1) -> int:
+def apart(order: dict[str, Any], folder: Path, *, stop: Call | None = None) -> int:
     """Run a command in a process of its own, see `watched`; how that ended, negative by a signal."""
     child = os.fork()
     if child == 0:
         status = 70
         try:
-            status = watched(arguments, folder, stop=stop)
+            os.environ.clear()
+            os.environ.update(order["environment"])
+            status = watched(order["arguments"], folder, stop=stop)
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def watched(arguments: list[str], folder: Path, *, stop: int) -> int:
-    """Run a command in a folder, killed at its call number `stop`; a file `calls` gets how many there were."""
-    count = 0
+def watched(arguments: list[str], folder: Path, *, stop: Call | None) -> int:
+    """Run a command in a folder, killed at a call; a file `calls` gets all that there were."""
+    calls: list[Call] = []
+    count: Counter[str] = Counter()
 
     def look(frame: FrameType, event: str, _: Any) -> None:  # noqa: ANN401 - any value that a function returns
-        nonlocal count
         if event == "call" and frame.f_code.co_filename.startswith(_PACKAGE):
-            count += 1
-            if count == stop:
+            name = f"{frame.f_code.co_filename}:{frame.f_code.co_qualname}"
+            count[name] += 1
+            calls.append((name, count[name]))
+            if calls[-1] == stop:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     folder.mkdir(exist_ok=True)
@@ -67,7 +80,7 @@ def watched(arguments: list[str], folder: Path, *, stop: int) -> int:
     status = main(["kernelbook", *arguments])
     sys.setprofile(None)
     sys.stdout.flush()
-    (folder / "calls").write_text(str(count))
+    (folder / "calls").write_text(json.dumps(calls))
     return status
 
 
@@ -86,26 +99,25 @@ def asked(log: Path) -> Counter[str]:
     return Counter(line.split()[0] for line in log.read_text().splitlines())
 
 
-def tell(**facts: object) -> None:
-    """Print a line."""
-    print(json.dumps(facts), flush=True)  # noqa: T201 - the test reads it
-
-
-def play(folder: Path, points: int, log: Path, arguments: list[str]) -> None:
-    """All of it."""
+def play(order: dict[str, Any]) -> list[dict[str, Any]]:
+    """The undisturbed run, and the killed ones."""
+    folder, points, log = Path(order["folder"]), order["points"], Path(order["log"])
     whole = folder / "whole"
-    status = apart(arguments, whole)
-    total = int((whole / "calls").read_text())
-    tell(status=status, calls=total, files=files(whole))
-    stops = {max(1, total * step // (points + 1)) for step in range(1, points + 1)}
-    for stop in sorted(stops | {max(1, total - last) for last in _LAST[:points]}):
-        place = folder / f"killed-{stop}"
-        killed = apart(arguments, place, stop=stop) == -signal.SIGKILL
+    status = apart(order, whole)
+    runs: list[dict[str, Any]] = [{"status": status, "files": files(whole)}]
+    calls = [(name, count) for name, count in json.loads((whole / "calls").read_text())] if status == 0 else []
+    spread = {len(calls) * step // (points + 1) for step in range(1, points + 1)}
+    for number in sorted(spread | {max(0, len(calls) - 1 - last) for last in _LAST[:points]}) if calls else ():
+        place, stop = folder / f"killed-{number}", calls[number]
+        killed = apart(order, place, stop=stop) == -signal.SIGKILL
         known, before = kept(place / "outputs" / "journal.sqlite"), asked(log)
-        status = apart(arguments, place)
+        status = apart(order, place)
         again = sorted(known & (asked(log) - before).keys())
-        tell(stop=stop, killed=killed, status=status, files=files(place), kept=len(known), again=again)
+        found = {"stop": stop, "killed": killed, "status": status, "files": files(place), "kept": len(known)}
+        runs.append({**found, "again": again})
+    return runs
 
 
 if __name__ == "__main__":
-    play(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
+    for line in sys.stdin:
+        print(json.dumps(play(json.loads(line))), flush=True)  # noqa: T201 - the test reads it

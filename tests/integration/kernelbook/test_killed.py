@@ -9,37 +9,54 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 from tests.fakes.tokenizer import words
 from tests.integration.kernelbook.service import ROOT, Service, environment, modules, rows
 
-
-def played(
-    service: Service, folder: Path, *arguments: str, points: int = 3, **variables: str
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The undisturbed run, and the killed ones."""
-    place = folder / "runs"
-    place.mkdir()
-    call = [sys.executable, "-m", "tests.integration.kernelbook.killing", str(place), str(points), str(service.log)]
-    done = subprocess.run(
-        [*call, *arguments],
-        env=environment(service, BATCH_SIZE="8", **variables),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    whole, *killed = map(json.loads, done.stdout.splitlines())
-    assert whole["status"] == 0, (place / "whole" / "said.txt").read_text()
-    return whole, killed
+Runs: TypeAlias = list[dict[str, Any]]
 
 
-def check(whole: dict[str, Any], killed: list[dict[str, Any]]) -> None:
+class Killer:
+    """`tests.integration.kernelbook.killing`, a process for all tests of the module."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def played(
+        self, service: Service, folder: Path, *arguments: str, points: int = 3, **variables: str
+    ) -> tuple[dict[str, Any], Runs]:
+        """The undisturbed run, and the killed ones."""
+        place = folder / "runs"
+        place.mkdir()
+        order = {
+            "arguments": arguments,
+            "environment": environment(service, BATCH_SIZE="8", **variables),
+            "folder": str(place),
+            "log": str(service.log),
+            "points": points,
+        }
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(order), file=self._process.stdin, flush=True)
+        whole, *killed = json.loads(self._process.stdout.readline() or "[{}]")
+        assert whole.get("status") == 0, (place / "whole" / "said.txt").read_text()
+        return whole, killed
+
+
+@pytest.fixture(scope="module")
+def killer() -> Iterator[Killer]:
+    """Started once: its imports take longer than most of these tests."""
+    call = [sys.executable, "-m", "tests.integration.kernelbook.killing"]
+    with subprocess.Popen(call, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield Killer(process)
+
+
+def check(whole: dict[str, Any], killed: Runs) -> None:
     """Every run was killed, the next one made the same files, and asked nothing that was answered."""
     assert whole["files"]
     assert len(killed) > 2
@@ -51,26 +68,26 @@ def check(whole: dict[str, Any], killed: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("step", ["filter", "prompts", "synthesize"])
-def test_a_step_that_asks(service: Service, tmp_path: Path, step: str) -> None:
+def test_a_step_that_asks(killer: Killer, service: Service, tmp_path: Path, step: str) -> None:
     """What the journal had is not asked again."""
     file = modules(tmp_path, 60) if step == "prompts" else rows(tmp_path, ["ok"] * 60)
     if step == "synthesize":
         file.write_text("".join(json.dumps({"prompt": f"Add {n}.", "module_name": "Net"}) + "\n" for n in range(60)))
-    whole, killed = played(service, tmp_path, step, "--input", str(file))
+    whole, killed = killer.played(service, tmp_path, step, "--input", str(file))
     check(whole, killed)
     # Some were killed while answers came, not only before and after.
     assert any(0 < run["kept"] < 60 for run in killed)
 
 
-def test_best(service: Service, tmp_path: Path) -> None:
+def test_best(killer: Killer, service: Service, tmp_path: Path) -> None:
     """There is no journal: it begins anew."""
-    check(*played(service, tmp_path, "best", "--input", str(rows(tmp_path, ["ok"] * 60))))
+    check(*killer.played(service, tmp_path, "best", "--input", str(rows(tmp_path, ["ok"] * 60))))
 
 
-def test_lengths(service: Service, tmp_path: Path) -> None:
+def test_lengths(killer: Killer, service: Service, tmp_path: Path) -> None:
     """The histogram is whole."""
     file, tokenizer = rows(tmp_path, ["ok"] * 60), words(tmp_path)
-    whole, killed = played(
+    whole, killed = killer.played(
         service,
         tmp_path,
         "lengths",
@@ -86,10 +103,10 @@ def test_lengths(service: Service, tmp_path: Path) -> None:
     assert list(whole["files"]) == ["lengths.png"]
 
 
-def test_upload_to_a_folder(service: Service, tmp_path: Path) -> None:
+def test_upload_to_a_folder(killer: Killer, service: Service, tmp_path: Path) -> None:
     """All three sets, and nothing beside them."""
     file = str(rows(tmp_path, ["ok"] * 60))
-    whole, killed = played(
+    whole, killed = killer.played(
         *(service, tmp_path, "upload", "all", "--to", "sets"),
         FILTERED_DATASET_PATH=file,
         UNIQUE_DATASET_PATH=file,
@@ -100,9 +117,9 @@ def test_upload_to_a_folder(service: Service, tmp_path: Path) -> None:
     assert {name.split("/")[0] for name in whole["files"]} == {"sets"}
 
 
-def test_the_whole_pipeline(service: Service, tmp_path: Path) -> None:
+def test_the_whole_pipeline(killer: Killer, service: Service, tmp_path: Path) -> None:
     """All steps from a file."""
     file, book, tokenizer = rows(tmp_path, ["ok"] * 40), modules(tmp_path, 20), words(tmp_path)
     plan = tmp_path / "pipeline.toml"
     plan.write_text(f"evaluations = '{file}'\nmodules = '{book}'\ntokenizer = '{tokenizer}'\nto = 'sets'\n")
-    check(*played(service, tmp_path, "all", str(plan), points=3))
+    check(*killer.played(service, tmp_path, "all", str(plan), points=3))

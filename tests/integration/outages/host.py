@@ -30,13 +30,13 @@ from runner.task_format import extra_to_stored, load, to_stored
 from tests.chaos.dockerd import Dockerd
 from tests.chaos.server import Server
 from tests.plugins.scrape import get
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
 #: What the daemon's database is called; nobody knows the name but its /etc/hosts.
 NAME: Final = "db.kernel-runner.test"
 FLOOR_GIB: Final = 0.03
 DISK_MIB: Final = 160
-PATIENCE_S: Final = 120.0
 
 
 class Host:

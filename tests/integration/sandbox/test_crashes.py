@@ -26,10 +26,10 @@ from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Ending
 from tests.integration.sandbox.conftest import Workshop
 from tests.integration.sandbox.engine_proxy import Call, EngineProxy
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
 SEED = int(os.environ.get("KERNEL_RUNNER_TEST_SEED") or random.randrange(10**6))  # noqa: S311 no secret
-PATIENCE_S = 60.0
 
 #: Stages code and starts containers until it is killed: half of them used, half left waiting. Says so at every step.
 _WORKER = """

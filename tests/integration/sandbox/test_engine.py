@@ -17,7 +17,7 @@ from sandbox.host.hostroot import HostRoot
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Bind, Boot, Ending
 from tests.integration.sandbox.conftest import Workshop
-from tests.plugins.live import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 _REQUEST = StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/true",)),))
 

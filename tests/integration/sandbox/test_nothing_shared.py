@@ -17,7 +17,7 @@ from sandbox.host.engine import Container, DockerEngine
 from sandbox.policy.observed import NAMESPACES
 from sandbox.protocol import Step, StepsRequest
 from tests.integration.sandbox.conftest import Workshop
-from tests.plugins.live import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 SLOTS = ("cpu0", "cpu1")
 JOBS = 3

@@ -13,6 +13,7 @@ from psycopg.rows import dict_row
 
 from runner.model import Job, JobResult, RunRecord, Verdict
 from runner.store import HostRecord, Store
+from tests.support.waiting import PATIENCE_S
 
 TASK: dict[str, Any] = {
     "files": {"submission.py": "@SUBMISSION@", "eval.py": "print()"},
@@ -29,8 +30,6 @@ TASK: dict[str, Any] = {
     "libraries": [],
 }
 CODE = b"def custom_kernel(data):\n    return data\n"
-#: A test that waits longer than this has failed.
-PATIENCE_S = 60.0
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What batches cost when they are large: pages and index entries with half a million items, whatever the planner knows.
+"""What batches cost when they are large: pages and index entries with 100,000 items, whatever the planner knows.
 
 Nothing is timed. The connection that works has made its plans when there was nothing, and keeps them.
 """
@@ -21,7 +21,7 @@ from tests.integration.store.test_plans import Db, Meter, meter
 
 __all__ = ["meter"]
 
-GROUPS = 60_000
+GROUPS = 12_000
 PER_GROUP = 8
 #: A batch of many groups, the first third of which is over, and another owner's texts and items.
 LOAD = f"""\
@@ -66,6 +66,7 @@ def check(meter: Meter, bench: Bench, done: int) -> None:
     """Every statement reads a part that does not grow with the batch."""
     claim = meter.cost(queries.CLAIM.sql, WORK)
     assert claim.pages < 400, claim
+    assert max(claim.entries.values()) < 100, claim
     assert claim.walked == {}
     first = meter.cost(PAGE, {"after": 0})
     last = meter.cost(PAGE, {"after": max(0, done - 100)})
@@ -82,10 +83,13 @@ def check(meter: Meter, bench: Bench, done: int) -> None:
     ):
         cost = meter.cost(query, parameters)
         assert cost.pages < pages, (query, cost)
+        # Two for each item that is submitted.
+        assert max(cost.entries.values(), default=0) < 300, (query, cost)
         assert cost.walked == {}, (query, cost)
     job = bench.claim(host="h")
     commit = meter.cost(queries.COMPLETE.sql, {"results": to_jsonb([_result(job, found(job))])})
-    assert commit.pages < 1500, commit
+    assert commit.pages < 500, commit
+    assert max(commit.entries.values()) < 100, commit
     assert commit.walked == {}, commit
     bench.store.release(job, reason="the check is over")
 

@@ -14,8 +14,9 @@ from psycopg.rows import dict_row
 from runner.errors import StaleAttemptError
 from runner.model import Job, JobResult, JobState, Verdict
 from runner.store import Completion, HostRecord, Store
-from tests.integration.store.conftest import PATIENCE_S, Bench, notes
+from tests.integration.store.conftest import Bench, notes
 from tests.plugins.postgres import daemon_login
+from tests.support.waiting import PATIENCE_S
 
 Db = psycopg.Connection[dict[str, Any]]
 Item = dict[str, Any]

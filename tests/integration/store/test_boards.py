@@ -17,8 +17,9 @@ from runner.model import Json, TimingAssurance, Verdict
 from runner.store import boards, queries
 from runner.store.clean import to_jsonb
 from runner.store.results import _result
-from tests.integration.store.conftest import PATIENCE_S, TASK, Bench, ranked, result, run_record
+from tests.integration.store.conftest import TASK, Bench, ranked, result, run_record
 from tests.integration.store.test_submit import one
+from tests.support.waiting import PATIENCE_S
 
 Db = psycopg.Connection[dict[str, Any]]
 

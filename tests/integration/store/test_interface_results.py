@@ -115,7 +115,6 @@ def evaluator(tmp_path: Path, command_line: object, processes: Nursery) -> Itera
     made.close()
 
 
-@pytest.mark.timeout(900)
 def test_results(
     bench: Bench,
     db: psycopg.Connection[dict[str, Any]],

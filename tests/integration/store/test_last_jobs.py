@@ -19,13 +19,13 @@ from runner.model import Job, JobState, Mode, Verdict
 from runner.store import Completion, Store
 from tests.chaos.script import Ended, final_status
 from tests.integration.store.conftest import Bench, ranked, result
+from tests.support.waiting import PATIENCE_S
 
 Db = psycopg.Connection[dict[str, Any]]
 GPU_TYPES = ("A100", "H100")
 ROUNDS = 1000
 #: Both twins on both types.
 JOBS = 4
-PATIENCE_S = 60.0
 
 #: Every write of `done`, counted where nobody can get around it.
 AUDIT = """

@@ -18,10 +18,10 @@ import pytest
 
 from runner.model import Verdict
 from runner.store import Store, queries
-from tests.integration.store.conftest import PATIENCE_S, Bench, result, run_record
+from tests.integration.store.conftest import Bench, result, run_record
 from tests.integration.store.test_plans import LOAD, TYPES, Cost, Meter, meter  # noqa: F401 - a fixture
 from tests.integration.store.test_submit import one
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 Db = psycopg.Connection[dict[str, Any]]
 #: Enough claims for three steps of a mark, whatever their number is before.

@@ -23,7 +23,8 @@ from runner.store.results import _result
 from tests.integration.store.conftest import Bench, ranked, result, run_record
 
 Db = psycopg.Connection[dict[str, Any]]
-JOBS = 100_000
+#: Waiting jobs of the deepest queue; and of the others, where a statement that read them all would be as conspicuous.
+JOBS, MANY = 100_000, 30_000
 USERS = 2000
 TYPES = ("A100", "B200", "H100", "L4", "MI300")
 CHURN = 20_000
@@ -31,7 +32,7 @@ LOAD = f"""\
 INSERT INTO leaderboard.user_info (id, user_name) SELECT 'user ' || u, 'U' FROM generate_series(0, {USERS - 1}) u;
 INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time, done, mode_category)
 SELECT l.id, 'x.py', 'user ' || n % {USERS}, c.id, now(), false, 'test'
-FROM generate_series(1, {JOBS}) n, leaderboard.leaderboard l, leaderboard.code_files c;
+FROM generate_series(1, :jobs) n, leaderboard.leaderboard l, leaderboard.code_files c;
 INSERT INTO leaderboard.submission_job_status (submission_id, status) SELECT id, 'pending' FROM leaderboard.submission
 ON CONFLICT DO NOTHING;
 INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, priority, turn)
@@ -117,6 +118,11 @@ class Meter:
         return Counter({(row["name"], row["walked"]): row["number"] for row in self.db.execute(READ)})
 
 
+def load(db: Db, jobs: int) -> None:
+    """Fill the queue with so many waiting jobs."""
+    db.execute(LOAD.replace(":jobs", str(jobs)).encode())
+
+
 @pytest.fixture
 def meter(database_url: str) -> Iterator[Meter]:
     """A connection of its own."""
@@ -190,7 +196,7 @@ def test_a_deep_queue_costs_no_more_than_a_short_one(bench: Bench, db: Db, meter
         bench.submit(gpu_types=["L4"])
     db.execute("ANALYZE")
     check(meter, bench)
-    db.execute(LOAD.encode())
+    load(db, JOBS)
     check(meter, bench)
     with psycopg.Connection[dict[str, Any]].connect(bench.url, autocommit=True, row_factory=dict_row) as fresh:
         check(Meter(fresh), bench)
@@ -202,7 +208,7 @@ def test_a_deep_queue_costs_no_more_than_a_short_one(bench: Bench, db: Db, meter
     check(meter, bench)
 
 
-def test_what_is_not_ranked_is_found_behind_a_hundred_thousand_ranked_jobs(bench: Bench, db: Db, meter: Meter) -> None:
+def test_what_is_not_ranked_is_found_behind_all_ranked_jobs(bench: Bench, db: Db, meter: Meter) -> None:
     """By whoever planned it when the queue was empty, and by a newcomer; what may be ranked is claimed as before."""
     bench.board("identity", *TYPES)
     bench.register("h", *TYPES)
@@ -212,7 +218,7 @@ def test_what_is_not_ranked_is_found_behind_a_hundred_thousand_ranked_jobs(bench
     work |= {"instance": "h", "unranked": list(TYPES)}
     meter.cost(queries.CLAIM.sql, work)
     bench.submit(gpu_types=["L4"])
-    db.execute(LOAD.encode())
+    load(db, MANY)
     db.execute("UPDATE runner.job SET mode = 'leaderboard' WHERE id <= (SELECT max(id) - 15 FROM runner.job)")
     with psycopg.Connection[dict[str, Any]].connect(bench.url, autocommit=True, row_factory=dict_row) as fresh:
         for each in (meter, Meter(fresh)):
@@ -234,7 +240,7 @@ def test_the_way_to_a_job_does_not_depend_on_how_many_run(bench: Bench, db: Db, 
     db.execute("ANALYZE")
     parameters = {"results": to_jsonb([_result(job, result(Verdict.ACCEPTED, run_record()))])}
     short = meter.cost(queries.COMPLETE.sql, parameters)
-    db.execute(LOAD.encode())
+    load(db, MANY)
     db.execute(CHURNED.partition(";")[0].encode())
     deep = meter.cost(queries.COMPLETE.sql, parameters)
     assert deep.pages < short.pages + 40, (short, deep)
@@ -268,7 +274,7 @@ def test_the_last_words_of_a_submission_do_not_depend_on_how_many_results_there_
     db.execute("ANALYZE")
     parameters = {"results": to_jsonb([_result(secret, ranked(secret))])}
     short = meter.cost(queries.COMPLETE.sql, parameters)
-    db.execute(LOAD.encode())
+    load(db, MANY)
     db.execute(CHURNED.encode())
     db.execute(RESULTS.encode())
     # Nor do readers walk all results to find those of a submission.
@@ -315,29 +321,29 @@ SELECT runner.keep_scores(1000000), runner.keep_scores(1000000);
 """
 
 
-@pytest.mark.parametrize("analyzed", [False, True])
-def test_a_ranking_costs_what_its_users_cost(bench: Bench, db: Db, meter: Meter, *, analyzed: bool) -> None:
+def test_a_ranking_costs_what_its_users_cost(bench: Bench, db: Db, meter: Meter) -> None:
     """A board's ranking with a hundred users reads a few rows for each, of a hundred thousand results on ten boards."""
     bench.board()
     bench.submit()
     ranking = {"leaderboard": "identity", "gpu_type": None}
     meter.cost(queries.RANKING.sql, ranking)
     db.execute(SCORES.encode())
-    if analyzed:
-        db.execute("ANALYZE")
-    cost = meter.cost(queries.RANKING.sql, ranking)
-    assert cost.walked == {}, cost
-    assert cost.entries["score_place_idx"] < 1000, cost
-    assert sum(cost.entries.values()) < 3000, cost
+    for analyzed in (False, True):
+        if analyzed:
+            db.execute("ANALYZE")
+        cost = meter.cost(queries.RANKING.sql, ranking)
+        assert cost.walked == {}, (analyzed, cost)
+        assert cost.entries["score_place_idx"] < 1000, (analyzed, cost)
+        assert sum(cost.entries.values()) < 3000, (analyzed, cost)
     assert len(bench.store.ranking("identity")) == 100
 
 
-def test_a_turn_is_found_behind_a_hundred_thousand_jobs(bench: Bench, db: Db, meter: Meter) -> None:
+def test_a_turn_is_found_behind_all_jobs(bench: Bench, db: Db, meter: Meter) -> None:
     """A submission of a user with a long queue looks at the end of that queue only."""
     bench.board("identity", *TYPES)
     bench.submit(gpu_types=["L4"])
     meter.cost(SUBMIT)
-    db.execute(LOAD.encode())
+    load(db, MANY)
     cost = meter.cost(SUBMIT)
     assert cost.entries["job_user_idx"] < 10, cost
     assert "job_ready_idx" not in cost.entries or cost.entries["job_ready_idx"] < 10, cost

@@ -16,8 +16,9 @@ from runner.errors import ConfigError
 from runner.model import Verdict
 from runner.store import Stop, Store, direct_address
 from runner.store.probe import probe
-from tests.integration.store.conftest import CODE, PATIENCE_S, Bench, result, run_record
+from tests.integration.store.conftest import CODE, Bench, result, run_record
 from tests.support.pooler import PGBOUNCER, Pooler
+from tests.support.waiting import PATIENCE_S
 
 needs_pgbouncer = pytest.mark.skipif(
     PGBOUNCER is None, reason="a pooler is tested with PgBouncer: apt-get install pgbouncer (.ci/setup does)"

@@ -12,8 +12,9 @@ import pytest
 from runner.model import Verdict
 from runner.tracing import exporter
 from runner.tracing.exporter import Exporter, follow
-from tests.integration.store.conftest import PATIENCE_S, Bench, result, run_record
+from tests.integration.store.conftest import Bench, result, run_record
 from tests.support.collector import Collector, collector
+from tests.support.waiting import PATIENCE_S
 
 Db = psycopg.Connection[dict[str, Any]]
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -27,7 +27,8 @@ import pytest
 
 from sandbox.host.engine import DockerEngine
 from tests.plugins.images import PYTHON, download
-from tests.plugins.live import PATIENCE_S, ROOT
+from tests.plugins.live import ROOT
+from tests.support.waiting import PATIENCE_S
 
 #: Where the documentation has them, seen from a folder of the operator's.
 EVALUATION = "/opt/torch"

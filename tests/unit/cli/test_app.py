@@ -28,15 +28,21 @@ def test_the_page_is_what_the_commands_say() -> None:
     assert not outdated, "a command or its help text was changed: run `python -m tests.unit.cli.reference`"
 
 
-@pytest.mark.parametrize("name", sorted(reference.commands()))
-def test_every_help_text_teaches(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_help_text_teaches() -> None:
     """A short first sentence for the list, a paragraph, an example that starts like a shell line."""
+    for name, command in reference.commands().items():
+        example = re.match(r"Examples?:\n *(sudo )?(dist/)?kernel-runner ", (command.epilog or "").replace("\b\n", ""))
+        assert example is not None, name
+        assert "\n\n" in command.help, name
+        assert len(command.help.split("\n")[0]) <= 120, name
+
+
+@pytest.mark.parametrize("name", ["submit", "gpu show", "kernelbook all"])
+def test_an_example_keeps_its_lines_on_a_screen(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where it is printed it still looks like a shell's."""
     assert main([*name.split(), "--help"]) == 0
     text = capsys.readouterr().out
-    assert re.search(r"Examples?:\n    (sudo )?(dist/)?kernel-runner ", text), text
-    documentation = reference.commands()[name].help
-    assert "\n\n" in documentation
-    assert len(documentation.split("\n")[0]) <= 120
+    assert re.search(r"Examples?:\n    kernel-runner ", text), text
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

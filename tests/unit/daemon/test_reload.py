@@ -18,6 +18,7 @@ from runner.daemon.monitoring.readiness import Readiness
 from runner.daemon.reload import DaemonSpec, Reloader
 from runner.daemon.shutdown import ShutdownControl
 from runner.errors import ConfigError
+from tests.support.waiting import PATIENCE_S
 
 
 class Host:
@@ -59,7 +60,7 @@ def manager(tmp_path: Path) -> Iterator[socket.socket]:
     """A service manager's end of the notification socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
         end.bind(str(tmp_path / "notify"))
-        end.settimeout(10)
+        end.settimeout(PATIENCE_S)
         yield end
 
 

@@ -20,8 +20,8 @@ from runner.gpu_types import ClockPolicy, GpuType, Vendor
 from runner.model import Device, Slot
 from tests.fakes.nvml import Nvml as FakeNvml
 from tests.fakes.recordings import lost, nvidia
+from tests.support.waiting import PATIENCE_S
 
-PATIENCE_S = 20.0
 IDLE = Reading(used_bytes=600 << 20, processes=(7,), uncorrected=0, remap_pending=False, remap_failed=False)
 HISTORY = History(idle_bytes=600 << 20, residents=frozenset({7}))
 L4 = GpuType(name="L4", vendor=Vendor.NVIDIA)

@@ -8,8 +8,7 @@ from structlog.testing import capture_logs
 
 from runner.devices.quarantine import Cause, Quarantine
 from sandbox.errors import EngineRefused
-
-PATIENCE_S = 10.0
+from tests.support.waiting import PATIENCE_S
 
 
 class Stuck:

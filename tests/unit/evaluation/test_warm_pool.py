@@ -18,12 +18,11 @@ from runner.evaluation.warm_pool import PoolBounds, WarmPool
 from sandbox.errors import EngineUnavailable
 from sandbox.host.engine import DockerEngine
 from sandbox.spec import Boot, SandboxSpec
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit import samples
 
 SPEC = make_probe(samples.CPU, samples.SLOT, samples.ENVIRONMENT).spec
 OTHER = replace(SPEC, boot=Boot(kind="steps"))
-PATIENCE_S = 10.0
 
 
 class FakeBox:
@@ -81,7 +80,7 @@ def take(parked: WarmPool, spec: SandboxSpec) -> FakeBox | None:
 
 def eventually(condition: Callable[[], bool]) -> None:
     """Wait until something that another thread does has happened."""
-    wait_until(condition, "what another thread does", patience_s=PATIENCE_S)
+    wait_until(condition, "what another thread does")
 
 
 @pytest.fixture

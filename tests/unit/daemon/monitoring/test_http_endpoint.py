@@ -18,9 +18,7 @@ from runner.config import HttpAddress
 from runner.daemon.monitoring import http_endpoint
 from runner.daemon.monitoring.http_endpoint import CLIENTS, Endpoint
 from tests.plugins.scrape import get
-from tests.support.waiting import wait_until
-
-PATIENCE_S = 30.0
+from tests.support.waiting import PATIENCE_S, wait_until
 
 
 class Answers:

@@ -17,6 +17,7 @@ from runner.errors import (
     HostNameTakenError,
     InfrastructureError,
 )
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def manager(tmp_path: Path) -> Iterator[tuple[str, socket.socket]]:
     """A service manager's socket: its address and its end."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
         end.bind(str(tmp_path / "notify"))
-        end.settimeout(10)
+        end.settimeout(PATIENCE_S)
         yield str(tmp_path / "notify"), end
 
 
@@ -80,7 +81,7 @@ def test_an_abstract_socket_is_understood() -> None:
     """Systemd may hand out a name that starts with @."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
         end.bind("\0kernel-runner-test-readiness")
-        end.settimeout(10)
+        end.settimeout(PATIENCE_S)
         Readiness("@kernel-runner-test-readiness").working("x")
         assert end.recv(4096) == b"READY=1\nSTATUS=x"
 
