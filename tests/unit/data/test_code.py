@@ -95,7 +95,7 @@ def test_a_code_that_is_another_than_its_hash_says_is_refused(tmp_path: Path) ->
         with pytest.raises(DataError, match="code 7 is missing"):
             fetch(codes, [])
         with pytest.raises(DataError, match="code 8 is missing"):
-            fetch(codes, [batch.slice(0, 1), batch.slice(2)])
+            fetch(codes, [batch.take(pa.array([0, 2]))])
 
 
 def test_an_export_starts_without_what_it_does_not_use() -> None:
