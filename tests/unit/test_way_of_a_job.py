@@ -127,4 +127,4 @@ def test_a_way_that_is_none_is_noticed(path: str, before: str, how: str) -> None
 @pytest.mark.parametrize("step", steps(), ids=lambda step: step.path)
 def test_no_file_on_the_way_is_huge(step: Step) -> None:
     """One idea each; what is a part of one step alone lies beside the way."""
-    assert len(text(step.path).splitlines()) <= 450
+    assert len(text(step.path).splitlines()) <= 500

@@ -35,8 +35,10 @@ _MAX_REPEATED = 10
 #: timed calls. Kernels shorter than `_MORE_FROM_NS`, which are measured anyway, have one row at the end.
 _CONTROLS, _CONTROLS_EVERY, _LAST_CONTROLS = 4, 20, 5
 #: Longer kernels over few bytes have more calls than their times need, until two standard errors of the hand-over are
-#: this part of the claims; and at the end more control calls, until the same is true of both, or there are so many.
+#: this part of the claims; and at the end more control calls, until the same is true of both, or there are so many for
+#: each call, or in all, or they have taken this long: on a busy host one takes a third of a second.
 _WANTED_ERROR, _MOST_CONTROLS, _MORE_CONTROLS = 0.03, 300, 10
+_CONTROLS_PER_CALL, _CONTROLS_NS = 3, 3_000_000_000
 _MORE_FROM_NS, _MORE_UP_TO_BYTES = 20_000, 4 << 20
 #: A case whose claims do not count is timed again if it has used at most this part of its time: once, and where the
 #: judge's clock did not contradict the claims, but was too noisy to bound them, so many times in all. Shorter kernels
@@ -209,7 +211,10 @@ class Benchmark:
             return
         if timed.input_bytes > _MORE_UP_TO_BYTES:
             return
-        while timed.controls is not None and timed.controls.count < self._most_controls:
+        # The error of few calls is their own: more control calls than this make the sum of both hardly smaller.
+        most = min(self._most_controls, _CONTROLS_PER_CALL * len(samples))
+        until_ns = time.monotonic_ns() + _CONTROLS_NS
+        while timed.controls is not None and timed.controls.count < most and time.monotonic_ns() < until_ns:
             controls = timed.controls
             if controls.statistical_ns(calls=len(samples), sd_ns=controls.sd_ns) <= _WANTED_ERROR * claim_ns:
                 return

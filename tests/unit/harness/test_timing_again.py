@@ -107,3 +107,26 @@ def test_a_hand_over_that_varies_needs_more_calls(monkeypatch: pytest.MonkeyPatc
     run: Any = SimpleNamespace(deadline_ns=10**18, phase=lambda _name: nullcontext())
     made = timed.time(run, timed_case, stopping, start_ns=time.monotonic_ns())
     assert len(made.samples) == calls
+
+
+@pytest.mark.parametrize(("calls", "takes_ns", "controls"), [(100, 0, 300), (20, 0, 60), (100, 500_000_000, 60)])
+def test_control_calls_at_the_end_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, calls: int, takes_ns: int, controls: int
+) -> None:
+    """By the calls, since their own error stays, and by time, since a busy host takes long for each."""
+    now = SimpleNamespace(ns=0)
+    monkeypatch.setattr(benchmark.time, "monotonic_ns", lambda: now.ns)
+    # They vary so much that no number of them is enough.
+    costs = SimpleNamespace(count=0, sd_ns=1e9, statistical_ns=lambda **_: 1e9)
+    timed_case: Any = SimpleNamespace(controls=costs, input_bytes=64)
+
+    def call_controls(count: int) -> None:
+        costs.count += count
+        now.ns += takes_ns
+
+    timed_case.call_controls = call_controls
+    request: Any = SimpleNamespace(tolerance=0.1, rejects_forged_times=True)
+    made_up: Any = None
+    timed = Benchmark(request, device="cpu", workers=made_up, readings=Readings(), calibration=None)
+    timed._add_controls(timed_case, [Sample(claim_ns=_CLAIM_NS, outside_ns=2 * _CLAIM_NS)] * calls)
+    assert costs.count == controls
