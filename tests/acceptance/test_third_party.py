@@ -110,20 +110,20 @@ def test_a_message_larger_than_a_pipe_arrives(live: LiveRunner) -> None:
 
 
 def test_a_wrong_submission_stops_its_chain(live: LiveRunner) -> None:
-    """One row per chain, check fail, exit code 112 (which counts as success of the program), no score."""
+    """A row, check fail, exit code 112 (which counts as success of the program), no score; the secret chain never runs."""
     before = live.store.ranking("python", None)
-    jobs = evaluate(live, "python", PYTHON_TASK / "solutions" / "wrong" / "skips_last_column.py", "leaderboard")
-    for job in jobs:
-        assert job.verdict is Verdict.WRONG_ANSWER
-        (run,) = job.runs
-        check_row(run)
-        assert (run.mode, run.passed, run.score_s) == ("test", False, None)
-        result = result_of(run)
-        assert result["check"] == "fail"
-        assert result["test.0.status"] == "fail"
-        assert result["test.0.error"]
-        assert run.meta is not None
-        assert (run.meta["exit_code"], run.meta["success"]) == (112, True)
+    public, secret = evaluate(live, "python", PYTHON_TASK / "solutions" / "wrong" / "skips_last_column.py", "leaderboard")
+    assert (public.verdict, secret.verdict) == (Verdict.WRONG_ANSWER, Verdict.WRONG_ANSWER)
+    assert (secret.secret, secret.attempt, secret.runs) == (True, 0, ())
+    (run,) = public.runs
+    check_row(run)
+    assert (run.mode, run.passed, run.score_s) == ("test", False, None)
+    result = result_of(run)
+    assert result["check"] == "fail"
+    assert result["test.0.status"] == "fail"
+    assert result["test.0.error"]
+    assert run.meta is not None
+    assert (run.meta["exit_code"], run.meta["success"]) == (112, True)
     assert live.store.ranking("python", None) == before
 
 
