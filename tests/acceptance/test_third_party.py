@@ -110,9 +110,10 @@ def test_a_message_larger_than_a_pipe_arrives(live: LiveRunner) -> None:
 
 
 def test_a_wrong_submission_stops_its_chain(live: LiveRunner) -> None:
-    """A row, check fail, exit code 112 (which counts as success of the program), no score; the secret chain never runs."""
+    """A row, check fail, exit code 112 (a success of the program), no score; the secret chain never runs."""
     before = live.store.ranking("python", None)
-    public, secret = evaluate(live, "python", PYTHON_TASK / "solutions" / "wrong" / "skips_last_column.py", "leaderboard")
+    wrong = PYTHON_TASK / "solutions" / "wrong" / "skips_last_column.py"
+    public, secret = evaluate(live, "python", wrong, "leaderboard")
     assert (public.verdict, secret.verdict) == (Verdict.WRONG_ANSWER, Verdict.WRONG_ANSWER)
     assert (secret.secret, secret.attempt, secret.runs) == (True, 0, ())
     (run,) = public.runs
