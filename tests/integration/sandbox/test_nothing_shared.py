@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from runner.devices.quarantine import Quarantine
-from runner.evaluation import warm_pool
 from runner.evaluation.warm_pool import PoolBounds, WarmPool
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.policy.observed import NAMESPACES
@@ -70,10 +69,8 @@ def _apart(container: Container, engine: DockerEngine) -> dict[str, str]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone may look at the namespaces of other users' processes")
-def test_jobs_share_nothing(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_share_nothing(workshop: Workshop) -> None:
     """Two slots work at the same time from their parked containers; each job finds nothing, and leaves what it can."""
-    # Nothing is timed here, so what still starts need not be thrown away.
-    monkeypatch.setattr(warm_pool, "SETTLE_S", 0.0)
     spec = workshop.spec()
     parked = WarmPool(workshop.engine, Quarantine(), PoolBounds(size=JOBS))
     used: list[str] = []
