@@ -19,7 +19,7 @@ import pytest
 from runner.model import Verdict
 from runner.store import Store, queries
 from tests.integration.store.conftest import Bench, result, run_record
-from tests.integration.store.test_plans import LOAD, TYPES, Cost, Meter, meter  # noqa: F401 - a fixture
+from tests.integration.store.test_plans import JOBS, TYPES, Cost, Meter, load, meter  # noqa: F401 - a fixture
 from tests.integration.store.test_submit import one
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -70,7 +70,7 @@ def test_a_claim_costs_the_same_behind_a_held_snapshot(
     bench.register("h", *TYPES)
     db.execute("ALTER TABLE runner.job SET (autovacuum_enabled = off)")
     bench.submit(gpu_types=["L4"])
-    db.execute(LOAD.encode())
+    load(db, JOBS)
     snapshot.execute("SELECT count(*) FROM runner.job")
     full = {**WORK, "free": [1] * len(TYPES)}
     before = meter.cost(queries.CLAIM.sql, full)
@@ -180,7 +180,7 @@ def test_leases_that_ended_long_ago_are_not_walked(
     snapshot.execute("SELECT count(*) FROM runner.job")
     nothing = {**WORK, "free": [0] * len(TYPES)}
     before = meter.cost(queries.CLAIM.sql, nothing)
-    db.execute(LOAD.encode())
+    load(db, JOBS)
     db.execute(WENT_THROUGH.encode())
     assert meter.cost(queries.CLAIM.sql, nothing).pages > 100
 

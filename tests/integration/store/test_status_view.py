@@ -93,10 +93,11 @@ def test_a_secret_run_is_only_called_one(bench: Bench, db: Db) -> None:
     """How many hidden cases there are, and how far a submission got with them, stays hidden."""
     bench.board()
     submission_id = bench.submit(mode="leaderboard")
-    public, secret = bench.claim(), bench.claim()
-    bench.store.progress(secret, Progress(phase="test", done=3, total=9_876_543))
+    public = bench.claim()
     assert phase(db, submission_id) == "starting"
     bench.store.complete(public, ranked(public))
+    secret = bench.claim()
+    bench.store.progress(secret, Progress(phase="test", done=3, total=9_876_543))
     line = status(db, submission_id)
     assert (line["phase"], line["progress"]) == ("secret run", None)
     assert "9876543" not in str(line)
@@ -178,6 +179,7 @@ def test_of_twins_the_phase_is_that_of_the_one_that_runs(bench: Bench, db: Db) -
     """The public one went back to the queue, the secret one runs: that is what happens now."""
     bench.board()
     submission_id = bench.submit(mode="leaderboard")
+    bench.free_secret_jobs()
     public, _ = bench.claim(), bench.claim()
     bench.store.release(public, reason="the slot is lost")
     assert phase(db, submission_id) == "secret run"
@@ -239,8 +241,9 @@ def test_a_score_needs_a_ranked_secret_run(bench: Bench, db: Db) -> None:
     """As the ranking has it: a secret twin that got no further than its tests validates nothing."""
     bench.board()
     submission_id = bench.submit(mode="leaderboard")
-    public, secret = bench.claim(), bench.claim()
+    public = bench.claim()
     bench.store.complete(public, ranked(public))
+    secret = bench.claim()
     bench.store.complete(secret, result(Verdict.TIME_LIMIT, run_record("test")))
     assert bench.store.ranking("identity") == []
     assert status(db, submission_id)["score"] is None
@@ -376,7 +379,8 @@ def test_results_are_shown_whoever_wrote_them(bench: Bench, db: Db) -> None:
     """Ours by way of their jobs; another program's where it made the submission, with a job of ours or without."""
     board = bench.board()
     ours = bench.submit(mode="leaderboard")
-    for job in (bench.claim(), bench.claim()):
+    for _ in ("public", "secret"):
+        job = bench.claim()
         bench.store.complete(job, ranked(job))
     make = (
         "INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time, done)"
