@@ -72,7 +72,9 @@ _FAULTS = Counter(
 )
 _RENEWALS = Counter("kernel_runner_lease_renewals_total", "Leases that a heartbeat renewed.", registry=REGISTRY)
 _LOST = Counter(
-    "kernel_runner_leases_lost_total", "Leases that a heartbeat found to be somebody else's.", registry=REGISTRY
+    "kernel_runner_leases_lost_total",
+    "Leases that a heartbeat found in the hands of another daemon.",
+    registry=REGISTRY,
 )
 _HEARTBEAT_FAILURES = Counter(
     "kernel_runner_heartbeat_failures_total", "Heartbeats that the database did not answer.", registry=REGISTRY
@@ -200,7 +202,7 @@ def renewed(leases: int) -> None:
 
 
 def lease_lost() -> None:
-    """A heartbeat found that a job is somebody else's."""
+    """A heartbeat found that another daemon has the job."""
     _LOST.inc()
 
 

@@ -28,8 +28,6 @@ _log = get_logger(__name__)
 
 #: How often a slot without a job checks its stop event; a nudge is faster.
 LOOK_S: Final = 5.0
-
-
 #: The least time a run has lasted before a job is prefetched beside it: a short run ends before a build does.
 MIN_RUNNING_S: Final = 1.0
 

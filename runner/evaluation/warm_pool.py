@@ -21,6 +21,7 @@ import structlog
 
 from runner.devices.quarantine import Quarantine
 from runner.evaluation.container_spec import SLOT_LABEL
+from runner.evaluation.fifo_lock import CANCEL_POLL_S
 from sandbox.errors import SandboxError
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec
@@ -33,8 +34,6 @@ PREPARE_S = 120.0
 #: After a failed start, until the next try; a job that arrives meanwhile starts its own and hears what is wrong.
 RETRY_S = 10.0
 PARKED_LABEL = "kernel-runner.parked"
-#: How soon a job that waits for a starting container notices its cancellation.
-CANCEL_POLL_S = 0.1
 #: The assumed memory of a container before one was measured: judge and worker with torch.
 _USUAL_BYTES = 512 << 20
 

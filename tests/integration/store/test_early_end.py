@@ -143,7 +143,7 @@ def test_a_secret_job_does_not_expire_beside_its_public_one(bench: Bench, db: Db
 
 
 def test_a_start_time_is_that_of_both(bench: Bench, db: Db) -> None:
-    """The secret job has none of its own, and asks nobody to look when it has come."""
+    """The secret job has no start time of its own, so no claim looks for one."""
     bench.board()
     submission_id = bench.submit(mode="leaderboard", start_at=datetime.now(UTC) + timedelta(hours=1))
     assert bench.idle()

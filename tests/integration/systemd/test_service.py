@@ -194,7 +194,7 @@ def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
     said = "".join(machine.run("sh", "-c", f"cd {FOLDER} && {command}") for command in commands)
     assert "accepted" in said
 
-    # Installing again changes nothing, neither what somebody has changed, and does not restart the daemon.
+    # Installing again does not restart the daemon, and keeps every file, also those that the operator has changed.
     (pid,) = machine.show("MainPID")
     machine.run("sh", "-c", f"echo '# mine' >> {SITE}")
     again = machine.run("sh", "-c", f"apt-get install --reinstall {PACKAGES}/*.deb")

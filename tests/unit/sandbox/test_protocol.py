@@ -101,7 +101,7 @@ def test_a_judged_step_travels_whole() -> None:
 
 @pytest.mark.parametrize("cases", [{}, "ab", [1], [[]], None])
 def test_cases_are_a_list_of_objects(cases: object) -> None:
-    """What is in them is checked by whoever knows the judge."""
+    """The protocol does not check their content; the daemon does."""
     step = StepResult(name="test", command="", start_ns=0, duration_ns=0, exit_code=0).to_message()
     judged = {"verdict": "accepted", "message": None, "assurance": {}, "cases": cases}
     with pytest.raises(FrameError, match="not a list of objects"):
