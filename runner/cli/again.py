@@ -73,7 +73,7 @@ def rerun(
     of new jobs. For more than one submission it asks first, and without a terminal requires --yes.
 
     Old results count until the new ones are there. A rerun that is cancelled, or fails without the submission's fault,
-    changes nothing. Public and secret job run again together. Left alone: jobs that wait or run, those that the user
+    changes nothing. Public and secret job both run again. Left alone: jobs that wait or run, those that the user
     cancelled (unless named by ID), submissions marked hacked by others, and GPU types no longer offered.
     """
     with session(context).store() as store:

@@ -110,7 +110,7 @@ def demo(
         submissions = [(entry, _submit(store, entry)) for entry in ENTRIES]
         note(
             f"{len(submissions)} submissions queued on {len(boards)} leaderboards; "
-            "a ranked one is evaluated twice: in public, and with a secret seed"
+            "a ranked one that is right is evaluated again, with a secret seed"
         )
         page = _open_pages(stack, store, boards[0])
         views = _watch(store, stack, submissions)
