@@ -122,16 +122,21 @@ class Collector:
         return Captured(stdout=stdout, stderr=stderr, stdout_bytes=stdout_bytes, stderr_bytes=stderr_bytes)
 
     def expect_worker(self, number: int) -> None:
-        """From now on the worker of this number is there, and all before it are gone, with all that they wrote."""
+        """From now on the worker of this number is there. All before it are dead; what they wrote is dropped."""
         with self._lock:
             self._current = number
-            self._total = 0
             self.flooded = False
-            self.worker_exit = None
-            self._exited.clear()
+            for stream in self._streams:
+                while stream.read():
+                    stream.take()
+                stream.take()
+            self._total = 0
             os.set_blocking(self.wake_fd, False)
-            with contextlib.suppress(BlockingIOError):
-                os.eventfd_read(self.wake_fd)
+            if self.worker_exit is None or self.worker_exit.rank < number:
+                self.worker_exit = None
+                self._exited.clear()
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(self.wake_fd)
         os.eventfd_write(self._resume_fd, 1)
 
     def wait_exit(self, timeout_s: float) -> WorkerExit | None:
@@ -199,15 +204,16 @@ class Collector:
         if message["type"] != "worker_exit":
             return
         code, signal, rank = message.get("exit_code"), message.get("signal"), message.get("rank")
-        if isinstance(rank, int) and rank < self._current:
-            return
-        self.worker_exit = WorkerExit(
-            exit_code=code if isinstance(code, int) else None,
-            signal=signal if isinstance(signal, int) else None,
-            rank=rank if isinstance(rank, int) else 0,
-        )
-        self._exited.set()
-        os.eventfd_write(self.wake_fd, 1)
+        with self._lock:
+            if isinstance(rank, int) and rank < self._current:
+                return
+            self.worker_exit = WorkerExit(
+                exit_code=code if isinstance(code, int) else None,
+                signal=signal if isinstance(signal, int) else None,
+                rank=rank if isinstance(rank, int) else 0,
+            )
+            self._exited.set()
+            os.eventfd_write(self.wake_fd, 1)
 
 
 def read_request(fd: int) -> dict[str, Any]:

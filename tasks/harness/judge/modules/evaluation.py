@@ -238,10 +238,11 @@ class GroupJudge:
         self._fresh = None
 
     def _connect(self, role: str) -> WorkerClient:
+        sock = self._new_worker(role)
         if role == "candidate":
+            # Now the last worker is dead, so nothing that it wrote counts as this one's.
             self._used += 1
             self._collector.expect_worker(self._used)
-        sock = self._new_worker(role)
         watched = self._collector if role == "candidate" else _Alone()
         client = WorkerClient(sock, watched, core=self._core)
         deadline = time.monotonic_ns() + _START_NS
