@@ -32,8 +32,7 @@ ELSEWHERE: Final[Mapping[tuple[str, str], Sequence[str]]] = {
 }
 HEAD: Final = """# Log events and metrics
 
-This page is made from the source (`python -m tests.unit.logs.events`). Names stay; one that has to change is in
-CHANGELOG.md.
+`python -m tests.unit.logs.events` makes this page. CHANGELOG.md has every changed name.
 
 ## Log events
 
@@ -44,8 +43,7 @@ journalctl -u kernel-runner -o cat | jq -c 'select(.level == "error" or .level =
 
 With `log_format = "json"` every line is an object with `event`, `level`, `timestamp`, `component` and fields of its
 own. Lines about a job have `job`, `submission`, `attempt`, `run` (job and attempt in one word), `leaderboard`,
-`gpu_type`, `mode` and `slot`. Never in a line: passwords, tokens, seeds, a submission's source. Where a name has `…`,
-what stands there comes from a short list.
+`gpu_type`, `mode` and `slot`. No line has passwords, tokens, seeds or a submission's source.
 
 | event | level | where |
 |---|---|---|
@@ -55,9 +53,8 @@ what stands there comes from a short list.
 METRICS: Final = """
 ## Metrics
 
-These, and the process's own (`process_resident_memory_bytes`, ...). Counters begin at 0 with the process. `gpu_type` is
-the name that the job uses, for slots the type's own. Every host shows the same queue, at most a minute old: take the
-`max`, not the sum.
+Beside these, the process's own (`process_resident_memory_bytes`, ...). `gpu_type` is the name that the job uses, for
+slots the type's own. Every host shows the same queue, at most a minute old: take the `max`, not the sum.
 
 """
 
