@@ -218,9 +218,9 @@ print(module.answer())
 """
     report = workshop.steps(
         Step(name="plain", argv=("/bin/sh", "-c", plain)),
-        Step(name="torch", argv=(workshop.python, "inline.py"), env={"PATH": _path(workshop)}, timeout_s=200),
+        Step(name="torch", argv=(workshop.python, "inline.py"), env={"PATH": _path(workshop)}, timeout_s=900),
         files={"inline.py": inline},
-        wall_s=250,
+        wall_s=950,
         memory_bytes=3 << 30,
         cpus=(0, 1),
     )
