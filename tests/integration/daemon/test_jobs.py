@@ -127,6 +127,7 @@ def test_an_infrastructure_error_is_retried_and_ends_as_internal_error_with_its_
     assert "hunter2" not in job.error
 
 
+@pytest.mark.usefixtures("long_pauses")
 def test_an_unexpected_exception_costs_the_job_an_attempt_and_the_daemon_nothing(rig: Rig) -> None:
     """A bug in the evaluation of one job is its cause, and the next job runs."""
     wrong = rig.submit(code=b"wrong")
@@ -146,6 +147,7 @@ def test_an_unexpected_exception_costs_the_job_an_attempt_and_the_daemon_nothing
     assert [line["event"] for line in logs].count("evaluation broke") == 1
 
 
+@pytest.mark.usefixtures("long_pauses")
 def test_a_result_that_cannot_be_written_costs_an_attempt_and_not_the_job(rig: Rig) -> None:
     """What the database does not take becomes the cause of a failure."""
 
