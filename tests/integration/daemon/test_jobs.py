@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
+from runner.daemon.leases import Lease
+from runner.daemon.slot import SlotQueue
 from runner.errors import EngineUnavailableError, EvaluationError
 from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
 from runner.store import Stop, Store, Wakeup
@@ -59,8 +61,17 @@ def test_jobs_are_found_by_polling_when_no_notification_arrives(rig: Rig) -> Non
     rig.wait_done(rig.submit())
 
 
-def test_between_claims_that_fill_the_host_it_looks_after_everything_else(rig: Rig) -> None:
+def test_between_claims_that_fill_the_host_it_looks_after_everything_else(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However short the jobs are: disks, expired leases, its place in the list of hosts, the watchdog."""
+    give = SlotQueue.give
+
+    def give_and_stand_still(queue: SlotQueue, lease: Lease) -> None:
+        give(queue, lease)
+        rig.wait_for(lambda: not queue.busy, "the job is over before the loop goes on")
+
+    monkeypatch.setattr(SlotQueue, "give", give_and_stand_still)
     looks: list[None] = []
     rig.check_disk = lambda: looks.append(None)
     submissions = [rig.submit() for _ in range(20)]
