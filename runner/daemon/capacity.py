@@ -166,6 +166,11 @@ class Capacity:
             yield job, chosen
             names -= self._sharing[chosen.slot.name]
 
+    def beside(self, free: Sequence[SlotHandle], taken: Sequence[SlotHandle]) -> list[SlotHandle]:
+        """Those of the free slots that still could start a job beside the taken ones."""
+        shared = {name for worker in taken for name in self._sharing[worker.slot.name]}
+        return [worker for worker in free if worker.slot.name not in shared]
+
     # -- reservations --------------------------------------------------------------------------------------------
 
     def blocked(self) -> list[SlotHandle]:

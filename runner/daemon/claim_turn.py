@@ -101,12 +101,15 @@ class ClaimTurn:
             )
             self._recovery.detect_clock_jump(claims, asked_s)
             jobs = claims.jobs if ahead is None else self._give_prefetched(store, ahead, claims.jobs)
+            # Not asked afterwards: however short the jobs are, what else a turn is for gets its turn.
+            free = self._capacity.free()
+            taken = []
             for job, slot_queue in self._capacity.assign(jobs):
+                taken.append(slot_queue)
                 slot_queue.give(self._keeper.hold(job))
+            full = not self._capacity.beside(free, taken)
             for unreadable in claims.unreadable:
                 self._fail_unreadable(store, unreadable)
-            # Asked before slots come free again: however short the jobs are, what else a turn is for gets its turn.
-            full = not self._capacity.free()
             if claims.jobs:
                 self._wait_for_more_free_slots()
             if claims.draining or not claims.registered:

@@ -19,8 +19,8 @@ from tests.chaos.daemon import HEARS, Spec
 from tests.chaos.proxy import Cut, Proxy
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
-#: A daemon told to stop has this long: its longest run, and a database that is away meanwhile.
-TERM_S: Final = 40.0
+#: A daemon told to stop has this long: it allows itself a minute, of which 10 s are `drain_timeout_s`.
+TERM_S: Final = 90.0
 
 
 class Host:

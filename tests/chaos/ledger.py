@@ -158,7 +158,7 @@ class Books:
 
 def connect(url: str) -> Db:
     """A plain connection in autocommit mode."""
-    return psycopg.Connection[Row].connect(url, autocommit=True, row_factory=dict_row, connect_timeout=5)
+    return psycopg.Connection[Row].connect(url, autocommit=True, row_factory=dict_row, connect_timeout=60)
 
 
 def read(

@@ -24,7 +24,7 @@ from tests.chaos.storm import Settings, Storm
 
 _PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 #: A result waits for its commit for so long at most, however busy the machine is.
-_COMMIT_S: Final = 5.0
+_COMMIT_S: Final = 30.0
 #: How long the database is away, so that runs end meanwhile.
 _AWAY_S: Final = 2.0
 _TICK_S: Final = 0.05
@@ -46,6 +46,8 @@ class Loss(Storm):
     def __init__(self, settings: Settings, how: How) -> None:
         super().__init__(replace(settings, kinds=()))
         self._how = how
+        # However long it takes to set the database aside: some submissions come afterwards, and are lost.
+        self._hold_after = settings.submissions // 2
         self._lost_s = (0.0, 0.0)
         self._placed_again = 0
 
@@ -58,7 +60,12 @@ class Loss(Storm):
         self._work_until(begun_s + 0.4 * storm_s)
         kept_s = time.time()
         keep(self._cluster, self._how)
+        placed = self._frontend.placed
+        self._frontend.go_on.set()
         self._work_until(begun_s + 0.8 * storm_s)
+        # The first may have been stored before.
+        while not self._frontend.finished and self._frontend.placed <= placed + 1:
+            self._work_until(time.monotonic() + _TICK_S)
         self._cluster.crash()
         time.sleep(_AWAY_S)
         with self._watch.looking_away():

@@ -143,12 +143,26 @@ def publish_board(store: Store, gpu_types: Sequence[str]) -> None:
 class Producer:
     """Works off orders in a thread of its own; `repeated` counts what got no answer the first time."""
 
-    def __init__(self, database_url: str, orders: Sequence[Order], *, direct_host: str | None = None) -> None:
-        """`direct_host`: HOST:PORT of the server itself, if the address leads to a pooler."""
+    def __init__(
+        self,
+        database_url: str,
+        orders: Sequence[Order],
+        *,
+        direct_host: str | None = None,
+        hold_after: int | None = None,
+    ) -> None:
+        """`direct_host`: HOST:PORT of the server itself, if the address leads to a pooler.
+
+        `hold_after`: after so many submissions it waits for `go_on`.
+        """
         self._store = Store(database_url, application_name="chaos frontend", direct_host=direct_host)
         self._orders = orders
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
+        self._hold_after = len(orders) if hold_after is None else hold_after
+        self.go_on = threading.Event()
+        #: Submissions that were answered.
+        self.placed = 0
         self.repeated = 0
         self.error: Exception | None = None
 
@@ -195,7 +209,11 @@ class Producer:
                 if deed is not None:
                     self._do(order, deed)
                     continue
+                while self.placed >= self._hold_after and not self.go_on.wait(0.1):
+                    if self._stop.is_set():
+                        return
                 order.submission_id = self._insist(lambda order=order: self._submit(order))  # type: ignore[misc]  # mypy: default in lambda
+                self.placed += 1
                 for after_s, what in order.deeds:
                     number += 1
                     heapq.heappush(due, (time.monotonic() - begun_s + after_s, number, order, what))

@@ -33,6 +33,7 @@ from tests.chaos.proxy import Proxy
 from tests.chaos.server import Cluster
 from tests.chaos.upgrades import Upgrades
 from tests.support.pooler import PGBOUNCER, Pooler
+from tests.support.waiting import PATIENCE_S
 
 #: Results that may die with a killed daemon for each of its slots: one that it hands over, and those not written yet.
 LOST_PER_SLOT: Final = 1 + WAITING_PER_SLOT
@@ -60,7 +61,7 @@ ALTER ROLE pooled SET idle_in_transaction_session_timeout = '60s';
 """
 _TICK_S: Final = 0.05
 #: How long daemons may take to serve at the beginning, on a busy machine.
-_READY_S: Final = 60.0
+_READY_S: Final = PATIENCE_S
 #: How long a standby may take until it has everything.
 _STANDBY_S: Final = 120.0
 #: More than the queue of notifications holds.
@@ -151,6 +152,8 @@ class Storm:
         self._pooler: Pooler | None = None
         #: A fail-over waits until the standby has everything.
         self._fail_over_due = False
+        #: The frontend waits after so many submissions until it is let go on; None: never.
+        self._hold_after: int | None = None
         #: What else happened, for the report.
         self.extra: dict[str, int] = {}
 
@@ -188,10 +191,11 @@ class Storm:
                 lease_s=settings.lease_s,
             )
             self._frontend_proxy, direct = self._proxies(pooled=True)
-            frontend = Producer(
+            frontend = self._frontend = Producer(
                 self._frontend_proxy.url(_DATABASE),
                 orders,
                 direct_host=None if direct is None else f"127.0.0.1:{direct.port}",
+                hold_after=self._hold_after,
             )
             self._stack.callback(frontend.close)
             self._upgrades = self._stack.enter_context(Upgrades(self._url))

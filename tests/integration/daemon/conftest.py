@@ -37,6 +37,13 @@ def rig(make_rig: Callable[..., Rig], database_url: str) -> Rig:
 
 
 @pytest.fixture
+def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that failed waits for the test, however long that looks away; usually it waits for some seconds."""
+    monkeypatch.setattr("runner.store.results.BACKOFF_S", 36_000.0)
+    monkeypatch.setattr("runner.store.results.BACKOFF_MAX_S", 72_000.0)
+
+
+@pytest.fixture
 def served(rig: Rig) -> Rig:
     """A daemon that evaluates groups by looking at their text."""
     rig.evaluator.script = looking()

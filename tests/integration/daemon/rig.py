@@ -140,7 +140,8 @@ class Rig:
             **{
                 "host_name": "test-host",
                 "state_dir": Path(tempfile.mkdtemp()),
-                "lease_s": 3.0,
+                # No heartbeat is so late on a busy machine that the daemon takes its own job back.
+                "lease_s": 30.0,
                 "heartbeat_s": 0.25,
                 "poll_s": 0.2,
                 **settings,
@@ -282,6 +283,15 @@ class Rig:
         with psycopg.connect(self.url, autocommit=True, row_factory=dict_row) as connection:
             cursor = connection.execute(statement.encode(), parameters)
             return cursor.fetchall() if cursor.description is not None else []
+
+    def expire_leases(self, *, host: str = "test-host") -> None:
+        """Let a host's leases be over, however long they last; it must not be able to renew them."""
+        self.sql("UPDATE runner.lease SET expires_at = now() - interval '1 second' WHERE host = %(host)s", host=host)
+        self.sql(
+            "UPDATE runner.job SET lease_expires_at = now() - interval '1 second'"
+            " WHERE lease_owner = %(host)s AND lease_expires_at < 'infinity'",
+            host=host,
+        )
 
     @contextmanager
     def locked(self, statement: str) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,9 @@ class Watch:
     claims: int = 0
     reclaims: int = 0
     registers: int = 0
+    #: `time.monotonic()` when the last registration was answered, and when the last reclaim began.
+    registered_s: float = 0.0
+    reclaimed_s: float = 0.0
     opened: list[str] = field(default_factory=list)
     heard: list[Wakeup] = field(default_factory=list)
     #: Cleared: the next claim waits.
@@ -55,12 +59,14 @@ def watch(rig: Rig) -> Watch:
             return seen.answer(claims)
 
         def reclaim(self) -> Sequence[Reclaimed]:
+            seen.reclaimed_s = time.monotonic()
             seen.reclaims += 1
             return super().reclaim()
 
         def register_host(self, host: HostRecord) -> None:
             seen.registers += 1
             super().register_host(host)
+            seen.registered_s = time.monotonic()
 
         def listen(self, *, stop: Stop, timeout_s: float, wanted: Callable[[], bool] = lambda: True) -> Wakeup | None:
             wakeup = super().listen(stop=stop, timeout_s=timeout_s, wanted=wanted)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 
 from runner.client import AsyncClient, Client, EvaluationFaultError, Item
 from runner.errors import DatabaseUnavailableError, SubmissionError
+from runner.model import Job, JobResult, Progress
 from runner.store import migrate
 from tests.chaos.server import Server
 from tests.integration.daemon.groups import known, looking
@@ -67,6 +69,7 @@ def test_ten_lines_from_candidates_to_rewards(served: Rig) -> None:
     assert _count(served.url, "item") == len(items)
 
 
+@pytest.mark.usefixtures("long_pauses")
 def test_a_fault_of_ours_is_no_reward(served: Rig) -> None:
     """Retried as often as its group may be; then None, or an exception where the caller wants one."""
     items = [item(1), item(2, verdict="internal_error", correct=None, message="the engine went away")]
@@ -111,8 +114,18 @@ def test_a_caller_that_comes_again_finds_its_results(served: Rig) -> None:
 
 def test_no_more_is_open_than_the_client_may_have(rig: Rig) -> None:
     """Items wait in the program, and are taken from the iterable as results come."""
-    rig.evaluator.script = looking(0.01)
+    look, asked = looking(0.01), threading.Event()
     taken = 0
+
+    def script(job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
+        # The first group ends when others have come, and those end after the client has asked how far it is.
+        if len(rig.evaluator.seen) == 1:
+            rig.wait_for(lambda: _count(rig.url, "item") >= 8, "more groups have come")
+        else:
+            assert asked.wait(PATIENCE_S)
+        return look(job, cancel, on_progress)
+
+    rig.evaluator.script = script
 
     def endless() -> Iterator[Item]:
         nonlocal taken
@@ -128,6 +141,7 @@ def test_no_more_is_open_than_the_client_may_have(rig: Rig) -> None:
                 done += 1
                 finished, items = await client.progress()
                 most = max(most, items - finished)
+                asked.set()
                 assert taken <= done + 2 * 16 + 4
             return done, most
 

@@ -6,6 +6,7 @@ from runner.daemon.monitoring.readiness import DISK
 from runner.disk import DiskFloor
 from runner.model import JobState, Slot
 from tests.integration.daemon.rig import Gate, Rig
+from tests.support.waiting import PATIENCE_S
 
 #: More than any disk has.
 NEVER = 1e9
@@ -31,7 +32,7 @@ def test_nothing_is_claimed_below_the_floor_until_there_is_room(rig: Rig) -> Non
     rig.slots = tuple(Slot(name=f"cpu{core}", gpu_type="CPU", devices=(), cpus=(core,)) for core in range(2))
     rig.start()
     running = rig.submit()
-    assert gate.begun.wait(60)
+    assert gate.begun.wait(PATIENCE_S)
     set_floor(NEVER)
     rig.wait_for(lambda: rig.waiting_for == DISK, "the daemon says what it lacks")
     waiting, before = rig.submit(), looked
@@ -44,7 +45,7 @@ def test_nothing_is_claimed_below_the_floor_until_there_is_room(rig: Rig) -> Non
     set_floor(0.0)
     rig.wait_done(waiting)
     assert rig.daemon is not None
-    assert rig.daemon.readiness.ready.wait(60)
+    assert rig.daemon.readiness.ready.wait(PATIENCE_S)
 
 
 def test_a_daemon_that_starts_on_a_full_disk_is_not_ready(rig: Rig) -> None:

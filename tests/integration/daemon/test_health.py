@@ -16,6 +16,7 @@ from runner.errors import EvaluationError
 from runner.model import Job, JobResult, Progress
 from tests.integration.daemon.rig import Gate, Rig, at_once
 from tests.plugins.scrape import samples
+from tests.support.waiting import PATIENCE_S
 
 OnProgress = Callable[[Progress], None]
 
@@ -61,7 +62,7 @@ def test_a_result_is_counted_where_it_belongs(rig: Rig, health_report: HealthRep
     assert before("kernel_runner_slots", gpu_type="CPU", state="free") == 1
     gate = rig.evaluator.script = Gate()
     submission = rig.submit()
-    assert gate.begun.wait(60)
+    assert gate.begun.wait(PATIENCE_S)
     during = Scrape(health_report)
     assert during("kernel_runner_slots", gpu_type="CPU", state="busy") == 1
     assert during("kernel_runner_leases_held") == 1
@@ -102,7 +103,7 @@ def test_heartbeats_are_counted(rig: Rig, health_report: HealthReport) -> None:
     before = Scrape(health_report)
     gate = rig.evaluator.script = Gate()
     submission = rig.submit()
-    assert gate.begun.wait(60)
+    assert gate.begun.wait(PATIENCE_S)
     rig.wait_for(
         lambda: Scrape(health_report).more(before, "kernel_runner_lease_renewals_total") >= 2, "its lease is renewed"
     )

@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
+from runner.daemon.leases import Lease
+from runner.daemon.slot import SlotQueue
 from runner.errors import EngineUnavailableError, EvaluationError
 from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
 from runner.store import Stop, Store, Wakeup
@@ -59,8 +61,17 @@ def test_jobs_are_found_by_polling_when_no_notification_arrives(rig: Rig) -> Non
     rig.wait_done(rig.submit())
 
 
-def test_between_claims_that_fill_the_host_it_looks_after_everything_else(rig: Rig) -> None:
+def test_between_claims_that_fill_the_host_it_looks_after_everything_else(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However short the jobs are: disks, expired leases, its place in the list of hosts, the watchdog."""
+    give = SlotQueue.give
+
+    def give_and_stand_still(queue: SlotQueue, lease: Lease) -> None:
+        give(queue, lease)
+        rig.wait_for(lambda: not queue.busy, "the job is over before the loop goes on")
+
+    monkeypatch.setattr(SlotQueue, "give", give_and_stand_still)
     looks: list[None] = []
     rig.check_disk = lambda: looks.append(None)
     submissions = [rig.submit() for _ in range(20)]
@@ -127,6 +138,7 @@ def test_an_infrastructure_error_is_retried_and_ends_as_internal_error_with_its_
     assert "hunter2" not in job.error
 
 
+@pytest.mark.usefixtures("long_pauses")
 def test_an_unexpected_exception_costs_the_job_an_attempt_and_the_daemon_nothing(rig: Rig) -> None:
     """A bug in the evaluation of one job is its cause, and the next job runs."""
     wrong = rig.submit(code=b"wrong")
@@ -146,6 +158,7 @@ def test_an_unexpected_exception_costs_the_job_an_attempt_and_the_daemon_nothing
     assert [line["event"] for line in logs].count("evaluation broke") == 1
 
 
+@pytest.mark.usefixtures("long_pauses")
 def test_a_result_that_cannot_be_written_costs_an_attempt_and_not_the_job(rig: Rig) -> None:
     """What the database does not take becomes the cause of a failure."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import psycopg
-import pytest
 from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
 from runner.errors import DatabaseUnavailableError
 from runner.model import JobState, Json, Slot, Verdict
@@ -50,14 +50,19 @@ def test_a_process_that_stood_still_stops_what_it_lost(
     """SIGSTOP for longer than a lease: another host runs the job; after SIGCONT the first one's run is stopped."""
     rig = make_rig(database_url, host_name="other-host")
     rig.board()
-    # Twenty beats fit into it: its own loop takes no job back because one was late.
-    process = make_process(lease_s=4.0, heartbeat_s=0.2)
+    process = make_process(heartbeat_s=0.2)
     submission = rig.submit()
     process.expect("begun")
     process.child.send_signal(signal.SIGSTOP)
-    rig.wait_for(lambda: rig.sql(EXPIRED), "the lease expired")
     rig.start()
-    (view,) = rig.wait_done(submission)
+
+    def taken_over() -> bool:
+        # Again and again: what it sent before it stood still may arrive afterwards.
+        rig.expire_leases()
+        return rig.view(submission).jobs[0].state is JobState.DONE
+
+    rig.wait_for(taken_over, "the lease expired, and the other host has run the job")
+    view = rig.view(submission)
     process.child.send_signal(signal.SIGCONT)
     process.expect("cancelled")
     (job,) = rig.view(submission).jobs
@@ -116,17 +121,27 @@ def test_a_dead_hosts_job_is_reclaimed_and_announced_although_every_other_host_i
         connection.execute("LISTEN runner_queue")
         assert rig.store.claim(host="dead", slots={"CPU": 1}, lease_s=0.1).jobs
         rig.wait_for(lambda: rig.view(dead).jobs[0].state is JobState.QUEUED, "reclaimed")
-        heard = {note.channel: note.payload for note in connection.notifies(timeout=PATIENCE_S, stop_after=2)}
-    event = json.loads(heard["runner_events"])
-    assert (event["event"], event["submission_id"], event["submission_done"]) == ("queued", dead, False)
-    assert heard["runner_queue"] == "CPU"
+        events: list[Json] = []
+        woken: list[str] = []
+        # The claim of the run that goes on may be told of at any time, too.
+        for note in connection.notifies(timeout=PATIENCE_S):
+            if note.channel == "runner_queue":
+                woken.append(note.payload)
+            elif (event := json.loads(note.payload))["submission_id"] == dead:
+                events.append(event)
+            if events and woken:
+                break
+    assert [(event["event"], event["submission_done"]) for event in events] == [("queued", False)]
+    assert set(woken) == {"CPU"}
     gate.go.set()
     (view,) = rig.wait_done(dead)
     assert (view.jobs[0].attempt, view.jobs[0].failures) == (2, 0)
 
 
-def test_leases_get_time_to_be_renewed_after_an_outage(rig: Rig) -> None:
+def test_leases_get_time_to_be_renewed_after_an_outage(make_rig: Callable[..., Rig], database_url: str) -> None:
     """Nobody reclaims within a lease's time of an outage: those who hold the expired leases were cut off as well."""
+    rig = make_rig(database_url, lease_s=3.0)
+    rig.board()
     seen = watch(rig)
     with capture_logs() as logs:
         rig.start()
@@ -143,17 +158,21 @@ def test_leases_get_time_to_be_renewed_after_an_outage(rig: Rig) -> None:
         seen.answer = away
         seen.gate.set()
         rig.wait_for(lambda: rig.waiting_for == "the database", "it noticed")
-        began = rig.sql("SELECT now() AS now")[0]["now"]
         rig.wait_for(lambda: seen.reclaims, "it reclaims in the end")
-        waited = rig.sql("SELECT extract(epoch FROM now() - %(began)s)::float8 AS s", began=began)[0]["s"]
         # It counts before it asks, and says what came of it afterwards.
         rig.wait_for(lambda: [line["event"] for line in logs].count("its lease had expired") == 1, "one was taken back")
-    assert waited >= rig.config.lease_s
+    # It registers when the database is back, and again only when it has been away.
+    assert seen.reclaimed_s - seen.registered_s >= rig.config.lease_s
+
+
+def put_forward(logs: Sequence[EventDict]) -> list[float]:
+    """By how much the clock was put forward, as each daemon says."""
+    return [line["by_s"] for line in logs if "clock was put forward" in line["event"]]
 
 
 def test_a_servers_clock_that_is_put_forward_costs_no_run(make_rig: Callable[..., Rig], database_url: str) -> None:
     """By an hour: every lease is over at once. Whoever sees that leaves those who hold them time to renew them."""
-    runs, looks = (make_rig(database_url, host_name=name, lease_s=8.0, heartbeat_s=2.5) for name in ("runs", "looks"))
+    runs, looks = (make_rig(database_url, host_name=name, lease_s=30.0, heartbeat_s=2.5) for name in ("runs", "looks"))
     runs.board()
     gate = runs.evaluator.script = Gate()
     seen = [watch(rig) for rig in (runs, looks)]
@@ -173,12 +192,13 @@ def test_a_servers_clock_that_is_put_forward_costs_no_run(make_rig: Callable[...
             one.gate.set()
         settled = f"SELECT FROM {JOBS} WHERE lease_expires_at > now() OR attempt > 1 OR state <> 'running'"
         runs.wait_for(lambda: runs.sql(settled), "it is renewed, or taken away")
+        runs.wait_for(lambda: len(put_forward(logs)) == len(seen), "both have seen it")
     gate.go.set()
     (view,) = runs.wait_done(submission)
     (job,) = view.jobs
     assert (job.verdict, job.attempt, job.host, len(job.runs)) == (Verdict.ACCEPTED, 1, "runs", 1)
-    said = [line["by_s"] for line in logs if "clock was put forward" in line["event"]]
-    assert said == [pytest.approx(3600, abs=1)] * 2
+    # A lower bound: what the answer may have taken is left out of it.
+    assert all(3600 - PATIENCE_S < by_s <= 3601 for by_s in put_forward(logs))
 
 
 def test_leases_get_time_to_be_renewed_by_a_daemon_that_started_in_the_outage(
@@ -195,12 +215,9 @@ def test_leases_get_time_to_be_renewed_by_a_daemon_that_started_in_the_outage(
     rig.start(ready=False)
     rig.wait_for(lambda: rig.waiting_for == "the database", "it noticed")
     rig.wait_for(lambda: rig.sql(EXPIRED), "the other's lease expired")
-    began = rig.sql("SELECT now() AS now")[0]["now"]
     proxy.answer()
     rig.wait_for(lambda: seen.reclaims, "it reclaims in the end")
-    waited = rig.sql("SELECT extract(epoch FROM now() - %(began)s)::float8 AS s", began=began)[0]["s"]
-    # The next attempt to connect is two seconds away at most.
-    assert waited >= rig.config.lease_s
+    assert seen.reclaimed_s - seen.registered_s >= rig.config.lease_s
 
 
 def test_leases_get_time_to_be_renewed_after_everything_stood_still(

@@ -32,7 +32,9 @@ def settled(rig: Rig, seen: Watch, mark: str) -> int:
     if seen.gate.is_set():
         assert rig.daemon is not None
         wake = rig.daemon._wake
-        rig.wait_for(lambda: not wake.is_set(), "what was heard has been looked at")
+        # Not only cleared: the claim that follows may not have begun.
+        at_rest = vars(wake)["_cond"]
+        rig.wait_for(lambda: not wake.is_set() and at_rest._waiters, "what was heard has been looked at")
     return seen.claims
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from structlog.testing import capture_logs
@@ -83,7 +84,8 @@ def test_a_change_that_is_taken_back_ends_the_waiting(rig: Rig) -> None:
     gate.go.set()
     views = rig.wait_done(running, waiting)
     assert {view.jobs[0].verdict for view in views} == {Verdict.ACCEPTED}
-    assert rig.waiting_for is None
+    # The job may be over before the loop that claimed it has said so.
+    rig.wait_for(lambda: rig.waiting_for is None, "it says that it serves")
     assert rig.exit_reason is None
 
 
@@ -135,9 +137,10 @@ def test_waiting_for_a_run_through_an_outage_is_no_storm(
         rig.wait_for(lambda: rig.waiting_for == "new configuration (slots): 1 runs finish first", "it waits")
         proxy.shut()
         rig.wait_for(lambda: rig.waiting_for == "the database", "it noticed")
-        before = seen.registers
+        began_s, before = time.monotonic(), seen.registers
         rig.wait_for(lambda: seen.registers > before, "it tried again")
-        assert seen.registers <= before + 2
+        # Read before the time is: however late this test looks, no more than one a second were due.
+        assert seen.registers - before <= time.monotonic() - began_s + 1
         gate.go.set()
         rig.join()
     assert rig.exit_reason is ExitReason.REBUILD

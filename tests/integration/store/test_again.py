@@ -538,7 +538,9 @@ def test_whoever_comes_at_the_same_moment_the_books_are_right(bench: Bench, db: 
     turmoil = Turmoil(submissions)
     bench.store.rerun(turmoil.EVERYTHING)
     outcomes = together(turmoil.DAEMONS + 1, bench, turmoil.act)
-    assert all(isinstance(outcome, int) and outcome > 0 for outcome in outcomes), outcomes
+    assert all(isinstance(outcome, int) for outcome in outcomes), outcomes
+    # One daemon may have come too late to get anything.
+    assert sum(outcome for outcome in outcomes if isinstance(outcome, int)) > turmoil.ROUNDS
     while claimed := bench.store.claim(host="host-0", slots={"CPU": 1}, lease_s=60).jobs:
         bench.store.cancelled(claimed[0])
     assert db.execute(WRONG).fetchall() == []

@@ -14,6 +14,7 @@ from tests.integration.store.test_submit import one
 Db = psycopg.Connection[dict[str, Any]]
 JOBS = 8
 BEATS = 20
+TIMES = 3
 #: What a heartbeat did before leases of hosts: each job's row, its four indexes, and the row that KernelBot reads.
 EACH_JOB = """
 UPDATE runner.job SET lease_expires_at = now() + interval '60 seconds' WHERE id = ANY (%(ids)s);
@@ -37,13 +38,19 @@ def versions(db: Db) -> list[object]:
 
 
 def wal_bytes(db: Db, act: Any) -> int:  # noqa: ANN401 - any callable
-    """How much WAL something writes, without images of whole pages."""
-    db.execute("CHECKPOINT")
-    act()
-    before = one(db, "SELECT pg_current_wal_insert_lsn() AS lsn")["lsn"]
-    for _ in range(BEATS):
+    """How much WAL something writes, without images of whole pages.
+
+    The least of several times: checkpoints and autovacuum write to it, too, whenever they like.
+    """
+    found: list[int] = []
+    for _ in range(TIMES):
+        db.execute("CHECKPOINT")
         act()
-    return int(one(db, "SELECT pg_current_wal_insert_lsn() - %s::pg_lsn AS bytes", before)["bytes"])
+        before = one(db, "SELECT pg_current_wal_insert_lsn() AS lsn")["lsn"]
+        for _ in range(BEATS):
+            act()
+        found.append(int(one(db, "SELECT pg_current_wal_insert_lsn() - %s::pg_lsn AS bytes", before)["bytes"]))
+    return min(found)
 
 
 def test_a_heartbeat_writes_no_job(bench: Bench, db: Db) -> None:

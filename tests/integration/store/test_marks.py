@@ -88,13 +88,11 @@ def test_a_claim_costs_the_same_behind_a_held_snapshot(
         steps(bench, db, free=1)
         return meter.cost(queries.CLAIM.sql, full)
 
-    wait_until(lambda: after().pages <= 2 * before.pages, f"a claim costs little more than {before}", patience_s=200)
+    wait_until(lambda: after().pages <= 2 * before.pages, f"a claim costs little more than {before}")
     assert after().walked == {}
 
     db.execute(WENT_THROUGH.replace("p.part < 10", "true").encode())
-    wait_until(
-        lambda: after().pages <= 2 * before.pages, f"an empty claim costs little more than {before}", patience_s=200
-    )
+    wait_until(lambda: after().pages <= 2 * before.pages, f"an empty claim costs little more than {before}")
     snapshot.rollback()
 
 

@@ -21,6 +21,7 @@ from runner.store import Store, migrate, queries, roles_sql, schema
 from runner.store.probe import probe
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.plugins.postgres import daemon_login
+from tests.support.waiting import PATIENCE_S
 
 VERSIONS = (
     *("0012_demands", "0013_logins", "0014_turns", "0015_scale", "0016_gateway"),
@@ -266,7 +267,7 @@ def test_concurrent_migrations_apply_each_version_once(empty_database_url: str) 
     errors: list[Exception] = []
 
     def run() -> None:
-        barrier.wait(timeout=60)
+        barrier.wait(timeout=PATIENCE_S)
         try:
             applied.extend(migrate(empty_database_url))
         except Exception as error:  # noqa: BLE001 the outcome of a thread, looked at below
@@ -276,7 +277,7 @@ def test_concurrent_migrations_apply_each_version_once(empty_database_url: str) 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=120)
+        thread.join(timeout=PATIENCE_S)
     assert errors == []
     assert sorted(applied) == list(VERSIONS)
 
@@ -529,7 +530,7 @@ def test_large_indexes_are_built_while_others_write(empty_database_url: str) -> 
         waits = (
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%INDEX CONCURRENTLY%'"
         )
-        for _ in range(600):
+        for _ in range(int(PATIENCE_S / 0.1)):
             if fetch(empty_database_url, waits) == [(1,)]:
                 break
             time.sleep(0.1)
@@ -538,7 +539,7 @@ def test_large_indexes_are_built_while_others_write(empty_database_url: str) -> 
             "SET lock_timeout = '1s'; INSERT INTO runner.clock VALUES ('x', 1, 1); UPDATE runner.job SET priority = 1",
         )
         assert outcomes == []
-    thread.join(timeout=120)
+    thread.join(timeout=PATIENCE_S)
     assert outcomes == [()]
     assert valid_indexes(empty_database_url) == set(schema.indexes())
 

@@ -12,6 +12,7 @@ from runner.model import Verdict
 from runner.store import Store, migrate
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.plugins.postgres import embedded_server
+from tests.support.waiting import PATIENCE_S, wait_until
 
 DAY_S = 86_400.0
 
@@ -65,8 +66,11 @@ def test_intake_and_operators_go_on(full: Bench) -> None:
 def test_the_reaper_empties_what_all_have_read(full: Bench) -> None:
     """Nothing else would: not a listener that comes later, and not a submission, which sends nothing now."""
     with psycopg.connect(full.url, autocommit=True) as db:
-        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'")
+        waiting = "FROM pg_stat_activity WHERE state = 'idle in transaction'"
+        db.execute(f"SELECT pg_terminate_backend(pid) {waiting}".encode())
+        # It is only told to end. While it is there, the queue waits for it.
+        wait_until(lambda: db.execute(f"SELECT {waiting}".encode()).fetchone() is None, "the session has ended")
         full.store.reap(keep_s=DAY_S)
         db.execute("LISTEN runner_queue")
         full.store.announce(wake=["CPU"])
-        assert [note.payload for note in db.notifies(timeout=10, stop_after=1)] == ["CPU"]
+        assert [note.payload for note in db.notifies(timeout=PATIENCE_S, stop_after=1)] == ["CPU"]

@@ -19,6 +19,7 @@ from runner.errors import NotFoundError, SubmissionError
 from runner.model import JobState, Mode, Verdict
 from runner.store import Selection, Store
 from tests.integration.store.conftest import CODE, Bench, notes, ranked, result, run_record
+from tests.support.waiting import PATIENCE_S
 
 Db = psycopg.Connection[dict[str, Any]]
 
@@ -332,11 +333,11 @@ def test_a_submission_beside_its_boards_deletion_is_told_so(bench: Bench, db: Db
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%%runner.submit(%%'"
         )
         with psycopg.connect(bench.url, autocommit=True) as other:
-            for _ in range(600):
+            for _ in range(int(PATIENCE_S / 0.1)):
                 if other.execute(waits).fetchone() == (1,):
                     break
                 time.sleep(0.1)
-    thread.join(timeout=60)
+    thread.join(timeout=PATIENCE_S)
     assert [type(outcome) for outcome in outcomes] == [SubmissionError]
     assert "does not exist" in str(outcomes[0])
 
@@ -350,7 +351,7 @@ def together(number: int, bench: Bench, call: Callable[[Store, int], object]) ->
         store = bench.other()
         try:
             store.ping()
-            barrier.wait(timeout=60)
+            barrier.wait(timeout=PATIENCE_S)
             outcomes[index] = call(store, index)
         except Exception as error:  # noqa: BLE001 the outcome of a thread, looked at by the test
             outcomes[index] = error
@@ -361,7 +362,7 @@ def together(number: int, bench: Bench, call: Callable[[Store, int], object]) ->
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=120)
+        thread.join(timeout=PATIENCE_S)
     return outcomes
 
 

@@ -105,6 +105,16 @@ def test_a_job_that_failed_on_a_slot_gets_another() -> None:
     assert placed(lonely, job("One", avoid_slot="one0")) == {1: "one0"}
 
 
+def test_what_is_free_beside_a_choice_shares_nothing_with_it() -> None:
+    """Whether the choice is still at work or has ended meanwhile."""
+    host = workers()
+    capacity = Capacity(tuple(host.values()), REGISTRY)
+    before = capacity.free()
+    assert {worker.slot.name for worker in capacity.beside(before, [host["right"]])} == {"left", "one0", "one1", "cpu"}
+    assert {worker.slot.name for worker in capacity.beside(before, [host["four"], host["cpu"]])} == set()
+    assert capacity.beside(before, []) == before
+
+
 def test_only_slots_around_busy_ones_are_blocked() -> None:
     """An idle host has none, and a small slot under a busy big one is not starved by it."""
     host = workers()
