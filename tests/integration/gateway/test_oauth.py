@@ -348,6 +348,7 @@ def test_a_login_leads_to_no_other_site(site: Gate, github: StandIn) -> None:
         assert come_back(browser, github.authorize(begin(browser, next_page=bad))).headers["location"] == "/"
 
 
+@pytest.mark.usefixtures("limits_stand_still")
 def test_attempts_are_limited(open_gate: Callable[..., Gate], github: StandIn, tmp_path: Path) -> None:
     """Each costs a request to the provider."""
     (tmp_path / "secret").write_text(SECRET, encoding="utf-8")

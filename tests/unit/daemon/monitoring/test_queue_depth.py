@@ -13,6 +13,7 @@ from runner.daemon.monitoring import queue_depth
 from runner.daemon.monitoring.queue_depth import KEPT_S, STALE_S, QueueDepthCache
 from runner.errors import DatabaseUnavailableError
 from runner.store import QueueDepth, ServerState, Store
+from tests.support.waiting import PATIENCE_S
 
 SOME = [QueueDepth(gpu_type="CPU", jobs=3, oldest_s=1.5)]
 
@@ -111,7 +112,7 @@ def test_a_database_that_is_silent_holds_up_nobody_for_long(
     let_go = threading.Event()
 
     def hang() -> Sequence[QueueDepth]:
-        let_go.wait(30)
+        let_go.wait(PATIENCE_S)
         return SOME
 
     database.answer = hang
