@@ -71,6 +71,7 @@ class Working:
     ) -> Iterator[JobResult]:
         """Do as the script says."""
         assert slot.name == "cpu0"
+        assert self.worker.busy
         assert self.lease is not None
         assert (job, cancel) == (self.lease.job, self.lease.cancel)
         on_progress(Progress(phase="test", done=1, total=2))
@@ -83,12 +84,11 @@ class Working:
         self.signals.all_free.clear()
         self.signals.wake.clear()
         self.worker.give(self.lease)
-        assert self.worker.busy
 
     def wait_free(self) -> None:
         """Until the slot is free again."""
         assert self.signals.all_free.wait(PATIENCE_S)
-        assert self.signals.wake.is_set()
+        assert self.signals.wake.wait(PATIENCE_S)
         assert not self.worker.busy
 
     def do(self, job_id: int) -> None:

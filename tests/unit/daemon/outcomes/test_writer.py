@@ -432,8 +432,13 @@ def test_a_daemon_that_is_to_end_hears_of_the_last_outcome_that_is_written(crowd
     crowd.submit(1)
     crowd.wait_empty()
     assert not crowd.wake.is_set()
+    crowd.store.meanwhile = crowd.hold
     crowd.leaving = True
     crowd.submit(2)
+    assert crowd.under_way.wait(PATIENCE_S)
+    # After the first one it may have looked only now.
+    crowd.wake.clear()
+    crowd.go_on.set()
     assert crowd.wake.wait(PATIENCE_S)
     assert crowd.writer.pending == 0
 
