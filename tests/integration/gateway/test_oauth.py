@@ -19,6 +19,7 @@ from runner.errors import ConfigError
 from runner.gateway.oauth import providers
 from tests.integration.gateway.conftest import Answer, Gate
 from tests.integration.gateway.test_pages import Browser, checked
+from tests.support.waiting import PATIENCE_S
 
 #: Of a user: id, cli_id, cli_valid, web_auth_id, provider.
 Row = tuple[str, str | None, bool, str | None, str | None]
@@ -99,8 +100,9 @@ def serve(stand_in: StandIn) -> ThreadingHTTPServer:
 
 
 @pytest.fixture
-def github() -> Iterator[StandIn]:
-    """GitHub, which knows one person."""
+def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    """GitHub, which knows one person, and answers as quickly as a busy machine lets it."""
+    monkeypatch.setattr("runner.gateway.oauth._ANSWER_S", PATIENCE_S)
     made = StandIn(person={"id": 4711, "login": "octocat"})
     server = serve(made)
     yield made
