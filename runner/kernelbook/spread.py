@@ -232,16 +232,17 @@ class _Asking:
 
     def __init__(self, endpoint: Endpoint, step: str, check: Check, keeper: Any) -> None:  # noqa: ANN401 as above
         self._endpoint, self._step, self._check, self._keeper = endpoint, step, check, _Remote(keeper)
+        self._stopped: str | None = None
 
     def __call__(self, block: pa.Table) -> pa.Table:
-        """The block's account."""
+        """The block's account. After an answer that ends the step, the blocks that come before its end ask nothing."""
         asker = Asker(self._endpoint, self._keeper, step=self._step, check=self._check)
-        stopped = None
-        try:
-            asker.ask(Request(**json.loads(line)) for line in block["line"].to_pylist())
-        except ServiceStopped as error:
-            stopped = str(error)
-        return _row(account=asdict(asker.account), unanswered=asker.unanswered, stopped=stopped)
+        if self._stopped is None:
+            try:
+                asker.ask(Request(**json.loads(line)) for line in block["line"].to_pylist())
+            except ServiceStopped as error:
+                self._stopped = str(error)
+        return _row(account=asdict(asker.account), unanswered=asker.unanswered, stopped=self._stopped)
 
 
 class _Counting:

@@ -29,14 +29,15 @@ sys.exit(development.main(["run", "--", *sys.argv[2:]]))
 #: Leaves a process in a session of its own, writes its number, and says how it ended itself.
 COMMAND = """
 import pathlib, subprocess, sys, time
-left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
-pathlib.Path("left").write_text(str(left.pid))
-if sys.argv[1] == "waits":
-    try:
+try:
+    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    # The interrupt may come at once after that.
+    pathlib.Path("left").write_text(str(left.pid))
+    if sys.argv[1] == "waits":
         time.sleep(600)
-    except KeyboardInterrupt:
-        pathlib.Path("ended").write_text("in order")
-        sys.exit(2)
+except KeyboardInterrupt:
+    pathlib.Path("ended").write_text("in order")
+    sys.exit(2)
 if sys.argv[1] == "orphans":
     # An orphan that ends: only the process of the stack can reap it.
     orphan = int(subprocess.check_output(["sh", "-c", "sleep 0.2 >&- & echo $!"]))

@@ -13,6 +13,7 @@ import torch
 from runner.cli import image_probe
 from sandbox.host.engine import DockerEngine
 from tests.integration.cli.conftest import Call
+from tests.support.waiting import PATIENCE_S
 
 
 def test_the_hosts_root_file_system_is_looked_into(
@@ -42,7 +43,11 @@ def test_the_questions_are_answered_on_any_machine() -> None:
     """A whole answer, whatever is missing; one architecture that no compiler knows."""
     program = str(Path(image_probe.__file__))
     done = subprocess.run(
-        [sys.executable, program, json.dumps(["1", "gfx0"])], capture_output=True, text=True, check=True, timeout=240
+        [sys.executable, program, json.dumps(["1", "gfx0"])],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
     )
     answer = json.loads(done.stdout)
     assert answer["torch"]["version"] == torch.__version__

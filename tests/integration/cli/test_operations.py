@@ -17,6 +17,7 @@ from runner.store.probe import DatabaseFacts, probe
 from sandbox.policy import hardening
 from tests.integration.cli.conftest import Call, write_task
 from tests.integration.store.test_migrate import VERSIONS
+from tests.support.waiting import PATIENCE_S
 
 STARTER = Path(tasks.__file__).parent
 NOBODY_HOME = "postgresql://nobody@127.0.0.1:1/nothing"
@@ -160,6 +161,13 @@ def test_eval_runs_a_file_in_a_container_and_tells_the_verdict_by_its_exit_code(
     assert "elements differ" in wrong.out
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a notification takes on a busy machine."""
+    monkeypatch.setattr("runner.store.probe._NOTIFY_TIMEOUT_S", PATIENCE_S)
+
+
+@pytest.mark.usefixtures("patient")
 def test_a_migrated_database_is_found_fit(database_url: str) -> None:
     """Version known, nothing pending, notifications arrive on a direct connection."""
     facts = probe(database_url)
@@ -265,6 +273,7 @@ def test_an_empty_and_a_newer_database_are_told_apart(empty_database_url: str, d
     assert (newer.newer, newer.pending) == (True, ())
 
 
+@pytest.mark.usefixtures("patient")
 def test_check_goes_through_everything_and_proves_the_sandbox(
     cli: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evaluation_python: Path, docker_host: str | None
 ) -> None:

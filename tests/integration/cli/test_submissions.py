@@ -14,6 +14,7 @@ import pytest
 from runner.model import Job, JobResult, Mode, Progress, RunRecord, TimingAssurance, Verdict
 from runner.store import Store
 from tests.integration.cli.conftest import Call
+from tests.support.waiting import PATIENCE_S
 
 SECRET_MARK = "hidden-c0ffee"
 
@@ -80,7 +81,7 @@ def serve(database_url: str) -> Iterator[Serve]:
     yield start
     stop.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE_S)
 
 
 @pytest.mark.parametrize("demanded", ["claimed", "audited"])
@@ -90,7 +91,7 @@ def test_a_time_is_shown_with_what_it_is_worth_and_why_it_does_not_rank(
     """`submit --wait`, `status` and `leaderboard show`; a time that is too little passes and stands in no ranking."""
     assert cli("leaderboard", "create", task_folder, "--name", "echo", "--timing", demanded).code == 0
     serve(lambda _: Verdict.ACCEPTED)
-    said = cli("submit", submission_file, "--leaderboard", "echo", "--user", "alice", "--wait", "--timeout", "60")
+    said = cli("submit", submission_file, "--leaderboard", "echo", "--user", "alice", "--wait", "--timeout", PATIENCE_S)
     assert said.code == 0
     ranking = cli("leaderboard", "show", "echo", "--json").document
     if demanded == "claimed":
@@ -272,7 +273,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_submission(
     assert process.stderr is not None
     first = [process.stderr.readline(), process.stderr.readline()]
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (130, "")
     assert "is in the queue" in first[0]
     assert "queued" in first[1]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +22,7 @@ from runner.errors import SubmissionError
 from runner.store import Store
 from tests.integration.cli.conftest import Call
 from tests.integration.gateway.conftest import ADMIN, gateway_login
+from tests.support.ports import reserved_port
 from tests.support.waiting import PATIENCE_S
 
 
@@ -56,10 +58,11 @@ def test_a_login_is_approved_listed_and_revoked(call: Call, database_url: str) -
     assert call("user", "revoke", "nobody", database=database_url).code == 2
 
 
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as end:
-        return int(end.getsockname()[1])
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port for a gateway."""
+    with reserved_port() as found:
+        yield found
 
 
 def status_of(port: int, path: str, **headers: str) -> int:
@@ -101,9 +104,8 @@ def wait_for(port: int, path: str, wanted: int) -> None:
         time.sleep(0.1)
 
 
-def test_the_gateway_starts_serves_and_ends(database_url: str, tmp_path: Path) -> None:
+def test_the_gateway_starts_serves_and_ends(database_url: str, port: int, tmp_path: Path) -> None:
     """With the credentials of its unit; SIGTERM ends it with 0."""
-    port = free_port()
     running = gateway(gateway_login(database_url), port, tmp_path)
     try:
         wait_for(port, "/readyz", 200)
@@ -115,9 +117,8 @@ def test_the_gateway_starts_serves_and_ends(database_url: str, tmp_path: Path) -
     assert running.wait(PATIENCE_S) == 0
 
 
-def test_the_gateway_lives_without_a_database(database_url: str, tmp_path: Path) -> None:
+def test_the_gateway_lives_without_a_database(database_url: str, port: int, tmp_path: Path) -> None:
     """It starts, says that it is not ready, and refuses nothing before it has waited."""
-    port = free_port()
     running = gateway(make_conninfo(database_url, host="127.0.0.1", port=1), port, tmp_path)
     try:
         wait_for(port, "/health", 200)

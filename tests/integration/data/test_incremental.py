@@ -12,14 +12,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from runner.data import export, rows
+from runner.data.export import Summary
 from runner.data.people import Identity
 from runner.data.runs import RunsFile
 from runner.errors import DataError
-from tests.integration.data.conftest import Filler, Oddities, exported
+from tests.integration.data.conftest import Filler, Oddities, settle
+from tests.integration.data.conftest import exported as exported_now
 from tests.integration.data.test_export import content
 
 #: Submissions of a block in these tests.
 FEW = 4
+
+
+def exported(url: str, target: Path, **options: Any) -> Summary:  # noqa: ANN401
+    """An export that has seen all that was written."""
+    settle(url)
+    return exported_now(url, target, **options)
 
 
 @pytest.fixture(autouse=True)
@@ -215,7 +223,7 @@ def test_a_transaction_that_was_open_during_an_export_is_seen_by_the_next(
         with slow.transaction():  # a savepoint
             slow.execute("UPDATE leaderboard.runs SET score = 0.5 WHERE submission_id = %s", (oddities.good,))
         filler.ranked(oddities.board, "user0", b"# meanwhile", "0.00001")
-        exported(database_url, tmp_path / "out")
+        exported_now(database_url, tmp_path / "out")
         slow.commit()
     read.clear()
     exported(database_url, tmp_path / "out")

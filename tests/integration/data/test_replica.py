@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from runner.store.dataset import People, Scope, Snapshot
 from tests.integration.data.conftest import Filler, exported, no_progress
 from tests.integration.data.test_export import content
 from tests.plugins.postgres import embedded_server
+from tests.support.waiting import wait_until
 
 
 @contextmanager
@@ -72,21 +72,13 @@ def _primary() -> Iterator[str]:
         yield url
 
 
-def until(true: Callable[[], bool]) -> None:
-    """Wait for the replica."""
-    end_s = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end_s
-        time.sleep(0.05)
-
-
 def replayed(primary: str, replica: str) -> None:
     """Wait until the replica shows all that the primary has committed."""
     with psycopg.connect(primary) as db:
         written = db.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
     with psycopg.connect(replica, autocommit=True) as db:
         query = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
-        until(lambda: bool((db.execute(query, written).fetchone() or (False,))[0]))
+        wait_until(lambda: bool((db.execute(query, written).fetchone() or (False,))[0]), "the replica is as far")
 
 
 def conflicts(replica: str) -> int:
@@ -101,7 +93,7 @@ def conflicts(replica: str) -> int:
 def test_a_replica_exports_what_its_primary_does(primary: str, tmp_path: Path) -> None:
     """Into a new folder, and into an older export of the primary; it notes that it is one."""
     exported(primary, tmp_path / "primary")
-    with streaming_replica(primary, "hot_standby_feedback = on") as replica:
+    with streaming_replica(primary, "hot_standby_feedback = on\nmax_standby_streaming_delay = -1") as replica:
         replayed(primary, replica)
         done = exported(replica, tmp_path / "replica")
         assert done.manifest["replica"]
@@ -141,7 +133,7 @@ def test_an_export_that_the_replica_cancels_says_what_to_do(
                 replayed(primary, replica)
                 return conflicts(replica) > before
 
-            until(cancelled)
+            wait_until(cancelled, "the replica cancels the export")
             return people(snapshot, scope)
 
         monkeypatch.setattr(Snapshot, "people", conflict)

@@ -17,6 +17,7 @@ from runner.data.verify import verify
 from runner.errors import DataError
 from tests.fakes import hub as fake
 from tests.integration.data.conftest import Oddities, exported, no_progress
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 
@@ -37,12 +38,12 @@ def test_an_export_of_oddities_is_ranked_and_drawn(
         env={},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.stderr == ""
     script = [sys.executable, "-B", "scripts/nvfp4/query_submissions.py", "--id", str(oddities.good)]
-    listed = subprocess.run(script, cwd=folder, env={}, capture_output=True, text=True, timeout=120, check=False)
+    listed = subprocess.run(script, cwd=folder, env={}, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert listed.stdout.endswith("# good\n"), listed.stderr
     capsys.readouterr()
     assert main(["data", "top", str(folder), "--runner", "B200", "--json"]) == 0

@@ -19,6 +19,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.integration.daemon.rig import Rig
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "docs" / "examples"
@@ -53,7 +54,7 @@ def environment(database_url: str, **more: str) -> dict[str, str]:
 def run(command: Sequence[str | Path], variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run an example; what it said."""
     return subprocess.run(
-        [str(word) for word in command], env=variables, capture_output=True, text=True, check=False, timeout=120
+        [str(word) for word in command], env=variables, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -23,6 +24,7 @@ from runner.gateway.identity import digest
 from runner.gateway.server import Server
 from runner.store.gateway import GatewayStore
 from tests.integration.store.conftest import Bench, bench, db, finish, store
+from tests.support.clock import Clock
 from tests.support.waiting import PATIENCE_S
 
 __all__ = ["bench", "db", "finish", "store"]
@@ -176,7 +178,9 @@ def open_gate(bench: Bench, database_url: str, tmp_path: Path) -> Iterator[Calla
 
     def begin(**settings: Any) -> Gate:  # noqa: ANN401 - settings of any kind
         config = Config(database_url=gateway_login(database_url), state_dir=tmp_path, gateway_connections=4, **settings)
-        app = build(config, GatewayStore(config.require_database_url(), connections=4), admin_token=ADMIN)
+        # However long a busy machine takes to give the database back.
+        store = GatewayStore(config.require_database_url(), connections=4, patience_s=PATIENCE_S)
+        app = build(config, store, admin_token=ADMIN)
         server = Server(app, host="127.0.0.1", port=0)
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
@@ -191,6 +195,12 @@ def open_gate(bench: Bench, database_url: str, tmp_path: Path) -> Iterator[Calla
     for server, thread in running:
         server.should_exit = True
         thread.join(PATIENCE_S)
+
+
+@pytest.fixture
+def limits_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No limit admits another request for the time that a test takes."""
+    monkeypatch.setattr("runner.gateway.limits.time", SimpleNamespace(monotonic=Clock()))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from runner.gateway.app import routes
 from runner.model import Verdict
 from tests.integration.gateway.conftest import ADMIN, BOUNDARY, Gate, multipart
 from tests.integration.store.conftest import result, run_record
+from tests.support.waiting import PATIENCE_S
 
 SEED = int(os.environ.get("KERNEL_RUNNER_TEST_SEED") or secrets.randbelow(1_000_000))
 CANARY = "canary-4f1d"
@@ -186,7 +187,7 @@ def test_odd_names_everywhere(gate: Gate) -> None:
 )
 def test_what_is_no_request(gate: Gate, raw: bytes) -> None:
     """A 4xx or the end of the connection; the next client is served."""
-    with socket.create_connection(("127.0.0.1", gate.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S) as connection:
         got = b""
         try:
             connection.sendall(raw)
@@ -207,7 +208,7 @@ def test_a_body_that_never_ends_is_cut(gate: Gate) -> None:
         f"Content-Type: {TYPE}\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
     got = b""
-    with socket.create_connection(("127.0.0.1", gate.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S) as connection:
         try:
             connection.sendall(head.encode())
             for _ in range(64):

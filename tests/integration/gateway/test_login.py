@@ -86,6 +86,7 @@ def test_logins_that_wait_are_few_and_go(gate: Gate) -> None:
     assert gate.sql("SELECT count(*) FROM leaderboard.user_info") == [(3,)]
 
 
+@pytest.mark.usefixtures("limits_stand_still")
 def test_logins_are_limited_per_address(open_gate: Callable[..., Gate]) -> None:
     """So that a stranger cannot fill the list."""
     gate = open_gate(gateway_requests_per_minute=100)

@@ -19,6 +19,7 @@ from runner.errors import ConfigError
 from runner.gateway.oauth import providers
 from tests.integration.gateway.conftest import Answer, Gate
 from tests.integration.gateway.test_pages import Browser, checked
+from tests.support.waiting import PATIENCE_S
 
 #: Of a user: id, cli_id, cli_valid, web_auth_id, provider.
 Row = tuple[str, str | None, bool, str | None, str | None]
@@ -99,8 +100,9 @@ def serve(stand_in: StandIn) -> ThreadingHTTPServer:
 
 
 @pytest.fixture
-def github() -> Iterator[StandIn]:
-    """GitHub, which knows one person."""
+def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    """GitHub, which knows one person, and answers as quickly as a busy machine lets it."""
+    monkeypatch.setattr("runner.gateway.oauth._ANSWER_S", PATIENCE_S)
     made = StandIn(person={"id": 4711, "login": "octocat"})
     server = serve(made)
     yield made
@@ -348,6 +350,7 @@ def test_a_login_leads_to_no_other_site(site: Gate, github: StandIn) -> None:
         assert come_back(browser, github.authorize(begin(browser, next_page=bad))).headers["location"] == "/"
 
 
+@pytest.mark.usefixtures("limits_stand_still")
 def test_attempts_are_limited(open_gate: Callable[..., Gate], github: StandIn, tmp_path: Path) -> None:
     """Each costs a request to the provider."""
     (tmp_path / "secret").write_text(SECRET, encoding="utf-8")

@@ -14,6 +14,7 @@ from runner.model import Verdict
 from tests.integration.gateway.conftest import ADMIN, BOUNDARY, Answer, Gate, multipart
 from tests.integration.store.conftest import result, run_record
 from tests.integration.store.test_batches import Db, item, submit, work
+from tests.support.waiting import PATIENCE_S
 
 Finish = Callable[..., None]
 SCRIPT = "<script>alert(1)</script>"
@@ -427,7 +428,7 @@ def test_progress_comes_as_events(gate: Gate, ada: Browser, finish: Finish) -> N
     gate.submit()
     assert gate.ask("GET", "/view/1/events").status == 401
     assert ada.get("/view/2/events").status == 404
-    with socket.create_connection(("127.0.0.1", gate.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S) as connection:
         connection.sendall(
             f"GET /view/1/events HTTP/1.1\r\nHost: x\r\nCookie: {ada.cookie}\r\nConnection: close\r\n\r\n".encode()
         )

@@ -43,17 +43,29 @@ def drip(connection: socket.socket) -> None:
         b"",
         b"G",
         b"GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: ",
-        b"GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /health HTTP/1.1\r\n",
         b"\r\n",
     ],
 )
 def test_a_head_that_does_not_come(gate: Gate, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    """Nothing, a byte, half a header, half a second request: the gateway ends the connection."""
+    """Nothing, a byte, half a header: the gateway ends the connection."""
     monkeypatch.setattr(protocol, "HEAD_S", SHORT_S)
     with socket.create_connection(("127.0.0.1", gate.port)) as connection:
         connection.sendall(sent)
-        got = ended(connection)
-    assert got.count(b'{"status":"ok"}') == sent.count(b"\r\n\r\n")
+        assert b'{"status":"ok"}' not in ended(connection)
+
+
+def test_a_second_head_that_does_not_come(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of it comes with the request before, which is answered: then the gateway ends the connection."""
+    whole = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S) as connection:
+        # Before the bound is short: a busy machine may take longer than that from the connection to its first byte.
+        connection.sendall(whole)
+        got = b""
+        while not got.endswith(b'{"status":"ok"}'):
+            got += connection.recv(65536)
+        monkeypatch.setattr(protocol, "HEAD_S", SHORT_S)
+        connection.sendall(whole + whole[:20])
+        assert ended(connection).count(b'{"status":"ok"}') == 1
 
 
 def test_each_byte_of_a_head_gives_no_more_time(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,11 +79,13 @@ def test_each_byte_of_a_head_gives_no_more_time(gate: Gate, monkeypatch: pytest.
 
 def test_a_whole_head_counts_no_more(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound on heads ends no request that runs, and no connection between two of them."""
-    monkeypatch.setattr(protocol, "HEAD_S", SHORT_S)
     connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=PATIENCE_S)
-    for _ in range(3):
+    for turn in range(3):
         connection.request("GET", "/health")
         assert connection.getresponse().read() == b'{"status":"ok"}'
+        if turn == 0:
+            # Not before: a busy machine may take longer than that from the connection to its first byte.
+            monkeypatch.setattr(protocol, "HEAD_S", SHORT_S)
         time.sleep(2 * SHORT_S)
     connection.close()
 

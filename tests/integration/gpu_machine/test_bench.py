@@ -15,6 +15,7 @@ import torch
 from sandbox.protocol import Judged, StepResult
 from tests.gpu import manifest
 from tests.gpu.bench import MANIFEST, ROOT, Machine, Timed, Trial, lacking, table, tasks, too_large, trials, verdict_of
+from tests.support.waiting import PATIENCE_S
 
 H100 = Machine(device="cuda", name="NVIDIA H100 80GB HBM3", count=1, memory_bytes=40 << 30)
 #: `manifest.py` runs where the project is installed.
@@ -128,7 +129,7 @@ def test_they_run_on_a_device() -> None:
         },
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -5,6 +5,8 @@
 Prints its port. Every answer takes SECONDS (0). LOG gets a line per request: the hash of its messages, and what became
 of it. A question that holds `BEHAVE:a,b,c` gets a, then b, then c, and c for ever: `ok`, `429` (with Retry-After),
 `500`, `401`, `402`, `400`, `hang`, `cut`, `null`, `malformed`, `upper`. Other questions get `ok`.
+
+Where there is a file LOG with `.most` behind its name, requests beyond so many lines of LOG wait for their answers.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ class Endpoint:
 
     def __init__(self, log: Path, latency_s: float = 0.0) -> None:
         self._latency_s = latency_s
+        self._path = log
+        self._most = log.with_name(f"{log.name}.most")
         self._log = log.open("a", encoding="utf-8", buffering=1)
         self._asked: Counter[str] = Counter()
 
@@ -56,6 +60,7 @@ class Endpoint:
         behaviour = behaviours[min(self._asked[name], len(behaviours) - 1)]
         self._asked[name] += 1
         self._log.write(f"{name} {behaviour}\n")
+        await self._wait_for_leave()
         await asyncio.sleep(self._latency_s)
         if behaviour == "hang":
             await asyncio.sleep(3600)
@@ -74,6 +79,13 @@ class Endpoint:
         writer.write(head.encode() + data)
         await writer.drain()
         return True
+
+    async def _wait_for_leave(self) -> None:
+        """Until the request whose line is the last one of the log may be answered."""
+        if self._most.exists():
+            number = len(self._path.read_text(encoding="utf-8").splitlines())
+            while number > int(self._most.read_text(encoding="utf-8")):  # noqa: ASYNC110 - a file is no event
+                await asyncio.sleep(0.01)
 
 
 def _completion(asked: str, name: str, behaviour: str) -> dict[str, object]:

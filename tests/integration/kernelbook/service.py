@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -26,6 +28,14 @@ class Service:
     def asked(self) -> Counter[str]:
         """Requests by what became of them."""
         return Counter(line.split()[1] for line in self.log.read_text().splitlines())
+
+    def answer_at_most(self, requests: int | None) -> None:
+        """Let requests beyond so many lines of the log wait, so that no command ends before; None: answer all."""
+        most = self.log.with_name(f"{self.log.name}.most")
+        # Renamed, so that the endpoint never reads a half of it.
+        written = most.with_name(f"{most.name}.new")
+        written.write_text(str(sys.maxsize if requests is None else requests), encoding="utf-8")
+        written.replace(most)
 
     def names(self) -> Counter[str]:
         """Requests by their question."""
@@ -80,7 +90,7 @@ def command(service: Service, *arguments: str, **variables: str) -> tuple[list[s
 def run(service: Service, folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     call, given = command(service, *arguments, **variables)
-    return subprocess.run(call, env=given, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(call, env=given, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def kept(journal: Path) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import queue
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from tests.fakes import hub as fake
 from tests.integration.kernelbook.service import Service, command, rows, run
+from tests.support.waiting import PATIENCE_S
 
 EVALUATIONS = "siro1/kernelbook-glm4_7-evals"
 UNIQUE = "siro1/kernelbook-glm4_7-evals-unique"
@@ -139,19 +141,20 @@ def test_a_killed_upload_goes_on_where_it_was(
     hub.objects.clear()
     hub.uploads.clear()
     sending = iter(range(10))
-    started: list[subprocess.Popen[bytes]] = []
+    started: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
 
     def kill(method: str, path: str) -> int | None:
         number = next(sending) if method == "PUT" else None
         if where == ("the commit" if "/commit/" in path else number):
-            started[0].kill()
+            # It may ask before this process knows its number.
+            started.get(timeout=PATIENCE_S).kill()
             return 500
         return None
 
     hub.fault = kill
     call, environment = command(service, "upload", "unique", **given)
     with subprocess.Popen(call, env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
-        started.append(process)
+        started.put(process)
     assert process.returncode == -9
     assert hub.repositories[UNIQUE].files == {}
     hub.fault = lambda _, __: None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from runner.cli.demo import _show_page
 from runner.cli.development import _start_gateway, main
 from runner.cli.stack import Engine, Stack, orderly, own_environment
 from runner.errors import ConfigError, InfrastructureError
+from tests.support.ports import reserved_port
 
 
 @pytest.fixture
@@ -25,10 +26,10 @@ def stack(tmp_path: Path) -> Stack:
 
 
 @pytest.fixture
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as end:
-        return int(end.getsockname()[1])
+def free_port() -> Iterator[int]:
+    """A port for a gateway."""
+    with reserved_port() as found:
+        yield found
 
 
 def test_a_stranger_who_got_the_number_of_an_old_pid_file_is_left_alone(

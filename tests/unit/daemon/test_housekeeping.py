@@ -13,6 +13,7 @@ from runner.daemon import housekeeping
 from runner.daemon.housekeeping import BATCH, Housekeeper
 from runner.errors import DatabaseUnavailableError
 from runner.store import Reaped, Store
+from tests.support.waiting import PATIENCE_S
 
 
 class FakeStore:
@@ -81,8 +82,8 @@ def test_it_happens_again_and_again_until_the_daemon_stops(monkeypatch: pytest.M
     thread = threading.Thread(target=housekeeper(store).run, args=(stop,))
     thread.start()
     for _ in range(3):
-        assert store.called.wait(30)
+        assert store.called.wait(PATIENCE_S)
         store.called.clear()
     stop.set()
-    thread.join(30)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()

@@ -25,6 +25,7 @@ from runner.devices.quarantine import Quarantine
 from runner.errors import ConfigError, DiskFullError, EngineUnavailableError
 from runner.evaluation.warm_pool import PoolBounds
 from sandbox.errors import EngineRefused, NotReaped
+from tests.support.waiting import PATIENCE_S
 
 # The package exports the function under the module's name.
 serve_module = sys.modules["runner.daemon.serve"]
@@ -185,7 +186,7 @@ def test_sighup_builds_a_new_daemon_when_the_old_one_has_made_room(
                 return ExitReason.LEFT_RUNS
             values.update(cpu_slots=2, spool_max_mib=2, max_run_s=9.0)
             signal.raise_signal(signal.SIGHUP)
-            assert control.stop_claiming.wait(30)
+            assert control.stop_claiming.wait(PATIENCE_S)
             assert control.rebuild == "slots"
             return ExitReason.REBUILD
 
@@ -219,10 +220,10 @@ def test_the_first_signal_drains_and_the_second_aborts(number: signal.Signals) -
     control = ShutdownControl()
     with signals(_handlers(control, cast("Reloader", None))):
         signal.raise_signal(number)
-        assert control.stop.wait(30)
+        assert control.stop.wait(PATIENCE_S)
         assert not control.abort.is_set()
         signal.raise_signal(number)
-        assert control.abort.wait(30)
+        assert control.abort.wait(PATIENCE_S)
     assert signal.getsignal(number) is before
 
 
@@ -236,7 +237,7 @@ def test_a_handler_that_fails_does_not_deafen_the_process() -> None:
     with capture_logs() as logs_, signals({signal.SIGUSR1: fail, signal.SIGUSR2: heard.set}):
         signal.raise_signal(signal.SIGUSR1)
         signal.raise_signal(signal.SIGUSR2)
-        assert heard.wait(30)
+        assert heard.wait(PATIENCE_S)
     assert [line["event"] for line in logs_] == ["a signal could not be heeded"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from runner.daemon.shutdown import ShutdownControl
+from tests.support.waiting import PATIENCE_S
 
 
 def test_a_stop_during_a_reload_is_not_taken_back() -> None:
@@ -23,5 +24,5 @@ def test_a_stop_during_a_reload_is_not_taken_back() -> None:
 
     control.stop = Interrupted()
     control.request_rebuild(None)
-    stopping.join(30)
+    stopping.join(PATIENCE_S)
     assert control.stop_claiming.is_set()

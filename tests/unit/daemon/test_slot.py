@@ -13,7 +13,7 @@ from runner.daemon.outcomes.writer import OutcomeWriter
 from runner.daemon.slot import SlotSignals, SlotWorker
 from runner.errors import CancelledByRequest, EvaluationError
 from runner.model import Job, JobResult, Progress, Slot
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit.daemon.fakes import Parts
 from tests.unit.daemon.outcomes.spool.samples import job, result
 
@@ -71,6 +71,7 @@ class Working:
     ) -> Iterator[JobResult]:
         """Do as the script says."""
         assert slot.name == "cpu0"
+        assert self.worker.busy
         assert self.lease is not None
         assert (job, cancel) == (self.lease.job, self.lease.cancel)
         on_progress(Progress(phase="test", done=1, total=2))
@@ -83,12 +84,11 @@ class Working:
         self.signals.all_free.clear()
         self.signals.wake.clear()
         self.worker.give(self.lease)
-        assert self.worker.busy
 
     def wait_free(self) -> None:
         """Until the slot is free again."""
-        assert self.signals.all_free.wait(30)
-        assert self.signals.wake.is_set()
+        assert self.signals.all_free.wait(PATIENCE_S)
+        assert self.signals.wake.wait(PATIENCE_S)
         assert not self.worker.busy
 
     def do(self, job_id: int) -> None:
@@ -108,7 +108,7 @@ class Working:
         self.worker.nudge()
         self.writer.nudge()
         for thread in self.threads:
-            thread.join(30)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
 
 
@@ -229,13 +229,13 @@ def test_a_slot_takes_the_next_job_while_its_last_result_is_written(parts: Parts
 
     def hang() -> None:
         hanging.set()
-        assert let_go.wait(30)
+        assert let_go.wait(PATIENCE_S)
 
     parts.store.meanwhile = hang
     working = work()
     working.give(1)
     working.wait_free()
-    assert hanging.wait(30)
+    assert hanging.wait(PATIENCE_S)
     begun = threading.Event()
 
     def second(_lease: Lease) -> JobResult:
@@ -244,7 +244,7 @@ def test_a_slot_takes_the_next_job_while_its_last_result_is_written(parts: Parts
 
     working.script = second
     working.give(2)
-    assert begun.wait(30)
+    assert begun.wait(PATIENCE_S)
     assert (1, False) in parts.held()
     assert parts.store.completed == []
     working.wait_free()

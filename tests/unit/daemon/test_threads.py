@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from runner import retry
 from runner.daemon.threads import ThreadSupervisor
+from tests.support.waiting import PATIENCE_S
 
 
 def test_a_body_that_breaks_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,8 +28,8 @@ def test_a_body_that_breaks_is_started_again(monkeypatch: pytest.MonkeyPatch) ->
 
     with capture_logs() as logs:
         threads.spawn("x", body)
-        assert over.wait(30)
+        assert over.wait(PATIENCE_S)
         threads.halt.set()
-        threads.join(30)
+        threads.join(PATIENCE_S)
     assert len(lives) == 3
     assert [line["thread"] for line in logs] == ["x"], "said once a minute"

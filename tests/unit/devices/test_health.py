@@ -150,7 +150,7 @@ class Rig:
             self.quarantine,
             type_of=lambda _: self.gpu,
             openers={Vendor.NVIDIA: self._open},
-            **{"settle_s": 0.0, "clock": lambda: self.now_s, **how},
+            **{"settle_s": 0.0, "limit_s": PATIENCE_S, "clock": lambda: self.now_s, **how},
         )
         self.slots = [
             Slot(

@@ -13,7 +13,7 @@ from runner.errors import CancelledByRequest
 from runner.evaluation.attempt import judge_readings
 from runner.evaluation.fifo_lock import FifoLock
 from runner.gpu_types import ClockPolicy
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit import samples
 
 
@@ -36,8 +36,8 @@ def test_a_slot_is_used_by_one_at_a_time_in_the_order_they_came() -> None:
             threads[-1].start()
             wait_until(lambda: fifo_lock.length == number + 2, "it waits")  # noqa: B023 called at once
     for thread in threads:
-        thread.join(10)
-    assert [order.get(timeout=10) for _ in range(4)] == [0, 1, 2, 3]
+        thread.join(PATIENCE_S)
+    assert [order.get(timeout=PATIENCE_S) for _ in range(4)] == [0, 1, 2, 3]
 
 
 def test_who_is_cancelled_leaves_the_line_to_those_behind() -> None:

@@ -142,7 +142,7 @@ def test_a_container_that_does_not_fit_is_removed(engine: FakeEngine, make: Call
     """Another boot, image or limit: the job starts its own, and nothing idles beside it."""
     parked = make(1)
     parked.release("cpu0", SPEC)
-    eventually(lambda: len(engine.boxes) == 1)
+    eventually(lambda: parked.counts()["cpu0"] == 1)
     assert take(parked, OTHER) is None
     assert engine.boxes[0].closed
 
@@ -177,8 +177,7 @@ def test_a_start_that_comes_too_late_is_thrown_away(engine: FakeEngine, make: Ca
     """The job took one that waited; the next, still starting, must not import torch beside it."""
     parked = make(2)
     parked.release("cpu0", SPEC)
-    eventually(lambda: len(engine.boxes) >= 1)
-    eventually(lambda: len(engine.boxes) == 2)
+    eventually(lambda: parked.counts()["cpu0"] == 2)
     assert take(parked, SPEC) is not None
     engine.go.clear()
     parked.release("cpu0", SPEC)
@@ -344,7 +343,7 @@ def test_what_is_too_old_is_not_handed_out(engine: FakeEngine, make: Callable[[i
     """Nor is it removed beside a run: the job that finds it throws it away before it starts its own."""
     parked = make(1)
     parked.release("cpu0", SPEC)
-    eventually(lambda: len(engine.boxes) == 1)
+    eventually(lambda: parked.counts()["cpu0"] == 1)
     with parked._changed:
         parked._bounds = PoolBounds(size=1, max_age_s=1e-9)
     assert take(parked, SPEC) is None
@@ -358,8 +357,8 @@ def test_what_waits_takes_no_more_memory_than_allowed(engine: FakeEngine, make: 
     parked.adopt(PoolBounds(size=2, memory_bytes=int(1.6 * gib)))
     for slot in ("cpu0", "cpu1"):
         parked.release(slot, SPEC)
-    eventually(lambda: len(engine.boxes) == 3)
-    assert sorted(len(place.boxes) for place in parked._pools.values()) == [1, 2]
+    eventually(lambda: sorted(parked.counts().values()) == [1, 2])
+    assert len(engine.boxes) == 3
     for box in engine.boxes:
         box.memory = gib
     busy = next(slot for slot, place in parked._pools.items() if len(place.boxes) == 1)

@@ -29,6 +29,9 @@ for line in sys.stdin:
             time.sleep(600)
             os._exit(0)
     print("done", flush=True)
+    if what == "spin for ever":
+        while True:
+            pass
 """
 
 
@@ -69,7 +72,8 @@ def worker() -> Iterator[Worker]:
 def activity(worker: Worker) -> Iterator[Activity]:
     """It is watched."""
     made = Activity(worker.process.pid)
-    wait_until(lambda: (look := made.look()) is not None and look.asleep, "the worker sleeps")
+    # Between two looks: a thread that waits for the interpreter's lock is asleep too, and has not come to rest.
+    wait_until(lambda: made.idle_since(made.look()), "the worker sleeps")
     yield made
     made.close()
 
@@ -92,7 +96,8 @@ def test_a_process_that_ran_is_not(worker: Worker, activity: Activity, what: str
 
 def test_a_thread_that_never_stops_is_seen_running(worker: Worker, activity: Activity) -> None:
     """At the first look already, so that its uncounted time does not matter."""
-    worker.do("spin")
+    # The only thread that wants the interpreter's lock, so it never sleeps for it.
+    worker.do("spin for ever")
     looks = [activity.look() for _ in range(20)]
     assert not any(look is not None and look.asleep for look in looks)
 

@@ -11,6 +11,7 @@ import pytest
 
 from tasks.harness.shared.cuda_driver import Driver, DriverError, try_out
 from tasks.harness.shared.flush import flush_size
+from tests.support.waiting import PATIENCE_S
 
 _MIB = 1 << 20
 
@@ -111,8 +112,10 @@ class Faithful(Driver):
 
 def test_a_gate_is_tried_before_anything_relies_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of its own: seen to open, seen not to, or no driver at all."""
-    monkeypatch.setattr("tasks.harness.shared.cuda_driver._SEEN_S", 0.2)
+    for name in ("_SEEN_S", "_TRIED_S"):
+        monkeypatch.setattr(f"tasks.harness.shared.cuda_driver.{name}", PATIENCE_S)
     assert try_out(lambda: Faithful(sees=True)) is None
+    monkeypatch.setattr("tasks.harness.shared.cuda_driver._SEEN_S", 0.2)
     assert "did not see a number" in (try_out(lambda: Faithful(sees=False)) or "")
     assert "there is no libcuda" in (try_out(_absent) or "")
 

@@ -14,6 +14,7 @@ import pytest
 
 from tasks.harness.judge.gather import gather
 from tasks.harness.shared.wire import Channel, PeerClosed, WireViolation, encode
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def good(message: Mapping[str, Any]) -> bool:
     return bool(message["op"] == "fine")
 
 
-def later(seconds: float = 30.0) -> int:
+def later(seconds: float = PATIENCE_S) -> int:
     """A deadline that no test reaches."""
     return time.monotonic_ns() + round(seconds * 1e9)
 
@@ -48,7 +49,7 @@ def test_who_answers_first_is_heard_first(lines: list[tuple[Channel, socket.sock
                 [encode({"op": "fine", "n": index}, descriptors=index == 2)],
                 [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", write))] if index == 2 else [],
             )
-            turns[index].wait(10)
+            turns[index].wait(PATIENCE_S)
 
     turns = [threading.Event() for _ in lines]
     # Nobody answers before the one before was heard: the predicate is called for each as it arrives.

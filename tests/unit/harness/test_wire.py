@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tasks.harness.shared.wire import Channel, Interrupted, PeerClosed, WireViolation, encode
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def _worker(sock: socket.socket) -> Channel:
     return Channel(sock, max_bytes=1 << 24, accept_descriptors=True, wake_fd=None)
 
 
-def _deadline(seconds: float = 5.0) -> int:
+def _deadline(seconds: float = PATIENCE_S) -> int:
     return time.monotonic_ns() + round(seconds * 1e9)
 
 

@@ -12,6 +12,7 @@ from runner.errors import DatabaseUnavailableError
 from runner.retry import MIN_S, Backoff
 from runner.store.pacer import CAP_S, LOST_S, ConnectPacer
 from tests.support.clock import Clock
+from tests.support.waiting import PATIENCE_S
 
 #: Threads of a daemon that want a connection during an outage, each with a back-off of its own.
 LOOPS = 12
@@ -104,8 +105,11 @@ def test_a_server_that_takes_connections_and_drops_them_is_not_stormed(pacer: Co
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_who_comes_while_another_tries_waits_for_what_it_finds(pacer: ConnectPacer, *, works: bool) -> None:
+def test_who_comes_while_another_tries_waits_for_what_it_finds(
+    pacer: ConnectPacer, monkeypatch: pytest.MonkeyPatch, *, works: bool
+) -> None:
     """One attempt is under way; a second thread shares its success, or its failure."""
+    monkeypatch.setattr("runner.store.pacer.WAIT_S", PATIENCE_S)
     outcome: list[bool] = []
 
     def second() -> None:
@@ -125,7 +129,7 @@ def test_who_comes_while_another_tries_waits_for_what_it_finds(pacer: ConnectPac
         pacer.succeeded()
     else:
         pacer.failed("connection refused")
-    thread.join(30)
+    thread.join(PATIENCE_S)
     assert outcome == [works]
 
 

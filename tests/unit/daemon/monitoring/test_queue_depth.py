@@ -13,6 +13,7 @@ from runner.daemon.monitoring import queue_depth
 from runner.daemon.monitoring.queue_depth import KEPT_S, STALE_S, QueueDepthCache
 from runner.errors import DatabaseUnavailableError
 from runner.store import QueueDepth, ServerState, Store
+from tests.support.waiting import PATIENCE_S, wait_until
 
 SOME = [QueueDepth(gpu_type="CPU", jobs=3, oldest_s=1.5)]
 
@@ -54,8 +55,9 @@ def database() -> Database:
 
 
 @pytest.fixture
-def queue_depths(database: Database) -> QueueDepthCache:
-    """What is asked, on the test's clock."""
+def queue_depths(database: Database, monkeypatch: pytest.MonkeyPatch) -> QueueDepthCache:
+    """What is asked, on the test's clock; the answer is waited for."""
+    monkeypatch.setattr(queue_depth, "WAIT_S", PATIENCE_S)
     return QueueDepthCache(database.store, clock=lambda: database.now_s)
 
 
@@ -111,12 +113,13 @@ def test_a_database_that_is_silent_holds_up_nobody_for_long(
     let_go = threading.Event()
 
     def hang() -> Sequence[QueueDepth]:
-        let_go.wait(30)
+        let_go.wait(PATIENCE_S)
         return SOME
 
     database.answer = hang
     assert queue_depths.get() is None
     assert queue_depths.get() is None
+    wait_until(lambda: database.asked, "the question is under way")
     assert database.asked == 1
     let_go.set()
 

@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 
 from runner.daemon.monitoring.watchdog import STEP_LIMIT_S, Watchdog
 from tests.support.clock import Clock
+from tests.support.waiting import PATIENCE_S
 
 
 def test_the_watchdog_is_told_as_long_as_the_main_thread_keeps_its_word() -> None:
@@ -41,7 +42,7 @@ def test_messages_come_by_themselves_and_end_with_the_block() -> None:
     watchdog = Watchdog(lambda _message: heard.release(), watchdog_s=0.03)
     with watchdog.running():
         for _ in range(3):
-            assert heard.acquire(timeout=30)
+            assert heard.acquire(timeout=PATIENCE_S)
     assert "watchdog" not in {thread.name for thread in threading.enumerate()}
 
 

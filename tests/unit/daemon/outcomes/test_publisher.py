@@ -15,6 +15,7 @@ from runner.errors import DatabaseUnavailableError
 from runner.model import Job, Json, Mode, Progress, Verdict
 from runner.store import Store
 from tests.support.clock import Clock
+from tests.support.waiting import PATIENCE_S
 from tests.unit import samples
 from tests.unit.daemon.test_leases import job
 
@@ -59,7 +60,7 @@ class FakeStore:
         return job.id not in self.held
 
     def _answer(self) -> None:
-        assert self.let_through.wait(30)
+        assert self.let_through.wait(PATIENCE_S)
         if self.away:
             self.something.release()
             raise DatabaseUnavailableError("connection refused")
@@ -70,7 +71,7 @@ class FakeStore:
 
     def wait(self) -> None:
         """Wait until it was called once more."""
-        assert self.something.acquire(timeout=30)
+        assert self.something.acquire(timeout=PATIENCE_S)
 
 
 class Announcing:
@@ -106,7 +107,7 @@ class Announcing:
         self.stop.set()
         self.publisher.nudge()
         if self.thread.is_alive():
-            self.thread.join(30)
+            self.thread.join(PATIENCE_S)
             assert not self.thread.is_alive()
 
 
@@ -169,12 +170,12 @@ def test_what_comes_in_quick_succession_is_told_together(
     def rest(period_s: float) -> bool:
         assert period_s == REST_S
         resting.set()
-        return not go_on.wait(30)
+        return not go_on.wait(PATIENCE_S)
 
     monkeypatch.setattr(announcing.stop, "wait", rest)
     announcing.start()
     announcing.publisher.publish({"n": 0})
-    assert resting.wait(30)
+    assert resting.wait(PATIENCE_S)
     assert announcing.store.calls == 1
     for number in range(1, 50):
         announcing.publisher.publish({"n": number})
@@ -267,8 +268,8 @@ def test_nothing_that_is_called_by_an_evaluation_waits_for_the_database(announci
         announcing.publisher.publish({"n": number})
         announcing.publisher.wake("H100")
         announcing.publisher.forget_progress(job(number))
-    # The fake would hold each of these calls for 30 s.
-    assert time.monotonic() - begin_s < 30
+    # The fake would hold each of these calls for so long.
+    assert time.monotonic() - begin_s < PATIENCE_S
 
 
 def test_events_survive_a_short_outage_in_order(announcing: Announcing) -> None:
@@ -372,7 +373,7 @@ def test_what_is_left_at_the_end_is_told_if_the_database_is_there(announcing: An
     announcing.publisher.publish({"event": "queued"})
     announcing.publisher.wake("H100")
     announcing.start()
-    announcing.thread.join(30)
+    announcing.thread.join(PATIENCE_S)
     assert not announcing.thread.is_alive()
     assert announcing.store.events == ([] if away else [{"event": "queued"}])
     assert announcing.store.wakes == ([] if away else ["H100"])

@@ -21,7 +21,7 @@ from runner.daemon.outcomes.writer import (
     Released,
 )
 from runner.model import Artifact, Job, JobResult
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit.daemon.fakes import FakeStore, Parts
 from tests.unit.daemon.outcomes.spool.samples import job, result
 
@@ -85,14 +85,14 @@ class Crowd:
     def hold(self) -> None:
         """In the middle of every write: wait for `go_on`."""
         self.under_way.set()
-        assert self.go_on.wait(30)
+        assert self.go_on.wait(PATIENCE_S)
 
     def during_a_commit(self, *job_ids: int) -> None:
         """Job 0 is being committed; meanwhile these come; then the commit goes on, and all are settled."""
         self.store.meanwhile = self.hold
         self.start()
         self.submit(0)
-        assert self.under_way.wait(30)
+        assert self.under_way.wait(PATIENCE_S)
         for job_id in job_ids:
             self.submit(job_id)
         self.store.meanwhile = lambda: None
@@ -113,7 +113,7 @@ class Crowd:
         self.go_on.set()
         self.writer.nudge()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
 
 
@@ -209,7 +209,7 @@ def test_a_slot_waits_when_too_many_results_are_not_written(parts: Parts) -> Non
     crowd.wait(lambda: crowd.writer.pending == 3)
     assert not handed.wait(0.05)
     crowd.start()
-    assert handed.wait(30)
+    assert handed.wait(PATIENCE_S)
     crowd.wait_empty()
     crowd.end()
 
@@ -225,7 +225,7 @@ def test_files_count_by_their_size(parts: Parts, monkeypatch: pytest.MonkeyPatch
     crowd.wait(lambda: crowd.writer.pending == 1)
     assert not handed.wait(0.05)
     crowd.start()
-    assert handed.wait(30)
+    assert handed.wait(PATIENCE_S)
     crowd.end()
 
 
@@ -259,7 +259,7 @@ def test_a_commit_that_does_not_come_back_holds_up_nobody(crowd: Crowd, monkeypa
     crowd.store.meanwhile = crowd.hold
     crowd.start(crowd.writer.run)
     crowd.submit(0)
-    assert crowd.under_way.wait(30)
+    assert crowd.under_way.wait(PATIENCE_S)
     crowd.submit(1)
     crowd.now_s += 1.0
     crowd.start(crowd.writer.run_late)
@@ -276,7 +276,7 @@ def test_a_result_whose_commit_hangs_can_be_rescued(crowd: Crowd) -> None:
     crowd.start()
     crowd.submit(0)
     crowd.submit(1)
-    assert crowd.under_way.wait(30)
+    assert crowd.under_way.wait(PATIENCE_S)
     assert crowd.writer.spool_pending() == []
     assert sorted(crowd.parts.replayer.keys()) == [(0, 2), (1, 2)]
     crowd.store.away.set()
@@ -379,7 +379,7 @@ def test_an_ending_that_waits_for_a_lock_delays_no_result(crowd: Crowd) -> None:
     crowd.store.meanwhile = hold_the_first_write
     crowd.start()
     crowd.submit(1, Failed(error="the engine went away"))
-    assert crowd.under_way.wait(30)
+    assert crowd.under_way.wait(PATIENCE_S)
     crowd.submit(2)
     crowd.wait(lambda: crowd.writer.pending == 1)
     assert [job_id for job_id, _ in crowd.store.completed] == [2]
@@ -432,9 +432,14 @@ def test_a_daemon_that_is_to_end_hears_of_the_last_outcome_that_is_written(crowd
     crowd.submit(1)
     crowd.wait_empty()
     assert not crowd.wake.is_set()
+    crowd.store.meanwhile = crowd.hold
     crowd.leaving = True
     crowd.submit(2)
-    assert crowd.wake.wait(30)
+    assert crowd.under_way.wait(PATIENCE_S)
+    # After the first one it may have looked only now.
+    crowd.wake.clear()
+    crowd.go_on.set()
+    assert crowd.wake.wait(PATIENCE_S)
     assert crowd.writer.pending == 0
 
 
