@@ -32,11 +32,9 @@ def custom_kernel(data):
 
 @pytest.fixture
 def live(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[LiveRunner]:
-    """A daemon of one slot whose leases are short, so that a dead one is noticed soon."""
-    with live_runner(
-        create_database(migrated_template), lease_s=6, heartbeat_s=1, cpu_slots=1, park_containers=1
-    ) as runner:
-        runner.board(ROOT / "tasks" / "vectoradd", name="vectoradd", timeout_s=30)
+    """A daemon of one slot. No lease of it ends: its successor has its name, and so takes its jobs without waiting."""
+    with live_runner(create_database(migrated_template), lease_s=PATIENCE_S, cpu_slots=1, park_containers=1) as runner:
+        runner.board(ROOT / "tasks" / "vectoradd", name="vectoradd", timeout_s=300)
         yield runner
 
 

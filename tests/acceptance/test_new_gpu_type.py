@@ -20,6 +20,7 @@ from runner.model import Verdict
 from tests.fakes.machine import Machine
 from tests.fakes.recordings import nvidia
 from tests.plugins.live import ROOT, live_runner, with_timed_calls
+from tests.support.waiting import wait_until
 
 TASK = ROOT / "tests" / "fixtures" / "kernelbot_task"
 DEVICE = nvidia("NVIDIA Hypothetical 9000", 0x9999, 31, (12, 0))
@@ -85,7 +86,10 @@ def test_a_new_gpu_type_goes_from_file_to_ranked_run(
             *("--leaderboard", "sums", "--gpu", "HYP9000", "--mode", "test", "--wait"),
         )
         assert tested.returncode == 0, tested.stdout + tested.stderr
-        assert "ranks nothing: " in kernel_runner("host", "list").stdout
+        # The daemon tells it with its next turn, which may come after the result.
+        wait_until(
+            lambda: "ranks nothing: " in kernel_runner("host", "list").stdout, "the host says that it ranks nothing"
+        )
         # What is ranked stays in the queue, and costs the submission nothing.
         waits = kernel_runner(
             "submit", str(TASK / "solutions/correct/row_sums.py"), "--leaderboard", "sums", "--gpu", "HYP9000"

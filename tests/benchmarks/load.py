@@ -277,8 +277,9 @@ def run_load(live: LiveRunner, mix: Sequence[Kind], *, users: int, seconds: floa
         began = time.monotonic()
         row = database_.execute("SELECT now()").fetchone()
         last = began + seconds
-        while (now := time.monotonic()) < last or open_:
-            while now < last and len(open_) < users:
+        # Each user submits once, however long that takes.
+        while (now := time.monotonic()) < last or open_ or len(kind_of) < users:
+            while len(open_) < users and (now < last or len(kind_of) < users):
                 user = next(number for number in range(users) if number not in open_.values())
                 kind = next(turns)
                 submitted = live.submit(

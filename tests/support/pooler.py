@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,7 @@ from typing import Final, Self
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S
 
 #: The program, /usr/sbin/pgbouncer or the one in PATH; None without one.
@@ -44,7 +44,7 @@ class Pooler:
     def __init__(self, *, host: str, port: int, user: str, pool_size: int) -> None:
         """`host`: the folder of the server's Unix socket."""
         self._folder = Path(tempfile.mkdtemp(prefix="kernel-runner-test-"))
-        self.port = _free_port()
+        self.port = free_port()
         config = self._folder / "pgbouncer.ini"
         config.write_text(
             _CONFIG.format(host=host, port=port, user=user, listen=self.port, folder=self._folder, pool_size=pool_size),
@@ -107,10 +107,3 @@ class Pooler:
     ) -> None:
         self.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

@@ -35,6 +35,7 @@ from sandbox.spec import SandboxSpec
 from tests.acceptance.escapes import relax
 from tests.acceptance.escapes.case import JUDGE, PROGRAM, Case
 from tests.plugins.live import ROOT
+from tests.support.waiting import PATIENCE_S
 
 FOLDERS: Final = {JUDGE: ROOT / "tasks" / "vectoradd", PROGRAM: ROOT / "tests" / "fixtures" / "escapes_task"}
 #: Small enough that a bomb is through at once, large enough for torch twice.
@@ -54,8 +55,6 @@ def custom_kernel(data):
         pass
     return data[0] + data[1]
 """
-#: A trace of a removed container that is there after this stays; a busy engine takes its time over the last ones.
-GONE_S: Final = 60.0
 INTERNAL_ERROR: Final = "internal_error"
 #: A slot that is still busy with somebody else's work is slower than this, however often one looks.
 HARMED: Final = 5.0
@@ -278,7 +277,8 @@ class Rig:
     def _left(self, label: str) -> tuple[str, ...]:
         """What is left of a job's containers, once there was time for it to go."""
         ids = self._engine.containers.get(label, [])
-        deadline = time.monotonic() + GONE_S
+        # A busy engine takes its time over the last ones.
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             found = tuple(trace for container_id in ids for trace in self._traces(container_id))
             if not found or time.monotonic() > deadline:

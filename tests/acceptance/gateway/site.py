@@ -21,6 +21,7 @@ from runner.gateway.identity import digest
 from tests.acceptance.gateway.clients import Kernelboard, Outcome, Popcorn, Wire
 from tests.integration.gateway.conftest import board_login, gateway_login
 from tests.plugins.live import ROOT, LiveRunner, live_runner
+from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S
 
 ADMIN: Final = "an-admin-token-of-the-suite"
@@ -235,8 +236,7 @@ def _finished(made: Site, threads: list[threading.Thread]) -> None:
 @contextmanager
 def _gateway(live: LiveRunner) -> Iterator[int]:
     """`kernel-runner gateway` as a process, with a login of its role; its port."""
-    with socket.create_server(("127.0.0.1", 0)) as end:
-        port = int(end.getsockname()[1])
+    port = free_port()
     folder = Path(live.state_dir) / "gateway"
     folder.mkdir()
     (folder / "admin_token").write_text(f"{ADMIN}\n", encoding="ascii")

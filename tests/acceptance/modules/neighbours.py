@@ -30,6 +30,15 @@ def _system_v(call: str, size: str) -> str:
 #: A process that is no child of the candidate any more, and goes on with what follows.
 _DAEMON: Final = "if os.fork() == 0:\n    os.setsid()\n    if os.fork():\n        os._exit(0)\n"
 
+#: The living processes of a name; a dead one that nobody has waited for has no command line.
+_NAMED: Final = (
+    "def named(name):\n    found = set()\n"
+    "    for p in pathlib.Path('/proc').glob('[0-9]*/comm'):\n"
+    "        try:\n            if p.read_text() == name + '\\n' and p.with_name('cmdline').read_bytes():\n"
+    "                found.add(p.parent.name)\n"
+    "        except OSError:\n            pass\n    return found\n"
+)
+
 _ATTACKS: Final[Mapping[str, str]] = {
     "a file in its directory": _file("/work/left"),
     "a file in a folder that is forbidden": (
@@ -53,17 +62,22 @@ _ATTACKS: Final[Mapping[str, str]] = {
         "try:\n    s.connect('\\0left')\n    met = True\nexcept OSError:\n    met = False\n"
         f"{_DAEMON}    s = socket.socket(socket.AF_UNIX)\n"
         "    s.bind('\\0left')\n    s.listen()\n    time.sleep(86399)\n"
-        "time.sleep(0.2)\n"
+        # Until it listens, so that the next one meets it.
+        "while not met:\n    try:\n        socket.socket(socket.AF_UNIX).connect('\\0left')\n        break\n"
+        "    except OSError:\n        time.sleep(0.01)\n"
     ),
     "a process": (
-        "met = any(b'86398' in p.read_bytes() for p in pathlib.Path('/proc').glob('[0-9]*/cmdline'))\n"
+        f"{_NAMED}met = bool(named('sleep'))\n"
         f"{_DAEMON}    os.execvp('sleep', ['sleep', '86398'])\n"
-        "time.sleep(0.2)\n"
+        # Until it is there, so that the next one meets it.
+        "while not named('sleep'):\n    time.sleep(0.01)\n"
     ),
-    # The one that it kills calls itself prey, as it does itself from here on.
+    # The one that it kills calls itself prey, as it does itself from here on. It goes on when its own killer is there
+    # for the next one, and waits for as long as there is one that it has not made.
     "a process that kills the next one": (
-        "met = False\nown = os.getpid()\n"
+        f"{_NAMED}met = False\nown = os.getpid()\nkillers = named('killer')\n"
         f"{_DAEMON}"
+        "    ctypes.CDLL(None).prctl(15, b'killer')\n"
         "    while True:\n"
         "        for p in pathlib.Path('/proc').glob('[0-9]*/comm'):\n"
         "            try:\n"
@@ -72,7 +86,8 @@ _ATTACKS: Final[Mapping[str, str]] = {
         "            except OSError:\n"
         "                pass\n"
         "        time.sleep(0.01)\n"
-        "ctypes.CDLL(None).prctl(15, b'prey')\ntime.sleep(0.3)\n"
+        "ctypes.CDLL(None).prctl(15, b'prey')\n"
+        "while not named('killer') - killers or named('killer') & killers:\n    time.sleep(0.01)\n"
     ),
 }
 

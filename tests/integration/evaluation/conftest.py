@@ -20,9 +20,9 @@ def settings(state_dir: Path, eval_python: Path) -> EvaluationSettings:
         eval_python=eval_python,
         state_dir=state_dir,
         host_name="test-host",
-        build_timeout_s=30,
-        # Nothing here waits for it: far more than any job takes, on a busy machine too.
-        max_run_s=240,
+        # Nothing here waits for them: far more than any job takes, on a busy machine too.
+        build_timeout_s=300,
+        max_run_s=1000,
         park_containers=1,
     )
 

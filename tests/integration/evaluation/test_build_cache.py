@@ -25,6 +25,7 @@ from runner.task_format.model import Harness, Task
 from sandbox.errors import EngineRefused
 from sandbox.host.engine import DockerEngine
 from tests.plugins.live import ROOT
+from tests.support.waiting import PATIENCE_S
 from tests.unit import samples
 
 VECTORADD = load_folder(ROOT / "tasks" / "vectoradd").task
@@ -93,7 +94,7 @@ def job(code: str, task: Task | None = None, *, submission: int = 3, secret: boo
 @pytest.fixture
 def made(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluator]:
     """An evaluator with a build lane; nothing is parked."""
-    chosen = replace(settings, build_lanes=None, park_containers=0, build_timeout_s=60)
+    chosen = replace(settings, build_lanes=None, park_containers=0)
     evaluator = Evaluator(docker_engine, Registry.load(), chosen)
     evaluator._build_cache.arrange([SLOT])
     # What a probe would find out; none of these tests is about it.
@@ -272,7 +273,7 @@ def test_the_next_job_is_built_while_the_slot_runs_another(made: Evaluator) -> N
 
     holder = threading.Thread(target=hold)
     holder.start()
-    assert runs.wait(60)
+    assert runs.wait(PATIENCE_S)
 
     def hear(progress: Progress) -> None:
         order.put(progress.phase)

@@ -49,14 +49,14 @@ def evaluator(engine: DockerEngine, settings: EvaluationSettings, workers: int |
 @pytest.fixture
 def ahead(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluate]:
     """Evaluates what was built in a container of its own."""
-    with _closing(evaluator(docker_engine, replace(settings, build_timeout_s=60), None)) as run:
+    with _closing(evaluator(docker_engine, settings, None)) as run:
         yield run
 
 
 @pytest.fixture
 def at_once(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluate]:
     """Evaluates and compiles in one container."""
-    with _closing(evaluator(docker_engine, replace(settings, build_timeout_s=60), 0)) as run:
+    with _closing(evaluator(docker_engine, settings, 0)) as run:
         yield run
 
 

@@ -16,7 +16,7 @@ from runner.task_format import extra_to_stored, load_folder, to_stored
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec
 from tests.plugins.live import ROOT
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit import samples
 
 VECTORADD = ROOT / "tasks" / "vectoradd"
@@ -101,13 +101,13 @@ def test_a_job_that_is_cancelled_while_its_container_starts_does_not_wait_for_it
     def slow(spec: SandboxSpec) -> Container:
         started.append(spec)
         begun.set()
-        assert go.wait(60)
+        assert go.wait(PATIENCE_S)
         return start(spec)
 
     waiting(evaluator)
     monkeypatch.setattr(docker_engine, "start", slow)
     assert evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED
-    assert begun.wait(60)
+    assert begun.wait(PATIENCE_S)
     cancel = threading.Event()
     threading.Timer(0.2, cancel.set).start()
     with pytest.raises(CancelledByRequest):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -61,11 +61,22 @@ def stubborn(
     quarantine: Quarantine,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Evaluator]:
-    """An evaluator behind such an engine, whose calls are given up after a second."""
-    monkeypatch.setattr(engine_module, "REMOVE_TIMEOUT_S", 1.0)
+    """An evaluator behind such an engine, whose calls are given up after a second, for as long as it does not obey."""
     proxy = EngineProxy(docker_engine.base_url, before=disobedience)
     # With the fixture's label, so that a failing test leaves nothing either.
     engine = DockerEngine(proxy.url, owner=docker_engine.owner)
+
+    def bounded(whole: Callable[[str], None]) -> Callable[[str], None]:
+        def call(container_id: str) -> None:
+            # A busy engine that obeys may take longer than a second.
+            patience_s = PATIENCE_S if disobedience.obeys.is_set() else 1.0
+            monkeypatch.setattr(engine_module, "REMOVE_TIMEOUT_S", patience_s)
+            whole(container_id)
+
+        return call
+
+    monkeypatch.setattr(engine, "_remove", bounded(engine._remove))
+    monkeypatch.setattr(engine, "_kill", bounded(engine._kill))
     made = Evaluator(engine, Registry.load(), replace(settings, park_containers=0, max_run_s=3.0), quarantine)
     disobedience.obeys.set()
     made.prepare([samples.SLOT])

@@ -11,6 +11,7 @@ from sandbox.protocol import StepResult
 from tasks.harness.judge.request import Floor, JudgeRequest, ModeRequest
 from tasks.harness.local import LocalReport, evaluate
 from tests.acceptance.judging.nursery import Nursery
+from tests.support.waiting import PATIENCE_S
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "harness"
 
@@ -28,8 +29,9 @@ def make_request(
     modes: tuple[str, ...] = ("test",),
     tests: tuple[str, ...] = TESTS,
     benchmarks: tuple[str, ...] = BENCHMARKS,
-    timeout_s: float = 60.0,
-    build_timeout_s: float = 60.0,
+    # No verdict is a matter of speed but those of tests that give a limit of their own.
+    timeout_s: float = PATIENCE_S,
+    build_timeout_s: float = PATIENCE_S,
     seed: int | None = None,
     ranks: int | None = None,
     memory_bytes: int = 1 << 30,

@@ -56,7 +56,8 @@ def test_a_call_costs_something_beside_its_kernel(control: Control, *, by_flags:
     for nbytes in (64, 100_000, 300_000):
         costs = _calls(control, {"x": torch.ones(nbytes, dtype=torch.uint8), "n": 3}, 5, by_flags=by_flags)
         assert len(costs) == 5
-        assert all(0 < cost < 1e9 for cost in costs), costs
+        # At most what the conversation may take: a machine may leave any process waiting for seconds.
+        assert all(0 < cost < _PATIENCE_NS for cost in costs), costs
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import lines_of
 from tests.support import emulated_gpu
+from tests.support.waiting import PATIENCE_S
 
 REFERENCE = """
 import torch
@@ -92,7 +93,7 @@ def benchmark(
     """Time one case."""
     case = f"size: {size}; kernel_ns: {kernel_ns}; seed: 3"
     request = JudgeRequest(
-        modes=(ModeRequest(name="benchmark", cases=(case,), timeout_s=120.0, timing=timing),),
+        modes=(ModeRequest(name="benchmark", cases=(case,), timeout_s=PATIENCE_S, timing=timing),),
         files={"reference.py": REFERENCE},
         worker_files=(),
         submission_name="submission.py",

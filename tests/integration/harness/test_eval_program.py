@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S
+
 from .conftest import FIXTURES
 
 EVAL = Path(__file__).parents[3] / "tasks" / "eval.py"
@@ -35,7 +37,7 @@ def _run(folder: Path, *arguments: str, **environment: str) -> tuple[int, str, s
             pass_fds=(write,),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE_S,
             check=False,
         )
     finally:
@@ -79,7 +81,7 @@ def test_profile_without_a_result_descriptor(folder: Path) -> None:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
 

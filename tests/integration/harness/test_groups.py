@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tasks.harness.shared.process_groups import close_listeners, threads_of_rank
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
 RANK = """
@@ -48,7 +49,7 @@ def test_ranks_meet_compute_and_no_longer_listen(tmp_path: Path) -> None:
         for rank in range(2)
     ]
     for process in processes:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_S)
         assert out.splitlines() == [
             "first True 12.0 [12.0, 13.0] 0",
             "second True 12.0 [12.0, 13.0] 0",

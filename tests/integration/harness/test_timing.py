@@ -54,7 +54,7 @@ def test_forged_batches_are_not_faster(processes: Nursery) -> None:
 @pytest.mark.alone
 def test_the_slowest_rank_is_timed(processes: Nursery) -> None:
     """A rank that is done early does not make the call short."""
-    step = evaluate(processes, "ring_slow_on_rank_1", modes=("benchmark",), timeout_s=10.0).steps[0]
+    step = evaluate(processes, "ring_slow_on_rank_1", modes=("benchmark",), timeout_s=120.0).steps[0]
 
     assert verdict_of(step) == "accepted", message_of(step)
     first, second = details_of(step)["claimed_median_by_rank_ns"]
@@ -65,7 +65,7 @@ def test_the_slowest_rank_is_timed(processes: Nursery) -> None:
 @pytest.mark.alone
 def test_forged_clocks_of_all_ranks_are_seen(processes: Nursery) -> None:
     """Ranks that agree to claim nothing are contradicted by the judge's clock."""
-    step = evaluate(processes, "ring_forges_time", modes=("benchmark",), timeout_s=10.0).steps[0]
+    step = evaluate(processes, "ring_forges_time", modes=("benchmark",), timeout_s=120.0).steps[0]
 
     assert verdict_of(step) == "rejected", message_of(step)
     assert "on the judge's clock" in message_of(step)

@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from runner.task_format import extra_to_stored, load, to_stored
 from tests.chaos.dockerd import Dockerd
 from tests.chaos.server import Server
 from tests.plugins.scrape import get
+from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -58,7 +58,7 @@ class Host:
         self.directory = Path(tempfile.mkdtemp(prefix="kernel-runner-outage-", dir="/var/tmp"))
         self.directory.chmod(0o755)
         stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
-        port = _free_port()
+        port = free_port()
         self.server = stack.enter_context(Server(port=port))
         self.server.start()
         migrate(self.server.url("postgres"))
@@ -241,13 +241,6 @@ class Host:
             assert self.process.poll() is None, f"the daemon ended:\n{log}"
             assert time.monotonic() < deadline, f"never happened: {what}; the daemon said:\n{log}"
             time.sleep(0.1)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

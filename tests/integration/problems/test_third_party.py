@@ -13,6 +13,7 @@ import pytest
 
 from runner.task_format import load_folder, spec_line
 from runner.task_format.model import Harness, Lang, Ranking
+from tests.support.waiting import PATIENCE_S
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 PY, CU = FIXTURES / "kernelbot_task", FIXTURES / "kernelbot_task_cu"
@@ -45,7 +46,7 @@ def run(argv: Sequence[str], directory: Path, *, seed: int | None = None) -> tup
     if seed is not None:
         environment["POPCORN_SEED"] = str(seed)
     try:
-        done = subprocess.run(argv, cwd=directory, env=environment, pass_fds=(writer,), timeout=200, check=False)
+        done = subprocess.run(argv, cwd=directory, env=environment, pass_fds=(writer,), timeout=PATIENCE_S, check=False)
     finally:
         os.close(writer)
         thread.join()
@@ -110,7 +111,7 @@ def cu_programs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
         directory = tmp_path_factory.mktemp("cu")
         unpack(CU, directory, solution)
         argv = ["c++", "--std=c++20", "-O1", "-DMAX_REPEATS=20", "-x", "c++", "eval.cu", "-o", "eval.out"]
-        subprocess.run(argv, cwd=directory, timeout=200, check=True)
+        subprocess.run(argv, cwd=directory, timeout=PATIENCE_S, check=True)
         programs[solution.partition("/")[0]] = directory
     return programs
 
@@ -130,6 +131,6 @@ def test_the_cu_program_judges(cu_programs: Mapping[str, Path]) -> None:
         assert (code, report["check"]) == (112, "fail"), mode
     assert run(["./eval.out", "profile", "cases.txt"], cu_programs["correct"])[0] == 2
     done = subprocess.run(
-        ["./eval.out", "test", "cases.txt"], cwd=cu_programs["correct"], env={}, timeout=60, check=False
+        ["./eval.out", "test", "cases.txt"], cwd=cu_programs["correct"], env={}, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == 111

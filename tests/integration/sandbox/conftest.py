@@ -15,6 +15,7 @@ from sandbox.host.hostroot import HostRoot
 from sandbox.host.stage import stage
 from sandbox.protocol import PairRequest, Request, Step, StepResult, StepsRequest
 from sandbox.spec import JUDGE_UID, WORKER_UID, Bind, Boot, Limits, SandboxSpec, Tmpfs
+from tests.support.waiting import PATIENCE_S
 
 MIB = 1 << 20
 
@@ -87,7 +88,13 @@ class Workshop:
         """Steps in a container of their own."""
         return self.run(self.spec(**limits), StepsRequest(files=files or {}, steps=steps))
 
-    def program(self, source: str, *, timeout_s: float = 20, **limits: Any) -> tuple[StepResult, ContainerReport]:  # noqa: ANN401 fields of Limits
+    def program(
+        self,
+        source: str,
+        *,
+        timeout_s: float = PATIENCE_S,
+        **limits: Any,  # noqa: ANN401 fields of Limits
+    ) -> tuple[StepResult, ContainerReport]:
         """One Python program as the only step; it must have been reported."""
         report = self.steps(
             Step(name="test", argv=(self.python, "prog.py"), timeout_s=timeout_s),
@@ -128,7 +135,8 @@ def workshop(docker_engine: DockerEngine, eval_python: Path, tmp_path_factory: p
         image=docker_engine.ensure_host_root(root),
         python=root.python,
         boot=Boot(kind="steps"),
-        limits=Limits(wall_s=60, memory_bytes=512 * MIB, pids=128, cpus=(0,)),
+        # How fast a machine is decides nothing; what must end by a limit has one of its own.
+        limits=Limits(wall_s=PATIENCE_S, memory_bytes=512 * MIB, pids=128, cpus=(0,)),
         binds=(*root.binds(), Bind(source=str(staged), target="/kernel-runner")),
         tmpfs=(
             Tmpfs(target="/work", size_bytes=128 * MIB, uid=WORKER_UID, gid=WORKER_UID),

@@ -16,6 +16,7 @@ from sandbox.host.engine import ContainerReport
 from sandbox.protocol import ArchivePiece, PairRequest, Request, Step, StepsRequest
 from sandbox.spec import Ending, SandboxSpec
 from tests.integration.sandbox.conftest import MIB, Workshop
+from tests.support.waiting import PATIENCE_S
 
 _LOOK = """
 import os
@@ -39,7 +40,7 @@ Path('cache/torch/link.so').symlink_to('kernel.so')
 
 def program(workshop: Workshop, source: str, *, keep: tuple[str, ...] = ()) -> StepsRequest:
     """A request that runs this text."""
-    step = Step(name="test", argv=(workshop.python, "-c", source), timeout_s=60)
+    step = Step(name="test", argv=(workshop.python, "-c", source), timeout_s=PATIENCE_S)
     return StepsRequest(files={}, steps=(step,), keep=keep)
 
 

@@ -69,7 +69,11 @@ def _host_nodes() -> dict[str, tuple[int, int]]:
     for top, _, names in os.walk("/dev"):
         for name in names:
             path = Path(top, name)
-            status = path.lstat()
+            try:
+                status = path.lstat()
+            except FileNotFoundError:
+                # A terminal that was closed, or another test's node.
+                continue
             if stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
                 found[str(path)] = (stat.S_IFMT(status.st_mode), status.st_rdev)
     return found

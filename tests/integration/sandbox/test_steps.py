@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Ending
 from tests.integration.sandbox.conftest import MIB, Workshop
+from tests.support.waiting import PATIENCE_S
 
 
 def test_files_env_arguments_and_results_travel(workshop: Workshop) -> None:
@@ -218,9 +219,8 @@ print(module.answer())
 """
     report = workshop.steps(
         Step(name="plain", argv=("/bin/sh", "-c", plain)),
-        Step(name="torch", argv=(workshop.python, "inline.py"), env={"PATH": _path(workshop)}, timeout_s=900),
+        Step(name="torch", argv=(workshop.python, "inline.py"), env={"PATH": _path(workshop)}, timeout_s=PATIENCE_S),
         files={"inline.py": inline},
-        wall_s=950,
         memory_bytes=3 << 30,
         cpus=(0, 1),
     )
