@@ -148,14 +148,14 @@ class Capacity:
         """
         free, degraded = self.free(), self._degraded()
         ranks = {worker.slot.name: self._ranks(worker, degraded) for worker in free}
-        names = set(ranks)
         for job in sorted(jobs, key=lambda job: job.avoid_slot is None):
             self._served.pop(job.gpu_type, None)
             self._served[job.gpu_type] = None
             gpu_type, ranked = self._registry.get(job.gpu_type).name, job.mode.ranked
+            names = {worker.slot.name for worker in free}
             chosen = min(
-                (worker for worker in free if worker.slot.name in names and worker.slot.gpu_type == gpu_type),
-                key=lambda worker, job=job, ranked=ranked: (  # type: ignore[misc]  # mypy: default in lambda
+                (worker for worker in free if worker.slot.gpu_type == gpu_type),
+                key=lambda worker, job=job, ranked=ranked, names=names: (  # type: ignore[misc]  # mypy: default in lambda
                     # A device may have become degraded since the claim: then no better slot is left.
                     ranked and not ranks[worker.slot.name],
                     worker.slot.name == job.avoid_slot,
@@ -164,12 +164,11 @@ class Capacity:
                 ),
             )
             yield job, chosen
-            names -= self._sharing[chosen.slot.name]
+            free = self.beside(free, chosen)
 
-    def beside(self, free: Sequence[SlotHandle], taken: Sequence[SlotHandle]) -> list[SlotHandle]:
-        """Those of the free slots that still could start a job beside the taken ones."""
-        shared = {name for worker in taken for name in self._sharing[worker.slot.name]}
-        return [worker for worker in free if worker.slot.name not in shared]
+    def beside(self, free: Sequence[SlotHandle], taken: SlotHandle) -> list[SlotHandle]:
+        """Those of the free slots that can start a job beside the taken one."""
+        return [worker for worker in free if worker.slot.name not in self._sharing[taken.slot.name]]
 
     # -- reservations --------------------------------------------------------------------------------------------
 

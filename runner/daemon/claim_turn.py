@@ -101,13 +101,11 @@ class ClaimTurn:
             )
             self._recovery.detect_clock_jump(claims, asked_s)
             jobs = claims.jobs if ahead is None else self._give_prefetched(store, ahead, claims.jobs)
-            # Not asked afterwards: however short the jobs are, what else a turn is for gets its turn.
+            # Counted, not asked for afterwards: a slot whose job ended at once would seem never to have been taken.
             free = self._capacity.free()
-            taken = []
             for job, slot_queue in self._capacity.assign(jobs):
-                taken.append(slot_queue)
                 slot_queue.give(self._keeper.hold(job))
-            full = not self._capacity.beside(free, taken)
+                free = self._capacity.beside(free, slot_queue)
             for unreadable in claims.unreadable:
                 self._fail_unreadable(store, unreadable)
             if claims.jobs:
@@ -117,7 +115,7 @@ class ClaimTurn:
                 return claims
             if not claims.jobs and not claims.unreadable and not self._reservations.ended(store):
                 return claims
-            if claims.jobs and full:
+            if claims.jobs and not free:
                 return claims
 
     def _wait_for_more_free_slots(self) -> None:
