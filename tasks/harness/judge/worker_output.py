@@ -128,7 +128,7 @@ class Collector:
             self.flooded = False
             for stream in self._streams:
                 while stream.read():
-                    stream.take()
+                    pass
                 stream.take()
             self._total = 0
             os.set_blocking(self.wake_fd, False)

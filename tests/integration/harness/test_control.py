@@ -54,10 +54,12 @@ def _calls(
 def test_a_call_costs_something_beside_its_kernel(control: Control, *, by_flags: bool) -> None:
     """Copied, mapped in small pages or in huge ones, by flags and by message: as many costs as calls."""
     for nbytes in (64, 100_000, 300_000):
+        began_ns = time.perf_counter_ns()
         costs = _calls(control, {"x": torch.ones(nbytes, dtype=torch.uint8), "n": 3}, 5, by_flags=by_flags)
+        took_ns = time.perf_counter_ns() - began_ns
         assert len(costs) == 5
-        # At most what the conversation may take: a machine may leave any process waiting for seconds.
-        assert all(0 < cost < _PATIENCE_NS for cost in costs), costs
+        assert min(costs) > 0, costs
+        assert sum(costs) < took_ns, costs
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -177,11 +178,12 @@ def test_modules_move_with_their_parameters() -> None:
 def test_an_events_time_is_the_hosts() -> None:
     """Milliseconds between two records; without enable_timing or a record there is none, as on a device."""
     start, end = Event(enable_timing=True), Event(enable_timing=True)
+    began_s = time.monotonic()
     start.record()
     with pytest.raises(ValueError, match="must be recorded"):
         start.elapsed_time(end)
     end.record()
-    assert 0 <= start.elapsed_time(end) < PATIENCE_S * 1e3
+    assert 0 <= start.elapsed_time(end) <= (time.monotonic() - began_s) * 1e3
     with pytest.raises(ValueError, match="enable_timing"):
         Event().elapsed_time(end)
 

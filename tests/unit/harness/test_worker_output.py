@@ -10,7 +10,7 @@ import pytest
 
 from sandbox.protocol import encode
 from tasks.harness.judge.worker_output import FLOOD_BYTES, Collector
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture(name="pipes")
@@ -54,11 +54,11 @@ def test_the_end_of_a_worker_is_not_the_next_one_s(pipes: SimpleNamespace) -> No
     """Whether it is heard before the next worker is there or after."""
     collector: Collector = pipes.collector
     _end(pipes, 0, 9)
-    assert collector.wait_exit(600) is not None
+    assert collector.wait_exit(PATIENCE_S) is not None
     collector.expect_worker(1)
     _end(pipes, 0, 9)
     _end(pipes, 1, 11)
-    ended = collector.wait_exit(600)
+    ended = collector.wait_exit(PATIENCE_S)
     assert ended is not None
     assert (ended.rank, ended.signal) == (1, 11)
 
@@ -67,7 +67,7 @@ def test_an_end_that_is_heard_early_is_kept(pipes: SimpleNamespace) -> None:
     """A worker may die before the judge has been given its socket."""
     collector: Collector = pipes.collector
     _end(pipes, 1, 11)
-    assert collector.wait_exit(600) is not None
+    assert collector.wait_exit(PATIENCE_S) is not None
     collector.expect_worker(1)
     ended = collector.wait_exit(0)
     assert ended is not None
