@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -14,25 +12,16 @@ _LOWEST: Final = 10_000
 
 
 def free_port() -> int:
-    """A port that nothing listens on, drawn from those that the kernel gives to nobody by itself.
+    """A port below those that the kernel gives to outgoing connections; nothing listens on it.
 
-    One that the kernel has given, and that is closed again, may be somebody's connection the next moment.
+    Of the kernel's own ports, one that is closed again may be a connection's the next moment. Where the kernel's begin
+    too low, it is one of them all the same.
     """
-    given_from = int(_RANGE.read_text(encoding="ascii").split()[0])
+    below = range(_LOWEST, int(_RANGE.read_text(encoding="ascii").split()[0]))
     while True:
-        port = random.randrange(_LOWEST, given_from)  # noqa: S311 no secret
         with socket.socket() as tried:
             try:
-                tried.bind(("127.0.0.1", port))
+                tried.bind(("127.0.0.1", random.choice(below) if below else 0))  # noqa: S311 no secret
             except OSError:
                 continue
-            return port
-
-
-@contextmanager
-def reserved_port() -> Iterator[int]:
-    """A port that the kernel gives to nobody else meanwhile; a server that sets SO_REUSEADDR, as most do, gets it."""
-    with socket.socket() as holder:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(("127.0.0.1", 0))
-        yield int(holder.getsockname()[1])
+            return int(tried.getsockname()[1])

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
@@ -22,7 +21,7 @@ from runner.errors import SubmissionError
 from runner.store import Store
 from tests.integration.cli.conftest import Call
 from tests.integration.gateway.conftest import ADMIN, gateway_login
-from tests.support.ports import reserved_port
+from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S
 
 
@@ -59,10 +58,9 @@ def test_a_login_is_approved_listed_and_revoked(call: Call, database_url: str) -
 
 
 @pytest.fixture
-def port() -> Iterator[int]:
+def port() -> int:
     """A port for a gateway."""
-    with reserved_port() as found:
-        yield found
+    return free_port()
 
 
 def status_of(port: int, path: str, **headers: str) -> int:

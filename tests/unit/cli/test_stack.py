@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from runner.cli.demo import _show_page
 from runner.cli.development import _start_gateway, main
 from runner.cli.stack import Engine, Stack, orderly, own_environment
 from runner.errors import ConfigError, InfrastructureError
-from tests.support.ports import reserved_port
+from tests.support import ports
 
 
 @pytest.fixture
@@ -26,10 +25,9 @@ def stack(tmp_path: Path) -> Stack:
 
 
 @pytest.fixture
-def free_port() -> Iterator[int]:
+def free_port() -> int:
     """A port for a gateway."""
-    with reserved_port() as found:
-        yield found
+    return ports.free_port()
 
 
 def test_a_stranger_who_got_the_number_of_an_old_pid_file_is_left_alone(
