@@ -176,10 +176,10 @@ def open_gate(bench: Bench, database_url: str, tmp_path: Path) -> Iterator[Calla
     """Starts gateways; more than one may stand before a database."""
     running: list[tuple[Server, threading.Thread]] = []
 
-    def begin(**settings: Any) -> Gate:  # noqa: ANN401 - settings of any kind
+    def begin(*, patience_s: float = PATIENCE_S, **settings: Any) -> Gate:  # noqa: ANN401 - settings of any kind
         config = Config(database_url=gateway_login(database_url), state_dir=tmp_path, gateway_connections=4, **settings)
-        # However long a busy machine takes to give the database back.
-        store = GatewayStore(config.require_database_url(), connections=4, patience_s=PATIENCE_S)
+        # By default however long a busy machine takes to give the database back.
+        store = GatewayStore(config.require_database_url(), connections=4, patience_s=patience_s)
         app = build(config, store, admin_token=ADMIN)
         server = Server(app, host="127.0.0.1", port=0)
         thread = threading.Thread(target=server.run, daemon=True)

@@ -13,6 +13,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.integration.gateway.conftest import Answer, Gate
+from tests.support.waiting import wait_until
 
 AWAY_S = 3.0
 
@@ -56,6 +57,16 @@ def test_polls_and_submissions_wait_for_the_database(
             end.close()
     assert sorted(answer.result().status for answer in waiting) == [200] * 5 + [202] * 3
     assert gate.sql("SELECT count(*) FROM leaderboard.submission") == [(4,)]
+
+
+def test_a_database_that_stays_away_ends_a_request(
+    open_gate: Callable[..., Gate], outage: Callable[[], AbstractContextManager[None]]
+) -> None:
+    """With 503, when the request has waited for so long; afterwards the next one is served."""
+    gate = open_gate(patience_s=0.5)
+    with outage():
+        assert gate.ask("GET", "/user/submissions", cli="ada-token").status == 503
+    wait_until(lambda: gate.ask("GET", "/user/submissions", cli="ada-token").status == 200, "it is served")
 
 
 def test_a_connection_that_ends_under_a_request_is_no_error(gate: Gate) -> None:
