@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from runner.store import Store, migrate, queries, roles_sql, schema
 from runner.store.probe import probe
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.plugins.postgres import daemon_login
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 VERSIONS = (
     *("0012_demands", "0013_logins", "0014_turns", "0015_scale", "0016_gateway"),
@@ -530,10 +529,7 @@ def test_large_indexes_are_built_while_others_write(empty_database_url: str) -> 
         waits = (
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%INDEX CONCURRENTLY%'"
         )
-        for _ in range(int(PATIENCE_S / 0.1)):
-            if fetch(empty_database_url, waits) == [(1,)]:
-                break
-            time.sleep(0.1)
+        wait_until(lambda: fetch(empty_database_url, waits) == [(1,)], "the index waits for the transaction")
         fetch(
             empty_database_url,
             "SET lock_timeout = '1s'; INSERT INTO runner.clock VALUES ('x', 1, 1); UPDATE runner.job SET priority = 1",

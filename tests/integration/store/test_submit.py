@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +18,7 @@ from runner.errors import NotFoundError, SubmissionError
 from runner.model import JobState, Mode, Verdict
 from runner.store import Selection, Store
 from tests.integration.store.conftest import CODE, Bench, notes, ranked, result, run_record
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 Db = psycopg.Connection[dict[str, Any]]
 
@@ -333,10 +332,7 @@ def test_a_submission_beside_its_boards_deletion_is_told_so(bench: Bench, db: Db
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%%runner.submit(%%'"
         )
         with psycopg.connect(bench.url, autocommit=True) as other:
-            for _ in range(int(PATIENCE_S / 0.1)):
-                if other.execute(waits).fetchone() == (1,):
-                    break
-                time.sleep(0.1)
+            wait_until(lambda: other.execute(waits).fetchone() == (1,), "the submission waits for the deletion")
     thread.join(timeout=PATIENCE_S)
     assert [type(outcome) for outcome in outcomes] == [SubmissionError]
     assert "does not exist" in str(outcomes[0])
