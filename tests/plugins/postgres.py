@@ -120,7 +120,7 @@ def _drop(postgres_url: str, name: str) -> None:
 
 
 def _when_free(connection: psycopg.Connection, statement: sql.Composed) -> None:
-    """Execute what waits five seconds for the sessions of a database that are ending, for as long as they take."""
+    """Repeat a statement until the database has no other session. PostgreSQL itself waits for them five seconds."""
 
     def done() -> bool:
         with suppress(psycopg.errors.ObjectInUse):
@@ -128,7 +128,7 @@ def _when_free(connection: psycopg.Connection, statement: sql.Composed) -> None:
             return True
         return False
 
-    wait_until(done, f"nobody is connected any more: {statement.as_string(connection)}")
+    wait_until(done, f"every session of the database has ended: {statement.as_string(connection)}")
 
 
 @pytest.fixture

@@ -107,8 +107,9 @@ def table() -> str:
         also = {DEFENCES[name][0] for name in attack.also}
         marks = ["●" if letter in proved else "○" if letter in also else "" for letter in LETTERS]
         gains = ", gains nothing" if attack.verdict == "accepted" else ""
+        busy = f"; busy: `{attack.busy}`" if attack.busy else ""
         lines.append(
             f"| **{attack.title}** (`{attack.name}`): {attack.why} | {attack.seen} | {' | '.join(marks)} | "
-            f"`{attack.verdict}`{gains} |"
+            f"`{attack.verdict}`{gains}{busy} |"
         )
     return "\n".join(lines) + "\n"

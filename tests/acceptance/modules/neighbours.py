@@ -30,7 +30,7 @@ def _system_v(call: str, size: str) -> str:
 #: A process that is no child of the candidate any more, and goes on with what follows.
 _DAEMON: Final = "if os.fork() == 0:\n    os.setsid()\n    if os.fork():\n        os._exit(0)\n"
 
-#: The living processes of a name; a dead one that nobody has waited for has no command line.
+#: `named(name)` lists the running processes of a name. It skips zombies, which have no command line.
 _NAMED: Final = (
     "def named(name):\n    found = set()\n"
     "    for p in pathlib.Path('/proc').glob('[0-9]*/comm'):\n"

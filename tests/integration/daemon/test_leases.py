@@ -123,7 +123,7 @@ def test_a_dead_hosts_job_is_reclaimed_and_announced_although_every_other_host_i
         rig.wait_for(lambda: rig.view(dead).jobs[0].state is JobState.QUEUED, "reclaimed")
         events: list[Json] = []
         woken: list[str] = []
-        # The claim of the run that goes on may be told of at any time, too.
+        # Notifications about the other run may come between them.
         for note in connection.notifies(timeout=PATIENCE_S):
             if note.channel == "runner_queue":
                 woken.append(note.payload)

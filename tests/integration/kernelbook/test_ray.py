@@ -104,7 +104,7 @@ def test_a_service_that_wants_no_more_ends_the_run(service: Service, tmp_path: P
     done = run(service, tmp_path, "filter", "--input", str(file), "--ray", cluster, BATCH_SIZE="4")
     assert done.returncode == 3
     assert "HTTP 402" in done.stderr
-    # A block of rows has 32: nothing of the next ones is asked, however late the command hears of it.
+    # A block has 32 rows. After the first 402 the worker asks nothing of further blocks.
     assert service.names().total() <= 32
 
 

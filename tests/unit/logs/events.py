@@ -43,7 +43,8 @@ journalctl -u kernel-runner -o cat | jq -c 'select(.level == "error" or .level =
 
 With `log_format = "json"` every line is an object with `event`, `level`, `timestamp`, `component` and fields of its
 own. Lines about a job have `job`, `submission`, `attempt`, `run` (job and attempt in one word), `leaderboard`,
-`gpu_type`, `mode` and `slot`. No line has passwords, tokens, seeds or a submission's source.
+`gpu_type`, `mode` and `slot`. No line has passwords, tokens, seeds or a submission's source. In
+a name, `…` stands for words that vary.
 
 | event | level | where |
 |---|---|---|
