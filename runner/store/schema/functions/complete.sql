@@ -78,6 +78,8 @@ BEGIN
                     AND (SELECT o.batch_id FROM runner.job o WHERE o.id = g.id) = ANY (v_batch_ids)
               ORDER BY g.id) AS u
         CROSS JOIN LATERAL (SELECT * FROM runner.job j WHERE j.id = u.id FOR NO KEY UPDATE) AS j
+    ), owners AS MATERIALIZED (
+        SELECT o.lease_owner, runner.acts_for(o.lease_owner) AS ours FROM (SELECT DISTINCT lease_owner FROM locked) AS o
     ), answered AS (
         SELECT r.number, r.job_id, r.submission_id, j.state, j.attempt,
                CASE
@@ -90,7 +92,7 @@ BEGIN
                    -- claim may have the same job and attempt.
                    WHEN j.started_at <> r.started_at THEN 'stale'
                    WHEN j.submission_id IS DISTINCT FROM r.submission_id THEN 'stale'
-                   WHEN j.state = 'running' AND j.attempt = r.attempt AND runner.acts_for(j.lease_owner) THEN 'committed'
+                   WHEN j.state = 'running' AND j.attempt = r.attempt AND w.ours THEN 'committed'
                    WHEN j.state = 'done' AND j.attempt = r.attempt AND j.verdict = r.verdict THEN 'repeated'
                    ELSE 'stale'
                END AS outcome
@@ -98,6 +100,7 @@ BEGIN
             job_id bigint, attempt integer, submission_id integer, verdict text, started_at timestamptz
         )) WITH ORDINALITY AS r (job_id, attempt, submission_id, verdict, started_at, number)
         LEFT JOIN locked j ON j.id = r.job_id
+        LEFT JOIN owners w ON w.lease_owner = j.lease_owner
     )
     SELECT array_agg(a.outcome ORDER BY a.number), array_agg(a.state ORDER BY a.number),
            array_agg(a.attempt ORDER BY a.number), array_agg(a.job_id) FILTER (WHERE a.outcome = 'committed'),

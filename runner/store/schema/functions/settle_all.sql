@@ -15,21 +15,29 @@ DECLARE
     v_before text[];
     v_hacked integer[];
     v_ours integer[] := '{}';
+    v_follows boolean;
+    v_followed boolean := false;
 BEGIN
-    PERFORM runner.follow_public(settle_all.submission_ids);
     -- Aggregates, because only the submission's index is a way to them. A plan that was made when nothing was queued or
     -- replaced would walk the indexes of queued or replaced jobs, and be kept when those hold thousands.
-    SELECT array_agg(o.id ORDER BY o.id) FILTER (WHERE o.rerun), array_agg(o.id) FILTER (WHERE NOT coalesce(o.open, false))
-    INTO v_rerun, v_over
-    FROM (
-        SELECT u.id, n.open, n.rerun
-        FROM unnest(settle_all.submission_ids) AS u (id)
-        CROSS JOIN LATERAL (
-            SELECT bool_or(j.state IN ('queued', 'running')) AS open,
-                   bool_or(j.state IN ('done', 'cancelled') AND j.replaces IS NOT NULL AND j.retired_at IS NULL) AS rerun
-            FROM runner.job j WHERE j.submission_id = u.id
-        ) AS n
-    ) AS o;
+    LOOP
+        SELECT array_agg(o.id ORDER BY o.id) FILTER (WHERE o.rerun),
+               array_agg(o.id) FILTER (WHERE NOT coalesce(o.open, false)), bool_or(o.follows)
+        INTO v_rerun, v_over, v_follows
+        FROM (
+            SELECT u.id, n.open, n.rerun, n.follows
+            FROM unnest(settle_all.submission_ids) AS u (id)
+            CROSS JOIN LATERAL (
+                SELECT bool_or(j.state IN ('queued', 'running')) AS open,
+                       bool_or(j.state IN ('done', 'cancelled') AND j.replaces IS NOT NULL AND j.retired_at IS NULL) AS rerun,
+                       bool_or(j.state = 'queued' AND j.after_public) AS follows
+                FROM runner.job j WHERE j.submission_id = u.id
+            ) AS n
+        ) AS o;
+        EXIT WHEN v_followed OR NOT coalesce(v_follows, false);
+        PERFORM runner.follow_public(settle_all.submission_ids);
+        v_followed := true;
+    END LOOP;
     FOREACH v_id IN ARRAY coalesce(v_rerun, '{}') LOOP
         PERFORM runner.replace_jobs(v_id);
     END LOOP;
