@@ -6,7 +6,7 @@ goes on all the time, so an outage here only makes the daemon slower.
 
 from __future__ import annotations
 
-import secrets
+import random
 from collections.abc import Callable
 from typing import Final
 
@@ -20,9 +20,12 @@ _log = get_logger(__name__)
 
 #: About so many hosts react to one notification of work, however many there are. One job needs one host. A thousand
 #: claims at once are slow for all, and the other hosts poll soon: one of a thousand does within two milliseconds.
-MAX_REACTING_HOSTS: Final = 32
+MAX_REACTING_HOSTS: Final = 12
+#: They react one after the other, about so long apart: the first claim is over before the next one begins.
+_APART_S: Final = 0.003
 #: The longest wait for a notification; after it the listener simply waits again.
 _LISTEN_S = 30.0
+_random = random.SystemRandom()
 
 
 def is_chosen(rivals: int, ticket: float) -> bool:
@@ -35,7 +38,12 @@ def is_chosen(rivals: int, ticket: float) -> bool:
 
 def should_react(rivals: int) -> bool:
     """Whether this host, one of so many, reacts to a notification of work."""
-    return rivals <= MAX_REACTING_HOSTS or secrets.randbelow(rivals) < MAX_REACTING_HOSTS
+    return rivals <= MAX_REACTING_HOSTS or _random.random() * rivals < MAX_REACTING_HOSTS
+
+
+def reaction_delay_s(rivals: int) -> float:
+    """How long this host, one of so many, waits before it reacts: none if it is the only one."""
+    return _random.uniform(0.0, (min(rivals, MAX_REACTING_HOSTS) - 1) * _APART_S)
 
 
 class QueueListener:
@@ -43,6 +51,7 @@ class QueueListener:
 
     `on_work` is called when there may be a job of one of `gpu_types`. `on_host_notice` is called when a notification
     names this host: one of its jobs shall stop, or its drain state has changed. It listens while `wanted` says so.
+    `rivals` is how many hosts get the same notifications, this one included.
     """
 
     def __init__(
@@ -53,6 +62,7 @@ class QueueListener:
         host: str,
         gpu_types: frozenset[str],
         wanted: Callable[[], bool],
+        rivals: Callable[[], int],
         on_work: Callable[[], None],
         on_host_notice: Callable[[], None],
     ) -> None:
@@ -61,6 +71,7 @@ class QueueListener:
         self._host = host
         self._gpu_types = gpu_types
         self._wanted = wanted
+        self._rivals = rivals
         self._on_work = on_work
         self._on_host_notice = on_host_notice
 
@@ -86,12 +97,13 @@ class QueueListener:
                     said = False
                 backoff.reset()
                 if wakeup is not None:
-                    self._dispatch(wakeup)
+                    self._dispatch(wakeup, stop)
         finally:
             store.close()
 
-    def _dispatch(self, wakeup: Wakeup) -> None:
+    def _dispatch(self, wakeup: Wakeup, stop: Stop) -> None:
         if wakeup.everybody or self._host in wakeup.hosts:
             self._on_host_notice()
         if wakeup.everybody or not self._gpu_types.isdisjoint(wakeup.gpu_types):
+            stop.wait(reaction_delay_s(self._rivals()))
             self._on_work()

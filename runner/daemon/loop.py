@@ -228,6 +228,7 @@ class Daemon:
             host=self._settings.current.host_name,
             gpu_types=self._capacity.gpu_types,
             wanted=self._should_listen,
+            rivals=lambda: self._rivals,
             on_work=self._on_work_available,
             on_host_notice=self._on_host_notified,
         )

@@ -22,7 +22,7 @@ from psycopg.rows import dict_row
 
 from runner import __version__
 from runner.config import Config
-from runner.daemon.listener import is_chosen, should_react
+from runner.daemon.listener import is_chosen, reaction_delay_s, should_react
 from runner.daemon.loop import _POLL_SPREAD
 from runner.model import Job, JobResult, Verdict
 from runner.store import queries
@@ -140,6 +140,7 @@ class Host:
             async for note in connection.notifies(timeout=left_s, stop_after=1):
                 ours_to_take = TYPE in note.payload.split(",") and len(self.held) < SLOTS
                 if ours_to_take and (not self.held or should_react(self.rivals)):
+                    await asyncio.sleep(reaction_delay_s(self.rivals))
                     return
 
 

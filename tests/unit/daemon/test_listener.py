@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from runner.daemon.listener import MAX_REACTING_HOSTS, is_chosen, should_react
+from collections.abc import Callable
+
+import pytest
+
+from runner.daemon.listener import MAX_REACTING_HOSTS, QueueListener, is_chosen, reaction_delay_s, should_react
+from runner.store import Stop, Store, Wakeup
+from runner.store.base import Base
 
 
 def test_up_to_a_crowd_everybody_acts_and_beyond_it_about_as_many() -> None:
@@ -17,3 +23,53 @@ def test_up_to_a_crowd_every_idle_host_listens_and_beyond_it_about_as_many() -> 
     tickets = [(number + 0.5) / 1000 for number in range(1000)]
     assert all(is_chosen(MAX_REACTING_HOSTS, ticket) for ticket in tickets)
     assert sum(is_chosen(1000, ticket) for ticket in tickets) == MAX_REACTING_HOSTS
+
+
+def test_the_only_host_reacts_at_once_and_rivals_one_after_the_other() -> None:
+    """The first of many comes early; the last one of a thousand does not wait longer than the last one of twelve."""
+    assert reaction_delay_s(1) == 0.0
+    delays_s = [reaction_delay_s(1000) for _ in range(1000)]
+    assert max(delays_s) <= (MAX_REACTING_HOSTS - 1) * 0.003
+    assert len(set(delays_s)) > 900
+
+
+class _Listening(Store):
+    """Hears of work and of this host once."""
+
+    def __init__(self) -> None:
+        pass
+
+    def listen_with(self, other: Base) -> None:
+        pass
+
+    def listen(self, *, stop: Stop, timeout_s: float, wanted: Callable[[], bool] = lambda: True) -> Wakeup | None:  # noqa: ARG002
+        stop.set()
+        return Wakeup(gpu_types=frozenset({"CPU"}), hosts=frozenset({"this one"}))
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_listener_waits_its_turn_before_it_reacts_to_work_and_not_before_it_stops_a_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cancelled job does not run on while hosts take turns."""
+    seen: list[object] = []
+
+    def delay_s(rivals: int) -> float:
+        seen.append(rivals)
+        return 0.0
+
+    monkeypatch.setattr("runner.daemon.listener.reaction_delay_s", delay_s)
+    store = _Listening()
+    QueueListener(
+        lambda _purpose: store,
+        claims=store,
+        host="this one",
+        gpu_types=frozenset({"CPU"}),
+        wanted=lambda: True,
+        rivals=lambda: 7,
+        on_work=lambda: seen.append("work"),
+        on_host_notice=lambda: seen.append("notice"),
+    ).run(Stop())
+    assert seen == ["notice", 7, "work"]
