@@ -31,7 +31,7 @@ from tasks.harness.judge.stopping import Timing
 CASES_FILE = "cases.txt"
 #: Added to the sum of the programs' own limits: imports, file transfer, killing. The inner limits always end first.
 WALL_MARGIN_S = 60.0
-#: When a benchmark that only precedes the ranked step has been timed enough: half of what it is given alone.
+#: When the secret job, whose times do not rank, has been timed enough: half of what the public one is given.
 _HALF = Timing(width=0.008, max_runs=50, max_kernel_s=5.0)
 
 
@@ -45,8 +45,10 @@ class Plan:
     #: Sent instead where a build archive comes along: no compiler runs. None: it makes no difference.
     built_request: Request | None = None
     harness: Harness
-    #: Names of the steps that become rows of `leaderboard.runs`, in order.
+    #: Names of the rows of `leaderboard.runs`, in order. Each is that of a step, or of one in `shared`.
     run_names: tuple[str, ...]
+    #: Rows that a step of another name reports, too: the timed calls of a ranked job are its benchmark's as well.
+    shared: Mapping[str, str] = field(default_factory=dict)
     #: Cases per run name.
     case_counts: Mapping[str, int]
     #: What each case of a timed run needs at the least, by run name.
@@ -82,6 +84,13 @@ def make_plan(
         speed_of_light(task, case, gpu, device_name=device_name) for case in _ranked(task, job.gpu_type)
     )
     modes = _modes(job, task, speeds_of_light)
+    run_names = tuple(mode.name for mode in modes)
+    case_counts = {mode.name: len(mode.cases) for mode in modes}
+    shared: Mapping[str, str] = {}
+    if task.harness is Harness.BUILTIN and job.mode in (Mode.LEADERBOARD, Mode.PRIVATE):
+        # The judge times both in the same way, so one row of calls is enough. It fails as a benchmark would.
+        shared = {"benchmark": "leaderboard"}
+        modes = tuple(mode for mode in modes if mode.name not in shared)
     _refuse_misfits(job, task, gpu)
     if gpu.emulate_cuda:
         _refuse_what_is_not_emulated(job, task, gpu)
@@ -109,9 +118,10 @@ def make_plan(
         request=request,
         built_request=built_request,
         harness=task.harness,
-        run_names=tuple(mode.name for mode in modes),
-        case_counts={mode.name: len(mode.cases) for mode in modes},
-        speeds_of_light={mode.name: speeds_of_light for mode in modes if mode.name in ("benchmark", "leaderboard")},
+        run_names=run_names,
+        shared=shared,
+        case_counts=case_counts,
+        speeds_of_light={name: speeds_of_light for name in run_names if name in ("benchmark", "leaderboard")},
     )
 
 
@@ -180,8 +190,9 @@ def _modes(job: Job, task: Task, speeds_of_light: tuple[SpeedOfLight, ...]) -> t
                 for index, line in enumerate(_lines(benchmarks))
             )
         case Mode.LEADERBOARD | Mode.PRIVATE:
-            # The step that ranks nothing takes half, unless the task has said what it wants.
-            modes = (test, replace(benchmark, timing=task.extra.timing or _HALF), leaderboard)
+            if job.secret:
+                leaderboard = replace(leaderboard, timing=task.extra.timing or _HALF)
+            modes = (test, benchmark, leaderboard)
     empty = [mode.name for mode in modes if not mode.cases]
     if empty or not modes:
         what = "tests" if empty == ["test"] else "benchmarks"

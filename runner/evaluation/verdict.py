@@ -8,6 +8,7 @@ observations of engine and cgroup; never from an exit code alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from runner.errors import EvaluationError
 from runner.evaluation.mode_result import ModeResult
@@ -59,11 +60,15 @@ def decide(job: Job, task: Task, plan: Plan, evidence: Evidence) -> JobResult:
     if finding is None:
         finding = _ACCEPTED
         for name in plan.run_names:
-            step = by_name.get(name)
+            if finding.verdict is not Verdict.ACCEPTED and name in plan.shared.values():
+                # It has been told by the first of its rows, as if nothing had run after that.
+                break
+            step = by_name.get(plan.shared.get(name, name))
             if step is None:
                 if finding.verdict is Verdict.ACCEPTED:
                     finding = _missing_step(job, name, evidence)
                 break
+            step = replace(step, name=name)
             reported = ModeResult.read(step, asked=plan.case_counts[name])
             step_finding = _step_finding(job, task, plan, step, reported, outcome=evidence.outcome)
             if step.judged is not None:

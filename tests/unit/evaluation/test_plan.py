@@ -97,7 +97,7 @@ def test_ranking_by_last_sends_only_the_last_benchmark() -> None:
     """KernelBot sends one line for benchmark and leaderboard when only the last counts; profile sees them all."""
     task = samples.task(ranking_by=Ranking.LAST, benchmarks=3)
     request = judge_request(planned(task))
-    assert [mode.cases for mode in request.modes[1:]] == [("size: 102; seed: 2",)] * 2
+    assert [mode.cases for mode in request.modes[1:]] == [("size: 102; seed: 2",)]
     assert len(planned(task, mode=Mode.PROFILE).run_names) == 3
 
 
@@ -377,7 +377,7 @@ def test_the_judge_gets_a_floor_for_every_case_that_is_timed() -> None:
         slot,
         samples.ENVIRONMENT,
     )
-    assert judge_request(last).modes[2].floors == timed[1].floors[1:]
+    assert judge_request(last).modes[1].floors == timed[0].floors[1:]
 
 
 def test_the_judge_gets_the_tasks_rule_for_stopping() -> None:
@@ -385,7 +385,7 @@ def test_the_judge_gets_the_tasks_rule_for_stopping() -> None:
     made = samples.task()
     timing = Timing(max_runs=7)
     request = judge_request(planned(replace(made, extra=replace(made.extra, timing=timing))))
-    assert [mode.timing for mode in request.modes] == [None, timing, timing]
+    assert [mode.timing for mode in request.modes] == [None, timing]
 
 
 def test_the_judge_gets_the_boards_tolerance() -> None:
@@ -398,21 +398,29 @@ def test_the_judge_gets_the_boards_tolerance() -> None:
     assert [judge_request(plan).tolerance for plan in plans] == [0.02, 0.1]
 
 
-def test_a_benchmark_before_the_ranked_step_takes_half() -> None:
-    """Alone it takes what its mode gives; so does the step that ranks."""
-    ranked = judge_request(planned(samples.task(), mode=Mode.LEADERBOARD)).modes
-    assert [mode.timing for mode in ranked if mode.name != "benchmark"] == [None, None]
-    (half,) = (mode.timing for mode in ranked if mode.name == "benchmark")
+def test_a_secret_job_takes_half() -> None:
+    """Its times do not rank. A benchmark and a public job take what their mode gives."""
+    (half,) = (mode.timing for mode in judge_request(planned(samples.task(), secret=True)).modes[1:])
+    for mode in (Mode.BENCHMARK, Mode.LEADERBOARD):
+        assert [each.timing for each in judge_request(planned(samples.task(), mode=mode)).modes if each.floors] == [None]
     rules = [Stopping.of(timing, max_kernel_ns=10e9, max_wall_ns=120e9) for timing in (half, None)]
     assert [(rule.max_runs, rule.max_kernel_ns, rule.width) for rule in rules] == [(50, 5e9, 0.008), (100, 10e9, 0.004)]
-    (alone,) = judge_request(planned(samples.task(), mode=Mode.BENCHMARK)).modes
-    assert alone.timing is None
+
+
+@pytest.mark.parametrize("mode", [Mode.LEADERBOARD, Mode.PRIVATE])
+def test_a_ranked_job_times_its_cases_once(mode: Mode) -> None:
+    """The ranked calls are its benchmark's, too. A task's own program has a run for each, as KernelBot has."""
+    plan = planned(samples.task(), mode=mode)
+    assert [each.name for each in judge_request(plan).modes] == ["test", "leaderboard"]
+    assert plan.shared == {"benchmark": "leaderboard"}
+    assert not planned(samples.task(harness=Harness.PROGRAM), mode=mode).shared
+    assert not planned(samples.task(), mode=Mode.BENCHMARK).shared
 
 
 def test_without_figures_or_work_there_is_no_floor() -> None:
     """The CPU type has no peaks, a task without expressions no work."""
     for task in (samples.task(), lit(flops="size", bytes="size")):
-        assert judge_request(planned(task)).modes[2].floors == (None, None)
+        assert judge_request(planned(task)).modes[1].floors == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -296,9 +296,28 @@ def judged_chain(timing: str, leaderboard: tuple[CaseReport, ...] = TIMED) -> tu
     """A passed leaderboard chain of the built-in harness, whose ranked times are worth so much."""
     return (
         samples.step("test", {}, judged=samples.judged(*TESTED)),
-        samples.step("benchmark", {}, judged=samples.judged(*TIMED)),
         samples.step("leaderboard", {}, judged=samples.judged(*leaderboard, timing=timing)),
     )
+
+
+def test_the_judges_ranked_calls_are_its_benchmark_too() -> None:
+    """Two rows with the same times; only the ranked one has the score, and the calls' time counts once."""
+    result = decided(judged_chain("audited"), task=samples.task())
+    assert [run.mode for run in result.runs] == ["test", "benchmark", "leaderboard"]
+    _, benchmark, leaderboard = result.runs
+    assert benchmark.result == leaderboard.result
+    assert (benchmark.passed, benchmark.score_s) == (True, None)
+    assert leaderboard.score_s == pytest.approx(2000e-9)
+    assert result.eval_ns == sum(step.duration_ns for step in judged_chain("audited"))
+
+
+def test_ranked_calls_that_fail_are_a_benchmark_that_fails() -> None:
+    """As with KernelBot, whose ranked run does not begin after that: there is one row for them."""
+    wrong = samples.judged(TIMED[0], verdict="wrong_answer", message="benchmark 2 of 2: wrong", announced=2)
+    steps = (judged_chain("audited")[0], samples.step("leaderboard", {}, judged=wrong))
+    result = decided(steps, task=samples.task())
+    assert (result.verdict, result.error) == (Verdict.WRONG_ANSWER, "benchmark 2 of 2: wrong")
+    assert [(run.mode, run.passed) for run in result.runs] == [("test", True), ("benchmark", False)]
 
 
 MEASURED = timed(1000.0, 4000.0, assurances=("audited", "measured"), intervals=((990.0, 1010.0), (3600.0, 4500.4)))
@@ -362,7 +381,6 @@ def test_a_row_is_worth_as_little_as_its_least_case() -> None:
     """In the row and in the report; an unknown word counts as claimed."""
     result = decided(judged_chain("audited", MEASURED), task=samples.task())
     assert result.runs[2].system_info["runner"]["assurance"] == {"correctness": "judge", "timing": "measured"}
-    assert result.runs[1].system_info["runner"]["assurance"]["timing"] == "audited"
     assert result.report["assurance"]["timing"] == "measured"
     odd = decided(judged_chain("audited", timed(1.0, 4.0, assurances=("notarised",))), task=samples.task())
     assert odd.runs[2].system_info["runner"]["assurance"]["timing"] == "claimed"
@@ -515,7 +533,7 @@ def test_a_judge_that_lets_an_impossible_time_pass_is_not_believed() -> None:
     """It had the same floors; something in the container is not what it should be."""
     steps = (
         samples.step("test", {}, judged=samples.judged(*TESTED)),
-        samples.step("benchmark", {}, judged=samples.judged(*TIMED)),
+        samples.step("leaderboard", {}, judged=samples.judged(*TIMED)),
     )
     with pytest.raises(EvaluationError, match="the judge accepted 'benchmark', but in benchmark 0 its mean time"):
         decided(steps, **lit(tflops=1, harness=Harness.BUILTIN))
