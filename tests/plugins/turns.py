@@ -1,8 +1,11 @@
 """Tests side by side (`pytest -n`): one marked `alone` runs while no other does, and none that was found goes unrun.
 
-Workers are processes; they share two locked files. Whoever runs a test holds the second one: shared, or for itself
-where the test is marked. Everybody passes through the first on the way, and whoever waits for the second keeps it, so
-that a test which wants to be alone gets its turn soon. Without workers none of this does anything.
+Workers are processes; they share locked files. A worker holds the file `turn` while it runs a test: shared, or
+exclusively where the test is marked. It passes through `queue` on the way, and keeps it while it waits, so that a test
+which wants to be alone gets its turn soon. Without workers none of this does anything.
+
+Of tests with judges outside of containers (fixture `processes`, mark `judging`) one runs at a time: a judge spins on the
+last core and its worker on the others, so several would spend most of their time waiting for each other.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from typing import Any, Protocol
 
 import pytest
 
+#: The fixture of forked judges and workers (`tests.plugins.judging`).
+_JUDGES = "processes"
 #: Entry of a worker's input.
 _INPUT = "kernel_runner_turns"
 #: Modules and folders that take longest; `--durations` of a whole run says which.
@@ -64,6 +69,7 @@ def _place(nodeid: str) -> int:
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the mark; take part if there are workers."""
     config.addinivalue_line("markers", "alone: measures or counts what other tests at the same time would disturb")
+    config.addinivalue_line("markers", "judging: runs a judge outside of a container; one such test at a time")
     worker = getattr(config, "workerinput", None)
     if worker is not None:
         config.pluginmanager.register(_Turns(Path(worker[_INPUT])))
@@ -82,15 +88,21 @@ class _Turns:
         """Wait for the turn of a test; the wait is no part of its time limit."""
         kind = fcntl.LOCK_SH if item.get_closest_marker("alone") is None else fcntl.LOCK_EX
         with ExitStack() as stack:
-            queue, turn = (stack.enter_context((self._directory / name).open("w")) for name in ("queue", "turn"))
+            # Before `turn`: a test that waits for another judge holds up no test that wants to be alone.
+            if _JUDGES in getattr(item, "fixturenames", ()) or item.get_closest_marker("judging") is not None:
+                self._hold(stack, "judging", fcntl.LOCK_EX)
+            queue = stack.enter_context((self._directory / "queue").open("w"))
             fcntl.flock(queue, fcntl.LOCK_EX)
-            fcntl.flock(turn, kind)
+            self._hold(stack, "turn", kind)
             queue.close()
-            try:
-                return (yield)
-            finally:
-                # Not by closing: a process that the test has forked may hold the file, too.
-                fcntl.flock(turn, fcntl.LOCK_UN)
+            return (yield)
+
+    def _hold(self, stack: ExitStack, name: str, kind: int) -> None:
+        """Lock a file until the stack is closed."""
+        file = stack.enter_context((self._directory / name).open("w"))
+        fcntl.flock(file, kind)
+        # Closing is not enough: a process that the test has forked may hold the file, too.
+        stack.callback(fcntl.flock, file, fcntl.LOCK_UN)
 
 
 class _Roll:

@@ -18,6 +18,8 @@ from tasks.harness.local import lines_of
 from tests.support import emulated_gpu
 from tests.support.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.judging
+
 REFERENCE = """
 import torch
 

@@ -36,6 +36,34 @@ def test_alone(number):
     os.sched_yield()
 """
 
+#: One judge at a time, by the mark or by the fixture; others run beside it.
+JUDGING = """
+import fcntl, os
+import pytest
+
+@pytest.fixture
+def processes():
+    with open("judge", "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+@pytest.mark.parametrize("number", range(150))
+def test_forked(processes, number):
+    os.sched_yield()
+
+@pytest.mark.judging
+@pytest.mark.parametrize("number", range(150))
+def test_marked(request, number):
+    with open("judge", "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.sched_yield()
+
+@pytest.mark.parametrize("number", range(30))
+def test_crowd(number):
+    os.sched_yield()
+"""
+
 
 def run(directory: Path, source: str) -> subprocess.CompletedProcess[str]:
     """These tests, by three workers."""
@@ -53,6 +81,13 @@ def run(directory: Path, source: str) -> subprocess.CompletedProcess[str]:
 def test_who_wants_to_be_alone_is(tmp_path: Path) -> None:
     """A test that is marked meets nobody; one that is not meets nobody who is."""
     done = run(tmp_path, INNER)
+    assert done.returncode == 0, done.stdout
+    assert "330 passed" in done.stdout
+
+
+def test_one_judge_at_a_time(tmp_path: Path) -> None:
+    """Whether a test says so by its fixture or by its mark."""
+    done = run(tmp_path, JUDGING)
     assert done.returncode == 0, done.stdout
     assert "330 passed" in done.stdout
 
