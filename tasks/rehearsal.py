@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 import torch
 
 from tasks.harness import emulate
+from tasks.harness.fork_server import ForkServers
 from tasks.harness.judge.cases import Case, CaseError, parse_cases
 from tasks.harness.judge.problem import CheckRaised, Problem, TaskFault, rng_seed_of
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
@@ -117,9 +118,9 @@ def main() -> int:
     request = json.load(sys.stdin)
     if request["emulate_cuda"]:
         emulate.ask(request["memory_bytes"])
-    with tempfile.TemporaryDirectory(prefix="kernel-runner-") as place:
+    with tempfile.TemporaryDirectory(prefix="kernel-runner-") as place, ForkServers() as servers:
         try:
-            _Rehearsal(request, Path(place), emit).run()
+            _Rehearsal(request, Path(place), emit, servers).run()
         except (TaskFault, CaseError) as fault:
             emit(_finding("task", "failed", str(fault)))
     # The task's code could have left with exit code 0, too.
@@ -168,8 +169,9 @@ _SPOILERS = (
 class _Rehearsal:
     """One task in one directory."""
 
-    def __init__(self, request: Mapping[str, Any], place: Path, emit: Emit) -> None:
+    def __init__(self, request: Mapping[str, Any], place: Path, emit: Emit, servers: ForkServers) -> None:
         self._request = request
+        self._servers = servers
         self._place = place
         self._emit = emit
         #: Spoiler -> on how many cases its output was refused, and accepted.
@@ -326,7 +328,9 @@ class _Rehearsal:
                 ranks=request["ranks"],
                 device="auto",
                 memory_bytes=request["memory_bytes"],
-            )
+            ),
+            # All solutions share one import of torch for judges, and one for workers.
+            start=self._servers.start,
         )
         judged = [step.judged for step in report.steps if step.judged is not None]
         bad = next((each for each in judged if each.verdict != "accepted"), None)

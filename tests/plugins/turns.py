@@ -4,8 +4,8 @@ Workers are processes; they share locked files. A worker holds the file `turn` w
 exclusively where the test is marked. It passes through `queue` on the way, and keeps it while it waits, so that a test
 which wants to be alone gets its turn soon. Without workers none of this does anything.
 
-Of tests with judges outside of containers (fixture `processes`, mark `judging`) one runs at a time: a judge spins on the
-last core and its worker on the others, so several would spend most of their time waiting for each other.
+Of tests with judges outside of containers (fixture `processes`, mark `judging`) one runs at a time: a judge spins on
+the last core and its worker on the others, so several would spend most of their time waiting for each other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a judge can be without, for the attack corpus only: nothing of the product can ask for one of these.
 
-Each is a change to the judge's own modules, made in its process before it is asked anything. Called by the zygote of
-tests/acceptance/judging, in a fork that is to be a judge.
+Each is a change to the judge's own modules, made in a fork of `tests.acceptance.judging` that is to be a judge, before
+it is asked anything.
 """
 
 from __future__ import annotations

@@ -402,7 +402,9 @@ def test_a_secret_job_takes_half() -> None:
     """Its times do not rank. A benchmark and a public job take what their mode gives."""
     (half,) = (mode.timing for mode in judge_request(planned(samples.task(), secret=True)).modes[1:])
     for mode in (Mode.BENCHMARK, Mode.LEADERBOARD):
-        assert [each.timing for each in judge_request(planned(samples.task(), mode=mode)).modes if each.floors] == [None]
+        assert [each.timing for each in judge_request(planned(samples.task(), mode=mode)).modes if each.floors] == [
+            None
+        ]
     rules = [Stopping.of(timing, max_kernel_ns=10e9, max_wall_ns=120e9) for timing in (half, None)]
     assert [(rule.max_runs, rule.max_kernel_ns, rule.width) for rule in rules] == [(50, 5e9, 0.008), (100, 10e9, 0.004)]
 
