@@ -211,11 +211,11 @@ class Daemon:
         if self._startup.saw_outage:
             self._recovery.start_reclaim_grace()
         self._threads.spawn("heartbeat", self._keeper.run)
-        self._threads.spawn("deliver", self._replayer.run)
-        self._threads.spawn("announce", self._publisher.run)
-        self._threads.spawn("settle", self._writer.run)
-        self._threads.spawn("settle-late", self._writer.run_late)
-        self._threads.spawn("settle-endings", self._writer.run_endings)
+        self._threads.spawn("replay", self._replayer.run)
+        self._threads.spawn("publish", self._publisher.run)
+        self._threads.spawn("commit", self._writer.run)
+        self._threads.spawn("commit-late", self._writer.run_late)
+        self._threads.spawn("commit-endings", self._writer.run_endings)
         # Renew at once: leases of spooled results were last renewed by the earlier process.
         self._keeper.nudge()
         if not self._startup.take_over(store, control.stop_claiming):
@@ -234,7 +234,7 @@ class Daemon:
         )
         self._threads.spawn("listen", listener.run)
         engine_probe = EngineProbe(self._engine, idle=self._is_idle, on_trouble=self._on_engine_trouble)
-        self._threads.spawn("lookout", engine_probe.run)
+        self._threads.spawn("engine-probe", engine_probe.run)
         self._threads.spawn("housekeeping", Housekeeper(self._store_factory, self._settings).run)
         for slot_queue in self._slot_queues:
             slot_queue.open()

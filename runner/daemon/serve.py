@@ -143,7 +143,7 @@ def _serve(
         endpoint.listen(now.http_address)
 
     def store(purpose: str) -> Store:
-        # The main thread's own tells the pulse for what it waits.
+        # The main thread's own tells the watchdog for what it waits.
         waiting = watchdog.expect if purpose == "claim" else None
         name = f"kernel-runner {purpose}"
         return Store(dsn, application_name=name, pacer=pacer, waiting=waiting, direct_host=config.direct_host)

@@ -112,7 +112,7 @@ class EventPublisher:
 
     def run(self, stop: threading.Event) -> None:
         """Send until `stop` is set, then send what is left if the database answers."""
-        store = self._store_factory("announce")
+        store = self._store_factory("publish")
         backoff = Backoff(cap_s=_CAP_S)
         used_s = self._clock()
         try:

@@ -94,7 +94,7 @@ class SpoolReplayer:
 
         Logs when results begin to wait and when the spool is empty again, at most once a minute.
         """
-        store = self._store_factory("deliver")
+        store = self._store_factory("replay")
         log_limit = LogRateLimit()
         backoff = Backoff(cap_s=CAP_S)
         try:

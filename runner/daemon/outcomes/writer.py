@@ -58,7 +58,7 @@ _CAP_S: Final = 5.0
 #: The connection is closed after so long without a result.
 IDLE_S: Final = 5.0
 #: The log event of a job whose end could not be written.
-LEFT_TO_ITS_LEASE: Final = "job could not be settled; it is evaluated again when its lease expires"
+LEFT_TO_ITS_LEASE: Final = "a job's end could not be stored; it is evaluated again when its lease expires"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,7 +316,7 @@ class OutcomeWriter:
             # E.g. a value PostgreSQL does not take. The job must still end: with the cause, and retried.
             ((one, _),) = batch
             with job_context(one.job, slot=one.slot):
-                _log.exception("job could not be settled")
+                _log.exception("a job's end could not be stored")
             metrics.refused(one.job)
             one.ending = Failed(error=mask_password(f"unexpected {type(error).__name__}: {error}"))
         else:
@@ -361,7 +361,7 @@ class OutcomeWriter:
     def _log_database_back(self, one: _Pending) -> None:
         if one.waits_since_s is not None:
             with job_context(one.job, slot=one.slot):
-                _log.info("database back: the job is settled")
+                _log.info("database back: the job's end is stored")
             one.waits_since_s = None
 
     def _retry_when_submission_is_free(self, one: _Pending) -> None:

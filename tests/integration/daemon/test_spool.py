@@ -352,7 +352,7 @@ def test_a_crash_of_the_server_itself_during_a_run_costs_nothing(make_rig: Calla
 
 
 #: The threads of docs/architecture.md that see a result, but for the main one: that spools what is left at the end.
-TOUCHING = {"slot-cpu0", "settle", "settle-late", "deliver"}
+TOUCHING = {"slot-cpu0", "commit", "commit-late", "replay"}
 
 
 def test_at_most_five_threads_touch_a_result(rig: Rig, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,7 +370,7 @@ def test_at_most_five_threads_touch_a_result(rig: Rig, proxy: Proxy, monkeypatch
         if refuse.is_set():
             refuse.clear()
             raise ValueError("a value that no database takes")
-        if threading.current_thread().name == "settle":
+        if threading.current_thread().name == "commit":
             assert go_on.wait(PATIENCE_S)
         return complete_all(store, given)
 

@@ -254,7 +254,7 @@ def test_the_thread_delivers_what_is_accepted_and_then_has_no_connection(parts: 
     finally:
         running.end()
     assert [job_id for job_id, _ in parts.store.completed] == [1, 2]
-    assert parts.opened == ["deliver"]
+    assert parts.opened == ["replay"]
 
 
 def test_the_thread_says_once_that_results_wait_and_once_that_they_are_delivered(

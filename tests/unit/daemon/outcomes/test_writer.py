@@ -182,7 +182,7 @@ def test_a_result_that_is_refused_or_stale_spoils_none_of_the_others(crowd: Crow
     assert crowd.parts.events().count("queued") == 1
     assert crowd.parts.publisher._gpu_types == {"CPU"}
     said = [line["event"] for line in logs if line["log_level"] in ("warning", "error")]
-    assert said == ["job could not be settled", "job is no longer ours: what was found is no verdict"]
+    assert said == ["a job's end could not be stored", "job is no longer ours: what was found is no verdict"]
 
 
 def test_while_the_database_is_away_everything_goes_to_the_spool(crowd: Crowd) -> None:
@@ -403,7 +403,7 @@ def test_a_failure_waits_for_the_database_in_memory(parts: Parts) -> None:
     crowd.end()
     assert parts.store.failed == [(1, "the engine went away", "cpu0")]
     said = [line["event"] for line in logs]
-    assert said == ["database away: the job's end waits in memory", "database back: the job is settled"]
+    assert said == ["database away: the job's end waits in memory", "database back: the job's end is stored"]
 
 
 @pytest.mark.usefixtures("_quick")
