@@ -137,7 +137,7 @@ class ClaimTurn:
             if self._registry.get(job.gpu_type).name != slot_queue.slot.gpu_type or not slot_queue.busy:
                 others.append(job)
             elif self._prefetcher.accepts(slot_queue, job):
-                _log.info("job taken beside a run, to be built", job=job.id, slot=slot_queue.slot.name)
+                _log.info("job_prefetched", job=job.id, slot=slot_queue.slot.name)
                 slot_queue.give(self._keeper.hold(job, ahead=True))
             else:
                 lease = self._keeper.hold(job, running=False)
@@ -146,7 +146,7 @@ class ClaimTurn:
                         job, store.release(job, reason="its host is busy, and nothing is to be built")
                     )
                 except StaleAttemptError as error:
-                    _log.warning("job is no longer ours", error=str(error))
+                    _log.warning("job_not_ours", error=str(error))
                 finally:
                     self._keeper.drop(lease)
         return others
@@ -154,10 +154,10 @@ class ClaimTurn:
     def _fail_unreadable(self, store: Store, unreadable: Unreadable) -> None:
         """Fail a job that this release makes no sense of: another one may, and else it ends with the cause."""
         job, cause = unreadable.claimed, unreadable.cause
-        _log.error("a job cannot be read and is failed", job=job.id, attempt=job.attempt, cause=cause)
+        _log.error("job_unreadable", job=job.id, attempt=job.attempt, cause=cause)
         try:
             ended = store.fail(job, error=f"the job cannot be read: {cause}", report=None, slot=NO_SLOT)
         except StaleAttemptError as error:
-            _log.warning("job is no longer ours", error=str(error))
+            _log.warning("job_not_ours", error=str(error))
         else:
             self._publisher.ended(job, ended)

@@ -88,12 +88,12 @@ class QueueListener:
                     wakeup = store.listen(stop=stop, timeout_s=_LISTEN_S, wanted=self._wanted)
                 except InfrastructureError as error:
                     if backoff.failures == 0 and (left_out := log_limit.due("outage")) is not None:
-                        _log.warning("not listening for new jobs; polling goes on", error=str(error), left_out=left_out)
+                        _log.warning("listening_failed", error=str(error), left_out=left_out)
                         said = True
                     backoff.wait(stop)
                     continue
                 if said:
-                    _log.info("listening for new jobs again")
+                    _log.info("listening_recovered")
                     said = False
                 backoff.reset()
                 if wakeup is not None:

@@ -298,7 +298,7 @@ class Daemon:
                 metrics.fault(error)
                 # A bug or an unexpected row must not end the daemon while other slots run.
                 if (left_out := self._log_limit.due("broke")) is not None:
-                    _log.exception("claiming broke and is tried again", left_out=left_out)
+                    _log.exception("claim_failed", left_out=left_out)
                 self._recovery.claim_unconfirmed = True
                 self._pause(backoff.next_s(), control)
             else:
@@ -334,7 +334,7 @@ class Daemon:
             # The host row is gone or belongs to another daemon. No claim succeeds until the name is ours again.
             self._recovery.claim_unconfirmed = True
             self._recovery.release_unacknowledged_claims(store)
-            _log.warning("this host's name was free or another daemon's for a while; it is registered again")
+            _log.warning("host_registered_again")
         self._update_host_record(store)
         if self._recovery.reclaim(store, claims):
             self._wake.set()
@@ -444,7 +444,7 @@ class Daemon:
         self.readiness.stopping(f"finishing {running} runs" if running else "nothing is running")
         if self._idle_within(lambda: self._settings.current.drain_timeout_s, control.abort):
             return ExitReason.CLEAN
-        _log.warning("running jobs are given back", told_to=control.abort.is_set(), runs=self._running())
+        _log.warning("running_jobs_released", told_to=control.abort.is_set(), runs=self._running())
         self._keeper.stop_all(StopReason.SHUTDOWN)
         if self._idle_within(lambda: ABORT_S):
             return ExitReason.CLEAN
@@ -456,7 +456,7 @@ class Daemon:
         left = [worker.slot.name for worker in self._workers() if worker.busy]
         if left or lost:
             _log.error(
-                "runs did not stop, or their results could not be written; their leases will expire",
+                "jobs_left_to_their_leases",
                 slots=left,
                 jobs=[job.id for job in lost],
             )
@@ -484,7 +484,7 @@ class Daemon:
         try:
             self._startup.unregister(store)
         except InfrastructureError as error:
-            _log.warning("the database could not be told that this host stops", error=str(error))
+            _log.warning("host_not_unregistered", error=str(error))
 
     def _halt(self) -> None:
         # Waits for each thread.

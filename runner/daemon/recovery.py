@@ -61,7 +61,7 @@ class Recovery:
             self.start_reclaim_grace()
             if (left_out := self._log_limit.due("jump")) is not None:
                 _log.warning(
-                    "the database server's clock was put forward: leases get time to be renewed",
+                    "database_clock_jumped",
                     by_s=round(jump_s, 1),
                     left_out=left_out,
                 )
@@ -78,9 +78,7 @@ class Recovery:
         for job in released:
             self._publisher.reclaimed(job)
         if released and (left_out := self._log_limit.due("released")) is not None:
-            _log.warning(
-                "claims were not answered: their jobs are queued again", count=len(released), left_out=left_out
-            )
+            _log.warning("unacknowledged_claims_released", count=len(released), left_out=left_out)
         self.claim_unconfirmed = False
         self.start_reclaim_grace()
 
@@ -99,7 +97,7 @@ class Recovery:
         self._reclaim_at_s = None
         reclaimed = store.reclaim()
         for job in reclaimed:
-            _log.warning("its lease had expired", job=job.job_id, state=job.state)
+            _log.warning("job_reclaimed", job=job.job_id, state=job.state)
             self._publisher.reclaimed(job)
         return bool(reclaimed)
 

@@ -68,9 +68,9 @@ class Reservations:
         chosen = None if gpu_type is None else self._capacity.cheapest(wanted, gpu_type)
         if chosen is not self._held:
             if chosen is None:
-                _log.info("devices are no longer kept free")
+                _log.info("reservation_ended")
             else:
-                _log.info("devices come free for a job that needs several", slot=chosen.slot.name, gpu_type=gpu_type)
+                _log.info("reservation_made", slot=chosen.slot.name, gpu_type=gpu_type)
         self._held = chosen
         if chosen is None:
             self._capacity.withhold_nothing()

@@ -225,11 +225,12 @@ def require_schema(dsn: str, direct_host: str | None = None) -> None:
             f"database {facts.database!r} {found}, expected {facts.pending[-1]!r}: run `kernel-runner migrate`"
         )
     if facts.newer:
-        _log.warning("the database was migrated by a newer release; update this host", found=facts.version)
+        _log.warning("database_is_newer", found=facts.version, remedy="update this host")
     if not facts.direct:
         _log.warning(
-            "notifications do not arrive, so jobs are found by polling only: connect to PostgreSQL directly, or set "
-            "direct_host"
+            "notifications_do_not_arrive",
+            effect="jobs are found by polling only",
+            remedy="connect to PostgreSQL directly, or set direct_host",
         )
 
 

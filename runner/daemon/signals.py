@@ -59,4 +59,4 @@ def _read(reader: socket.socket, handlers: Mapping[signal.Signals, Callable[[], 
             try:
                 handler()
             except Exception:  # noqa: BLE001 - logged; the next signal must still be heard
-                _log.exception("a signal could not be heeded", signal=signal.Signals(number).name)
+                _log.exception("signal_handler_failed", signal=signal.Signals(number).name)

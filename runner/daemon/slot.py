@@ -118,7 +118,7 @@ class SlotWorker:
 
     def _work(self, lease: Lease) -> None:
         job = lease.job
-        _log.info("job claimed", user=job.user_id, failures=job.failures)
+        _log.info("job_claimed", user=job.user_id, failures=job.failures)
         self._publisher.publish(events.claimed(job, host=self._host))
         metrics.claimed(job)
         started_s = time.monotonic()
@@ -131,7 +131,7 @@ class SlotWorker:
                 on_progress=lambda progress: self._publisher.post_progress(job, replace(progress, slot=self.slot.name)),
             ) as found:
                 self._publisher.forget_progress(job)
-                _log.info("job evaluated", verdict=found.verdict.value, run_s=round(time.monotonic() - started_s, 3))
+                _log.info("job_evaluated", verdict=found.verdict.value, run_s=round(time.monotonic() - started_s, 3))
                 metrics.evaluated(job, found)
                 self._writer.submit(job, found, slot=self.slot.name)
         except Exception as error:  # noqa: BLE001 - the daemon survives every bug in an evaluation
@@ -156,15 +156,15 @@ class SlotWorker:
             if stopped is None:
                 metrics.fault(error)
                 self._signals.suspect.set()
-                _log.warning("evaluation failed through no fault of the submission", error=str(error))
+                _log.warning("evaluation_failed", error=str(error))
             return stopped or _failed(str(error))
         metrics.fault(error)
-        _log.exception("evaluation broke")
+        _log.exception("evaluation_crashed")
         return _failed(f"unexpected {type(error).__name__}: {error}")
 
 
 def _failed(error: str) -> tuple[str, Outcome]:
-    return "job failed, our fault", Failed(error=mask_password(error))
+    return "job_failed", Failed(error=mask_password(error))
 
 
 def _stopped(lease: Lease) -> tuple[str, Outcome | None] | None:
@@ -173,14 +173,14 @@ def _stopped(lease: Lease) -> tuple[str, Outcome | None] | None:
         case None:
             return None
         case StopReason.LOST:
-            return "run stopped: the job is no longer ours", None
+            return "run_stopped_lease_lost", None
         case StopReason.CANCELLED:
-            return "run stopped: cancelled", Cancelled()
+            return "run_cancelled", Cancelled()
         case StopReason.SHUTDOWN:
-            return "run stopped: the daemon is going down", Released(reason="the daemon was told to stop at once")
+            return "run_stopped_by_shutdown", Released(reason="the daemon was told to stop at once")
         case StopReason.GIVEN_BACK:
             reason = "its host begins no more jobs; it had not begun"
-            return "job given back before it began", Released(reason=reason)
+            return "prefetched_job_released", Released(reason=reason)
         case StopReason.OVERTIME:
             return _failed("the run took longer than the host's max_run_s and was stopped")
 

@@ -93,7 +93,7 @@ class Startup:
             [(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in self._registry.all()]
         )
         if refused:
-            _log.warning("GPU types are not published: another login's types have their names", gpu_types=refused)
+            _log.warning("gpu_types_not_published", gpu_types=refused, reason="another login's types have these names")
 
     def announce(self, store: Store, host: HostRecord) -> None:
         """Write the changed host record; raises what `register` does."""
@@ -115,7 +115,7 @@ class Startup:
         left = self._engine.reap()
         self._reaped = True
         if left:
-            _log.warning("containers of an earlier process were removed", count=left)
+            _log.warning("old_containers_removed", count=left)
 
     def _recover(self, store: Store) -> None:
         taken_back = store.recover(
@@ -124,7 +124,7 @@ class Startup:
         for job in taken_back:
             self._publisher.reclaimed(job)
         if taken_back:
-            _log.warning("jobs of an earlier process were taken back", count=len(taken_back))
+            _log.warning("old_jobs_requeued", count=len(taken_back))
 
     def _until(
         self,
@@ -151,7 +151,7 @@ class Startup:
             else:
                 self._watchdog.expect()
                 if backoff.failures:
-                    _log.info(f"{what} is there now", attempts=backoff.failures + 1)
+                    _log.info("available_now", what=what, attempts=backoff.failures + 1)
                 return True
         return False
 

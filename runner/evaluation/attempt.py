@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
-import structlog
-
 from runner import metrics
 from runner.devices.facts import Reading
 from runner.devices.gate import HealthGate, Inspection
@@ -32,6 +30,7 @@ from runner.evaluation.result_rows import Evidence
 from runner.evaluation.verdict import compile_failure, decide
 from runner.evaluation.warm_pool import WarmPool, remove
 from runner.gpu_types import GpuType
+from runner.logs import get_logger
 from runner.model import Artifact, Job, JobResult, Json, Mode, Progress, Slot
 from runner.task_format.model import Task
 from sandbox import protocol
@@ -42,7 +41,7 @@ from sandbox.host.engine import DockerEngine
 from sandbox.protocol import PairRequest
 from sandbox.spec import Ending, SandboxSpec
 
-_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 OnProgress = Callable[[Progress], None]
 
@@ -229,7 +228,7 @@ class Attempt:
         archive = None if build is None else build.archive
         report, begun_ns, sampler = self._execute_sampled(archive)
         if archive is not None and _broke_before_submission(report):
-            _log.warning("bundle_not_usable", job=context.job.id, error=report.message or report.outcome.detail)
+            _log.warning("build_archive_not_usable", job=context.job.id, error=report.message or report.outcome.detail)
             build = None
             self._used.close()
             report, begun_ns, sampler = self._execute_sampled(None)
@@ -347,7 +346,7 @@ def execute(
             metrics.container_taken(parked=parked is not None)
             found = None if parked is None else converse(parked)
             if found is not None and _died_while_parked(found[0]):
-                _log.warning("parked_container_was_dead", slot=slot.name, detail=found[0].outcome.detail)
+                _log.warning("warm_container_dead", slot=slot.name, detail=found[0].outcome.detail)
                 found = None
             if found is None:
                 if cancel.is_set():

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from runner import metrics
 from runner.devices import spare_cpus
 from runner.devices.quarantine import Quarantine
@@ -25,6 +23,7 @@ from runner.errors import CancelledByRequest, EngineUnavailableError
 from runner.evaluation.build_plan import BuildPlan
 from runner.evaluation.fifo_lock import CANCEL_POLL_S
 from runner.evaluation.warm_pool import remove
+from runner.logs import get_logger
 from runner.model import Job, Mode, Slot
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.build_archive import BuildArchive
@@ -42,7 +41,7 @@ KEPT_OUTPUT: Final = 1 << 15
 #: Stands for the slot's name in quarantine.
 BUILD_WORKER: Final = "build lane"
 
-_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +211,7 @@ class BuildCache:
             if isinstance(error, EngineUnavailable):
                 raise EngineUnavailableError(str(error)) from error
             # A run with the same problem reports it, and can be retried.
-            _log.warning("not_built", job=job.id, error=str(error))
+            _log.warning("build_failed", job=job.id, error=str(error))
             return Build(archive=None, report=None)
         complete = report.outcome.ending is Ending.COMPLETED and report.ok is True
         usable = complete and archive.size_bytes > 0

@@ -18,8 +18,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 import tasks
 from runner import __version__
 from runner.devices import spare_cpus
@@ -42,6 +40,7 @@ from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
 from runner.evaluation.warm_pool import PoolBounds, WarmPool
 from runner.gpu_types import GpuType, Registry, Vendor
+from runner.logs import get_logger
 from runner.model import Job, JobResult, Json, Slot
 from runner.task_format import from_stored
 from sandbox.errors import EngineUnavailable, SandboxError
@@ -50,7 +49,7 @@ from sandbox.host.hostroot import HostRoot
 from sandbox.host.stage import stage
 from sandbox.spec import Bind, DeviceDriver
 
-_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +196,7 @@ class Evaluator:
             self._engine.reap_orphans()
             gone = self._engine.prune_host_roots([known.image for known in self._environments.values()])
         except SandboxError as error:
-            _log.warning("what_earlier_processes_left_stays", error=str(error))
+            _log.warning("old_containers_not_removed", error=str(error))
         else:
             if gone:
                 _log.info("old_root_file_systems_removed", count=gone)

@@ -17,11 +17,10 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-import structlog
-
 from runner.devices.quarantine import Quarantine
 from runner.evaluation.container_spec import SLOT_LABEL
 from runner.evaluation.fifo_lock import CANCEL_POLL_S
+from runner.logs import get_logger
 from sandbox.errors import SandboxError
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec
@@ -37,7 +36,7 @@ PARKED_LABEL = "kernel-runner.parked"
 #: The assumed memory of a container before one was measured: judge and worker with torch.
 _USUAL_BYTES = 512 << 20
 
-_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,17 +304,17 @@ class WarmPool:
         try:
             box = self._engine.start(spec)
         except SandboxError as error:
-            _log.warning("container_not_parked", slot=slot, error=str(error))
+            _log.warning("warm_container_not_started", slot=slot, error=str(error))
             if error.leftover is not None:
                 self._quarantine.add(slot, error.leftover, error)
             return
         except Exception:  # noqa: BLE001 logged; without this thread a job would wait for ever for what it starts
-            _log.exception("container_not_parked", slot=slot)
+            _log.exception("warm_container_not_started", slot=slot)
             return
         try:
             prepared = box.wait_prepared(PREPARE_S, stop=lambda: self._is_unwanted(slot, place))
         except SandboxError as error:
-            _log.warning("container_not_parked", slot=slot, error=str(error))
+            _log.warning("warm_container_not_started", slot=slot, error=str(error))
             prepared = False
         if prepared:
             found.append(_WarmContainer(slot=slot, spec=spec, box=box, started_s=started_s))

@@ -95,7 +95,7 @@ class Readiness:
             self.ready.clear()
             due = self._due(waiting_for)
         if due:
-            _log.warning(f"not ready: waiting for {waiting_for}", reason=reason)
+            _log.warning("not_ready", waiting_for=waiting_for, reason=reason)
         if news:
             self.tell(f"STATUS=not ready: waiting for {waiting_for}: {_one_line(reason)}")
 
@@ -119,7 +119,7 @@ class Readiness:
             self.ready.clear()
             due = self._due(why)
         if due:
-            _log.warning("claiming no jobs", reason=why)
+            _log.warning("claiming_paused", reason=why)
         if news:
             self._up(why)
 
@@ -169,7 +169,7 @@ class Readiness:
                 channel.connect(address)
                 channel.send(message.encode())
         except OSError as error:
-            _log.warning("the service manager cannot be told", error=str(error))
+            _log.warning("service_manager_unreachable", error=str(error))
 
 
 def _one_line(text: str) -> str:

@@ -165,7 +165,7 @@ class EventPublisher:
         except InfrastructureError as error:
             self._put_back(batch)
             self._post_again(batch.progress)
-            _log.debug("not announced", events=len(batch.events), error=str(error))
+            _log.debug("events_not_published", events=len(batch.events), error=str(error))
             return False
         except Exception:  # noqa: BLE001 - logged where it is known which one it was
             if not self._send_one_by_one(store, batch):
@@ -184,7 +184,7 @@ class EventPublisher:
                     self._post_again([(job, progress)])
             except InfrastructureError as error:
                 self._post_again(batch.progress[number:])
-                _log.debug("progress not posted", error=str(error))
+                _log.debug("progress_not_published", error=str(error))
                 return False
         return True
 
@@ -203,7 +203,7 @@ class EventPublisher:
                 return False
             except Exception:  # noqa: BLE001 - logged
                 # A bug, or a value that PostgreSQL refuses: it would be refused again.
-                _log.exception("this cannot be told and is dropped", events=part.events, wake=part.wake)
+                _log.exception("events_refused", events=part.events, wake=part.wake)
         return True
 
     def _put_back(self, batch: _Batch) -> None:
@@ -225,6 +225,4 @@ class EventPublisher:
         with self._lock:
             dropped, self._dropped = self._dropped, 0
         if dropped:
-            _log.warning(
-                "events were dropped while the database was away; frontends find out by polling", count=dropped
-            )
+            _log.warning("events_dropped", count=dropped)

@@ -58,7 +58,7 @@ _CAP_S: Final = 5.0
 #: The connection is closed after so long without a result.
 IDLE_S: Final = 5.0
 #: The log event of a job whose end could not be written.
-LEFT_TO_ITS_LEASE: Final = "a job's end could not be stored; it is evaluated again when its lease expires"
+LEFT_TO_ITS_LEASE: Final = "job_left_to_its_lease"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,7 +316,7 @@ class OutcomeWriter:
             # E.g. a value PostgreSQL does not take. The job must still end: with the cause, and retried.
             ((one, _),) = batch
             with job_context(one.job, slot=one.slot):
-                _log.exception("a job's end could not be stored")
+                _log.exception("job_end_not_stored")
             metrics.refused(one.job)
             one.ending = Failed(error=mask_password(f"unexpected {type(error).__name__}: {error}"))
         else:
@@ -332,7 +332,7 @@ class OutcomeWriter:
             self._retry_when_submission_is_free(one)
         elif isinstance(completion, StaleAttemptError):
             with job_context(one.job, slot=one.slot):
-                _log.warning("job is no longer ours: what was found is no verdict", error=str(completion))
+                _log.warning("result_too_late", error=str(completion))
             metrics.uncommitted(one.job)
             self._finish(one)
         else:
@@ -349,7 +349,7 @@ class OutcomeWriter:
                 self._spool_or_wait(one, error)
                 return
             except StaleAttemptError as error:
-                _log.warning("job is no longer ours", error=str(error))
+                _log.warning("job_not_ours", error=str(error))
             except Exception:  # noqa: BLE001 - logged with the job's ids
                 # Nothing is left to try.
                 _log.exception(LEFT_TO_ITS_LEASE)
@@ -361,7 +361,7 @@ class OutcomeWriter:
     def _log_database_back(self, one: _Pending) -> None:
         if one.waits_since_s is not None:
             with job_context(one.job, slot=one.slot):
-                _log.info("database back: the job's end is stored")
+                _log.info("database_back_job_end_stored")
             one.waits_since_s = None
 
     def _retry_when_submission_is_free(self, one: _Pending) -> None:
@@ -374,19 +374,19 @@ class OutcomeWriter:
         if now_s - one.held_since_s >= HELD_S:
             with job_context(one.job, slot=one.slot):
                 if self._spooled(one):
-                    _log.warning("its submission is held by somebody: the result waits in the spool")
+                    _log.warning("submission_locked_result_spooled")
                     self._finish(one)
 
     def _spool_or_wait(self, one: _Pending, error: DatabaseUnavailableError) -> None:
         """The database is away: spool a result, or wait in memory while there is patience."""
         with job_context(one.job, slot=one.slot):
             if one.ending is None and self._spooled(one):
-                _log.warning("database away: the result waits in the spool", error=str(error))
+                _log.warning("database_away_result_spooled", error=str(error))
                 self._finish(one)
                 return
             if one.waits_since_s is None:
                 one.waits_since_s = self._clock()
-                _log.warning("database away: the job's end waits in memory", error=str(error))
+                _log.warning("database_away_job_end_waits", error=str(error))
             if self._has_waited_enough(one, one.waits_since_s) or self._give_up.is_set():
                 _log.error(LEFT_TO_ITS_LEASE, error=str(error))
                 self._finish(one)
@@ -411,7 +411,7 @@ class OutcomeWriter:
             return self._replayer.accept(one.job, one.result, slot=one.slot)
         except (TypeError, ValueError) as error:
             with job_context(one.job, slot=one.slot):
-                _log.error("the result cannot be written down", error=str(error))
+                _log.error("result_not_spooled", error=str(error))
             return False
 
     def _finish(self, one: _Pending) -> None:

@@ -155,7 +155,7 @@ def test_an_unexpected_exception_costs_the_job_an_attempt_and_the_daemon_nothing
     job = rig.view(wrong).jobs[0]
     assert (job.state, job.failures) == (JobState.QUEUED, 1)
     assert job.error == "unexpected ZeroDivisionError: a bug"
-    assert [line["event"] for line in logs].count("evaluation broke") == 1
+    assert [line["event"] for line in logs].count("evaluation_crashed") == 1
 
 
 @pytest.mark.usefixtures("long_pauses")
