@@ -460,7 +460,7 @@ def _proof_findings(results: Sequence[StepResult]) -> Iterator[Finding]:
     for step, name, remedy, found in questions:
         result = by_name.get(step)
         if result is None and step == "cuda":
-            # No nvcc in the box: nothing to prove on a host without NVIDIA devices.
+            # No nvcc there: nothing to prove on a host without NVIDIA devices.
             continue
         if result is not None and result.exit_code == 0:
             mark, text = Mark.OK, found(result)

@@ -175,7 +175,7 @@ def _serve(
                 snapshot=daemon.snapshot,
                 spool=spool,
                 disk_spaces=floor.disk_spaces,
-                parked=lambda: evaluator.parked,
+                warm=lambda: evaluator.warm,
                 build_workers=lambda: evaluator.builds,
                 queue_depths=QueueDepthCache(store),
             )
@@ -205,10 +205,10 @@ def evaluation_settings(config: Config, eval_python: Path) -> EvaluationSettings
         host_name=config.host_name,
         build_timeout_s=config.build_timeout_s,
         max_run_s=config.max_run_s,
-        park_containers=config.park_containers,
+        warm_containers=config.warm_containers,
         build_lanes=None if config.build_lanes == "auto" else config.build_lanes,
-        park_max_age_s=config.park_max_age_s,
-        park_memory_bytes=config.park_memory_mib * _MIB,
+        warm_max_age_s=config.warm_max_age_s,
+        park_memory_bytes=config.warm_memory_mib * _MIB,
     )
 
 

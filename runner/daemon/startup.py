@@ -166,10 +166,10 @@ def host_record(
     degraded: Mapping[str, str],
 ) -> HostRecord:
     """The host record of a daemon; `quarantined` and `degraded` give the reasons per slot."""
-    parking = {
-        "containers": config.park_containers,
-        "max_age_s": config.park_max_age_s,
-        "memory_mib": config.park_memory_mib,
+    warm_pool = {
+        "containers": config.warm_containers,
+        "max_age_s": config.warm_max_age_s,
+        "memory_mib": config.warm_memory_mib,
     }
     return HostRecord(
         name=config.host_name,
@@ -180,7 +180,7 @@ def host_record(
                 "gpu_type": slot.gpu_type,
                 "cpus": list(slot.cpus),
                 "devices": [device.uuid for device in slot.devices],
-                "parking": parking,
+                "warm_pool": warm_pool,
                 **({"quarantined": quarantined[slot.name]} if slot.name in quarantined else {}),
                 **({"degraded": degraded[slot.name]} if slot.name in degraded else {}),
             }

@@ -325,11 +325,11 @@ def execute(
         request = replace(plan.built_request or request, archive_bytes=archive.size_bytes)
     with ExitStack() as used:
 
-        def converse(box: Container) -> tuple[ContainerReport, int]:
+        def converse(container: Container) -> tuple[ContainerReport, int]:
             begun_ns = time.monotonic_ns()
             with ExitStack() as removal:
-                removal.callback(remove, box, slot.name, resources.quarantine)
-                report = box.run(
+                removal.callback(remove, container, slot.name, resources.quarantine)
+                report = container.run(
                     request,
                     on_progress=_forward(on_progress),
                     cancel=cancel,
@@ -342,10 +342,10 @@ def execute(
             return report, begun_ns
 
         try:
-            parked = resources.warm_pool.take(slot.name, plan.spec, cancel=cancel)
-            metrics.container_taken(parked=parked is not None)
-            found = None if parked is None else converse(parked)
-            if found is not None and _died_while_parked(found[0]):
+            warm = resources.warm_pool.take(slot.name, plan.spec, cancel=cancel)
+            metrics.container_taken(warm=warm is not None)
+            found = None if warm is None else converse(warm)
+            if found is not None and _died_while_warm(found[0]):
                 _log.warning("warm_container_dead", slot=slot.name, detail=found[0].outcome.detail)
                 found = None
             if found is None:
@@ -394,7 +394,7 @@ def judge_readings(readings: Sequence[Reading], gpu: GpuType, *, at_ns: int) -> 
         )
 
 
-def _died_while_parked(report: ContainerReport) -> bool:
+def _died_while_warm(report: ContainerReport) -> bool:
     """Whether a waiting container was gone before it got the request: the engine's fault, and no verdict."""
     silent = not report.steps and not report.outcome.oom_kills
     return report.outcome.ending is Ending.DIED and silent

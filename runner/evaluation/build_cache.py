@@ -235,11 +235,11 @@ class BuildCache:
     def _run(
         self, plan: BuildPlan, place: str, archive: BuildArchive, job: Job, cancel: threading.Event
     ) -> ContainerReport:
-        box = self._engine.start(plan.spec)
+        container = self._engine.start(plan.spec)
         try:
-            report = box.run(plan.request, on_progress=None, cancel=cancel, receive=archive)
+            report = container.run(plan.request, on_progress=None, cancel=cancel, receive=archive)
         finally:
-            remove(box, place, self._quarantine)
+            remove(container, place, self._quarantine)
         if report.outcome.ending is Ending.CANCELLED:
             raise CancelledByRequest(f"job {job.id} was cancelled while it was built")
         return report

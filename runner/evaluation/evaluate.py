@@ -66,18 +66,18 @@ class EvaluationSettings:
     #: Cap on one evaluation, from the request to the end of the report.
     max_run_s: float
     #: How many started containers wait per slot for the next submissions (about half a GiB of memory each).
-    park_containers: int = 0
+    warm_containers: int = 0
     #: How many submissions are built at a time on cores that no slot uses; None: one, if there are such cores, and else
     #: each on its slot's cores before its run; 0: what is to be compiled is compiled in the run.
     build_lanes: int | None = 0
     #: No container waits longer for a submission, and all together take no more memory.
-    park_max_age_s: float = math.inf
+    warm_max_age_s: float = math.inf
     park_memory_bytes: int | None = None
 
     @property
     def pool_bounds(self) -> PoolBounds:
         """The bounds of the waiting containers."""
-        return PoolBounds(size=self.park_containers, max_age_s=self.park_max_age_s, memory_bytes=self.park_memory_bytes)
+        return PoolBounds(size=self.warm_containers, max_age_s=self.warm_max_age_s, memory_bytes=self.park_memory_bytes)
 
 
 class Evaluator:
@@ -121,16 +121,16 @@ class Evaluator:
             self._settings,
             build_timeout_s=settings.build_timeout_s,
             max_run_s=settings.max_run_s,
-            park_containers=settings.park_containers,
+            warm_containers=settings.warm_containers,
             build_lanes=settings.build_lanes,
-            park_max_age_s=settings.park_max_age_s,
+            warm_max_age_s=settings.warm_max_age_s,
             park_memory_bytes=settings.park_memory_bytes,
         )
         self._warm_pool.adopt(settings.pool_bounds)
         self._build_cache.resize(settings.build_lanes)
 
     @property
-    def parked(self) -> Mapping[str, int]:
+    def warm(self) -> Mapping[str, int]:
         """How many containers wait for each slot that has had a job or was prepared."""
         return self._warm_pool.counts()
 

@@ -33,7 +33,7 @@ def custom_kernel(data):
 @pytest.fixture
 def live(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[LiveRunner]:
     """A daemon of one slot. No lease of it ends: its successor has its name, and so takes its jobs without waiting."""
-    with live_runner(create_database(migrated_template), lease_s=PATIENCE_S, cpu_slots=1, park_containers=1) as runner:
+    with live_runner(create_database(migrated_template), lease_s=PATIENCE_S, cpu_slots=1, warm_containers=1) as runner:
         runner.board(ROOT / "tasks" / "vectoradd", name="vectoradd", timeout_s=300)
         yield runner
 

@@ -93,8 +93,8 @@ def job(code: str, task: Task | None = None, *, submission: int = 3, secret: boo
 
 @pytest.fixture
 def made(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluator]:
-    """An evaluator with a build lane; nothing is parked."""
-    chosen = replace(settings, build_lanes=None, park_containers=0)
+    """An evaluator with a build lane; nothing is warm."""
+    chosen = replace(settings, build_lanes=None, warm_containers=0)
     evaluator = Evaluator(docker_engine, Registry.load(), chosen)
     evaluator._build_cache.arrange([SLOT])
     # What a probe would find out; none of these tests is about it.

@@ -104,8 +104,8 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
             assert settings == seen["settings"]
 
         def close(self) -> None:
-            assert "closed" not in seen, "parked containers are removed while the engine can still be spoken to"
-            seen.update(nothing_parked=True)
+            assert "closed" not in seen, "warm containers are removed while the engine can still be spoken to"
+            seen.update(nothing_warm=True)
 
     monkeypatch.setattr(serve_module, "DockerEngine", FakeEngine)
     monkeypatch.setattr(serve_module, "Daemon", FakeDaemon)
@@ -118,10 +118,10 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
         host_name="gpu-01",
         build_timeout_s=9.0,
         max_run_s=60.0,
-        park_containers=0,
+        warm_containers=0,
         build_lanes=3,
-        park_max_age_s=60.0,
-        park_memory_mib=5,
+        warm_max_age_s=60.0,
+        warm_memory_mib=5,
         spool_max_mib=3,
         min_free_gib=1e9,
         log_format="json",
@@ -147,7 +147,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     seen["engine"].check()
     with pytest.raises(DiskFullError, match="the engine's data in /: "):
         seen["check_disk"]()
-    assert seen["nothing_parked"]
+    assert seen["nothing_warm"]
     assert seen["closed"]
 
 
