@@ -227,7 +227,7 @@ class Config(BaseModel):
     reserve_cpus: Annotated[int, Reload.AFTER_RUNS] = Field(default=0, ge=0, examples=[8])
     """
     So many of the lowest-numbered cores belong to no slot, unless a slot names them. They serve the daemon, the engine,
-    compilers (`build_lanes`) and the rest of the system. On a GPU host leave some.
+    compilers (`build_workers`) and the rest of the system. On a GPU host leave some.
     """
     lease_s: Annotated[float, Reload.AT_ONCE] = Field(default=25.0, ge=1.0, le=3600.0, examples=[60.0])
     """
@@ -276,11 +276,11 @@ class Config(BaseModel):
     How much memory the waiting containers of all slots may take together, as their cgroups count it. Each slot gets its
     first container before any slot gets its second. Where the memory does not suffice, jobs start their own.
     """
-    build_lanes: Annotated[_Count, Reload.AT_ONCE] = Field(default="auto", examples=[2])
+    build_workers: Annotated[_Count, Reload.AT_ONCE] = Field(default="auto", examples=[2])
     """
     How many submissions compile at the same time on cores that no slot uses (`reserve_cpus`). They hold no slot: the
     slots' next jobs compile there while the current ones run. `"auto"` is one. Where every core belongs to a slot, a
-    submission compiles on its own slot's cores before its run. With 0 it compiles in its run. Each lane needs as much
+    submission compiles on its own slot's cores before its run. With 0 it compiles in its run. Each worker needs as much
     memory as a run on the host's largest GPU type.
     """
     reserve_after_s: Annotated[float, Reload.AT_ONCE] = Field(default=60.0, ge=0.0, examples=[300.0])

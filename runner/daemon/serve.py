@@ -206,7 +206,7 @@ def evaluation_settings(config: Config, eval_python: Path) -> EvaluationSettings
         build_timeout_s=config.build_timeout_s,
         max_run_s=config.max_run_s,
         warm_containers=config.warm_containers,
-        build_lanes=None if config.build_lanes == "auto" else config.build_lanes,
+        build_workers=None if config.build_workers == "auto" else config.build_workers,
         warm_max_age_s=config.warm_max_age_s,
         park_memory_bytes=config.warm_memory_mib * _MIB,
     )

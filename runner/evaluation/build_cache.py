@@ -39,7 +39,7 @@ KEPT: Final = 64
 #: Characters kept of a compiler's output; rows in the database hold less.
 KEPT_OUTPUT: Final = 1 << 15
 #: Stands for the slot's name in quarantine.
-BUILD_WORKER: Final = "build lane"
+BUILD_WORKER: Final = "build worker"
 
 _log = get_logger(__name__)
 

@@ -69,7 +69,7 @@ class EvaluationSettings:
     warm_containers: int = 0
     #: How many submissions are built at a time on cores that no slot uses; None: one, if there are such cores, and else
     #: each on its slot's cores before its run; 0: what is to be compiled is compiled in the run.
-    build_lanes: int | None = 0
+    build_workers: int | None = 0
     #: No container waits longer for a submission, and all together take no more memory.
     warm_max_age_s: float = math.inf
     park_memory_bytes: int | None = None
@@ -101,7 +101,7 @@ class Evaluator:
         self._systems: dict[str, Json] = {}
         self._warm_pool = WarmPool(engine, self._quarantine, settings.pool_bounds)
         self._build_cache = BuildCache(
-            engine, self._quarantine, directory=settings.state_dir, workers=settings.build_lanes
+            engine, self._quarantine, directory=settings.state_dir, workers=settings.build_workers
         )
         self._gate = HealthGate(self._quarantine, type_of=lambda slot: registry.get(slot.gpu_type))
         #: The version of the reader of source code beside this daemon, and where it reads.
@@ -122,12 +122,12 @@ class Evaluator:
             build_timeout_s=settings.build_timeout_s,
             max_run_s=settings.max_run_s,
             warm_containers=settings.warm_containers,
-            build_lanes=settings.build_lanes,
+            build_workers=settings.build_workers,
             warm_max_age_s=settings.warm_max_age_s,
             park_memory_bytes=settings.park_memory_bytes,
         )
         self._warm_pool.adopt(settings.pool_bounds)
-        self._build_cache.resize(settings.build_lanes)
+        self._build_cache.resize(settings.build_workers)
 
     @property
     def warm(self) -> Mapping[str, int]:

@@ -1,7 +1,7 @@
 """A queue of submissions on one slot: without a build worker, with one, and with one and prefetching, in turns.
 
 Users submit a ranked vectoradd at the same moment, to one slot of the CPU type with half of the machine's cores. The
-other half is reserved, and with `build_lanes = "auto"` it builds. Without (`build_lanes = 0`) each run compiles for
+other half is reserved, and with `build_workers = "auto"` it builds. Without (`build_workers = 0`) each run compiles for
 itself, on the slot's cores. With prefetching the next submission is built while the running one is measured.
 
 Submissions of the first queue compile a little C++ by torch's `load_inline`, which takes seconds; with torch's own
@@ -65,14 +65,14 @@ class Way:
     """How a daemon builds."""
 
     name: str
-    lanes: int | str
+    workers: int | str
     prefetching: bool
 
 
 WAYS = (
-    Way(name="no build worker", lanes=0, prefetching=False),
-    Way(name="build worker", lanes="auto", prefetching=False),
-    Way(name="and prefetching", lanes="auto", prefetching=True),
+    Way(name="no build worker", workers=0, prefetching=False),
+    Way(name="build worker", workers="auto", prefetching=False),
+    Way(name="and prefetching", workers="auto", prefetching=True),
 )
 
 
@@ -124,7 +124,7 @@ def main(options: Sequence[str] = ()) -> None:
 def measure(url: str, way: Way, source: str, *, users: int, mark: str) -> Turn:
     """Have a daemon work off the queue."""
     reserved = max(1, len(os.sched_getaffinity(0)) // 2)
-    settings = {"build_timeout_s": 600, "cpu_slots": 1, "reserve_cpus": reserved, "build_lanes": way.lanes}
+    settings = {"build_timeout_s": 600, "cpu_slots": 1, "reserve_cpus": reserved, "build_workers": way.workers}
     program = ("-m", "runner.cli") if way.prefetching else ("-c", WITHOUT_PREFETCHING)
     # The type as it comes: a compiler that reads torch's headers needs more memory than tests give.
     with live_runner(url, program=program, **settings, gpus_dir="/nonexistent") as live:

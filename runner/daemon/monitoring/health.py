@@ -187,7 +187,7 @@ def _slots(snapshot: DaemonSnapshot, warm: Mapping[str, int]) -> Iterable[Metric
 
 
 def _build_workers(build_workers: int, running: int) -> Iterable[Metric]:
-    yield GaugeMetricFamily("kernel_runner_build_lanes", "Builds that may run beside the slots.", value=build_workers)
+    yield GaugeMetricFamily("kernel_runner_build_workers", "Builds that may run beside the slots.", value=build_workers)
     yield GaugeMetricFamily("kernel_runner_builds_running", "Builds that do.", value=running)
 
 

@@ -89,7 +89,7 @@ class Evaluator:
     script: Script = at_once
     seen: list[tuple[int, int, str]] = field(default_factory=list)
     prepared: int = 0
-    #: Whether a job would be built, if a lane had room.
+    #: Whether a job would be built, if a build worker were idle.
     builds: Callable[[Job], bool] = lambda _: False
 
     def prepare(self, slots: Iterable[Slot]) -> None:

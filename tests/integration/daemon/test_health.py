@@ -169,7 +169,7 @@ def test_spool_disks_pool_and_lanes_are_shown(rig: Rig, health_report: HealthRep
     assert scrape("kernel_runner_disk_floor_bytes", path=state_dir) == 2**30
     assert scrape("kernel_runner_disk_free_bytes", path="/proc/nowhere") is None
     assert scrape("kernel_runner_containers_warm", slot="cpu0") == 2
-    assert (scrape("kernel_runner_build_lanes"), scrape("kernel_runner_builds_running")) == (2, 1)
+    assert (scrape("kernel_runner_build_workers"), scrape("kernel_runner_builds_running")) == (2, 1)
 
 
 def test_a_main_thread_that_hangs_is_neither_alive_nor_ready(rig: Rig) -> None:

@@ -72,7 +72,7 @@ def custom_kernel(data):
 """
 
 pytestmark = pytest.mark.skipif(
-    len(os.sched_getaffinity(0)) < 2, reason="a build lane needs a core beside the slot's, this machine has one"
+    len(os.sched_getaffinity(0)) < 2, reason="a build worker needs a core beside the slot's, this machine has one"
 )
 
 
@@ -93,8 +93,8 @@ def job(code: str, task: Task | None = None, *, submission: int = 3, secret: boo
 
 @pytest.fixture
 def made(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluator]:
-    """An evaluator with a build lane; nothing is warm."""
-    chosen = replace(settings, build_lanes=None, warm_containers=0)
+    """An evaluator with a build worker; nothing is warm."""
+    chosen = replace(settings, build_workers=None, warm_containers=0)
     evaluator = Evaluator(docker_engine, Registry.load(), chosen)
     evaluator._build_cache.arrange([SLOT])
     # What a probe would find out; none of these tests is about it.
@@ -323,12 +323,12 @@ def test_a_job_does_not_run_beside_a_container_that_would_not_go(made: Evaluator
 
 
 def test_without_a_spare_core_a_job_is_built_on_its_slots_cores(made: Evaluator) -> None:
-    """Before its run, and still once for both twins; with no lanes configured, in the run."""
+    """Before its run, and still once for both twins; with no build workers configured, in the run."""
     everything = replace(SLOT, cpus=tuple(sorted(os.sched_getaffinity(0))))
     made._build_cache.arrange([everything])
     with capture_logs() as logs:
         notes = {note(evaluate(made, job(NOTES, secret=secret), everything)) for secret in (False, True)}
-        made.adopt(replace(made._settings, build_lanes=0))
+        made.adopt(replace(made._settings, build_workers=0))
         evaluate(made, job(NOTES, submission=5), everything)
     assert len(notes) == 1
     (build,) = built(logs)

@@ -86,7 +86,7 @@ def test_the_file_overrides_defaults(load: Callable[..., Config]) -> None:
         ("KERNEL_RUNNER_BUILD_TIMEOUT_S", "build_timeout_s", "7", 7.0),
         ("KERNEL_RUNNER_MAX_RUN_S", "max_run_s", "7", 7.0),
         ("KERNEL_RUNNER_WARM_CONTAINERS", "warm_containers", "0", 0),
-        ("KERNEL_RUNNER_BUILD_LANES", "build_lanes", "2", 2),
+        ("KERNEL_RUNNER_BUILD_WORKERS", "build_workers", "2", 2),
         ("KERNEL_RUNNER_WARM_MAX_AGE_S", "warm_max_age_s", "60", 60.0),
         ("KERNEL_RUNNER_WARM_MEMORY_MIB", "warm_memory_mib", "0", 0),
         ("KERNEL_RUNNER_RESERVE_AFTER_S", "reserve_after_s", "0", 0.0),

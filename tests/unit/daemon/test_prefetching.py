@@ -95,7 +95,7 @@ def test_no_job_is_asked_for_where_it_would_not_help() -> None:
     assert host.chosen("One") is None, "another slot of the type is free"
     assert host.chosen(barred=("one",)) is None, "a container of it will not go"
     host.room = False
-    assert host.chosen() is None, "every lane builds"
+    assert host.chosen() is None, "every build worker builds"
     host.room = True
     assert host.chosen() is slot_queue
 
@@ -134,7 +134,7 @@ def test_a_slot_holds_one_job_ahead_and_works_them_off_in_order() -> None:
 
 
 def test_the_twin_of_what_runs_takes_nobodys_place() -> None:
-    """Its build is there: the lane would be idle while the two run. After it comes one other job, and no more."""
+    """Its build is there: the build worker would be idle while both run. After it comes one other job, no more."""
     host = Host()
     (slot_queue,) = host.slot_queues
     host.run(slot_queue)

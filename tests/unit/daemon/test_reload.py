@@ -103,7 +103,7 @@ def new_values(tmp_path: Path) -> dict[str, object]:
         "build_timeout_s": 1.0,
         "max_run_s": 1.0,
         "warm_containers": 0,
-        "build_lanes": 2,
+        "build_workers": 2,
         "warm_max_age_s": 1.0,
         "warm_memory_mib": 1,
         "reserve_after_s": 1.0,

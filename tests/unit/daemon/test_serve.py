@@ -119,7 +119,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
         build_timeout_s=9.0,
         max_run_s=60.0,
         warm_containers=0,
-        build_lanes=3,
+        build_workers=3,
         warm_max_age_s=60.0,
         warm_memory_mib=5,
         spool_max_mib=3,
@@ -140,7 +140,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     assert settings.eval_python == Path(sys.executable)
     assert (settings.state_dir, settings.host_name, settings.max_run_s) == (tmp_path / "state", "gpu-01", 60.0)
     assert seen["control"] is control
-    assert (settings.build_timeout_s, settings.build_lanes) == (9.0, 3)
+    assert (settings.build_timeout_s, settings.build_workers) == (9.0, 3)
     assert settings.pool_bounds == PoolBounds(size=0, max_age_s=60.0, memory_bytes=5 * 2**20)
     with pytest.raises(DiskFullError, match=r"state_dir .* floor 1e\+09 GiB: free some"):
         seen["check_disk"]()
