@@ -217,7 +217,7 @@ class BuildCache:
         usable = complete and archive.size_bytes > 0
         metrics.built(report.outcome.wall_ns / 1e9, usable=usable)
         _log.info(
-            "built",
+            "build_finished",
             job=job.id,
             submission=job.submission_id,
             seconds=round(report.outcome.wall_ns / 1e9, 2),
