@@ -483,7 +483,7 @@ class Config(BaseModel):
         config = _validate(values, origin)
         if config.database_url is None and config.database_url_file is not None:
             with suppress(ConfigError):
-                # Not everybody may read it, and not every command needs it: see `require_database_url`.
+                # Only some users may read it, and only some commands need it: see `require_database_url`.
                 config = config.model_copy(update={"database_url": _secret_file(config.database_url_file) or None})
         return config
 
@@ -662,7 +662,7 @@ def _secret_file(path: Path) -> str:
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read: {error.strerror}; expected the file with the database's address "
-            "(database_url_file). Write it as root, mode 0600; the service gets it from systemd, anybody else needs "
+            "(database_url_file). Write it as root, mode 0600; the service gets it from systemd, other users need "
             "DATABASE_URL"
         ) from error
 

@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         fail(str(error))
         return exit_code_for(error)
     except BrokenPipeError:
-        # Whoever read our stdout has seen enough (`| head`); the interpreter must not complain again at exit.
+        # The reader of our stdout has gone (`| head`); the interpreter must not complain again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     return code if isinstance(code, int) else ExitCode.OK

@@ -209,13 +209,13 @@ def _ask(question: str, lines: Sequence[MatchLine], *, counting: bool, yes: bool
     """Have the person agree to what concerns many submissions.
 
     Raises:
-        typer.BadParameter: there is nobody to ask.
+        typer.BadParameter: stdin is no terminal, so there is no one to ask.
         typer.Exit: they do not agree.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter("this is no terminal, so nobody can be asked; look with --dry-run", param_hint="--yes")
+        raise typer.BadParameter("stdin is no terminal, so no question can be asked; look with --dry-run", param_hint="--yes")
     console(stderr=True).print(render.matching_table(lines, counting=counting))
     # Not typer.confirm: part of its question goes to stdout, whatever it is told.
     typer.echo(f"{question} [y/N] ", nl=False, err=True)

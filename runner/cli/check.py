@@ -450,7 +450,7 @@ def _proof_findings(results: Sequence[StepResult]) -> Iterator[Finding]:
         (
             "python",
             "torch in the sandbox",
-            "the evaluation environment and its base prefix must be readable for everybody",
+            "the evaluation environment and its base prefix must be readable for all users",
             lambda result: result.stdout.strip(),
         ),
         ("ldconfig", "libraries in the sandbox", "Triton asks /sbin/ldconfig; install libc-bin", lambda _: "ldconfig"),

@@ -267,7 +267,7 @@ def _install(path: Path, text: str, *, force: bool) -> None:
             os.fchmod(fresh.fileno(), 0o644)
             if force:
                 path.unlink(missing_ok=True)
-            # Unlike a rename this replaces nothing, whoever else writes that file now.
+            # Unlike a rename this replaces nothing, even if another process writes that file now.
             os.link(fresh.name, path)
     except FileExistsError as error:
         raise ConfigError(f"{path} exists and was not changed; --force replaces it") from error
@@ -488,7 +488,7 @@ def clocks(
         raise ConfigError("gpu clocks: found --lock and --release, expected one of them at most")
     if (lock or release) and os.geteuid() != 0:
         raise ConfigError(
-            f"gpu clocks: found user {os.geteuid()}, expected root, since drivers let nobody else change clocks: "
+            f"gpu clocks: found user {os.geteuid()}, expected root, the only user whom drivers let change clocks: "
             f"run it as root, or at each start of the daemon by {gpu_clocks.AT_BOOT}"
         )
     config = session(context).config

@@ -93,7 +93,7 @@ def outcome_of(look: Look, demand: Demand, refusal: str | None, *, lock: bool) -
             yield Finding(
                 name=name,
                 mark=Mark.WARNING,
-                found="persistence mode is off: the driver forgets the clocks as soon as nobody has the device open",
+                found="persistence mode is off: the driver forgets the clocks when the last process closes the device",
                 remedy="let nvidia-persistenced run, or nvidia-smi -pm 1",
             )
 

@@ -120,7 +120,7 @@ def try_slot(evaluator: Evaluator, gpu: GpuType, slot: Slot, *, cancel: threadin
                 findings += [_compared(one, gpu) for one in measured]
                 findings += [_noise(measured), *_state(result)]
     except InfrastructureError as error:
-        # Engine, container or device: nobody's fault but this host's.
+        # Engine, container or device: a fault of this host.
         remedy = "`kernel-runner check` says what is missing on this host"
         findings.append(Finding(name="run", mark=Mark.FAILED, found=str(error), remedy=remedy, infrastructure=True))
     return SlotTest(slot=slot, findings=tuple(findings), measured=tuple(measured))
@@ -180,7 +180,7 @@ def _sees(result: JobResult, slot: Slot) -> Finding:
     found = f"{devices} and {len(slot.cpus)} cores, as the slot has; {compared} settings attested"
     if not unseen:
         return Finding(name="sandbox sees", mark=Mark.OK, found=found)
-    remedy = f"nobody could look at {', '.join(map(str, unseen))}; see `kernel-runner check --explain`"
+    remedy = f"not looked at: {', '.join(map(str, unseen))}; see `kernel-runner check --explain`"
     return Finding(name="sandbox sees", mark=Mark.WARNING, found=found, remedy=remedy)
 
 

@@ -1,4 +1,4 @@
-"""From records to what people read: tables and pages as rich renderables. Pure: prints nothing, asks nobody.
+"""From records to what people read: tables and pages as rich renderables. Pure: no I/O.
 
 Everything a stranger wrote goes through `runner.cli.safe` and is put into `Text`, never into markup. JSON for programs
 is made in `runner.cli.view`.
@@ -51,7 +51,7 @@ SILENT_S = 60.0
 OBSTACLES: Mapping[str, str] = {
     "open": "left alone: waits or runs",
     "cancelled": "left alone: its user took it back",
-    "hacked": "left alone: marked hacked by somebody else",
+    "hacked": "left alone: marked hacked by another program",
     "not offered": "left alone: the leaderboard no longer offers the GPU type",
 }
 #: What stands behind times.
@@ -87,7 +87,7 @@ def worth(time: str, timing: object) -> str:
 
 
 def _timing(system_info: Mapping[str, object]) -> object:
-    """What a run's times are worth, by its system info; None where nobody has said it."""
+    """The timing assurance of a run, by its system info; None: not said."""
     runner = system_info.get("runner")
     assurance = runner.get("assurance") if isinstance(runner, Mapping) else None
     return assurance.get("timing") if isinstance(assurance, Mapping) else None
@@ -469,7 +469,7 @@ def ranking_page(
 
 
 def _ranked_as(place: RankingLine) -> str:
-    """What a ranked time is worth; also that nobody but the task's own program has checked the results."""
+    """The timing assurance of a ranked time; also that only the task's own program has checked the results."""
     return place.timing if place.correctness == "judge" else f"{place.timing}, {place.correctness}"
 
 

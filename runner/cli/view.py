@@ -62,7 +62,7 @@ class ShownJob:
     retired_reason: str | None = None
     #: Files that it left, until they expire.
     artifacts: tuple[ArtifactLine, ...] = ()
-    #: What a reader of source code says of the submission; None: nobody was asked, or the caller is no administrator.
+    #: Advice from the submission's source code; None: not asked for, or the caller is no administrator.
     advice: Json | None = None
     #: Why attempts ended without a result, oldest first; None for everyone but an administrator.
     causes: tuple[Json, ...] | None = None

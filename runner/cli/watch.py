@@ -112,7 +112,7 @@ class Keys:
 def follow(
     take: Callable[[], screen.Scene], *, every_s: float, filter_text: str, clock: Callable[[], float] = time.monotonic
 ) -> None:
-    """Show the screen until somebody has seen enough; `take` looks at the database."""
+    """Show the screen until the user ends it; `take` reads the database."""
     target = console(stderr=False)
     keys = Keys(filter_text)
     scene: screen.Scene | None = None

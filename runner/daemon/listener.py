@@ -102,8 +102,8 @@ class QueueListener:
             store.close()
 
     def _dispatch(self, wakeup: Wakeup, stop: Stop) -> None:
-        if wakeup.everybody or self._host in wakeup.hosts:
+        if wakeup.all_hosts or self._host in wakeup.hosts:
             self._on_host_notice()
-        if wakeup.everybody or not self._gpu_types.isdisjoint(wakeup.gpu_types):
+        if wakeup.all_hosts or not self._gpu_types.isdisjoint(wakeup.gpu_types):
             stop.wait(reaction_delay_s(self._rivals()))
             self._on_work()

@@ -82,7 +82,7 @@ def judge(reading: Reading, history: History, clocks: ClockPolicy) -> Health:
         if reading.compute_mode not in {None, "default"}
         else "",
         f"Xid {', '.join(map(str, dict.fromkeys(grave)))} within {XID_HOLD_S:g} s" if grave else "",
-        f"processes that nobody owns compute on it: {', '.join(left)}" if left else "",
+        f"processes of no known job compute on it: {', '.join(left)}" if left else "",
         f"{over >> 20} MiB more in use than when it is idle"
         if history.idle_bytes is not None and over > SLACK_BYTES
         else "",

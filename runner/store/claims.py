@@ -75,7 +75,7 @@ class Claiming(Base):
     ) -> Sequence[LeaseState]:
         """Renew the leases on `held` (job id, attempt) for `lease_s` seconds and show that the host is alive.
 
-        Waits for nobody: a job that somebody is writing right now keeps its lease as it is until the next heartbeat.
+        Waits for no lock: a job that another transaction holds keeps its lease as it is until the next heartbeat.
         If another `instance` goes by the host's name, nothing is renewed and nothing is ours.
 
         Raises:

@@ -46,7 +46,7 @@ _SETTINGS: Final = ", ".join(f"set_config('{key}', '{value}', false)" for key, v
 #: A server that is frozen, or a proxy before a dead one, keeps the connection alive and answers nothing: after so long,
 #: a little more than statement_timeout, it counts as away.
 ANSWER_S: Final = 75.0
-#: Whoever wants to know that an answer is still waited for hears so at least this often, however slow the machine is.
+#: The longest time between two calls of `waiting` while an answer is waited for.
 LOOK_S: Final = 15.0
 #: The same for an attempt to connect, which asks the resolver and then each address that it names.
 CONNECT_S: Final = 180.0
@@ -288,7 +288,7 @@ class Link:
                 cursor = connection.execute(query.sql, parameters)
                 try:
                     return cursor.fetchall()
-                except Exception:  # noqa: BLE001 - whatever a loader meets in what somebody stored; told with the row
+                except Exception:  # noqa: BLE001 - stored data may break a loader in any way; reported with the row
                     return [_row(cursor, number) for number in range(cursor.rowcount)]
 
         return _insistently(once)
@@ -364,7 +364,7 @@ def _row(cursor: psycopg.Cursor[Row], number: int) -> Row:
     cursor.scroll(number, mode="absolute")
     try:
         found = cursor.fetchone()
-    except Exception as error:  # noqa: BLE001 - whatever a loader meets in what somebody stored; told with the row
+    except Exception as error:  # noqa: BLE001 - stored data may break a loader in any way; reported with the row
         found = _broken(cursor, number, error)
     return {} if found is None else found
 

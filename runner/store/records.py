@@ -1,4 +1,4 @@
-"""What the store hands out and takes in, as frozen records; pure, imported by whoever talks to the store.
+"""What the store hands out and takes in, as frozen records; pure.
 
 Times are the database's, with time zone. Scores are seconds. Absent is None.
 """
@@ -88,8 +88,8 @@ class Wakeup:
     gpu_types: frozenset[str] = frozenset()
     #: Hosts of which something is wanted: a running job is to stop, or they are to drain or not to drain any more.
     hosts: frozenset[str] = frozenset()
-    #: Whoever listens should look, whatever the rest says.
-    everybody: bool = False
+    #: Every listener should look, whatever the rest says.
+    all_hosts: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ class Results(Base):
     def progress(self, job: Job, progress: Progress, *, tell: bool = True) -> bool:
         """Show how far a job is, and `tell` frontends; a secret twin's progress is kept for operators only.
 
-        Waits for nobody. False: somebody is writing the job just now, and nothing was shown: show it again soon.
+        Waits for no lock. False: another transaction holds the job, and nothing was shown: show it again soon.
         """
         shown = {"phase": clean_text(progress.phase), "done": progress.done, "total": progress.total}
         kept = shown if progress.slot is None else {**shown, "slot": clean_text(progress.slot)}
@@ -62,7 +62,7 @@ class Results(Base):
     def complete_all(self, results: Sequence[tuple[Job, JobResult]]) -> Sequence[Completion | StaleAttemptError | None]:
         """Commit what several attempts found, as one transaction; the outcome of each, in order.
 
-        None: not committed, because somebody holds its submission, or it was given twice; `complete` waits for that.
+        None: not committed, because another transaction holds its submission, or it was given twice; `complete` waits.
         When this raises, some may have been committed all the same: commit them again, one by one if the database is
         not away.
         """

@@ -265,7 +265,7 @@ def _unix(path: Path) -> socket.socket:
         # By way of the directory's descriptor, because an address has room for 107 bytes only.
         short = f"/proc/self/fd/{directory}/{path.name}"
         listening.bind(short)
-        # Nobody can connect before it listens.
+        # No client can connect before it listens.
         path.chmod(0o660)
         listening.listen()
     except BaseException:

@@ -130,7 +130,7 @@ class SingleRank:
         """See Workers."""
         return self._client.waited_ns
 
-    def prepare(self, files: Mapping[str, str], directory: Path, *, deadline_ns: int) -> None:  # noqa: ARG002 nobody is waited for
+    def prepare(self, files: Mapping[str, str], directory: Path, *, deadline_ns: int) -> None:  # noqa: ARG002 it waits for no one
         """See Workers."""
         Problem.unpack(files, directory)
         self._problem = Problem.load(directory)

@@ -269,7 +269,7 @@ def test_what_somebody_else_marked_hacked_stays_hacked(bench: Bench, db: Db, mar
     else:
         db.execute("UPDATE leaderboard.submission_job_status SET status = 'hacked'")
     assert bench.store.rerun(Selection(leaderboard="identity")) == 0
-    with pytest.raises(SubmissionError, match="somebody marked it hacked"):
+    with pytest.raises(SubmissionError, match="it is marked hacked"):
         bench.store.rerun(Selection(submission_id=submission_id))
     assert scores(bench) == []
     assert bench.store.submission(submission_id).score_s is None
