@@ -36,9 +36,9 @@ _IMPORT_TIMEOUT_S = 180.0
 _EXIT_MISSING = 3
 #: Packages that a machine with a device has and this one may lack: then something stands in for them.
 _TOOLS = ("triton", "cutlass", "cuda", "tilelang", "aiter", "iris")
-#: Imports a template, with stand-ins for tools that are not installed and, if told so, for the compiler of extensions:
-#: they take whatever is done with them, and give functions back as decorators do. Its last line on stdout names those
-#: used. Torch comes first, because it looks for some of these tools itself.
+#: Imports a template, with stand-ins for tools that are not installed and, if asked, for the compiler of extensions. A
+#: stand-in accepts every use, and gives functions back as decorators do. The last line on stdout names those used.
+#: Torch comes first, because it looks for some of these tools itself.
 _IMPORT = f"""\
 import importlib, importlib.machinery, importlib.util, inspect, re, sys, types
 from torch.utils import cpp_extension

@@ -215,7 +215,7 @@ def _ask(question: str, lines: Sequence[MatchLine], *, counting: bool, yes: bool
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter("stdin is no terminal, so no question can be asked; look with --dry-run", param_hint="--yes")
+        raise typer.BadParameter("stdin is no terminal, so no one can answer; look with --dry-run", param_hint="--yes")
     console(stderr=True).print(render.matching_table(lines, counting=counting))
     # Not typer.confirm: part of its question goes to stdout, whatever it is told.
     typer.echo(f"{question} [y/N] ", nl=False, err=True)

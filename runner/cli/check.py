@@ -1,8 +1,7 @@
 """`check`: is this host ready? Looks at everything `serve` relies on and says what to do about each finding.
 
-Owns no knowledge of its own beyond the order of the questions: version floors are in `runner.cli.versions`, the facts
-come from the configuration, the store, the engine and the device detection. A failed question never stops the later
-ones, unless these need its answer.
+Owns the order of the questions. Version floors are in `runner.cli.versions`; the facts come from the configuration, the
+store, the engine and the device detection. After a failed question the later ones go on, unless they need its answer.
 """
 
 from __future__ import annotations
@@ -238,7 +237,7 @@ def _schema(facts: DatabaseFacts) -> Finding:
 
 
 def _login(facts: DatabaseFacts, host_name: str) -> Finding:
-    """What else than this host the daemon's login may act for."""
+    """Other hosts that the daemon's login may act for."""
     name = "login"
     remedy = "give each host a login of its own (docs/security.md#the-database)"
     if facts.owner:

@@ -28,8 +28,8 @@ from runner.model import JobResult, Mode, Slot, Verdict
 from runner.task_format.model import HARNESS, SUBMISSION, Case, Lang, PyConfig, Ranking, Task, TaskFolder
 
 _FILES: Final = Path(__file__).parent / "selftest"
-#: Below this part of what the type states something holds the device back: memory reaches 0.8 to 0.93 of its data sheet
-#: in a copy, matrix units 0.5 to 0.8 of theirs in a library's product of this size.
+#: A device below this part of its type's figures is held back. Memory reaches 0.8 to 0.93 of its data sheet in a copy.
+#: Matrix units reach 0.5 to 0.8 of theirs in a library's product of this size.
 _SLOW_MEMORY: Final = 0.6
 _SLOW_MATH: Final = 0.35
 #: Half the distance of the tenth and the ninetieth percentile, as a part of the median.
@@ -61,7 +61,7 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class SlotTest:
-    """What came of the test of one slot."""
+    """The outcome of the test of one slot."""
 
     slot: Slot
     findings: tuple[Finding, ...]

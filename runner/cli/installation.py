@@ -69,7 +69,7 @@ def run(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 class Host:
-    """The host, below `root`; commands of the system's go through `run`. What is changed is printed."""
+    """The host, below `root`; the system's commands go through `run`. Prints each change."""
 
     def __init__(self, root: Path = Path("/"), *, run: Run = run) -> None:
         self._root = root

@@ -121,7 +121,7 @@ def _journal(unit: str) -> Iterator[Mapping[str, Any]]:
 
 
 def messages(entries: Iterable[bytes]) -> Iterator[Mapping[str, Any]]:
-    """What of a journal's entries are lines of a daemon."""
+    """The lines of a daemon among a journal's entries."""
     for entry in entries:
         try:
             message = json.loads(entry).get("MESSAGE")
@@ -175,7 +175,7 @@ def _row(at: datetime | None, what: str, details: str, *, style: str = "") -> No
 
 
 def story(view: SubmissionView, events: Sequence[EventLine], *, admin: bool) -> Sequence[Line]:
-    """What the database knows of a submission, in the order in which it happened."""
+    """The events of a submission in the database, oldest first."""
     status = view.status
     lines = [
         Line(

@@ -314,7 +314,7 @@ def timed_table(cases: Sequence[TimedCase]) -> Table:
 
 
 def _case_timing(case: TimedCase) -> str:
-    """What a case's times are worth, e.g. `measured, 11.2 µs to 12.9 µs`."""
+    """A case's timing assurance, e.g. `measured, 11.2 µs to 12.9 µs`."""
     between = case.interval_ns
     where = [] if between is None else [f"{duration(between[0])} to {duration(between[1])}"]
     return one_line(", ".join((case.timing or "-", *where)))

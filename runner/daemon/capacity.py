@@ -35,7 +35,7 @@ class SlotHandle(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimRequest:
-    """What to claim jobs for."""
+    """A request for jobs."""
 
     #: GPU types, aliases included, and how many slots are free for each; the least recently served first.
     slots: Mapping[str, int]

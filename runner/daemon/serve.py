@@ -190,7 +190,7 @@ def _serve(
 
 
 def daemon_owner(config: Config) -> str:
-    """What a daemon's containers and images are labelled with.
+    """The label of a daemon's containers and images.
 
     Two daemons on one engine must not reap each other's containers; the state directory tells them apart.
     """
@@ -198,7 +198,7 @@ def daemon_owner(config: Config) -> str:
 
 
 def evaluation_settings(config: Config, eval_python: Path) -> EvaluationSettings:
-    """What of the configuration the evaluator needs."""
+    """The evaluator's part of the configuration."""
     return EvaluationSettings(
         eval_python=eval_python,
         state_dir=config.state_dir,

@@ -47,7 +47,7 @@ def signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[N
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:
-    """What matters is that the signal has a handler: then it is written to the wake-up descriptor."""
+    """Does nothing: a signal with a handler is written to the wake-up descriptor."""
 
 
 def _read(reader: socket.socket, handlers: Mapping[signal.Signals, Callable[[], None]]) -> None:

@@ -33,7 +33,7 @@ MIN_RUNNING_S: Final = 1.0
 
 
 class SlotSignals:
-    """What slots tell the claiming thread, which owns this and waits on the events. Threadsafe."""
+    """Events from the slots to the claiming thread, which owns this and waits on them. Threadsafe."""
 
     def __init__(self) -> None:
         #: Look at the queue.

@@ -1,8 +1,8 @@
 """The steps before a daemon serves, in order, each repeated until it works.
 
-First the host's name, and with it the results that an earlier process spooled: from then on they are committed and
-their leases renewed, whatever else is missing. Then every other lease of that process is given back, and its containers
-are removed. Last comes the evaluation environment, which may take minutes.
+First it registers the host's name. From then on it commits the results that an earlier process spooled, and renews
+their leases, whatever else is missing. Then it gives back every other lease of that process and removes its containers.
+Last comes the evaluation environment, which may take minutes.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ OnProgress = Callable[[Progress], None]
 
 @dataclass(frozen=True, kw_only=True)
 class HostResources:
-    """What all attempts of a host share. Threadsafe."""
+    """The parts that all attempts of a host share. Threadsafe."""
 
     engine: DockerEngine
     warm_pool: WarmPool
@@ -314,8 +314,8 @@ def execute(
     """Run a request in a fresh container; in a waiting one of the slot, if it fits.
 
     The block gets the report, and when the container was ready for the request, on the monotonic clock in nanoseconds.
-    A container that has finished its report is removed when the block has been left: removing it takes the engine
-    longer than everything else after a report. Every other container is gone when the block begins.
+    A container that has finished its report is removed when the block has been left, because the removal takes longer
+    than everything else after a report. Every other container is gone when the block begins.
 
     Raises:
         CancelledByRequest, EngineUnavailableError, EvaluationError: as `Attempt.run`.

@@ -67,8 +67,8 @@ class EvaluationSettings:
     max_run_s: float
     #: How many started containers wait per slot for the next submissions (about half a GiB of memory each).
     warm_containers: int = 0
-    #: How many submissions are built at a time on cores that no slot uses; None: one, if there are such cores, and else
-    #: each on its slot's cores before its run; 0: what is to be compiled is compiled in the run.
+    #: How many submissions are built at a time on cores that no slot uses. 0: submissions compile in their runs. None:
+    #: one; without such cores each submission is built on its slot's cores before its run.
     build_workers: int | None = 0
     #: No container waits longer for a submission, and all together take no more memory.
     warm_max_age_s: float = math.inf

@@ -2,11 +2,11 @@
 
 Owns the waiting containers, a few per slot. Each is used once or thrown away, never cleaned: it has not seen a byte of
 any submission. A container waits only once its judge has said that all is imported and quiet. Importing costs one core
-two seconds of work. So containers are started only while nothing runs on the slot, as many at a time as it has cores. A
-slot that is never free has such a gap when a job finds none waiting: then one for the next job is started beside
-the one for this job. What is still starting when a job takes another container is thrown away. Slots that share devices
-or cores count as one here. Number, age and memory are bounded (`PoolBounds`). A container is used only for the spec it
-was started with: GPU type, image, limits, devices, programs.
+two seconds of work. So containers are started only while nothing runs on the slot, as many at a time as it has cores.
+If a job finds none waiting, one for the next job is started beside its own. Thus a slot that is never free gets some,
+too. A container that is still starting when a job takes another one is removed. Slots that share devices or cores count
+as one here. Number, age and memory are bounded (`PoolBounds`). A container is used only for the spec it was started
+with: GPU type, image, limits, devices, programs.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from sandbox.errors import SandboxError
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec
 
-#: A free slot that still has a waiting container gets its next one only after this: a secret job follows its public one
-#: within a tenth of a second, and must not be timed beside a starting container.
+#: A free slot that still has a waiting container gets its next one only after this. A secret job follows its public one
+#: within a tenth of a second; no container must start beside its timed calls.
 IDLE_S = 1.0
 #: The longest time until judge and worker have imported torch and are quiet. One that takes longer is thrown away.
 PREPARE_S = 120.0
-#: After a failed start, until the next try; a job that arrives meanwhile starts its own and hears what is wrong.
+#: After a failed start, until the next try; a job that arrives meanwhile starts its own and gets the error.
 RETRY_S = 10.0
 WARM_LABEL = "kernel-runner.warm"
 #: The assumed memory of a container before one was measured: judge and worker with torch.
@@ -137,7 +137,7 @@ class WarmPool:
                 return None
             place.busy = True
             if not place.containers and _comparable(place.spec) == _comparable(spec):
-                # What is being started is as good as what the job would start, and leaves one for the next job.
+                # A container that is starting is ready sooner than one that the job would start.
                 place.awaited = True
                 place.asked = not place.starting and not self._closed and self._count(place) > 0 and self._is_due(place)
                 self._changed.notify_all()

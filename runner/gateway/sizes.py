@@ -43,7 +43,7 @@ def cut_start(text: object, most: int) -> Markup:
 
 
 class Room:
-    """What is left for one kind of content of a page, in bytes."""
+    """The bytes left for one kind of content of a page."""
 
     def __init__(self, most: int) -> None:
         self.left = most

@@ -43,8 +43,8 @@ SESSION: Final = {
 }
 #: Said after connecting, not while: a pooler refuses `options` in the startup packet, or drops them without a word.
 _SETTINGS: Final = ", ".join(f"set_config('{key}', '{value}', false)" for key, value in SESSION.items())
-#: A server that is frozen, or a proxy before a dead one, keeps the connection alive and answers nothing: after so long,
-#: a little more than statement_timeout, it counts as away.
+#: A frozen server, or a proxy before a dead one, keeps the connection alive and answers nothing. It counts as away
+#: after this time, which is a little more than statement_timeout.
 ANSWER_S: Final = 75.0
 #: The longest time between two calls of `waiting` while an answer is waited for.
 LOOK_S: Final = 15.0
@@ -163,11 +163,11 @@ class Link:
 
     Each has it for itself in an `open` block.
 
-    With a `pacer` it is a daemon's: attempts to connect are paced together with those of the daemon's other threads,
-    and a server that takes no writes counts as away, unless the connection string itself names `target_session_attrs`.
+    With a `pacer` it is a daemon's. Then its attempts to connect are paced together with those of the daemon's other
+    threads. A server that takes no writes counts as away, unless the connection string names `target_session_attrs`.
 
     A `pooled` one leads to a pooler in transaction mode. Another session may serve each transaction, so it prepares no
-    statements and changes no settings: those that SESSION names belong to the login then (`kernel-runner check`).
+    statements and changes no settings. The login then has the settings of SESSION (`kernel-runner check`).
     """
 
     def __init__(

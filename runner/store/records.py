@@ -21,7 +21,7 @@ class Unreadable:
     """A claimed job that holds something this release makes no sense of."""
 
     claimed: Claimed
-    #: What it is, for operators.
+    #: Its description, for operators.
     cause: str
 
 
@@ -370,7 +370,7 @@ class StatusLine:
     rerunning: bool = False
     #: What the score's time is worth, or without a score that of its public run; None: nothing was timed in public.
     timing: str | None = None
-    #: Who says that the results are right: judge or in_process.
+    #: The checker of the results: judge or in_process.
     correctness: str | None = None
     #: Why a time that passed does not rank, a sentence; None where it ranks, or is not there.
     unranked: str | None = None
@@ -509,7 +509,7 @@ class RankingLine:
     file_name: str
     score_s: float
     submission_time: datetime
-    #: What the time is worth, and who says that the results are right.
+    #: The timing assurance, and the checker of the results: judge or in_process.
     timing: str
     correctness: str
 

@@ -1,4 +1,4 @@
-"""What came of a claimed job: progress, a result, or the reason why there is none. Called by the daemon's slots.
+"""The outcome of a claimed job: progress, a result, or the reason why there is none.
 
 Every write is fenced: it counts only while the job is still running at the attempt that the caller claimed.
 """
@@ -26,10 +26,10 @@ BACKOFF_MAX_S: Final = 300.0
 
 
 class Results(Base):
-    """The part of a store that settles claimed jobs."""
+    """The part of a store that writes how claimed jobs end, and their progress."""
 
     def progress(self, job: Job, progress: Progress, *, tell: bool = True) -> bool:
-        """Show how far a job is, and `tell` frontends; a secret twin's progress is kept for operators only.
+        """Show how far a job is, and `tell` frontends; a secret job's progress is kept for operators only.
 
         Waits for no lock. False: another transaction holds the job, and nothing was shown: show it again soon.
         """

@@ -105,8 +105,8 @@ class Signals(Base):
     def listen(self, *, stop: Stop, timeout_s: float, wanted: Callable[[], bool] = lambda: True) -> Wakeup | None:
         """Wait for a wake-up at most `timeout_s` seconds; all that is pending is one.
 
-        The connection is the store's second one, or that of another store (`listen_with`). It wakes every listener when it
-        subscribed only now, because a notification may have been missed. None: nothing came, or `stop` was set.
+        The connection is the store's second one, or that of another store (`listen_with`). If it subscribed only now,
+        it wakes every listener, because a notification may have been missed. None: nothing came, or `stop` was set.
 
         `wanted` is asked at first and whenever the other store has used its connection. As long as it says no, it is
         not subscribed: each notification costs the server a wake-up of every session that is.

@@ -1,4 +1,4 @@
-"""What daemons, frontends and operators do with the database, as methods that take and return records.
+"""The database for daemons, frontends and operators, as methods that take and return records.
 
 One `Store` is one connection, confined to one thread; it opens when first used and again after it broke. A second store
 may listen on it in another thread. Every write

@@ -34,7 +34,7 @@ RETRY_S: Final = 10.0
 
 
 class Answers(Protocol):
-    """What is asked (`runner.daemon.monitoring.health.HealthReport`)."""
+    """The source of the answers (`runner.daemon.monitoring.health.HealthReport`)."""
 
     def health(self) -> tuple[bool, Mapping[str, Any]]:
         """Whether the daemon is alive, and what there is to say."""
@@ -136,7 +136,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.BaseServer):
         self.bound = str(address if address.path is not None else HttpAddress(host=address.host, port=port))
 
     def fileno(self) -> int:
-        """What is waited for."""
+        """The listening socket's descriptor, to wait on."""
         return self.socket.fileno()
 
     def get_request(self) -> tuple[socket.socket, Any]:
@@ -220,7 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
             return _json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}, see the log"})
 
     def address_string(self) -> str:
-        """Who asks; a unix socket has no address."""
+        """The client's address; a unix socket has none."""
         return str(self.client_address[:1])
 
     def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base's name

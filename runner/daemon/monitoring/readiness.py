@@ -38,14 +38,14 @@ LINES_S: Final = 60.0
 
 
 def unusable(causes: Collection[Cause]) -> str:
-    """What no slot can be used for, by the kinds of causes in quarantine."""
+    """The missing resources, by the kinds of causes in quarantine."""
     if Cause.DEVICE not in causes:
         return CONTAINERS
     return BOTH if Cause.CONTAINER in causes else DEVICES
 
 
 def missing(error: InfrastructureError, *, otherwise: str) -> str:
-    """What an error says is missing."""
+    """The missing resource, by the kind of an error."""
     if isinstance(error, HostNameTakenError):
         return HOST_NAME
     if isinstance(error, EngineUnavailableError):
@@ -74,7 +74,7 @@ class Readiness:
 
     @property
     def waiting_for(self) -> str | None:
-        """What keeps the daemon from working; None while it works."""
+        """The missing resource; None while the daemon works."""
         return self._waiting_for
 
     @property
@@ -84,7 +84,7 @@ class Readiness:
 
     @property
     def status(self) -> str | None:
-        """What it does while it works."""
+        """The status while it works; None: it does not."""
         return self._working
 
     def not_ready(self, waiting_for: str, *, reason: str) -> None:

@@ -142,7 +142,7 @@ class EventPublisher:
         return max(0.0, min([*due_s, self._clock() + _CAP_S]) - self._clock())
 
     def _take(self) -> _Batch | None:
-        """What may be sent now; None: nothing."""
+        """Events and progress that may be sent now; None: nothing."""
         now_s = self._clock()
         with self._lock:
             self._posted_s = {key: at_s for key, at_s in self._posted_s.items() if now_s - at_s < PERIOD_S}

@@ -69,7 +69,7 @@ class Spool:
         self._lock = threading.Lock()
         #: Files that were looked at: a result, or None for one that can neither be used nor moved.
         self._known: dict[Path, Spooled | None] = {}
-        #: What was said about why nothing is kept; said once, until something is.
+        #: The logged reason why nothing is kept; logged once, until something is kept.
         self._said: set[str] = set()
 
     @property
@@ -244,7 +244,7 @@ class Spool:
 
 
 def _entries(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """What is in a directory, but for the evidence; nothing if it cannot be read."""
+    """The entries of a directory, without the evidence; none if it cannot be read."""
     with suppress(OSError), os.scandir(directory) as found:
         for entry in found:
             if entry.name != ASIDE:

@@ -38,7 +38,7 @@ class Speedup:
     ratio: float
     low: float
     high: float
-    #: The less of what the two times are worth.
+    #: The lesser timing assurance of the two.
     timing: str
     is_forged: bool
 
