@@ -14,7 +14,6 @@ from io import TextIOWrapper
 import typer
 
 from runner.cli import (
-    again,
     artifact,
     batch,
     check,
@@ -30,6 +29,7 @@ from runner.cli import (
     leaderboard,
     logs,
     migrate,
+    rerun,
     serve,
     status,
     submit,
@@ -43,7 +43,6 @@ from runner.errors import KernelRunnerError
 from sandbox.errors import SandboxError
 
 __all__ = [
-    "again",
     "app",
     "artifact",
     "batch",
@@ -61,6 +60,7 @@ __all__ = [
     "logs",
     "main",
     "migrate",
+    "rerun",
     "serve",
     "status",
     "submit",

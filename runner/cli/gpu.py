@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from runner.cli import documents, gpu_add, gpu_clocks, render
+from runner.cli import gpu_add, gpu_clocks, json_output, render
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.evaluate import local_evaluator
 from runner.cli.finding import Finding, Mark, verdict_of
@@ -56,7 +56,7 @@ def list_types(
     with session(context).store() as store:
         types, hosts = store.gpu_types(), store.hosts()
     if as_json:
-        out_json(documents.gpu_types(types, hosts, registry))
+        out_json(json_output.gpu_types(types, hosts, registry))
     else:
         out(render.gpu_types_table(types, hosts, registry))
 

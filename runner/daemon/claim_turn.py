@@ -24,7 +24,7 @@ from runner.errors import StaleAttemptError
 from runner.gpu_types import Registry
 from runner.logs import get_logger
 from runner.model import Job
-from runner.store import Claims, Store, Unreadable
+from runner.store import Claims, QueueStore, Unreadable
 
 _log = get_logger(__name__)
 
@@ -70,7 +70,7 @@ class ClaimTurn:
         self._all_free = all_free
         self._instance = instance
 
-    def claim(self, store: Store, control: ShutdownControl, *, able: bool) -> Claims:
+    def claim(self, store: QueueStore, control: ShutdownControl, *, able: bool) -> Claims:
         """Claim until no slot is free or no job is left; the last answer.
 
         Asks at least once, which shows that the host lives.
@@ -130,7 +130,7 @@ class ClaimTurn:
             return None
         return self._prefetcher.choose(request.slots, self._quarantined)
 
-    def _give_prefetched(self, store: Store, slot_queue: SlotQueue, jobs: Sequence[Job]) -> Sequence[Job]:
+    def _give_prefetched(self, store: QueueStore, slot_queue: SlotQueue, jobs: Sequence[Job]) -> Sequence[Job]:
         """Give the job that was claimed for a busy slot to that, or back to the queue; the other jobs."""
         others = []
         for job in jobs:
@@ -151,7 +151,7 @@ class ClaimTurn:
                     self._keeper.drop(lease)
         return others
 
-    def _fail_unreadable(self, store: Store, unreadable: Unreadable) -> None:
+    def _fail_unreadable(self, store: QueueStore, unreadable: Unreadable) -> None:
         """Fail a job that this release makes no sense of: another one may, and else it ends with the cause."""
         job, cause = unreadable.claimed, unreadable.cause
         _log.error("job_unreadable", job=job.id, attempt=job.attempt, cause=cause)

@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from runner.model import Job, JobResult, Progress, Slot
-from runner.store import Store
+from runner.store import QueueStore
 
-#: Makes a Store for one thread; the argument names the purpose of the connection.
-StoreFactory = Callable[[str], Store]
+#: Makes a QueueStore for one thread; the argument names the purpose of the connection.
+StoreFactory = Callable[[str], QueueStore]
 
 
 class JobEvaluator(Protocol):

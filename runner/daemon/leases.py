@@ -45,7 +45,7 @@ class StopReason(StrEnum):
 
 
 class HeartbeatStore(Protocol):
-    """The part of `runner.store.Store` that a lease keeper uses."""
+    """The part of `runner.store.QueueStore` that a lease keeper uses."""
 
     def heartbeat(
         self, *, host: str, lease_s: float, held: Sequence[tuple[int, int]], instance: str | None

@@ -14,7 +14,7 @@ from runner.daemon.interfaces import StoreFactory
 from runner.errors import InfrastructureError
 from runner.logs import LogRateLimit, get_logger
 from runner.retry import Backoff
-from runner.store import Stop, Store, Wakeup
+from runner.store import QueueStore, Stop, Wakeup
 
 _log = get_logger(__name__)
 
@@ -58,7 +58,7 @@ class QueueListener:
         self,
         store_factory: StoreFactory,
         *,
-        claims: Store,
+        claims: QueueStore,
         host: str,
         gpu_types: frozenset[str],
         wanted: Callable[[], bool],

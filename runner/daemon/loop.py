@@ -50,7 +50,7 @@ from runner.gpu_types import Registry
 from runner.logs import LogRateLimit, get_logger
 from runner.model import Slot
 from runner.retry import Backoff, between_s
-from runner.store import Claims, HostRecord, Store
+from runner.store import Claims, HostRecord, QueueStore
 
 _log = get_logger(__name__)
 _random = random.SystemRandom()
@@ -205,7 +205,7 @@ class Daemon:
             store.close()
         return exit_reason
 
-    def _start(self, store: Store, control: ShutdownControl) -> bool:
+    def _start(self, store: QueueStore, control: ShutdownControl) -> bool:
         if not self._startup.take_name(store, control.stop_claiming):
             return False
         if self._startup.saw_outage:
@@ -277,7 +277,7 @@ class Daemon:
 
     # -- work ----------------------------------------------------------------------------------------------------
 
-    def _loop(self, store: Store, control: ShutdownControl) -> None:
+    def _loop(self, store: QueueStore, control: ShutdownControl) -> None:
         backoff = Backoff(cap_s=5.0)
         while not self._should_end(control):
             # Cleared before the claim: a notification during the claim causes one more turn, and none is lost.
@@ -311,7 +311,7 @@ class Daemon:
     def _should_end(self, control: ShutdownControl) -> bool:
         return control.stop.is_set() or (control.rebuild is not None and not self._running())
 
-    def _turn(self, store: Store, control: ShutdownControl) -> Claims:
+    def _turn(self, store: QueueStore, control: ShutdownControl) -> Claims:
         """One look at the queue: claim jobs, then do what the answer asks for.
 
         Without an engine or disk space it claims nothing. It still shows that this host lives, and reclaims expired
@@ -348,7 +348,7 @@ class Daemon:
         away, worse = self._quarantine.reasons(), self._quarantine.degraded()
         return host_record(self._settings.current, self._instance, self._slots, gpu_types, away, degraded=worse)
 
-    def _update_host_record(self, store: Store) -> None:
+    def _update_host_record(self, store: QueueStore) -> None:
         """Write the host record again when quarantine or a reload has changed it."""
         if (changing := self._current_host_inputs()) == self._host_record_inputs:
             return
@@ -478,7 +478,7 @@ class Daemon:
             self._wake.clear()
         return True
 
-    def _unregister(self, store: Store) -> None:
+    def _unregister(self, store: QueueStore) -> None:
         if not self._startup.registered:
             return
         try:

@@ -16,7 +16,7 @@ from runner.daemon.server_clock import ServerClock
 from runner.daemon.startup import Startup
 from runner.logs import LogRateLimit, get_logger
 from runner.retry import between_s
-from runner.store import Claims, Store
+from runner.store import Claims, QueueStore
 
 _log = get_logger(__name__)
 
@@ -66,7 +66,7 @@ class Recovery:
                     left_out=left_out,
                 )
 
-    def release_unacknowledged_claims(self, store: Store) -> None:
+    def release_unacknowledged_claims(self, store: QueueStore) -> None:
         """Requeue the jobs of claims whose answers were lost: they run in this host's name, on none of its slots."""
         # Another daemon may have taken the name during the outage; the jobs are its own then.
         self._startup.register(store)
@@ -82,7 +82,7 @@ class Recovery:
         self.claim_unconfirmed = False
         self.start_reclaim_grace()
 
-    def reclaim(self, store: Store, claims: Claims) -> bool:
+    def reclaim(self, store: QueueStore, claims: Claims) -> bool:
         """Requeue jobs with expired leases, a short time after a claim has reported some; whether there were any.
 
         Not every claim looks, so one that reports none takes no plan back.

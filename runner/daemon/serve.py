@@ -30,7 +30,7 @@ from runner.disk import DiskFloor
 from runner.errors import ConfigError, DatabaseUnavailableError, EngineUnavailableError
 from runner.evaluation.container_spec import SLOT_LABEL
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.store import ConnectPacer, Store
+from runner.store import ConnectPacer, QueueStore
 from runner.store.probe import probe
 from sandbox.errors import NotReaped, SandboxError
 from sandbox.host.engine import DockerEngine
@@ -142,11 +142,11 @@ def _serve(
         spool.max_bytes = now.spool_max_mib * _MIB
         endpoint.listen(now.http_address)
 
-    def store(purpose: str) -> Store:
+    def store(purpose: str) -> QueueStore:
         # The main thread's own tells the watchdog for what it waits.
         waiting = watchdog.expect if purpose == "claim" else None
         name = f"kernel-runner {purpose}"
-        return Store(dsn, application_name=name, pacer=pacer, waiting=waiting, direct_host=config.direct_host)
+        return QueueStore(dsn, application_name=name, pacer=pacer, waiting=waiting, direct_host=config.direct_host)
 
     reloader.on_change(apply)
     metrics.expect(

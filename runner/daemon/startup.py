@@ -23,7 +23,7 @@ from runner.gpu_types import Registry
 from runner.logs import get_logger
 from runner.model import Slot
 from runner.retry import Backoff
-from runner.store import HostRecord, Store
+from runner.store import HostRecord, QueueStore
 
 _log = get_logger(__name__)
 
@@ -59,7 +59,7 @@ class Startup:
         self.saw_outage = False
         self._reaped = False
 
-    def take_name(self, store: Store, leave: threading.Event) -> bool:
+    def take_name(self, store: QueueStore, leave: threading.Event) -> bool:
         """Get the host's name, and hold the leases of spooled results; False: `leave` was set first.
 
         The name comes before the leases: only its owner may give back what runs in this name.
@@ -72,7 +72,7 @@ class Startup:
         self._replayer.adopt()
         return True
 
-    def take_over(self, store: Store, leave: threading.Event) -> bool:
+    def take_over(self, store: QueueStore, leave: threading.Event) -> bool:
         """Clean up everything else that an earlier process left; False: `leave` was set first."""
         return self._until(leave, DATABASE, lambda: self._recover(store)) and self._until(leave, ENGINE, self._clean_up)
 
@@ -80,7 +80,7 @@ class Startup:
         """Make sure that jobs can run here; False: `leave` was set first."""
         return self._until(leave, EVALUATION, lambda: self._evaluator.prepare(slots), cap_s=60.0)
 
-    def register(self, store: Store) -> None:
+    def register(self, store: QueueStore) -> None:
         """Announce this host and the GPU types it knows.
 
         Raises:
@@ -95,12 +95,12 @@ class Startup:
         if refused:
             _log.warning("gpu_types_not_published", gpu_types=refused, reason="another login's types have these names")
 
-    def announce(self, store: Store, host: HostRecord) -> None:
+    def announce(self, store: QueueStore, host: HostRecord) -> None:
         """Write the changed host record; raises what `register` does."""
         self._host = host
         self.register(store)
 
-    def unregister(self, store: Store) -> None:
+    def unregister(self, store: QueueStore) -> None:
         """Remove this host from the database.
 
         Raises:
@@ -117,7 +117,7 @@ class Startup:
         if left:
             _log.warning("old_containers_removed", count=left)
 
-    def _recover(self, store: Store) -> None:
+    def _recover(self, store: QueueStore) -> None:
         taken_back = store.recover(
             host=self._host.name, keep=self._replayer.keys(), died=True, instance=self._host.instance
         )

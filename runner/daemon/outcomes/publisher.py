@@ -20,7 +20,7 @@ from runner.errors import InfrastructureError
 from runner.logs import get_logger
 from runner.model import Claimed, Job, JobState, Json, Mode, Progress, Verdict
 from runner.retry import Backoff
-from runner.store import Ended, Reclaimed, Store
+from runner.store import Ended, QueueStore, Reclaimed
 
 _log = get_logger(__name__)
 
@@ -157,7 +157,7 @@ class EventPublisher:
             self._gpu_types.clear()
         return batch if batch.events or batch.wake or batch.progress else None
 
-    def _send(self, store: Store, batch: _Batch) -> bool:
+    def _send(self, store: QueueStore, batch: _Batch) -> bool:
         """Send a batch; False: the database is away. Unsent messages wait, progress only until there is newer."""
         try:
             if batch.events or batch.wake:
@@ -188,7 +188,7 @@ class EventPublisher:
                 return False
         return True
 
-    def _send_one_by_one(self, store: Store, batch: _Batch) -> bool:
+    def _send_one_by_one(self, store: QueueStore, batch: _Batch) -> bool:
         """Send each message alone, after one of them was refused; False: the database is away, the rest waits."""
         parts = [_Batch(events=(event,), wake=(), progress=()) for event in batch.events]
         parts += [_Batch(events=(), wake=(gpu_type,), progress=()) for gpu_type in batch.wake]

@@ -23,7 +23,7 @@ from runner.errors import InfrastructureError, StaleAttemptError
 from runner.logs import LogRateLimit, get_logger, job_context
 from runner.model import Job, JobResult
 from runner.retry import Backoff
-from runner.store import Store
+from runner.store import QueueStore
 
 _log = get_logger(__name__)
 
@@ -121,7 +121,7 @@ class SpoolReplayer:
         finally:
             store.close()
 
-    def replay_once(self, store: Store) -> int:
+    def replay_once(self, store: QueueStore) -> int:
         """Commit every spooled result, in order; how many were committed.
 
         Raises:
@@ -143,7 +143,7 @@ class SpoolReplayer:
             raise trouble
         return committed
 
-    def _deliver(self, store: Store, spooled: Spooled) -> bool:
+    def _deliver(self, store: QueueStore, spooled: Spooled) -> bool:
         job = spooled.job
         result = self._spool.load(spooled)
         if result is None:
@@ -174,7 +174,7 @@ class SpoolReplayer:
         self._drop(job)
         return committed
 
-    def _tolerate_timeout(self, store: Store, spooled: Spooled, error: InfrastructureError) -> None:
+    def _tolerate_timeout(self, store: QueueStore, spooled: Spooled, error: InfrastructureError) -> None:
         """The database answers, but not for this result: retry for `PATIENCE_S`, then fail the job.
 
         Raises:
@@ -185,7 +185,7 @@ class SpoolReplayer:
             _log.error("spooled_result_given_up", error=str(error))
             self._fail(store, spooled, mask_password(f"the result could not be committed: {error}"))
 
-    def _fail(self, store: Store, spooled: Spooled, cause: str) -> None:
+    def _fail(self, store: QueueStore, spooled: Spooled, cause: str) -> None:
         """End an attempt whose result will never be accepted, with the cause; the job is retried.
 
         Raises:

@@ -26,7 +26,7 @@ from runner.errors import DatabaseUnavailableError, StaleAttemptError
 from runner.logs import get_logger, job_context
 from runner.model import Job, JobResult
 from runner.retry import Backoff
-from runner.store import Completion, Ended, Store
+from runner.store import Completion, Ended, QueueStore
 
 _log = get_logger(__name__)
 
@@ -225,7 +225,9 @@ class OutcomeWriter:
 
     # -- called by the threads only ----------------------------------------------------------------------------------
 
-    def _work(self, stop: threading.Event, store: Store, take: Callable[[threading.Event], Sequence[_Pending]]) -> None:
+    def _work(
+        self, stop: threading.Event, store: QueueStore, take: Callable[[threading.Event], Sequence[_Pending]]
+    ) -> None:
         backoff = Backoff(cap_s=_CAP_S)
         try:
             while not stop.is_set():
@@ -292,14 +294,14 @@ class OutcomeWriter:
             one.taken = True
         return batch
 
-    def _write_batch(self, store: Store, batch: Sequence[_Pending]) -> None:
+    def _write_batch(self, store: QueueStore, batch: Sequence[_Pending]) -> None:
         """Write results together, as far as the database takes them, and every ending alone."""
         self._commit(store, [(one, one.result) for one in batch if one.result is not None and one.ending is None])
         for one in batch:
             if one.ending is not None:
                 self._end(store, one, one.ending)
 
-    def _commit(self, store: Store, batch: Sequence[tuple[_Pending, JobResult]]) -> None:
+    def _commit(self, store: QueueStore, batch: Sequence[tuple[_Pending, JobResult]]) -> None:
         if not batch:
             return
         try:
@@ -340,7 +342,7 @@ class OutcomeWriter:
             self._publisher.committed(one.job, result.verdict, submission_done=completion.submission_done)
             self._finish(one)
 
-    def _end(self, store: Store, one: _Pending, ending: Ending) -> None:
+    def _end(self, store: QueueStore, one: _Pending, ending: Ending) -> None:
         """Write how an attempt ended without a result."""
         with job_context(one.job, slot=one.slot):
             try:
@@ -427,7 +429,7 @@ class OutcomeWriter:
             self._wake.set()
 
 
-def _write_ending(store: Store, one: _Pending, ending: Ending) -> Ended:
+def _write_ending(store: QueueStore, one: _Pending, ending: Ending) -> Ended:
     match ending:
         case Failed(error=error):
             return store.fail(one.job, error=error, report={"slot": one.slot}, slot=one.slot)
