@@ -197,8 +197,8 @@ def _of_job(job: JobView, *, admin: bool) -> Iterator[Line]:
     said: Callable[..., Line] = lambda at, what, details, **more: Line(  # noqa: E731 a line of this job
         at=at, what=f"job {job.id} {what}", details=details, job_id=job.id, **more
     )
-    twin = ", secret" if job.secret else ""
-    yield said(job.created_at, "queued", f"{job.gpu_type}, {job.mode.value}{twin}{again}")
+    secret = ", secret" if job.secret else ""
+    yield said(job.created_at, "queued", f"{job.gpu_type}, {job.mode.value}{secret}{again}")
     if job.started_at is not None:
         last = {"attempt": job.attempt, "host": job.host}
         yield said(job.started_at, "claimed", f"attempt {job.attempt} on {job.host}", **last)

@@ -94,13 +94,14 @@ def main(options: Sequence[str] = ()) -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--users", type=int, default=6)
     parser.add_argument("--sources", nargs="*", choices=SOURCES, default=list(SOURCES))
+    parser.add_argument("--ways", nargs="*", type=int, choices=range(len(WAYS)), default=range(len(WAYS)))
     given = parser.parse_args(options)
     rounds, users = given.rounds, given.users
     turns: dict[tuple[str, str], list[Turn]] = {}
     with database("build") as url:
         for number in range(rounds):
             for source in given.sources:
-                for way in WAYS:
+                for way in (WAYS[index] for index in given.ways):
                     turn = measure(
                         url, way, SOURCES[source], users=users, mark=f"{number}-{source}-{way.name}".replace(" ", "-")
                     )

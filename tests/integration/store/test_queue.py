@@ -210,8 +210,8 @@ def test_the_same_result_committed_twice_is_no_error(bench: Bench, db: Db) -> No
         bench.store.complete(job, result(Verdict.WRONG_ANSWER, run_record(passed=False)))
 
 
-def test_twins_that_finish_at_the_same_moment_end_the_submission_once(bench: Bench, db: Db) -> None:
-    """Eight times two threads commit a submission's twins at once: exactly one of them ends it, with the right word."""
+def test_jobs_that_finish_at_the_same_moment_end_the_submission_once(bench: Bench, db: Db) -> None:
+    """Eight times two threads commit a submission's two jobs at once: one of them ends it, with the right word."""
     bench.board()
     for number in range(8):
         submission_id = bench.submit(mode="leaderboard")
@@ -265,7 +265,7 @@ def test_the_final_word_of_an_unranked_submission(
 
 
 def test_a_ranked_submission_fails_by_its_public_run_first(bench: Bench, db: Db, finish: Callable[..., None]) -> None:
-    """With both twins wrong the public one is named, and no score is shown."""
+    """With both jobs wrong the public one is named, and no score is shown."""
     bench.board("identity", "A100", "H100")
     submission_id = bench.submit(mode="leaderboard", gpu_types=["A100", "H100"])
     finish("H100")
@@ -379,7 +379,7 @@ def test_an_expired_lease_goes_back_until_that_happens_too_often(bench: Bench, d
 
 
 def test_cancelling_ends_what_waits_and_asks_what_runs(bench: Bench, db: Db) -> None:
-    """The waiting twin is over at once, the running one when its daemon says so; then the submission is over."""
+    """The waiting job is over at once, the running one when its daemon says so; then the submission is over."""
     bench.board()
     submission_id = bench.submit(mode="leaderboard")
     job = bench.claim()
@@ -396,7 +396,7 @@ def test_cancelling_ends_what_waits_and_asks_what_runs(bench: Bench, db: Db) -> 
 
 
 def test_half_a_ranked_submission_is_not_accepted(bench: Bench) -> None:
-    """The public twin was accepted and the secret one cancelled: cancelled, with no verdict for the whole."""
+    """The public job was accepted and the secret one cancelled: cancelled, with no verdict for the whole."""
     bench.board()
     submission_id = bench.submit(mode="leaderboard")
     job = bench.claim()
@@ -473,7 +473,7 @@ def test_progress_of_a_job_that_somebody_writes_waits_for_nobody(bench: Bench, d
 
 
 def test_only_progress_and_what_is_announced_is_notified(bench: Bench, db: Db) -> None:
-    """Claims and results send nothing themselves; a secret twin's progress is told to nobody."""
+    """Claims and results send nothing themselves; a secret job's progress is told to nobody."""
     bench.board()
     bench.submit(mode="leaderboard")
     bench.free_secret_jobs()

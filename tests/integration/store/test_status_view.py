@@ -175,7 +175,7 @@ def test_the_phases_of_several_types_stand_side_by_side(bench: Bench, db: Db) ->
     assert phase(db, submission_id) == "secret run"
 
 
-def test_of_twins_the_phase_is_that_of_the_one_that_runs(bench: Bench, db: Db) -> None:
+def test_of_both_jobs_the_phase_is_that_of_the_one_that_runs(bench: Bench, db: Db) -> None:
     """The public one went back to the queue, the secret one runs: that is what happens now."""
     bench.board()
     submission_id = bench.submit(mode="leaderboard")
@@ -238,7 +238,7 @@ def test_a_rerun_shows_as_one(bench: Bench, db: Db) -> None:
 
 
 def test_a_score_needs_a_ranked_secret_run(bench: Bench, db: Db) -> None:
-    """As the ranking has it: a secret twin that got no further than its tests validates nothing."""
+    """As the ranking has it: a secret job that got no further than its tests validates nothing."""
     bench.board()
     submission_id = bench.submit(mode="leaderboard")
     public = bench.claim()

@@ -53,7 +53,7 @@ def test_a_submission_is_stored_as_kernelbot_stores_it(bench: Bench, db: Db) -> 
     assert (job["gpu_type"], job["mode"], job["secret"], job["state"]) == ("CPU", "benchmark", False, "queued")
 
 
-def test_leaderboard_mode_makes_twins_and_private_only_the_secret_one(bench: Bench, db: Db) -> None:
+def test_leaderboard_mode_makes_two_jobs_and_private_only_the_secret_one(bench: Bench, db: Db) -> None:
     """A ranked submission has a public and a secret job per GPU type; a private one has the secret one."""
     bench.board("identity", "A100", "H100")
     ranked = bench.submit(mode="leaderboard", gpu_types=["H100", "A100"])

@@ -51,8 +51,8 @@ def test_a_story_is_told_in_order() -> None:
     """Queued, claimed, failed, ended; why a secret run failed only to administrators."""
     later = samples.NOW + timedelta(seconds=9)
     job = samples.job(job_id=10, mode=Mode.LEADERBOARD, verdict=Verdict.WRONG_ANSWER)
-    twin = samples.job(job_id=11, mode=Mode.LEADERBOARD, secret=True, verdict=Verdict.WRONG_ANSWER)
-    view = samples.submission(job, twin)
+    secret = samples.job(job_id=11, mode=Mode.LEADERBOARD, secret=True, verdict=Verdict.WRONG_ANSWER)
+    view = samples.submission(job, secret)
     event = EventLine(
         id=1,
         at=later,

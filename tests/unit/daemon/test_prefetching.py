@@ -133,7 +133,7 @@ def test_a_slot_holds_one_job_ahead_and_works_them_off_in_order() -> None:
     assert host.started == [first, second]
 
 
-def test_the_twin_of_what_runs_takes_nobodys_place() -> None:
+def test_the_secret_job_of_what_runs_takes_no_other_jobs_place() -> None:
     """Its build is there: the build worker would be idle while both run. After it comes one other job, no more."""
     host = Host()
     (slot_queue,) = host.slot_queues

@@ -1,8 +1,8 @@
 """Tests side by side (`pytest -n`): one marked `alone` runs while no other does, and none that was found goes unrun.
 
-Workers are processes; they share two locked files. Whoever runs a test holds the second one: shared, or for itself
-where the test is marked. Everybody passes through the first on the way, and whoever waits for the second keeps it, so
-that a test which wants to be alone gets its turn soon. Without workers none of this does anything.
+Workers are processes; they share two locked files. A worker holds the second file while it runs a test: shared, or
+exclusively where the test is marked. It takes the first file before, and keeps it while it waits for the second. So a
+test that must run alone gets its turn soon. Without workers none of this does anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import pytest
 
 #: Entry of a worker's input.
-_INPUT = "kernel_runner_turns"
+_INPUT = "kernel_runner_exclusive_tests"
 #: Modules and folders that take longest; `--durations` of a whole run says which.
 _LONGEST = (
     "tests/acceptance/test_verdicts.py",
@@ -40,7 +40,7 @@ _LONGEST = (
 
 
 class _Node(Protocol):
-    """A worker, as whoever started it sees it."""
+    """A worker, as its parent sees it."""
 
     workerinput: dict[str, Any]
 
@@ -66,13 +66,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "alone: measures or counts what other tests at the same time would disturb")
     worker = getattr(config, "workerinput", None)
     if worker is not None:
-        config.pluginmanager.register(_Turns(Path(worker[_INPUT])))
+        config.pluginmanager.register(_ExclusiveTests(Path(worker[_INPUT])))
     elif config.getoption("numprocesses", None):
         config.pluginmanager.register(_Roll())
 
 
-class _Turns:
-    """Lets the tests of one worker take turns with those of the others."""
+class _ExclusiveTests:
+    """Runs the tests of one worker beside those of the others, and marked ones alone."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -97,7 +97,7 @@ class _Roll:
     """Makes the directory of the locked files, and calls the roll at the end."""
 
     def __init__(self) -> None:
-        self._directory = Path(tempfile.mkdtemp(prefix="kernel-runner-turns-"))
+        self._directory = Path(tempfile.mkdtemp(prefix="kernel-runner-exclusive-"))
         self._found: set[str] = set()
         self._run: set[str] = set()
         self._missing: set[str] = set()
