@@ -86,6 +86,6 @@ class DiskFloor:
         Raises:
             DiskFullError: a place has less free space than `min_free_gib`; says which, and what to do.
         """
-        short = [room for room in self.disk_spaces() if not room.enough]
+        short = [space for space in self.disk_spaces() if not space.enough]
         if short:
             raise DiskFullError(f"{'; '.join(map(str, short))}: {REMEDY}")

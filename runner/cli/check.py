@@ -339,11 +339,11 @@ def _cgroup(facts: EngineFacts) -> Finding:
 
 def _disks(config: Config, facts: EngineFacts | None) -> Iterator[Finding]:
     data_root = Path(facts.data_root) if facts is not None and facts.data_root else None
-    for room in disk_spaces(config.state_dir, data_root, floor_gib=config.min_free_gib):
-        if room.enough:
-            yield Finding(name="disk", mark=Mark.OK, found=str(room))
+    for space in disk_spaces(config.state_dir, data_root, floor_gib=config.min_free_gib):
+        if space.enough:
+            yield Finding(name="disk", mark=Mark.OK, found=str(space))
         else:
-            yield Finding(name="disk", mark=Mark.FAILED, found=f"{room}; no job is taken", remedy=REMEDY)
+            yield Finding(name="disk", mark=Mark.FAILED, found=f"{space}; no job is taken", remedy=REMEDY)
 
 
 def _runtimes(

@@ -81,8 +81,8 @@ _SENTENCE: Mapping[Verdict, str] = {
 }
 
 
-def worth(time: str, timing: object) -> str:
-    """A time with what it is worth behind it, e.g. `1.23 ms (measured)`; alone where that is not known."""
+def assured(time: str, timing: object) -> str:
+    """A time with its timing assurance, e.g. `1.23 ms (measured)`; alone where that is not known."""
     return f"{time} ({one_line(timing)})" if isinstance(timing, str) else time
 
 
@@ -145,7 +145,7 @@ def submission_page(submission: ShownSubmission) -> RenderableType:
         "verdict: ",
         verdict_text(submission.verdict, submission.state),
         f", {_position(submission.position)} in the queue" if submission.position else "",
-        f"   score: {worth(score(submission.score_s), None if submission.score_s is None else submission.timing)}",
+        f"   score: {assured(score(submission.score_s), None if submission.score_s is None else submission.timing)}",
         *(f"\n{one_line(remark)}" for remark in _remarks(submission)),
     )
     blocks: list[RenderableType] = [head, *(job_block(job) for job in submission.jobs)]
@@ -249,10 +249,10 @@ def _cause(cause: Mapping[str, object]) -> str:
 
 def run_block(run: ShownRun) -> RenderableType:
     """One run: passed or not, its cases, and the end of its output if it failed."""
-    ending = "" if run.score_s is None else f"   score {worth(score(run.score_s), _timing(run.system_info))}"
+    ending = "" if run.score_s is None else f"   score {assured(score(run.score_s), _timing(run.system_info))}"
     withheld = _withheld_s(run.system_info)
     if withheld is not None:
-        ending = f"   {worth(score(withheld), _timing(run.system_info))}, does not rank"
+        ending = f"   {assured(score(withheld), _timing(run.system_info))}, does not rank"
     blocks: list[RenderableType] = [Text.assemble(f"{run.mode}: ", _passed(passed=run.passed), ending)]
     checked, timed = checked_cases(run.result), timed_cases(run.result)
     if checked:
@@ -398,7 +398,7 @@ def queue_table(lines: Sequence[StatusLine]) -> RenderableType:
             Text(one_line(", ".join(line.gpu_types))),
             Text(_state(line)),
             verdict_text(line.verdict),
-            worth(score(line.score_s), None if line.score_s is None else line.timing),
+            assured(score(line.score_s), None if line.score_s is None else line.timing),
             moment(line.submission_time),
         )
     return table
@@ -457,7 +457,7 @@ def ranking_page(
             table.add_row(
                 str(place.rank),
                 Text(one_line(place.user_name or place.user_id)),
-                worth(score(place.score_s), _ranked_as(place)),
+                assured(score(place.score_s), _ranked_as(place)),
                 str(place.submission_id),
                 Text(one_line(place.file_name)),
                 moment(place.submission_time),

@@ -111,7 +111,7 @@ class Daemon:
         self.readiness = readiness or Readiness()
         signals = SlotSignals()
         self._wake = signals.wake
-        self._suspect = signals.suspect
+        self._check_engine = signals.check_engine
         self._give_up = threading.Event()
         self._threads = ThreadSupervisor()
         self._instance = instance
@@ -317,7 +317,7 @@ class Daemon:
         Without an engine or disk space it claims nothing. It still shows that this host lives, and reclaims expired
         leases.
         """
-        trouble = self._check_engine_if_suspect() or self._disk_trouble()
+        trouble = self._check_engine_if_asked() or self._disk_trouble()
         if self._recovery.claim_unconfirmed:
             self._recovery.release_unacknowledged_claims(store)
         began_s = time.monotonic()
@@ -363,21 +363,21 @@ class Daemon:
         return self._settings.current, self._quarantine.reasons(), self._quarantine.degraded()
 
     def _is_idle(self) -> bool:
-        return not self._suspect.is_set() and not self._any_busy()
+        return not self._check_engine.is_set() and not self._any_busy()
 
     def _on_engine_trouble(self) -> None:
-        self._suspect.set()
+        self._check_engine.set()
         self._wake.set()
 
-    def _check_engine_if_suspect(self) -> InfrastructureError | None:
+    def _check_engine_if_asked(self) -> InfrastructureError | None:
         """Ask the engine after a run failed through our fault, or after the probe failed; the error, if any."""
-        if self._suspect.is_set():
+        if self._check_engine.is_set():
             self._watchdog.expect(REQUEST_LIMIT_S)
             try:
                 self._engine.check()
             except InfrastructureError as error:
                 return error
-            self._suspect.clear()
+            self._check_engine.clear()
             self._watchdog.expect()
         return None
 

@@ -41,7 +41,7 @@ class SlotSignals:
         #: The last busy slot has come free.
         self.all_free = threading.Event()
         #: A run failed through our fault: check the engine before the next claim.
-        self.suspect = threading.Event()
+        self.check_engine = threading.Event()
         self._lock = threading.Lock()
         self._busy = 0
 
@@ -155,7 +155,7 @@ class SlotWorker:
             stopped = _stopped(lease)
             if stopped is None:
                 metrics.fault(error)
-                self._signals.suspect.set()
+                self._signals.check_engine.set()
                 _log.warning("evaluation_failed", error=str(error))
             return stopped or _failed(str(error))
         metrics.fault(error)

@@ -22,7 +22,7 @@ from runner.devices.quarantine import Quarantine
 from runner.devices.sampler import Sampler
 from runner.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
 from runner.evaluation.build_cache import Build, BuildCache
-from runner.evaluation.build_plan import BuildPlan, make_build_plan, worth_building
+from runner.evaluation.build_plan import BuildPlan, make_build_plan, should_build
 from runner.evaluation.container_spec import Environment
 from runner.evaluation.fifo_lock import FifoLock
 from runner.evaluation.plan import Plan
@@ -134,7 +134,7 @@ class Attempt:
             EvaluationError: container or harness broke in a way the submission cannot have caused.
         """
         builds, context = self._resources.builds, self._context
-        wanted = builds.wanted and worth_building(context.job.code, context.task, context.gpu)
+        wanted = builds.wanted and should_build(context.job.code, context.task, context.gpu)
         beside = wanted and builds.workers > 0
         build = self._build(beside=True) if beside else None
         failed = self._compile_failure(build)

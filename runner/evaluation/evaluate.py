@@ -31,7 +31,7 @@ from runner.errors import (
 )
 from runner.evaluation.attempt import Attempt, HostResources, JobContext, OnProgress, execute
 from runner.evaluation.build_cache import BuildCache
-from runner.evaluation.build_plan import worth_building
+from runner.evaluation.build_plan import should_build
 from runner.evaluation.container_spec import HOST_IMAGE, STAGE, Environment
 from runner.evaluation.groups import group_result
 from runner.evaluation.modules import GroupHost, evaluate_group
@@ -209,7 +209,7 @@ class Evaluator:
             task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
         except TaskError:
             return False
-        return worth_building(job.code, task, self._registry.get(job.gpu_type))
+        return should_build(job.code, task, self._registry.get(job.gpu_type))
 
     def _evaluate_group(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: OnProgress | None

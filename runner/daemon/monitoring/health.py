@@ -205,10 +205,10 @@ def _storage(parts: DaemonView) -> Iterable[Metric]:
         labels=["path"],
     )
     floor = GaugeMetricFamily("kernel_runner_disk_floor_bytes", "`min_free_gib`.", labels=["path"])
-    for room in parts.disk_spaces():
-        if room.free_bytes is not None:
-            free.add_metric([str(room.path)], room.free_bytes)
-            floor.add_metric([str(room.path)], room.floor_bytes)
+    for space in parts.disk_spaces():
+        if space.free_bytes is not None:
+            free.add_metric([str(space.path)], space.free_bytes)
+            floor.add_metric([str(space.path)], space.floor_bytes)
     yield from (free, floor)
 
 

@@ -103,9 +103,9 @@ class DeviceCalls:
         nbytes = flush_size(flush_bytes, torch.cuda.get_device_properties("cuda"))
         self._l2 = torch.empty(nbytes // _WORD.itemsize, dtype=_WORD, device="cuda")
         #: A number that holds the judge's own stream until it is set. No other process sees it.
-        self._gate = Arena.create(PAGE_BYTES)
-        self._gate.close()
-        self._gate_pointer = self._driver.register(self._gate.addresses.start, PAGE_BYTES)
+        self._start = Arena.create(PAGE_BYTES)
+        self._start.close()
+        self._start_pointer = self._driver.register(self._start.addresses.start, PAGE_BYTES)
         self._arena = range(0)
         self._handle = b""
         #: Memory for inputs that became too small. The worker lets go of it with its next call.
@@ -180,13 +180,13 @@ class DeviceCalls:
         )
 
     def release(self, packed: Packed, placed: Sequence[Placed], call: int) -> None:
-        """Enqueue all of the batch up to the second event. The inputs of a batch wait for `open_gate`."""
+        """Enqueue all of the batch up to the second event. The inputs of a batch wait for `start_batch`."""
         stream = int(torch.cuda.current_stream().cuda_stream)
         copies = self._copies(packed, placed)
         torch.cuda.synchronize()
         self._free_retired()
         if packed.batch:
-            self._driver.wait_for(stream, self._gate_pointer, call)
+            self._driver.wait_for(stream, self._start_pointer, call)
             self._began.record()
         else:
             self._look = self._activity.look()
@@ -208,10 +208,10 @@ class DeviceCalls:
         for view, start in zip(output.views, output.starts, strict=True):
             _copy(view, output.copy[start : start + view.numel()])
 
-    def open_gate(self, call: int) -> None:
+    def start_batch(self, call: int) -> None:
         """Let a batch begin, now that all of its work is enqueued."""
         self._look = self._activity.look()
-        self._gate.words()[0] = call
+        self._start.words()[0] = call
         self._wait_until_begun()
 
     def finished(self) -> bool:
@@ -220,7 +220,7 @@ class DeviceCalls:
 
     def let_go(self, call: int) -> None:
         """Unblock the streams of both processes, whatever has become of the call."""
-        self._gate.words()[0] = call
+        self._start.words()[0] = call
         self._flags.release(call)
         self._flags.finish(call)
 
@@ -249,7 +249,7 @@ class DeviceCalls:
     def close(self) -> None:
         """Close the files. The device's memory goes with the process."""
         self._activity.close()
-        for address in (self._flags.address, self._gate.addresses.start):
+        for address in (self._flags.address, self._start.addresses.start):
             with suppress(DriverError):
                 self._driver.unregister(address)
 

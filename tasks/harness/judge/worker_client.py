@@ -391,7 +391,7 @@ class WorkerClient:
             if output is not None:
                 calls.copy_output(output)
             if packed.batch:
-                calls.open_gate(call)
+                calls.start_batch(call)
             late = self._wait_finished(calls, deadline_ns, enqueued=in_time)
             marked = calls.marked()
             self.waited_ns += time.monotonic_ns() - start
