@@ -86,7 +86,10 @@ def test_odd_progress_breaks_no_status(bench: Bench, db: Db, odd: str) -> None:
     submission_id = bench.submit()
     bench.claim()
     db.execute("UPDATE runner.job SET progress = %s", (odd,))
-    status(db, submission_id)
+    found = status(db, submission_id)
+    assert found["state"] == "running"
+    # Without a name of a phase there are no words for it.
+    assert (found["phase"] is None) is ('"phase": "test"' not in odd)
 
 
 def test_a_secret_run_is_only_called_one(bench: Bench, db: Db) -> None:

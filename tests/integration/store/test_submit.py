@@ -431,7 +431,7 @@ def test_status_before_anything_ran(bench: Bench) -> None:
 def test_joiners_that_a_script_or_a_symbol_needs_pass(bench: Bench, name: str) -> None:
     """Persian words and composed symbols have them, between characters that are not ASCII."""
     bench.board()
-    bench.submit(user_name=name)
+    assert bench.store.submission(bench.submit(user_name=name)).status.user_name == name
 
 
 @pytest.mark.parametrize("name", ["x\x1b[2J", "x\u202e", "y" * 5_000_000])
