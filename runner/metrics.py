@@ -59,7 +59,7 @@ _VERDICTS = Counter(
 )
 _ATTEMPTS = Counter(
     "kernel_runner_attempts_total",
-    "Ended attempts: result, failed, cancelled, lost, shutdown, given back, overtime.",
+    "Ended attempts: result, failed, cancelled, lost, shutdown, overtime.",
     ["gpu_type", "outcome"],
     registry=REGISTRY,
 )

@@ -16,8 +16,7 @@ One daemon:
     capacity        which slots are free, and what to ask the queue for
     reservations    keeps devices free for a job that needs several
     recovery        repairs after an outage: unconfirmed claims, expired leases
-    slot            a slot's jobs, and its thread, which evaluates a job and submits the outcome
-    prefetching     when a busy slot gets its next job
+    slot            a slot's thread, which evaluates a job and submits the outcome
     leases          renews the leases of the jobs this host holds
     listener        turns database notifications into wake-ups
     server_clock    whether the server's clock has jumped

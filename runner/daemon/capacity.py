@@ -16,7 +16,7 @@ from runner.model import Job, Slot
 
 
 class SlotHandle(Protocol):
-    """A slot that can be given a job (`slot.SlotQueue`)."""
+    """A slot that can be given a job (`slot.SlotWorker`)."""
 
     @property
     def slot(self) -> Slot:

@@ -40,8 +40,6 @@ class StopReason(StrEnum):
     OVERTIME = "overtime"
     #: This daemon stops without waiting.
     SHUTDOWN = "shutdown"
-    #: It was prefetched and has not begun, and this host begins no jobs now.
-    GIVEN_BACK = "given back"
 
 
 class HeartbeatStore(Protocol):
@@ -106,13 +104,12 @@ class LeaseKeeper:
         self._held: dict[tuple[int, int], Lease] = {}
         self._nudged = threading.Event()
 
-    def hold(self, job: Job, *, running: bool = True, ahead: bool = False) -> Lease:
+    def hold(self, job: Job, *, running: bool = True) -> Lease:
         """Renew a job's lease from now on: it was just claimed, or (not `running`) its result waits to be written.
 
-        `ahead`: the job is prefetched; up to two runs may end before it begins, each of which may take as long.
         A lease that is held for the same attempt is replaced in the same step.
         """
-        allowed_s = (3 if ahead else 1) * self._settings.current.max_run_s + OVERTIME_GRACE_S
+        allowed_s = self._settings.current.max_run_s + OVERTIME_GRACE_S
         deadline_s = self._clock() + allowed_s if running else None
         lease = Lease(job, deadline_s=deadline_s)
         with self._lock:

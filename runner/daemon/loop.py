@@ -33,11 +33,10 @@ from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.replay import SpoolReplayer
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.outcomes.writer import PATIENCE_S, OutcomeWriter
-from runner.daemon.prefetching import Prefetcher
 from runner.daemon.recovery import Recovery
 from runner.daemon.reservations import Reservations
 from runner.daemon.shutdown import ShutdownControl
-from runner.daemon.slot import SlotQueue, SlotSignals, SlotWorker
+from runner.daemon.slot import SlotSignals, SlotWorker
 from runner.daemon.startup import Startup, host_record
 from runner.daemon.threads import ThreadSupervisor
 from runner.devices.quarantine import Quarantine
@@ -142,9 +141,9 @@ class Daemon:
                 signals=signals,
             )
 
-        self._slot_queues = tuple(SlotQueue(slot, worker, start=self._start_worker) for slot in self._slots)
+        self._workers = tuple(worker(slot) for slot in self._slots)
         self._capacity = Capacity(
-            self._slot_queues, registry, quarantined=self._quarantine.reasons, degraded=self._quarantine.degraded
+            self._workers, registry, quarantined=self._quarantine.reasons, degraded=self._quarantine.degraded
         )
         self._reservations = Reservations(self._capacity, settings)
         self._startup = Startup(
@@ -174,14 +173,11 @@ class Daemon:
         self._claim_turn = ClaimTurn(
             settings,
             capacity=self._capacity,
-            slot_queues=self._slot_queues,
-            prefetcher=Prefetcher(self._slot_queues, evaluator.can_build),
+            workers=self._workers,
             reservations=self._reservations,
             recovery=self._recovery,
             keeper=self._keeper,
             publisher=self._publisher,
-            registry=registry,
-            quarantined=self._quarantine.reasons,
             all_free=signals.all_free,
             instance=instance,
         )
@@ -236,25 +232,19 @@ class Daemon:
         engine_probe = EngineProbe(self._engine, idle=self._is_idle, on_trouble=self._on_engine_trouble)
         self._threads.spawn("engine-probe", engine_probe.run)
         self._threads.spawn("housekeeping", Housekeeper(self._store_factory, self._settings).run)
-        for slot_queue in self._slot_queues:
-            slot_queue.open()
+        for worker in self._workers:
+            self._threads.spawn(f"slot-{worker.slot.name}", worker.run)
         return True
 
     def snapshot(self) -> DaemonSnapshot:
         """The state of slots and leases. Any thread may call it."""
         return DaemonSnapshot(
-            slots=tuple((slot_queue.slot, slot_queue.busy) for slot_queue in self._slot_queues),
+            slots=tuple((worker.slot, worker.busy) for worker in self._workers),
             quarantined=self._quarantine.reasons(),
             degraded=self._quarantine.degraded(),
             leases=len(self._keeper.held()),
             unwritten=self._writer.pending,
         )
-
-    def _start_worker(self, worker: SlotWorker) -> None:
-        self._threads.spawn(f"slot-{worker.slot.name}", worker.run)
-
-    def _workers(self) -> list[SlotWorker]:
-        return [worker for slot_queue in self._slot_queues for worker in slot_queue.workers]
 
     def _on_work_available(self) -> None:
         # A slot that comes free later wakes the loop itself. An idle host that listens is one of a few.
@@ -266,7 +256,7 @@ class Daemon:
         return self._any_busy() or is_chosen(self._rivals, self._ticket)
 
     def _any_busy(self) -> bool:
-        return any(slot_queue.busy for slot_queue in self._slot_queues)
+        return any(worker.busy for worker in self._workers)
 
     def _on_host_notified(self) -> None:
         self._keeper.nudge()
@@ -328,8 +318,6 @@ class Daemon:
         self._rivals = claims.rivals or self._rivals
         if claims.jobs:
             self._ticket = _random.random()
-        if claims.draining or control.stop_claiming.is_set():
-            self._release_prefetched()
         if not claims.registered:
             # The host row is gone or belongs to another daemon. No claim succeeds until the name is ours again.
             self._recovery.claim_unconfirmed = True
@@ -423,7 +411,7 @@ class Daemon:
 
     def _running(self) -> int:
         """How many jobs are neither written nor safe in the spool."""
-        return sum(worker.busy for worker in self._workers()) + self._writer.pending
+        return sum(worker.busy for worker in self._workers) + self._writer.pending
 
     def _status(self) -> str:
         away, worse = self._quarantine.reasons(), self._quarantine.degraded()
@@ -439,7 +427,6 @@ class Daemon:
 
     def _drain(self, control: ShutdownControl) -> ExitReason:
         """Let running jobs finish, or give them back after `drain_timeout_s`."""
-        self._release_prefetched()
         running = self._running()
         self.readiness.stopping(f"finishing {running} runs" if running else "nothing is running")
         if self._idle_within(lambda: self._settings.current.drain_timeout_s, control.abort):
@@ -453,7 +440,7 @@ class Daemon:
         if self._idle_within(lambda: JOIN_S):
             return ExitReason.CLEAN
         lost = self._writer.spool_pending()
-        left = [worker.slot.name for worker in self._workers() if worker.busy]
+        left = [worker.slot.name for worker in self._workers if worker.busy]
         if left or lost:
             _log.error(
                 "jobs_left_to_their_leases",
@@ -461,10 +448,6 @@ class Daemon:
                 jobs=[job.id for job in lost],
             )
         return ExitReason.LEFT_RUNS if left or lost else ExitReason.CLEAN
-
-    def _release_prefetched(self) -> None:
-        for slot_queue in self._slot_queues:
-            slot_queue.release_prefetched()
 
     def _idle_within(self, period_s: Callable[[], float], interrupt: threading.Event | None = None) -> bool:
         began_s = time.monotonic()
@@ -492,7 +475,7 @@ class Daemon:
         self._threads.halt.set()
         for nudge in (self._publisher.nudge, self._keeper.nudge, self._replayer.nudge, self._writer.nudge):
             nudge()
-        for worker in self._workers():
+        for worker in self._workers:
             worker.nudge()
         self._threads.join(JOIN_S)
         self._writer.close()

@@ -177,7 +177,7 @@ class Attempt:
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
-        """Use the slot; a prefetched job waits here for the running one."""
+        """Use the slot, alone."""
         name, asked_ns = self._context.slot.name, time.monotonic_ns()
         lock = self._resources.slots[name]
         if lock.length:

@@ -105,11 +105,6 @@ class BuildCache:
         return self._cpus if beside else slot.cpus
 
     @property
-    def room(self) -> bool:
-        """Whether a build worker is idle."""
-        return self._running < self.workers
-
-    @property
     def running(self) -> int:
         """How many builds run beside the slots."""
         return self._running

@@ -1,9 +1,7 @@
 """Evaluates one job on one slot: task, plan, build, container, verdict.
 
-A slot runs one job at a time, but may be given the next one meanwhile: that one is built on spare cores and waits for
-the slot (`attempt`). Owns the host's environments and what all attempts share. It has no database connection and no
-queue state: it gets a Job and yields a JobResult, or raises what went wrong on our side. Docker is reached only
-through `sandbox.host.engine`.
+Owns the host's environments and the parts that all attempts share. It has no database connection and no queue state: it
+gets a Job and yields a JobResult, or raises an error of ours. Docker is reached only through `sandbox.host.engine`.
 """
 
 from __future__ import annotations
@@ -31,7 +29,6 @@ from runner.errors import (
 )
 from runner.evaluation.attempt import Attempt, HostResources, JobContext, OnProgress, execute
 from runner.evaluation.build_cache import BuildCache
-from runner.evaluation.build_plan import should_build
 from runner.evaluation.container_spec import HOST_IMAGE, STAGE, Environment
 from runner.evaluation.groups import group_result
 from runner.evaluation.modules import GroupHost, evaluate_group
@@ -200,16 +197,6 @@ class Evaluator:
         else:
             if gone:
                 _log.info("old_root_file_systems_removed", count=gone)
-
-    def can_build(self, job: Job) -> bool:
-        """Whether a job would be built without its slot, and a build worker is idle now."""
-        if job.is_group or not self._build_cache.room:
-            return False
-        try:
-            task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
-        except TaskError:
-            return False
-        return should_build(job.code, task, self._registry.get(job.gpu_type))
 
     def _evaluate_group(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: OnProgress | None

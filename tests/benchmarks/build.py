@@ -1,8 +1,8 @@
-"""A queue of submissions on one slot: without a build worker, with one, and with one and prefetching, in turns.
+"""A queue of submissions on one slot: without a build worker, and with one, in turns.
 
 Users submit a ranked vectoradd at the same moment, to one slot of the CPU type with half of the machine's cores. The
 other half is reserved, and with `build_workers = "auto"` it builds. Without (`build_workers = 0`) each run compiles for
-itself, on the slot's cores. With prefetching the next submission is built while the running one is measured.
+itself, on the slot's cores.
 
 Submissions of the first queue compile a little C++ by torch's `load_inline`, which takes seconds; with torch's own
 headers it would be half a minute. Those of the second compile nothing. The turn-around of a submission is from its
@@ -19,7 +19,7 @@ import argparse
 import os
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from runner.model import JobState
@@ -50,30 +50,8 @@ def custom_kernel(data):
     return a + b
 """
 SOURCES = {"load_inline": COMPILES, "tiny": TINY}
-#: Runs the command line with a daemon that never prefetches.
-WITHOUT_PREFETCHING = """
-import sys
-from runner import cli
-from runner.daemon.prefetching import Prefetcher
-Prefetcher.choose = lambda *_: None
-sys.exit(cli.main())
-"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Way:
-    """How a daemon builds."""
-
-    name: str
-    workers: int | str
-    prefetching: bool
-
-
-WAYS = (
-    Way(name="no build worker", workers=0, prefetching=False),
-    Way(name="build worker", workers="auto", prefetching=False),
-    Way(name="and prefetching", workers="auto", prefetching=True),
-)
+#: Way to build -> `build_workers`.
+WAYS: Mapping[str, int | str] = {"no build worker": 0, "build worker": "auto"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +61,6 @@ class Turn:
     all_s: float
     each_s: float
     built: int
-    prefetched: int
     waited_s: float
     score_s: float
 
@@ -94,21 +71,19 @@ def main(options: Sequence[str] = ()) -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--users", type=int, default=6)
     parser.add_argument("--sources", nargs="*", choices=SOURCES, default=list(SOURCES))
-    parser.add_argument("--ways", nargs="*", type=int, choices=range(len(WAYS)), default=range(len(WAYS)))
     given = parser.parse_args(options)
     rounds, users = given.rounds, given.users
     turns: dict[tuple[str, str], list[Turn]] = {}
     with database("build") as url:
         for number in range(rounds):
             for source in given.sources:
-                for way in (WAYS[index] for index in given.ways):
-                    turn = measure(
-                        url, way, SOURCES[source], users=users, mark=f"{number}-{source}-{way.name}".replace(" ", "-")
-                    )
-                    turns.setdefault((source, way.name), []).append(turn)
-                    print(f"round {number + 1}, {source}, {way.name}: {turn}", flush=True)
+                for way, workers in WAYS.items():
+                    mark = f"{number}-{source}-{way}".replace(" ", "-")
+                    turn = measure(url, workers, SOURCES[source], users=users, mark=mark)
+                    turns.setdefault((source, way), []).append(turn)
+                    print(f"round {number + 1}, {source}, {way}: {turn}", flush=True)
     print(f"{users} ranked submissions on one slot, medians of {rounds} rounds, s")
-    print(f"{'':<12}{'':<18}{'all done':>10}{'each':>8}{'built':>7}{'prefetched':>12}{'waited':>8}{'score':>11}")
+    print(f"{'':<12}{'':<18}{'all done':>10}{'each':>8}{'built':>7}{'waited':>8}{'score':>11}")
     for (source, name), measured in turns.items():
         total, each, waited, score = (
             statistics.median(values)
@@ -116,19 +91,16 @@ def main(options: Sequence[str] = ()) -> None:
                 *((turn.all_s, turn.each_s, turn.waited_s, turn.score_s) for turn in measured), strict=True
             )
         )
-        last = measured[-1]
-        print(
-            f"{source:<12}{name:<18}{total:>10.1f}{each:>8.1f}{last.built:>7}{last.prefetched:>12}{waited:>8.1f}{score:>11.3e}"
-        )
+        built = measured[-1].built
+        print(f"{source:<12}{name:<18}{total:>10.1f}{each:>8.1f}{built:>7}{waited:>8.1f}{score:>11.3e}")
 
 
-def measure(url: str, way: Way, source: str, *, users: int, mark: str) -> Turn:
+def measure(url: str, workers: int | str, source: str, *, users: int, mark: str) -> Turn:
     """Have a daemon work off the queue."""
     reserved = max(1, len(os.sched_getaffinity(0)) // 2)
-    settings = {"build_timeout_s": 600, "cpu_slots": 1, "reserve_cpus": reserved, "build_workers": way.workers}
-    program = ("-m", "runner.cli") if way.prefetching else ("-c", WITHOUT_PREFETCHING)
+    settings = {"build_timeout_s": 600, "cpu_slots": 1, "reserve_cpus": reserved, "build_workers": workers}
     # The type as it comes: a compiler that reads torch's headers needs more memory than tests give.
-    with live_runner(url, program=program, **settings, gpus_dir="/nonexistent") as live:
+    with live_runner(url, **settings, gpus_dir="/nonexistent") as live:
         board = f"board-{mark}"
         live.board(ROOT / "tasks" / "vectoradd", name=board)
         began_s = time.monotonic()
@@ -150,7 +122,6 @@ def measure(url: str, way: Way, source: str, *, users: int, mark: str) -> Turn:
             all_s=max(done_s.values()),
             each_s=statistics.mean(done_s.values()),
             built=live.log.count('"event": "build_finished"'),
-            prefetched=live.log.count('"event": "job_prefetched"'),
             waited_s=sum(
                 job.report["phases_ns"]["wait"] for view in found for job in view.jobs if job.report is not None
             )

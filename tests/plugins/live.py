@@ -40,8 +40,6 @@ class LiveRunner:
     config_file: Path
     docker_host: str
     store: Store
-    #: Arguments of Python that run the command line.
-    program: tuple[str, ...] = ("-m", "runner.cli")
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -55,7 +53,7 @@ class LiveRunner:
         before = self.log.count(_READY)
         with (self.state_dir / "daemon.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, *self.program, "--config", str(self.config_file), "serve"],
+                [sys.executable, "-m", "runner.cli", "--config", str(self.config_file), "serve"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -145,9 +143,7 @@ def with_timed_calls(program: str, timed_calls: int) -> str:
 
 
 @contextmanager
-def live_runner(
-    database_url: str, *, program: tuple[str, ...] = LiveRunner.program, **overrides: object
-) -> Iterator[LiveRunner]:
+def live_runner(database_url: str, **overrides: object) -> Iterator[LiveRunner]:
     """A runner on a migrated database, with these settings beside the usual ones; stopped and cleaned up afterwards."""
     # Not below pytest's own directory, which is closed to others, and the engine's containers read the stage.
     state_dir = Path(tempfile.mkdtemp(prefix="kernel-runner-test-", dir="/var/tmp"))
@@ -177,12 +173,7 @@ def live_runner(
     )
     store = Store(database_url, application_name="test")
     runner = LiveRunner(
-        database_url=database_url,
-        state_dir=state_dir,
-        config_file=config_file,
-        docker_host=engine,
-        store=store,
-        program=program,
+        database_url=database_url, state_dir=state_dir, config_file=config_file, docker_host=engine, store=store
     )
     try:
         runner.start()

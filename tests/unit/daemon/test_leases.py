@@ -216,13 +216,6 @@ def test_a_reload_changes_the_period_and_the_longest_run(run: Run) -> None:
     assert heart.lease_s == 3.0
 
 
-def test_a_job_that_waits_for_other_runs_may_take_as_long_as_all(run: Run) -> None:
-    """Else it would be stopped for the time the others took."""
-    clock = Clock()
-    keeper, _ = run(clock=clock, max_run_s=5.0)
-    assert keeper.hold(job(), ahead=True).deadline_s == clock.now_s + 15.0 + OVERTIME_GRACE_S
-
-
 @pytest.mark.parametrize(
     ("is_ours", "cancel_requested", "reason"),
     [(True, True, StopReason.CANCELLED), (False, False, StopReason.LOST), (False, True, StopReason.LOST)],

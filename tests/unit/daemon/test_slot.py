@@ -61,10 +61,6 @@ class Working:
     def prepare(self, _slots: object) -> None:
         """Nothing to prepare."""
 
-    def can_build(self, _job: object) -> bool:
-        """Nothing is built."""
-        return False
-
     @contextmanager
     def evaluate(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]

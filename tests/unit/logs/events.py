@@ -26,7 +26,6 @@ ELSEWHERE: Final[Mapping[tuple[str, str], Sequence[str]]] = {
         "run_stopped_lease_lost",
         "run_cancelled",
         "run_stopped_by_shutdown",
-        "prefetched_job_released",
     ),
     ("runner/devices/quarantine.py", "event"): ("slot_container_gone", "slot_devices_fit"),
 }
