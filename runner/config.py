@@ -227,7 +227,7 @@ class Config(BaseModel):
     reserve_cpus: Annotated[int, Reload.AFTER_RUNS] = Field(default=0, ge=0, examples=[8])
     """
     So many of the lowest-numbered cores belong to no slot, unless a slot names them. They serve the daemon, the engine,
-    compilers (`build_lanes`) and the rest of the system. On a GPU host leave some.
+    compilers (`build_workers`) and the rest of the system. On a GPU host leave some.
     """
     lease_s: Annotated[float, Reload.AT_ONCE] = Field(default=25.0, ge=1.0, le=3600.0, examples=[60.0])
     """
@@ -261,26 +261,26 @@ class Config(BaseModel):
     daemon stops it and counts a failure of the host. If it has not let go five minutes later, the daemon leaves the job
     to another host. The slot stays out of use until the run ends or the daemon restarts.
     """
-    park_containers: Annotated[int, Reload.AT_ONCE] = Field(default=2, ge=0, le=16, examples=[1])
+    warm_containers: Annotated[int, Reload.AT_ONCE] = Field(default=2, ge=0, le=16, examples=[1])
     """
     How many started containers wait per slot, with torch imported, so that submissions start at once. Two serve the
     public and the secret job of a ranked submission; 0 turns it off. Each waiting container takes about half a GiB of
     memory. It serves one job and is never reused. It fits jobs of the GPU type, image, limits and programs that it was
     started with. The daemon starts them while the slot is free, or while its next job would have to wait for one
-    anyway. `kernel-runner host list --json` shows this bound and the next two (`slots[].parking`).
+    anyway. `kernel-runner host list --json` shows this bound and the next two (`slots[].warm_pool`).
     """
-    park_max_age_s: Annotated[float, Reload.AT_ONCE] = Field(default=3600.0, gt=0.0, examples=[900.0])
+    warm_max_age_s: Annotated[float, Reload.AT_ONCE] = Field(default=3600.0, gt=0.0, examples=[900.0])
     """How long a container waits at most. Then the daemon replaces it while its slot is free."""
-    park_memory_mib: Annotated[int, Reload.AT_ONCE] = Field(default=8192, ge=0, examples=[16384])
+    warm_memory_mib: Annotated[int, Reload.AT_ONCE] = Field(default=8192, ge=0, examples=[16384])
     """
     How much memory the waiting containers of all slots may take together, as their cgroups count it. Each slot gets its
     first container before any slot gets its second. Where the memory does not suffice, jobs start their own.
     """
-    build_lanes: Annotated[_Count, Reload.AT_ONCE] = Field(default="auto", examples=[2])
+    build_workers: Annotated[_Count, Reload.AT_ONCE] = Field(default="auto", examples=[2])
     """
     How many submissions compile at the same time on cores that no slot uses (`reserve_cpus`). They hold no slot: the
     slots' next jobs compile there while the current ones run. `"auto"` is one. Where every core belongs to a slot, a
-    submission compiles on its own slot's cores before its run. With 0 it compiles in its run. Each lane needs as much
+    submission compiles on its own slot's cores before its run. With 0 it compiles in its run. Each worker needs as much
     memory as a run on the host's largest GPU type.
     """
     reserve_after_s: Annotated[float, Reload.AT_ONCE] = Field(default=60.0, ge=0.0, examples=[300.0])
@@ -483,7 +483,7 @@ class Config(BaseModel):
         config = _validate(values, origin)
         if config.database_url is None and config.database_url_file is not None:
             with suppress(ConfigError):
-                # Not everybody may read it, and not every command needs it: see `require_database_url`.
+                # Only some users may read it, and only some commands need it: see `require_database_url`.
                 config = config.model_copy(update={"database_url": _secret_file(config.database_url_file) or None})
         return config
 
@@ -662,7 +662,7 @@ def _secret_file(path: Path) -> str:
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read: {error.strerror}; expected the file with the database's address "
-            "(database_url_file). Write it as root, mode 0600; the service gets it from systemd, anybody else needs "
+            "(database_url_file). Write it as root, mode 0600; the service gets it from systemd, other users need "
             "DATABASE_URL"
         ) from error
 

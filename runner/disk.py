@@ -17,7 +17,7 @@ from runner.config import Settings
 from runner.errors import DiskFullError
 
 GIB: Final = 2**30
-#: What to do about a place without room.
+#: How to free a full disk.
 REMEDY: Final = (
     "free some (`kernel-runner image prune` removes images of ours that nothing uses, `docker system df` shows the"
     " rest), or lower `min_free_gib`"
@@ -28,7 +28,7 @@ REMEDY: Final = (
 class DiskSpace:
     """The free space of one place."""
 
-    #: What the place is for, as the operator knows it.
+    #: The purpose of the place, as the operator knows it.
     what: str
     path: Path
     #: Bytes that a process without privileges may still write; None: the place cannot be looked at from here.
@@ -48,7 +48,7 @@ class DiskSpace:
 
 
 def free_bytes(path: Path) -> int | None:
-    """What may still be written below a path; None: the path is missing or not readable."""
+    """Bytes that may still be written below a path; None: the path is missing or not readable."""
     try:
         found = os.statvfs(path)
     except OSError:
@@ -86,6 +86,6 @@ class DiskFloor:
         Raises:
             DiskFullError: a place has less free space than `min_free_gib`; says which, and what to do.
         """
-        short = [room for room in self.disk_spaces() if not room.enough]
+        short = [space for space in self.disk_spaces() if not space.enough]
         if short:
             raise DiskFullError(f"{'; '.join(map(str, short))}: {REMEDY}")

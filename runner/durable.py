@@ -1,4 +1,4 @@
-"""What a file needs, beyond its own fsync, to survive a power cut."""
+"""The steps beyond a file's own fsync that let it survive a power cut."""
 
 from __future__ import annotations
 

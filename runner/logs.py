@@ -27,7 +27,7 @@ from runner.model import Job
 _FORBIDDEN: Final = frozenset({"code", "password", "request", "secret", "secret_seed", "seed", "task", "token"})
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _MAX_VALUE_CHARS: Final = 8000
-#: What every line of this thread says; one variable, where structlog has one for each word: it is set for every job.
+#: The fields of every line of this thread, in one variable; structlog has one for each field, which costs more per job.
 _ABOUT: Final[ContextVar[Mapping[str, object]]] = ContextVar("about", default=MappingProxyType({}))
 #: The least time between two log lines of one kind.
 LOG_INTERVAL_S: Final = 60.0
@@ -37,7 +37,7 @@ def configure(log_format: Literal["auto", "json", "console"], level: str, stream
     """Set up logging for this process.
 
     Lines go to `stream` (standard error by default). `auto` is `console` on a terminal and `json` elsewhere. Libraries
-    that use the standard `logging` are heard from WARNING upwards, through the same lines.
+    that use the standard `logging` are logged from WARNING upwards, through the same lines.
     """
     stream = sys.stderr if stream is None else stream
     console = log_format == "console" or (log_format == "auto" and stream.isatty())

@@ -59,7 +59,7 @@ _VERDICTS = Counter(
 )
 _ATTEMPTS = Counter(
     "kernel_runner_attempts_total",
-    "Ended attempts: result, failed, cancelled, lost, shutdown, given back, overtime.",
+    "Ended attempts: result, failed, cancelled, lost, shutdown, overtime.",
     ["gpu_type", "outcome"],
     registry=REGISTRY,
 )
@@ -81,7 +81,7 @@ _HEARTBEAT_FAILURES = Counter(
 )
 _POOL = Counter(
     "kernel_runner_containers_taken_total",
-    "Containers that evaluations took: parked (it had waited, torch imported) or started for it.",
+    "Containers that evaluations took: warm (it had waited, torch imported) or started for it.",
     ["source"],
     registry=REGISTRY,
 )
@@ -211,9 +211,9 @@ def heartbeat_failed() -> None:
     _HEARTBEAT_FAILURES.inc()
 
 
-def container_taken(*, parked: bool) -> None:
+def container_taken(*, warm: bool) -> None:
     """An evaluation has its container."""
-    _POOL.labels("parked" if parked else "started").inc()
+    _POOL.labels("warm" if warm else "started").inc()
 
 
 def built(seconds: float, *, usable: bool) -> None:
@@ -247,7 +247,7 @@ def expect(gpu_types: Iterable[str], devices: Iterable[tuple[Slot, Device]]) -> 
             _ATTEMPTS.labels(gpu_type, outcome)
     for cause in (*_CAUSES.values(), "overtime", "refused_result", "bug"):
         _FAULTS.labels(cause)
-    for source in ("parked", "started"):
+    for source in ("warm", "started"):
         _POOL.labels(source)
     for slot, device in devices:
         _XIDS.labels(slot.name, device.uuid)

@@ -121,7 +121,7 @@ class Claimed:
 
     @property
     def about(self) -> Json:
-        """What every event says of it."""
+        """The fields that every event has of it."""
         return {
             "submission_id": self.submission_id,
             "job_id": self.id,
@@ -161,7 +161,7 @@ class Job(Claimed):
 
     @property
     def about(self) -> Json:
-        """What every event says of it; of a group also its batch."""
+        """The fields that every event has of it; of a group also its batch."""
         return super().about if self.batch_id is None else {**super().about, "batch_id": self.batch_id}
 
     @property
@@ -179,7 +179,7 @@ class Device:
     vendor: str
     index: int
     pci_address: str | None = None
-    #: What it is on the bus, `vendor:device`, e.g. `10de:2330`; OEM boards may have names of their own.
+    #: Its PCI id, `vendor:device`, e.g. `10de:2330`; OEM boards may have names of their own.
     pci_id: str | None = None
     #: Which part of a divided device it is (MIG profile `1g.10gb`, compute partition `CPX`); None: a whole one.
     partition: str | None = None

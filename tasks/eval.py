@@ -19,7 +19,7 @@ from typing import Any
 EXIT_PASSED, EXIT_USAGE, EXIT_NOT_PASSED, EXIT_BAD_CASES = 0, 2, 112, 113
 MODES = ("test", "benchmark", "leaderboard", "profile")
 SUBMISSION = "submission.py"
-#: Whoever runs this has a limit of their own; this one only ends what would never end.
+#: The caller has a limit of its own; this one only ends what would never end.
 TIMEOUT_S = 3600.0
 _MAX_FILE_BYTES = 4 << 20
 

@@ -78,7 +78,7 @@ def matrix(
 
 
 def unwritten(rows: int, columns: int, batches: int, generator: torch.Generator) -> torch.Tensor:
-    """An output of shape (rows, columns, batches), columns contiguous, of NaN: what nobody writes cannot pass."""
+    """An output of shape (rows, columns, batches), columns contiguous, of NaN: unwritten elements cannot pass."""
     return torch.full((batches, rows, columns), float("nan"), dtype=torch.float16, device=generator.device).permute(
         1, 2, 0
     )

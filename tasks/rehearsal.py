@@ -1,4 +1,4 @@
-"""A task played through before anybody submits to it: cases, reference, check, solutions, templates.
+"""A task played through before its first submission: cases, reference, check, solutions, templates.
 
 Run by `kernel-runner task check` in the evaluation environment, as the author's user and without a container: the code
 is the author's own. Reads one JSON request on stdin and writes JSON lines: `{"case": …}` for each case that was
@@ -33,13 +33,13 @@ from tasks.harness.local import JudgeFailed, evaluate
 
 #: Seconds that the import of a template may take; it may compile.
 _IMPORT_TIMEOUT_S = 180.0
-#: Exit code of a template that imports what nobody knows; its last line on stdout names that.
+#: Exit code of a template that imports an unknown module; its last line on stdout names that.
 _EXIT_MISSING = 3
 #: Packages that a machine with a device has and this one may lack: then something stands in for them.
 _TOOLS = ("triton", "cutlass", "cuda", "tilelang", "aiter", "iris")
-#: Imports a template, with stand-ins for tools that are not installed and, if told so, for the compiler of extensions:
-#: they take whatever is done with them, and give functions back as decorators do. Its last line on stdout names those
-#: used. Torch comes first, because it looks for some of these tools itself.
+#: Imports a template, with stand-ins for tools that are not installed and, if asked, for the compiler of extensions. A
+#: stand-in accepts every use, and gives functions back as decorators do. The last line on stdout names those used.
+#: Torch comes first, because it looks for some of these tools itself.
 _IMPORT = f"""\
 import importlib, importlib.machinery, importlib.util, inspect, re, sys, types
 from torch.utils import cpp_extension
@@ -108,7 +108,7 @@ def main() -> int:
     """Play the task of the request on stdin through; exit code 0 unless this program itself broke."""
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    # Whoever started this in the background may have had it ignored.
+    # A shell that started this in the background may have had it ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def emit(message: Mapping[str, Any]) -> None:

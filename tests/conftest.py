@@ -13,7 +13,7 @@ pytest_plugins = [
     "tests.plugins.images",
     "tests.plugins.judging",
     "tests.plugins.postgres",
-    "tests.plugins.turns",
+    "tests.plugins.exclusive_tests",
 ]
 
 

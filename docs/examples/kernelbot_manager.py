@@ -47,7 +47,7 @@ class QueueManager:
         return status_id, sub_id
 
     async def queue_snapshot(self, sub_id: int | None = None) -> dict[str, Any]:
-        """Where a submission stands, for the answer to whoever asks."""
+        """Where a submission stands."""
         found = await asyncio.to_thread(
             self._one, "SELECT state, phase, position FROM runner.status WHERE submission_id = %s", sub_id
         )

@@ -14,7 +14,6 @@ from io import TextIOWrapper
 import typer
 
 from runner.cli import (
-    again,
     artifact,
     batch,
     check,
@@ -30,6 +29,7 @@ from runner.cli import (
     leaderboard,
     logs,
     migrate,
+    rerun,
     serve,
     status,
     submit,
@@ -43,7 +43,6 @@ from runner.errors import KernelRunnerError
 from sandbox.errors import SandboxError
 
 __all__ = [
-    "again",
     "app",
     "artifact",
     "batch",
@@ -61,6 +60,7 @@ __all__ = [
     "logs",
     "main",
     "migrate",
+    "rerun",
     "serve",
     "status",
     "submit",
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         fail(str(error))
         return exit_code_for(error)
     except BrokenPipeError:
-        # Whoever read our stdout has seen enough (`| head`); the interpreter must not complain again at exit.
+        # The reader of our stdout has gone (`| head`); the interpreter must not complain again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     return code if isinstance(code, int) else ExitCode.OK

@@ -1,8 +1,7 @@
 """`check`: is this host ready? Looks at everything `serve` relies on and says what to do about each finding.
 
-Owns no knowledge of its own beyond the order of the questions: version floors are in `runner.cli.versions`, the facts
-come from the configuration, the store, the engine and the device detection. A failed question never stops the later
-ones, unless these need its answer.
+Owns the order of the questions. Version floors are in `runner.cli.versions`; the facts come from the configuration, the
+store, the engine and the device detection. After a failed question the later ones go on, unless they need its answer.
 """
 
 from __future__ import annotations
@@ -238,7 +237,7 @@ def _schema(facts: DatabaseFacts) -> Finding:
 
 
 def _login(facts: DatabaseFacts, host_name: str) -> Finding:
-    """What else than this host the daemon's login may act for."""
+    """Other hosts that the daemon's login may act for."""
     name = "login"
     remedy = "give each host a login of its own (docs/security.md#the-database)"
     if facts.owner:
@@ -340,11 +339,11 @@ def _cgroup(facts: EngineFacts) -> Finding:
 
 def _disks(config: Config, facts: EngineFacts | None) -> Iterator[Finding]:
     data_root = Path(facts.data_root) if facts is not None and facts.data_root else None
-    for room in disk_spaces(config.state_dir, data_root, floor_gib=config.min_free_gib):
-        if room.enough:
-            yield Finding(name="disk", mark=Mark.OK, found=str(room))
+    for space in disk_spaces(config.state_dir, data_root, floor_gib=config.min_free_gib):
+        if space.enough:
+            yield Finding(name="disk", mark=Mark.OK, found=str(space))
         else:
-            yield Finding(name="disk", mark=Mark.FAILED, found=f"{room}; no job is taken", remedy=REMEDY)
+            yield Finding(name="disk", mark=Mark.FAILED, found=f"{space}; no job is taken", remedy=REMEDY)
 
 
 def _runtimes(
@@ -450,7 +449,7 @@ def _proof_findings(results: Sequence[StepResult]) -> Iterator[Finding]:
         (
             "python",
             "torch in the sandbox",
-            "the evaluation environment and its base prefix must be readable for everybody",
+            "the evaluation environment and its base prefix must be readable for all users",
             lambda result: result.stdout.strip(),
         ),
         ("ldconfig", "libraries in the sandbox", "Triton asks /sbin/ldconfig; install libc-bin", lambda _: "ldconfig"),
@@ -460,7 +459,7 @@ def _proof_findings(results: Sequence[StepResult]) -> Iterator[Finding]:
     for step, name, remedy, found in questions:
         result = by_name.get(step)
         if result is None and step == "cuda":
-            # No nvcc in the box: nothing to prove on a host without NVIDIA devices.
+            # No nvcc there: nothing to prove on a host without NVIDIA devices.
             continue
         if result is not None and result.exit_code == 0:
             mark, text = Mark.OK, found(result)

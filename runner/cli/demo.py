@@ -1,8 +1,7 @@
 """`demo`: the whole thing for real, from a row in PostgreSQL to a leaderboard; leaves nothing running.
 
-Owns a stack of its own (see `runner.cli.stack`), fresh each time: an embedded PostgreSQL, an engine when none answers,
-one daemon and one gateway as processes of their own. What is submitted is what the starter problems ship as solutions
-and faults.
+Owns a fresh stack (`runner.cli.stack`): an embedded PostgreSQL, an engine if none answers, one daemon and one gateway
+as processes. Submits the right and the wrong solutions of the starter problems.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def device_access(gpu: GpuType, slots: Sequence[Slot], offered: Mapping[str, tup
 
 
 def versions(components: Mapping[str, str]) -> Iterator[Finding]:
-    """What is known against the versions of the programs that hold a sandbox together."""
+    """Known problems of the versions of the programs that hold a sandbox together."""
     for component, version in sorted(components.items()):
         if component not in FLOORS:
             continue

@@ -109,8 +109,8 @@ def local_evaluator(config: Config, registry: Registry) -> Iterator[tuple[Evalua
     engine = DockerEngine(config.docker_host, owner=f"{config.host_name}/eval")
     try:
         with _interruptible() as cancel:
-            # What earlier calls that were killed have left; what of it will not go is nobody's here, nor is an engine
-            # that does not answer: who runs something is told.
+            # Remove what killed calls have left. A failure is no error here: an engine that does not answer is reported
+            # by the next command that needs it.
             with suppress(NotReaped):
                 engine.reap_orphans()
             evaluator = Evaluator(engine, registry, settings)

@@ -30,7 +30,7 @@ class Finding:
 
     name: str
     mark: Mark
-    #: What was found.
+    #: The fact.
     found: str
     #: What to do; None when there is nothing to do.
     remedy: str | None = None

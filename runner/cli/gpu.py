@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from runner.cli import documents, gpu_add, gpu_clocks, render
+from runner.cli import gpu_add, gpu_clocks, json_output, render
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.evaluate import local_evaluator
 from runner.cli.finding import Finding, Mark, verdict_of
@@ -56,7 +56,7 @@ def list_types(
     with session(context).store() as store:
         types, hosts = store.gpu_types(), store.hosts()
     if as_json:
-        out_json(documents.gpu_types(types, hosts, registry))
+        out_json(json_output.gpu_types(types, hosts, registry))
     else:
         out(render.gpu_types_table(types, hosts, registry))
 
@@ -267,7 +267,7 @@ def _install(path: Path, text: str, *, force: bool) -> None:
             os.fchmod(fresh.fileno(), 0o644)
             if force:
                 path.unlink(missing_ok=True)
-            # Unlike a rename this replaces nothing, whoever else writes that file now.
+            # Unlike a rename this replaces nothing, even if another process writes that file now.
             os.link(fresh.name, path)
     except FileExistsError as error:
         raise ConfigError(f"{path} exists and was not changed; --force replaces it") from error
@@ -488,7 +488,7 @@ def clocks(
         raise ConfigError("gpu clocks: found --lock and --release, expected one of them at most")
     if (lock or release) and os.geteuid() != 0:
         raise ConfigError(
-            f"gpu clocks: found user {os.geteuid()}, expected root, since drivers let nobody else change clocks: "
+            f"gpu clocks: found user {os.geteuid()}, expected root, the only user whom drivers let change clocks: "
             f"run it as root, or at each start of the daemon by {gpu_clocks.AT_BOOT}"
         )
     config = session(context).config

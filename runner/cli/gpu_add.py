@@ -22,7 +22,7 @@ _NONE = "none"
 
 
 def on_terminal() -> bool:
-    """Whether there is somebody to ask."""
+    """Whether questions can be asked and answered."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 

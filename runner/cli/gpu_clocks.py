@@ -49,7 +49,7 @@ def demands_of(slots: Iterable[Slot], registry: Registry) -> Mapping[str, Demand
 
 
 def state_of(look: Look, demand: Demand) -> Iterator[Finding]:
-    """What is demanded of a device, its clocks now, and what it can do."""
+    """The clocks demanded of a device, its clocks now, and its limits."""
     name, what = _name(look), described(look.device)
     if look.details is None or look.reading is None:
         yield Finding(name=name, mark=Mark.FAILED, found=f"{what} does not answer", remedy="reset it or the host")
@@ -73,7 +73,7 @@ def state_of(look: Look, demand: Demand) -> Iterator[Finding]:
 
 
 def outcome_of(look: Look, demand: Demand, refusal: str | None, *, lock: bool) -> Iterator[Finding]:
-    """What came of locking the clocks of a device, or of giving them back."""
+    """The outcome of locking the clocks of a device, or of giving them back."""
     name, what = _name(look), described(look.device)
     if not demand.clocks.locks:
         why = f"{', '.join(demand.types)} demands no clock" if demand.types else "it is in no slot"
@@ -93,7 +93,7 @@ def outcome_of(look: Look, demand: Demand, refusal: str | None, *, lock: bool) -
             yield Finding(
                 name=name,
                 mark=Mark.WARNING,
-                found="persistence mode is off: the driver forgets the clocks as soon as nobody has the device open",
+                found="persistence mode is off: the driver forgets the clocks when the last process closes the device",
                 remedy="let nvidia-persistenced run, or nvidia-smi -pm 1",
             )
 

@@ -28,8 +28,8 @@ from runner.model import JobResult, Mode, Slot, Verdict
 from runner.task_format.model import HARNESS, SUBMISSION, Case, Lang, PyConfig, Ranking, Task, TaskFolder
 
 _FILES: Final = Path(__file__).parent / "selftest"
-#: Below this part of what the type states something holds the device back: memory reaches 0.8 to 0.93 of its data sheet
-#: in a copy, matrix units 0.5 to 0.8 of theirs in a library's product of this size.
+#: A device below this part of its type's figures is held back. Memory reaches 0.8 to 0.93 of its data sheet in a copy.
+#: Matrix units reach 0.5 to 0.8 of theirs in a library's product of this size.
 _SLOW_MEMORY: Final = 0.6
 _SLOW_MATH: Final = 0.35
 #: Half the distance of the tenth and the ninetieth percentile, as a part of the median.
@@ -61,7 +61,7 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class SlotTest:
-    """What came of the test of one slot."""
+    """The outcome of the test of one slot."""
 
     slot: Slot
     findings: tuple[Finding, ...]
@@ -120,7 +120,7 @@ def try_slot(evaluator: Evaluator, gpu: GpuType, slot: Slot, *, cancel: threadin
                 findings += [_compared(one, gpu) for one in measured]
                 findings += [_noise(measured), *_state(result)]
     except InfrastructureError as error:
-        # Engine, container or device: nobody's fault but this host's.
+        # Engine, container or device: a fault of this host.
         remedy = "`kernel-runner check` says what is missing on this host"
         findings.append(Finding(name="run", mark=Mark.FAILED, found=str(error), remedy=remedy, infrastructure=True))
     return SlotTest(slot=slot, findings=tuple(findings), measured=tuple(measured))
@@ -180,7 +180,7 @@ def _sees(result: JobResult, slot: Slot) -> Finding:
     found = f"{devices} and {len(slot.cpus)} cores, as the slot has; {compared} settings attested"
     if not unseen:
         return Finding(name="sandbox sees", mark=Mark.OK, found=found)
-    remedy = f"nobody could look at {', '.join(map(str, unseen))}; see `kernel-runner check --explain`"
+    remedy = f"not looked at: {', '.join(map(str, unseen))}; see `kernel-runner check --explain`"
     return Finding(name="sandbox sees", mark=Mark.WARNING, found=found, remedy=remedy)
 
 

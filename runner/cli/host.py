@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from runner.cli import documents, render
+from runner.cli import json_output, render
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.progress import ProgressLine
 from runner.cli.wait import wait_until
@@ -34,7 +34,7 @@ def list_hosts(
     with session(context).store() as store:
         hosts = store.hosts()
     if as_json:
-        out_json(documents.hosts(hosts))
+        out_json(json_output.hosts(hosts))
     else:
         out(render.hosts_table(hosts))
 

@@ -1,7 +1,7 @@
 """`install`, `upgrade`, `uninstall`: a host becomes one that evaluates, gets another release, or is as it was before.
 
 Owns the order of the steps and what happens when the new release does not start. The scripts of the Debian package run
-`upgrade --package` and `uninstall --package`. What is written where is `runner.cli.installation`'s business.
+`upgrade --package` and `uninstall --package`. `runner.cli.installation` knows the files and their places.
 """
 
 from __future__ import annotations

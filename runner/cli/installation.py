@@ -69,7 +69,7 @@ def run(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 class Host:
-    """The host, below `root`; commands of the system's go through `run`. What is changed is printed."""
+    """The host, below `root`; the system's commands go through `run`. Prints each change."""
 
     def __init__(self, root: Path = Path("/"), *, run: Run = run) -> None:
         self._root = root
@@ -157,7 +157,7 @@ class Host:
         place.parent.mkdir(parents=True, exist_ok=True)
         unfinished = place.with_name(f".{place.name}.unfinished")
         unfinished.unlink(missing_ok=True)
-        # Nobody else may read a secret, not for a moment either.
+        # No other user may read a secret, not even for a moment.
         unfinished.touch(mode=0o600, exist_ok=False)
         unfinished.write_bytes(content)
         unfinished.chmod(mode)

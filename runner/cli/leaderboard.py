@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from runner.cli import documents, render
+from runner.cli import json_output, render
 from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.competition import Action, BoardPlan, plan_board, plan_update
 from runner.cli.units import moment
@@ -253,7 +253,7 @@ def list_boards(context: typer.Context, *, as_json: JsonOption = False) -> None:
     with session(context).store() as store:
         boards = store.boards()
     if as_json:
-        out_json(documents.boards(boards))
+        out_json(json_output.boards(boards))
     else:
         out(render.boards_table(boards))
 
@@ -276,7 +276,7 @@ def show(
         chosen = None if gpu is None else _of_board(context, board, gpu)
         lines = store.ranking(name, chosen)
     if as_json:
-        out_json(documents.ranking(lines))
+        out_json(json_output.ranking(lines))
     else:
         out(render.ranking_page(name, (chosen,) if chosen else board.gpus, lines, demand=board.demand))
 
@@ -297,7 +297,7 @@ def personal(
         board = store.board(name)
         lines = store.personal(name, user)
     if as_json:
-        out_json(documents.ranking(lines))
+        out_json(json_output.ranking(lines))
     else:
         out(render.ranking_page(f"{name}, {user}", board.gpus, lines))
 
@@ -319,7 +319,7 @@ def task(
     if file is not None:
         typer.echo(_file(board, file), nl=False)
     elif as_json:
-        out_json(documents.board(board))
+        out_json(json_output.board(board))
     else:
         out(render.board_page(board))
 

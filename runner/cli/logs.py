@@ -121,7 +121,7 @@ def _journal(unit: str) -> Iterator[Mapping[str, Any]]:
 
 
 def messages(entries: Iterable[bytes]) -> Iterator[Mapping[str, Any]]:
-    """What of a journal's entries are lines of a daemon."""
+    """The lines of a daemon among a journal's entries."""
     for entry in entries:
         try:
             message = json.loads(entry).get("MESSAGE")
@@ -175,7 +175,7 @@ def _row(at: datetime | None, what: str, details: str, *, style: str = "") -> No
 
 
 def story(view: SubmissionView, events: Sequence[EventLine], *, admin: bool) -> Sequence[Line]:
-    """What the database knows of a submission, in the order in which it happened."""
+    """The events of a submission in the database, oldest first."""
     status = view.status
     lines = [
         Line(
@@ -197,8 +197,8 @@ def _of_job(job: JobView, *, admin: bool) -> Iterator[Line]:
     said: Callable[..., Line] = lambda at, what, details, **more: Line(  # noqa: E731 a line of this job
         at=at, what=f"job {job.id} {what}", details=details, job_id=job.id, **more
     )
-    twin = ", secret" if job.secret else ""
-    yield said(job.created_at, "queued", f"{job.gpu_type}, {job.mode.value}{twin}{again}")
+    secret = ", secret" if job.secret else ""
+    yield said(job.created_at, "queued", f"{job.gpu_type}, {job.mode.value}{secret}{again}")
     if job.started_at is not None:
         last = {"attempt": job.attempt, "host": job.host}
         yield said(job.started_at, "claimed", f"attempt {job.attempt} on {job.host}", **last)

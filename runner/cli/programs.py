@@ -66,8 +66,10 @@ def run_programs(
     """
     labels = {"kernel-runner.job": "check"}
     spec = make_spec(gpu, slot, environment, Boot(kind="steps"), wall_s=wall_s, labels=labels)
-    with engine.start(spec) as box:
-        report = box.run(StepsRequest(files=files, steps=tuple(steps)), on_progress=None, cancel=threading.Event())
+    with engine.start(spec) as container:
+        report = container.run(
+            StepsRequest(files=files, steps=tuple(steps)), on_progress=None, cancel=threading.Event()
+        )
     if not report.ok:
         raise EvaluationError(report.message or report.outcome.detail or f"the container ended {report.outcome.ending}")
     return report

@@ -1,4 +1,4 @@
-"""From records to what people read: tables and pages as rich renderables. Pure: prints nothing, asks nobody.
+"""From records to what people read: tables and pages as rich renderables. Pure: no I/O.
 
 Everything a stranger wrote goes through `runner.cli.safe` and is put into `Text`, never into markup. JSON for programs
 is made in `runner.cli.view`.
@@ -51,7 +51,7 @@ SILENT_S = 60.0
 OBSTACLES: Mapping[str, str] = {
     "open": "left alone: waits or runs",
     "cancelled": "left alone: its user took it back",
-    "hacked": "left alone: marked hacked by somebody else",
+    "hacked": "left alone: marked hacked by another program",
     "not offered": "left alone: the leaderboard no longer offers the GPU type",
 }
 #: What stands behind times.
@@ -81,13 +81,13 @@ _SENTENCE: Mapping[Verdict, str] = {
 }
 
 
-def worth(time: str, timing: object) -> str:
-    """A time with what it is worth behind it, e.g. `1.23 ms (measured)`; alone where that is not known."""
+def assured(time: str, timing: object) -> str:
+    """A time with its timing assurance, e.g. `1.23 ms (measured)`; alone where that is not known."""
     return f"{time} ({one_line(timing)})" if isinstance(timing, str) else time
 
 
 def _timing(system_info: Mapping[str, object]) -> object:
-    """What a run's times are worth, by its system info; None where nobody has said it."""
+    """The timing assurance of a run, by its system info; None: not said."""
     runner = system_info.get("runner")
     assurance = runner.get("assurance") if isinstance(runner, Mapping) else None
     return assurance.get("timing") if isinstance(assurance, Mapping) else None
@@ -145,7 +145,7 @@ def submission_page(submission: ShownSubmission) -> RenderableType:
         "verdict: ",
         verdict_text(submission.verdict, submission.state),
         f", {_position(submission.position)} in the queue" if submission.position else "",
-        f"   score: {worth(score(submission.score_s), None if submission.score_s is None else submission.timing)}",
+        f"   score: {assured(score(submission.score_s), None if submission.score_s is None else submission.timing)}",
         *(f"\n{one_line(remark)}" for remark in _remarks(submission)),
     )
     blocks: list[RenderableType] = [head, *(job_block(job) for job in submission.jobs)]
@@ -249,10 +249,10 @@ def _cause(cause: Mapping[str, object]) -> str:
 
 def run_block(run: ShownRun) -> RenderableType:
     """One run: passed or not, its cases, and the end of its output if it failed."""
-    ending = "" if run.score_s is None else f"   score {worth(score(run.score_s), _timing(run.system_info))}"
+    ending = "" if run.score_s is None else f"   score {assured(score(run.score_s), _timing(run.system_info))}"
     withheld = _withheld_s(run.system_info)
     if withheld is not None:
-        ending = f"   {worth(score(withheld), _timing(run.system_info))}, does not rank"
+        ending = f"   {assured(score(withheld), _timing(run.system_info))}, does not rank"
     blocks: list[RenderableType] = [Text.assemble(f"{run.mode}: ", _passed(passed=run.passed), ending)]
     checked, timed = checked_cases(run.result), timed_cases(run.result)
     if checked:
@@ -314,7 +314,7 @@ def timed_table(cases: Sequence[TimedCase]) -> Table:
 
 
 def _case_timing(case: TimedCase) -> str:
-    """What a case's times are worth, e.g. `measured, 11.2 µs to 12.9 µs`."""
+    """A case's timing assurance, e.g. `measured, 11.2 µs to 12.9 µs`."""
     between = case.interval_ns
     where = [] if between is None else [f"{duration(between[0])} to {duration(between[1])}"]
     return one_line(", ".join((case.timing or "-", *where)))
@@ -398,7 +398,7 @@ def queue_table(lines: Sequence[StatusLine]) -> RenderableType:
             Text(one_line(", ".join(line.gpu_types))),
             Text(_state(line)),
             verdict_text(line.verdict),
-            worth(score(line.score_s), None if line.score_s is None else line.timing),
+            assured(score(line.score_s), None if line.score_s is None else line.timing),
             moment(line.submission_time),
         )
     return table
@@ -457,7 +457,7 @@ def ranking_page(
             table.add_row(
                 str(place.rank),
                 Text(one_line(place.user_name or place.user_id)),
-                worth(score(place.score_s), _ranked_as(place)),
+                assured(score(place.score_s), _ranked_as(place)),
                 str(place.submission_id),
                 Text(one_line(place.file_name)),
                 moment(place.submission_time),
@@ -469,7 +469,7 @@ def ranking_page(
 
 
 def _ranked_as(place: RankingLine) -> str:
-    """What a ranked time is worth; also that nobody but the task's own program has checked the results."""
+    """The timing assurance of a ranked time; also that only the task's own program has checked the results."""
     return place.timing if place.correctness == "judge" else f"{place.timing}, {place.correctness}"
 
 

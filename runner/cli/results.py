@@ -1,7 +1,7 @@
-"""What a run's flat `result` mapping says, as records. Pure; called by the renderers.
+"""The contents of a run's flat `result` mapping, as records. Pure.
 
-The mapping comes from an eval program that may be a third party's (keys `test.0.status`, `benchmark.3.mean`, ...), so
-nothing in it is trusted to be there, or to be a number: what does not parse is None.
+The mapping has keys like `test.0.status` and `benchmark.3.mean`. A third party's eval program may have written it, so
+no key is trusted. A value that is missing or does not parse is None.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TimedCase:
     sol_limit: str | None
     #: Why the case failed; None when it did not.
     error: str | None
-    #: What the times are worth (`TimingAssurance`), and where the judge measured, between what; None: not said.
+    #: The `TimingAssurance`, and where the judge measured the bounds; None: not said.
     timing: str | None
     interval_ns: tuple[float, float] | None
     #: What a reader should know of the times: noise, drift, samples far out, a ceiling that came before the interval.

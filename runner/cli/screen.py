@@ -73,9 +73,9 @@ def frame(
     """
     words = filter_text.lower().split()
     parts = [part.matching(words) for part in _parts(scene)]
-    room = None if height is None else height - 1 - bool(foot) - len(parts) * _FRAME_ROWS
+    height_left = None if height is None else height - 1 - bool(foot) - len(parts) * _FRAME_ROWS
     blocks: list[RenderableType] = [Text(head, style="bold", no_wrap=True, overflow="ellipsis")] if head else []
-    for part, rows in zip(parts, _share(parts, room), strict=True):
+    for part, rows in zip(parts, _share(parts, height_left), strict=True):
         blocks += [*_shown(part, rows), Text("")]
     if foot:
         blocks.append(Text(foot, style="dim", no_wrap=True, overflow="ellipsis"))
@@ -226,12 +226,12 @@ def _batches(scene: Scene) -> _Part:
     return _Part(title="Batches", columns=columns, rows=rows, nothing="no batch waits")
 
 
-def _share(parts: Sequence[_Part], room: int | None) -> Iterable[int | None]:
+def _share(parts: Sequence[_Part], height_left: int | None) -> Iterable[int | None]:
     """How many rows each part may have: what is short gets all it has, the others what is left in equal shares."""
-    if room is None:
+    if height_left is None:
         return [None] * len(parts)
     given: dict[int, int] = {}
-    left = max(room, len(parts) * _LEAST_ROWS)
+    left = max(height_left, len(parts) * _LEAST_ROWS)
     for number in sorted(range(len(parts)), key=lambda number: len(parts[number].rows)):
         fair = left // (len(parts) - len(given))
         given[number] = max(_LEAST_ROWS, min(max(1, len(parts[number].rows)), fair))

@@ -314,7 +314,7 @@ class Stack:
 
     @contextlib.contextmanager
     def use(self) -> Iterator[Engine]:
-        """An engine at hand for the time of a block; whoever leaves last stops the one that this stack started."""
+        """An engine for the block; the last user stops the one that this stack started."""
         with (self.directory / "users").open("w") as handle:
             with self.lock():
                 engine = self.start_engine()

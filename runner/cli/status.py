@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from runner.cli import documents, render
+from runner.cli import json_output, render
 from runner.cli.app import app, example, out, out_json, session
 from runner.cli.view import from_store
 
@@ -66,6 +66,6 @@ def status(
         else:
             out(render.submission_page(view))
     elif as_json:
-        out_json(documents.queue(lines))
+        out_json(json_output.queue(lines))
     else:
         out(render.queue_table(lines))

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from runner.cli import documents, evaluate, render
+from runner.cli import evaluate, json_output, render
 from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.finding import Finding, Mark, verdict_of
 from runner.cli.finding import render as render_finding
@@ -111,7 +111,7 @@ def check(  # noqa: C901 a list of questions, one after the other
     if as_json:
         checks = [finding.to_json() for finding in findings]
         cases = [case.to_json() for case in measured]
-        out_json({"ok": not code, **documents.task(folder), "checks": checks, "measured": cases})
+        out_json({"ok": not code, **json_output.task(folder), "checks": checks, "measured": cases})
     elif measured:
         out(render.measured_table(measured))
     raise typer.Exit(code)

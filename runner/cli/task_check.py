@@ -1,7 +1,7 @@
-"""`task check`: what is wrong with a task folder, found before participants find it.
+"""`task check`: finds faults of a task folder before participants do.
 
-Owns the questions that need no code (`offered`) and the conversation with `tasks.rehearsal`, which runs the task's code
-in the evaluation environment, in a process of its own.
+Owns the questions that need no code (`offered`) and the calls of `tasks.rehearsal`. That program runs the task's code
+as a process in the evaluation environment.
 """
 
 from __future__ import annotations

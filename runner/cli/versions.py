@@ -22,7 +22,7 @@ class Floor:
     component: str
     #: Oldest first. A series older than the first was never mended; one newer than the last always was.
     mended: tuple[Version, ...]
-    #: What is wrong below.
+    #: The problem of older versions.
     advisories: str
 
 
@@ -72,7 +72,7 @@ def parse_version(text: str) -> Version | None:
 
 
 def below_floor(component: str, version_text: str) -> str | None:
-    """What is wrong with this version of a component, in a sentence; None if nothing is known to be.
+    """The known problem of this version of a component, in a sentence; None: no problem is known.
 
     A component without a known fault and a version that is no number are not judged.
     """

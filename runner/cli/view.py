@@ -1,7 +1,7 @@
-"""What the command line shows of a submission, as records: made from the store's records or from a local result. Pure.
+"""A submission as the command line shows it, as records: made from the store's records or from a local result. Pure.
 
-Here, and only here, is decided what is kept from view: of a secret job everyone but an administrator sees verdict,
-passed and score, nothing its programs printed, no case, no message. Renderers and JSON get what is left.
+Alone decides which parts are hidden. Of a secret job only an administrator sees output, cases and messages; all others
+see verdict, passed and score. Renderers and JSON get the visible parts.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ShownJob:
     retired_reason: str | None = None
     #: Files that it left, until they expire.
     artifacts: tuple[ArtifactLine, ...] = ()
-    #: What a reader of source code says of the submission; None: nobody was asked, or the caller is no administrator.
+    #: Advice from the submission's source code; None: not asked for, or the caller is no administrator.
     advice: Json | None = None
     #: Why attempts ended without a result, oldest first; None for everyone but an administrator.
     causes: tuple[Json, ...] | None = None
@@ -110,7 +110,7 @@ class ShownSubmission:
     verdict: Verdict | None
     #: The public score that counts in the ranking, in seconds.
     score_s: float | None
-    #: What that time is worth, or without a score that of the public run; and who says that the results are right.
+    #: The timing assurance of that time, or without a score of the public run's; and the checker: judge or in_process.
     timing: str | None
     correctness: str | None
     #: Why a time that passed does not rank, a sentence.

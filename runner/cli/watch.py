@@ -1,7 +1,7 @@
 """`watch`: a screen that follows the fleet: hosts, slots, what runs, the queue, the newest verdicts.
 
-Drawn by rich, which every other page here is drawn with: it works over ssh in any terminal that has a cursor, and needs
-no further package. The keyboard is read with the standard library. Costs the database six short statements a look.
+Drawn by rich, like every page here: it works over ssh in any terminal with a cursor, and needs no further package.
+Reads the keyboard with the standard library. Each refresh costs the database six short statements.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Keys:
 def follow(
     take: Callable[[], screen.Scene], *, every_s: float, filter_text: str, clock: Callable[[], float] = time.monotonic
 ) -> None:
-    """Show the screen until somebody has seen enough; `take` looks at the database."""
+    """Show the screen until the user ends it; `take` reads the database."""
     target = console(stderr=False)
     keys = Keys(filter_text)
     scene: screen.Scene | None = None

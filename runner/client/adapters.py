@@ -1,7 +1,7 @@
 """Connects trainers: TRL, verl, verifiers (both kinds). Each is a function around a client; none imports the trainer.
 
-What every trainer does with a reward that is not there differs, so each adapter does what keeps its trainer from taking
-a fault of ours for a bad candidate:
+Trainers differ in how they treat a missing reward. Each adapter keeps its trainer from taking a fault of ours for a bad
+candidate:
 
     TRL          None: the sample is left out
     verl         an exception, or a score of the caller's choice with `fault` 1 beside it

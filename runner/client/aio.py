@@ -1,8 +1,8 @@
 """The client for coroutines: items in, results out, however many there are.
 
-At most `outstanding` items of a client wait or run in the database; the rest waits here, so a list of a million is no
-burden. One coroutine asks for results on behalf of all callers. Keys make everything repeatable: after a crash of its
-own a caller submits the same items again and gets the results that are there already.
+At most `outstanding` items of a client wait or run in the database. The rest waits here, so a list of a million is no
+burden. One coroutine asks for the results of all callers. Keys make every call repeatable: after a crash a caller
+submits the same items again and gets the results that exist already.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections. What was submitted goes on, and its keys find it again."""
+        """Close the connections. Submitted items go on, and their keys find them again."""
         if self._collector is not None:
             self._collector.cancel()
             with suppress(asyncio.CancelledError):
@@ -177,7 +177,7 @@ class AsyncClient:
         return (0, 0) if row is None else (row["finished"], row["items"])
 
     async def look(self, keys: Sequence[str]) -> dict[str, Result | None]:
-        """What is known of these keys now; None: no result yet. A key that was never submitted is not there."""
+        """The results of these keys so far; None: no result yet. A key that was never submitted is missing."""
         found: dict[str, Result | None] = {}
         for first in range(0, len(keys), _KEYS_AT_ONCE):
             part = [stored_key(key, self.scope) for key in keys[first : first + _KEYS_AT_ONCE]]

@@ -1,4 +1,4 @@
-"""What is sent and what comes back, as records. Pure."""
+"""Items that are sent and results that come back, as records. Pure."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What was found of an item."""
+    """The result of an item."""
 
     key: str
     #: `done` or `cancelled`.

@@ -40,7 +40,7 @@ class Client:
 
     @property
     def scope(self) -> str:
-        """What is added to keys that are made from content."""
+        """The part of keys made from content that names the settings."""
         return self._client.scope
 
     def __enter__(self) -> Self:

@@ -16,10 +16,11 @@ One daemon:
     capacity        which slots are free, and what to ask the queue for
     reservations    keeps devices free for a job that needs several
     recovery        repairs after an outage: unconfirmed claims, expired leases
-    slot_queue      a slot with its running job and its prefetched one
-    slot_worker     a slot's thread: evaluates a job and submits the outcome
+    slot            a slot's thread, which evaluates a job and submits the outcome
     leases          renews the leases of the jobs this host holds
     listener        turns database notifications into wake-ups
+    server_clock    whether the server's clock has jumped
+    housekeeping    has old records removed
     threads         starts threads again when they break, and ends them together
     interfaces      the protocols of the evaluator and the engine
 

@@ -16,7 +16,7 @@ from runner.model import Job, Slot
 
 
 class SlotHandle(Protocol):
-    """A slot that can be given a job (`slot.SlotQueue`)."""
+    """A slot that can be given a job (`slot.SlotWorker`)."""
 
     @property
     def slot(self) -> Slot:
@@ -35,7 +35,7 @@ class SlotHandle(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimRequest:
-    """What to claim jobs for."""
+    """A request for jobs."""
 
     #: GPU types, aliases included, and how many slots are free for each; the least recently served first.
     slots: Mapping[str, int]

@@ -49,10 +49,10 @@ class Housekeeper:
                 if not any(counts.values()):
                     break
         except InfrastructureError as error:
-            _log.warning("old records could not be removed; tried again in about an hour", error=str(error))
+            _log.warning("housekeeping_failed", error=str(error))
         except Exception:  # noqa: BLE001 - logged; no job depends on it
-            _log.exception("old records could not be removed; tried again in about an hour")
+            _log.exception("housekeeping_failed")
         finally:
             store.close()
         if any(removed.values()):
-            _log.info("old records were removed", **removed)
+            _log.info("old_records_removed", **removed)

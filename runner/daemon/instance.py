@@ -38,7 +38,7 @@ def _read(path: Path) -> str | None:
     try:
         return str(uuid.UUID(text))
     except ValueError:
-        _log.warning("not an instance id: another is made", path=str(path))
+        _log.warning("instance_id_replaced", path=str(path))
         return None
 
 

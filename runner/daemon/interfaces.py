@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from runner.model import Job, JobResult, Progress, Slot
-from runner.store import Store
+from runner.store import QueueStore
 
-#: Makes a Store for one thread; the argument names the purpose of the connection.
-StoreFactory = Callable[[str], Store]
+#: Makes a QueueStore for one thread; the argument names the purpose of the connection.
+StoreFactory = Callable[[str], QueueStore]
 
 
 class JobEvaluator(Protocol):
@@ -25,14 +25,10 @@ class JobEvaluator(Protocol):
         """
         ...
 
-    def can_build(self, job: Job) -> bool:
-        """Whether the job would be built without its slot, and a build worker is idle: then it may be prefetched."""
-        ...
-
     def evaluate(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
     ) -> AbstractContextManager[JobResult]:
-        """Evaluate one job. The jobs of one slot run one after the other, even when two were given.
+        """Evaluate one job.
 
         The block gets the result as soon as it is final. The slot is free when the block has been left.
 

@@ -40,12 +40,10 @@ class StopReason(StrEnum):
     OVERTIME = "overtime"
     #: This daemon stops without waiting.
     SHUTDOWN = "shutdown"
-    #: It was prefetched and has not begun, and this host begins no jobs now.
-    GIVEN_BACK = "given back"
 
 
 class HeartbeatStore(Protocol):
-    """The part of `runner.store.Store` that a lease keeper uses."""
+    """The part of `runner.store.QueueStore` that a lease keeper uses."""
 
     def heartbeat(
         self, *, host: str, lease_s: float, held: Sequence[tuple[int, int]], instance: str | None
@@ -106,13 +104,12 @@ class LeaseKeeper:
         self._held: dict[tuple[int, int], Lease] = {}
         self._nudged = threading.Event()
 
-    def hold(self, job: Job, *, running: bool = True, ahead: bool = False) -> Lease:
+    def hold(self, job: Job, *, running: bool = True) -> Lease:
         """Renew a job's lease from now on: it was just claimed, or (not `running`) its result waits to be written.
 
-        `ahead`: the job is prefetched; up to two runs may end before it begins, each of which may take as long.
         A lease that is held for the same attempt is replaced in the same step.
         """
-        allowed_s = (3 if ahead else 1) * self._settings.current.max_run_s + OVERTIME_GRACE_S
+        allowed_s = self._settings.current.max_run_s + OVERTIME_GRACE_S
         deadline_s = self._clock() + allowed_s if running else None
         lease = Lease(job, deadline_s=deadline_s)
         with self._lock:
@@ -165,7 +162,7 @@ class LeaseKeeper:
                         store = None
                     if said:
                         # The next failure may be hours away and part of another outage: log that one again.
-                        _log.info("nothing is held any more: the heartbeat that failed is not needed")
+                        _log.info("heartbeat_not_needed")
                         said = False
                     backoff.reset()
                     continue
@@ -175,14 +172,12 @@ class LeaseKeeper:
                 except InfrastructureError as error:
                     metrics.heartbeat_failed()
                     if backoff.failures == 0 and (left_out := log_limit.due("outage")) is not None:
-                        _log.warning(
-                            "heartbeat fails; runs go on, their leases may expire", error=str(error), left_out=left_out
-                        )
+                        _log.warning("heartbeat_failing", error=str(error), left_out=left_out)
                         said = True
                     pause_s = backoff.next_s()
                     continue
                 if said:
-                    _log.info("heartbeat works again")
+                    _log.info("heartbeat_recovered")
                     said = False
                 backoff.reset()
         finally:
@@ -196,7 +191,7 @@ class LeaseKeeper:
         self._nudged.clear()
         late_s = self._clock() - before_s - pause_s
         if late_s > self._settings.current.lease_s and self.held():
-            _log.warning("this process stood still for longer than a lease", for_s=round(late_s, 1))
+            _log.warning("process_stalled", for_s=round(late_s, 1))
 
     def _send_heartbeat(self, store: HeartbeatStore) -> None:
         with self._lock:
@@ -217,16 +212,16 @@ class LeaseKeeper:
             if not state.ours:
                 if lease.stop(StopReason.LOST):
                     metrics.lease_lost()
-                    _log.warning("lease lost: the run is stopped", job=state.job_id, attempt=state.attempt)
+                    _log.warning("lease_lost", job=state.job_id, attempt=state.attempt)
             elif state.cancel_requested and lease.stop(StopReason.CANCELLED):
-                _log.info("job was asked to stop", job=state.job_id, attempt=state.attempt)
+                _log.info("job_stop_requested", job=state.job_id, attempt=state.attempt)
 
     def _stop_overtime(self) -> None:
         for lease in self.held():
             overdue = lease.deadline_s is not None and self._clock() > lease.deadline_s
             if overdue and lease.stop(StopReason.OVERTIME):
                 _log.error(
-                    "run is longer than max_run_s: stopped",
+                    "run_overtime",
                     job=lease.job.id,
                     attempt=lease.job.attempt,
                     max_run_s=self._settings.current.max_run_s,
@@ -242,7 +237,7 @@ class LeaseKeeper:
                 lease.abandon_s = now_s + STOPPING_S
             elif now_s > lease.abandon_s:
                 _log.error(
-                    "run was told to stop and does not: its lease is given up, its slot stays taken",
+                    "run_does_not_stop",
                     job=lease.job.id,
                     attempt=lease.job.attempt,
                     told_because=lease.reason,

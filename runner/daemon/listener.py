@@ -14,7 +14,7 @@ from runner.daemon.interfaces import StoreFactory
 from runner.errors import InfrastructureError
 from runner.logs import LogRateLimit, get_logger
 from runner.retry import Backoff
-from runner.store import Stop, Store, Wakeup
+from runner.store import QueueStore, Stop, Wakeup
 
 _log = get_logger(__name__)
 
@@ -58,7 +58,7 @@ class QueueListener:
         self,
         store_factory: StoreFactory,
         *,
-        claims: Store,
+        claims: QueueStore,
         host: str,
         gpu_types: frozenset[str],
         wanted: Callable[[], bool],
@@ -88,12 +88,12 @@ class QueueListener:
                     wakeup = store.listen(stop=stop, timeout_s=_LISTEN_S, wanted=self._wanted)
                 except InfrastructureError as error:
                     if backoff.failures == 0 and (left_out := log_limit.due("outage")) is not None:
-                        _log.warning("not listening for new jobs; polling goes on", error=str(error), left_out=left_out)
+                        _log.warning("listening_failed", error=str(error), left_out=left_out)
                         said = True
                     backoff.wait(stop)
                     continue
                 if said:
-                    _log.info("listening for new jobs again")
+                    _log.info("listening_recovered")
                     said = False
                 backoff.reset()
                 if wakeup is not None:
@@ -102,8 +102,8 @@ class QueueListener:
             store.close()
 
     def _dispatch(self, wakeup: Wakeup, stop: Stop) -> None:
-        if wakeup.everybody or self._host in wakeup.hosts:
+        if wakeup.all_hosts or self._host in wakeup.hosts:
             self._on_host_notice()
-        if wakeup.everybody or not self._gpu_types.isdisjoint(wakeup.gpu_types):
+        if wakeup.all_hosts or not self._gpu_types.isdisjoint(wakeup.gpu_types):
             stop.wait(reaction_delay_s(self._rivals()))
             self._on_work()

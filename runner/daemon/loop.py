@@ -33,11 +33,10 @@ from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.replay import SpoolReplayer
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.outcomes.writer import PATIENCE_S, OutcomeWriter
-from runner.daemon.prefetching import Prefetcher
 from runner.daemon.recovery import Recovery
 from runner.daemon.reservations import Reservations
 from runner.daemon.shutdown import ShutdownControl
-from runner.daemon.slot import SlotQueue, SlotSignals, SlotWorker
+from runner.daemon.slot import SlotSignals, SlotWorker
 from runner.daemon.startup import Startup, host_record
 from runner.daemon.threads import ThreadSupervisor
 from runner.devices.quarantine import Quarantine
@@ -50,7 +49,7 @@ from runner.gpu_types import Registry
 from runner.logs import LogRateLimit, get_logger
 from runner.model import Slot
 from runner.retry import Backoff, between_s
-from runner.store import Claims, HostRecord, Store
+from runner.store import Claims, HostRecord, QueueStore
 
 _log = get_logger(__name__)
 _random = random.SystemRandom()
@@ -111,7 +110,7 @@ class Daemon:
         self.readiness = readiness or Readiness()
         signals = SlotSignals()
         self._wake = signals.wake
-        self._suspect = signals.suspect
+        self._check_engine = signals.check_engine
         self._give_up = threading.Event()
         self._threads = ThreadSupervisor()
         self._instance = instance
@@ -142,9 +141,9 @@ class Daemon:
                 signals=signals,
             )
 
-        self._slot_queues = tuple(SlotQueue(slot, worker, start=self._start_worker) for slot in self._slots)
+        self._workers = tuple(worker(slot) for slot in self._slots)
         self._capacity = Capacity(
-            self._slot_queues, registry, quarantined=self._quarantine.reasons, degraded=self._quarantine.degraded
+            self._workers, registry, quarantined=self._quarantine.reasons, degraded=self._quarantine.degraded
         )
         self._reservations = Reservations(self._capacity, settings)
         self._startup = Startup(
@@ -174,14 +173,11 @@ class Daemon:
         self._claim_turn = ClaimTurn(
             settings,
             capacity=self._capacity,
-            slot_queues=self._slot_queues,
-            prefetcher=Prefetcher(self._slot_queues, evaluator.can_build),
+            workers=self._workers,
             reservations=self._reservations,
             recovery=self._recovery,
             keeper=self._keeper,
             publisher=self._publisher,
-            registry=registry,
-            quarantined=self._quarantine.reasons,
             all_free=signals.all_free,
             instance=instance,
         )
@@ -205,17 +201,17 @@ class Daemon:
             store.close()
         return exit_reason
 
-    def _start(self, store: Store, control: ShutdownControl) -> bool:
+    def _start(self, store: QueueStore, control: ShutdownControl) -> bool:
         if not self._startup.take_name(store, control.stop_claiming):
             return False
         if self._startup.saw_outage:
             self._recovery.start_reclaim_grace()
         self._threads.spawn("heartbeat", self._keeper.run)
-        self._threads.spawn("deliver", self._replayer.run)
-        self._threads.spawn("announce", self._publisher.run)
-        self._threads.spawn("settle", self._writer.run)
-        self._threads.spawn("settle-late", self._writer.run_late)
-        self._threads.spawn("settle-endings", self._writer.run_endings)
+        self._threads.spawn("replay", self._replayer.run)
+        self._threads.spawn("publish", self._publisher.run)
+        self._threads.spawn("commit", self._writer.run)
+        self._threads.spawn("commit-late", self._writer.run_late)
+        self._threads.spawn("commit-endings", self._writer.run_endings)
         # Renew at once: leases of spooled results were last renewed by the earlier process.
         self._keeper.nudge()
         if not self._startup.take_over(store, control.stop_claiming):
@@ -234,27 +230,21 @@ class Daemon:
         )
         self._threads.spawn("listen", listener.run)
         engine_probe = EngineProbe(self._engine, idle=self._is_idle, on_trouble=self._on_engine_trouble)
-        self._threads.spawn("lookout", engine_probe.run)
+        self._threads.spawn("engine-probe", engine_probe.run)
         self._threads.spawn("housekeeping", Housekeeper(self._store_factory, self._settings).run)
-        for slot_queue in self._slot_queues:
-            slot_queue.open()
+        for worker in self._workers:
+            self._threads.spawn(f"slot-{worker.slot.name}", worker.run)
         return True
 
     def snapshot(self) -> DaemonSnapshot:
         """The state of slots and leases. Any thread may call it."""
         return DaemonSnapshot(
-            slots=tuple((slot_queue.slot, slot_queue.busy) for slot_queue in self._slot_queues),
+            slots=tuple((worker.slot, worker.busy) for worker in self._workers),
             quarantined=self._quarantine.reasons(),
             degraded=self._quarantine.degraded(),
             leases=len(self._keeper.held()),
             unwritten=self._writer.pending,
         )
-
-    def _start_worker(self, worker: SlotWorker) -> None:
-        self._threads.spawn(f"slot-{worker.slot.name}", worker.run)
-
-    def _workers(self) -> list[SlotWorker]:
-        return [worker for slot_queue in self._slot_queues for worker in slot_queue.workers]
 
     def _on_work_available(self) -> None:
         # A slot that comes free later wakes the loop itself. An idle host that listens is one of a few.
@@ -266,7 +256,7 @@ class Daemon:
         return self._any_busy() or is_chosen(self._rivals, self._ticket)
 
     def _any_busy(self) -> bool:
-        return any(slot_queue.busy for slot_queue in self._slot_queues)
+        return any(worker.busy for worker in self._workers)
 
     def _on_host_notified(self) -> None:
         self._keeper.nudge()
@@ -277,7 +267,7 @@ class Daemon:
 
     # -- work ----------------------------------------------------------------------------------------------------
 
-    def _loop(self, store: Store, control: ShutdownControl) -> None:
+    def _loop(self, store: QueueStore, control: ShutdownControl) -> None:
         backoff = Backoff(cap_s=5.0)
         while not self._should_end(control):
             # Cleared before the claim: a notification during the claim causes one more turn, and none is lost.
@@ -298,7 +288,7 @@ class Daemon:
                 metrics.fault(error)
                 # A bug or an unexpected row must not end the daemon while other slots run.
                 if (left_out := self._log_limit.due("broke")) is not None:
-                    _log.exception("claiming broke and is tried again", left_out=left_out)
+                    _log.exception("claim_failed", left_out=left_out)
                 self._recovery.claim_unconfirmed = True
                 self._pause(backoff.next_s(), control)
             else:
@@ -311,13 +301,13 @@ class Daemon:
     def _should_end(self, control: ShutdownControl) -> bool:
         return control.stop.is_set() or (control.rebuild is not None and not self._running())
 
-    def _turn(self, store: Store, control: ShutdownControl) -> Claims:
+    def _turn(self, store: QueueStore, control: ShutdownControl) -> Claims:
         """One look at the queue: claim jobs, then do what the answer asks for.
 
         Without an engine or disk space it claims nothing. It still shows that this host lives, and reclaims expired
         leases.
         """
-        trouble = self._check_engine_if_suspect() or self._disk_trouble()
+        trouble = self._check_engine_if_asked() or self._disk_trouble()
         if self._recovery.claim_unconfirmed:
             self._recovery.release_unacknowledged_claims(store)
         began_s = time.monotonic()
@@ -328,13 +318,11 @@ class Daemon:
         self._rivals = claims.rivals or self._rivals
         if claims.jobs:
             self._ticket = _random.random()
-        if claims.draining or control.stop_claiming.is_set():
-            self._release_prefetched()
         if not claims.registered:
             # The host row is gone or belongs to another daemon. No claim succeeds until the name is ours again.
             self._recovery.claim_unconfirmed = True
             self._recovery.release_unacknowledged_claims(store)
-            _log.warning("this host's name was free or another daemon's for a while; it is registered again")
+            _log.warning("host_registered_again")
         self._update_host_record(store)
         if self._recovery.reclaim(store, claims):
             self._wake.set()
@@ -348,7 +336,7 @@ class Daemon:
         away, worse = self._quarantine.reasons(), self._quarantine.degraded()
         return host_record(self._settings.current, self._instance, self._slots, gpu_types, away, degraded=worse)
 
-    def _update_host_record(self, store: Store) -> None:
+    def _update_host_record(self, store: QueueStore) -> None:
         """Write the host record again when quarantine or a reload has changed it."""
         if (changing := self._current_host_inputs()) == self._host_record_inputs:
             return
@@ -363,21 +351,21 @@ class Daemon:
         return self._settings.current, self._quarantine.reasons(), self._quarantine.degraded()
 
     def _is_idle(self) -> bool:
-        return not self._suspect.is_set() and not self._any_busy()
+        return not self._check_engine.is_set() and not self._any_busy()
 
     def _on_engine_trouble(self) -> None:
-        self._suspect.set()
+        self._check_engine.set()
         self._wake.set()
 
-    def _check_engine_if_suspect(self) -> InfrastructureError | None:
+    def _check_engine_if_asked(self) -> InfrastructureError | None:
         """Ask the engine after a run failed through our fault, or after the probe failed; the error, if any."""
-        if self._suspect.is_set():
+        if self._check_engine.is_set():
             self._watchdog.expect(REQUEST_LIMIT_S)
             try:
                 self._engine.check()
             except InfrastructureError as error:
                 return error
-            self._suspect.clear()
+            self._check_engine.clear()
             self._watchdog.expect()
         return None
 
@@ -423,7 +411,7 @@ class Daemon:
 
     def _running(self) -> int:
         """How many jobs are neither written nor safe in the spool."""
-        return sum(worker.busy for worker in self._workers()) + self._writer.pending
+        return sum(worker.busy for worker in self._workers) + self._writer.pending
 
     def _status(self) -> str:
         away, worse = self._quarantine.reasons(), self._quarantine.degraded()
@@ -439,12 +427,11 @@ class Daemon:
 
     def _drain(self, control: ShutdownControl) -> ExitReason:
         """Let running jobs finish, or give them back after `drain_timeout_s`."""
-        self._release_prefetched()
         running = self._running()
         self.readiness.stopping(f"finishing {running} runs" if running else "nothing is running")
         if self._idle_within(lambda: self._settings.current.drain_timeout_s, control.abort):
             return ExitReason.CLEAN
-        _log.warning("running jobs are given back", told_to=control.abort.is_set(), runs=self._running())
+        _log.warning("running_jobs_released", told_to=control.abort.is_set(), runs=self._running())
         self._keeper.stop_all(StopReason.SHUTDOWN)
         if self._idle_within(lambda: ABORT_S):
             return ExitReason.CLEAN
@@ -453,18 +440,14 @@ class Daemon:
         if self._idle_within(lambda: JOIN_S):
             return ExitReason.CLEAN
         lost = self._writer.spool_pending()
-        left = [worker.slot.name for worker in self._workers() if worker.busy]
+        left = [worker.slot.name for worker in self._workers if worker.busy]
         if left or lost:
             _log.error(
-                "runs did not stop, or their results could not be written; their leases will expire",
+                "jobs_left_to_their_leases",
                 slots=left,
                 jobs=[job.id for job in lost],
             )
         return ExitReason.LEFT_RUNS if left or lost else ExitReason.CLEAN
-
-    def _release_prefetched(self) -> None:
-        for slot_queue in self._slot_queues:
-            slot_queue.release_prefetched()
 
     def _idle_within(self, period_s: Callable[[], float], interrupt: threading.Event | None = None) -> bool:
         began_s = time.monotonic()
@@ -478,13 +461,13 @@ class Daemon:
             self._wake.clear()
         return True
 
-    def _unregister(self, store: Store) -> None:
+    def _unregister(self, store: QueueStore) -> None:
         if not self._startup.registered:
             return
         try:
             self._startup.unregister(store)
         except InfrastructureError as error:
-            _log.warning("the database could not be told that this host stops", error=str(error))
+            _log.warning("host_not_unregistered", error=str(error))
 
     def _halt(self) -> None:
         # Waits for each thread.
@@ -492,7 +475,7 @@ class Daemon:
         self._threads.halt.set()
         for nudge in (self._publisher.nudge, self._keeper.nudge, self._replayer.nudge, self._writer.nudge):
             nudge()
-        for worker in self._workers():
+        for worker in self._workers:
             worker.nudge()
         self._threads.join(JOIN_S)
         self._writer.close()

@@ -16,7 +16,7 @@ from runner.daemon.server_clock import ServerClock
 from runner.daemon.startup import Startup
 from runner.logs import LogRateLimit, get_logger
 from runner.retry import between_s
-from runner.store import Claims, Store
+from runner.store import Claims, QueueStore
 
 _log = get_logger(__name__)
 
@@ -61,12 +61,12 @@ class Recovery:
             self.start_reclaim_grace()
             if (left_out := self._log_limit.due("jump")) is not None:
                 _log.warning(
-                    "the database server's clock was put forward: leases get time to be renewed",
+                    "database_clock_jumped",
                     by_s=round(jump_s, 1),
                     left_out=left_out,
                 )
 
-    def release_unacknowledged_claims(self, store: Store) -> None:
+    def release_unacknowledged_claims(self, store: QueueStore) -> None:
         """Requeue the jobs of claims whose answers were lost: they run in this host's name, on none of its slots."""
         # Another daemon may have taken the name during the outage; the jobs are its own then.
         self._startup.register(store)
@@ -78,13 +78,11 @@ class Recovery:
         for job in released:
             self._publisher.reclaimed(job)
         if released and (left_out := self._log_limit.due("released")) is not None:
-            _log.warning(
-                "claims were not answered: their jobs are queued again", count=len(released), left_out=left_out
-            )
+            _log.warning("unacknowledged_claims_released", count=len(released), left_out=left_out)
         self.claim_unconfirmed = False
         self.start_reclaim_grace()
 
-    def reclaim(self, store: Store, claims: Claims) -> bool:
+    def reclaim(self, store: QueueStore, claims: Claims) -> bool:
         """Requeue jobs with expired leases, a short time after a claim has reported some; whether there were any.
 
         Not every claim looks, so one that reports none takes no plan back.
@@ -99,7 +97,7 @@ class Recovery:
         self._reclaim_at_s = None
         reclaimed = store.reclaim()
         for job in reclaimed:
-            _log.warning("its lease had expired", job=job.job_id, state=job.state)
+            _log.warning("job_reclaimed", job=job.job_id, state=job.state)
             self._publisher.reclaimed(job)
         return bool(reclaimed)
 

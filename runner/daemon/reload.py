@@ -107,10 +107,10 @@ class Reloader:
             try:
                 status = self._replace(DaemonSpec.from_config(self._fixed(self._load())))
             except ConfigError as error:
-                _log.error("the configuration is refused, the old one goes on", error=str(error))
+                _log.error("configuration_refused", error=str(error))
                 status = f"configuration refused, the old one goes on: {error}"
             except Exception:  # noqa: BLE001 - the outermost frame of the reload's thread; logged
-                _log.exception("the reload broke; the old configuration goes on")
+                _log.exception("reload_failed")
             finally:
                 self._readiness.reloaded(status)
 
@@ -125,7 +125,7 @@ class Reloader:
         self._wanted = wanted
         self.settings.replace(wanted.config)
         parts = self._built.parts_to_rebuild(wanted)
-        _log.info("configuration reloaded", changed=_changes(before, wanted.config), waits_for_runs=parts)
+        _log.info("configuration_reloaded", changed=_changes(before, wanted.config), waits_for_runs=parts)
         self._control.request_rebuild(", ".join(parts) or None)
         waits = f"; {', '.join(parts)} after the current runs" if parts else ""
         return f"configuration reloaded{waits}"
@@ -136,9 +136,7 @@ class Reloader:
         kept = {key: getattr(now, key) for key, reload in RELOAD.items() if reload is Reload.RESTART}
         for key, value in kept.items():
             if getattr(config, key) != value:
-                _log.warning(
-                    f"{key} needs a restart and stays as it was", found=str(getattr(config, key)), stays=str(value)
-                )
+                _log.warning("restart_needed", key=key, found=str(getattr(config, key)), stays=str(value))
         return config.model_copy(update=kept)
 
 

@@ -1,7 +1,7 @@
 """Keeps devices free for a job that needs several, when smaller jobs would keep them busy for ever.
 
 Owns when a reservation is requested and when it ends. The database decides which job is due, and that one host alone
-keeps devices free for it (`Store.reserve`). Belongs to the claiming thread.
+keeps devices free for it (`QueueStore.reserve`). Belongs to the claiming thread.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from runner.config import Settings
 from runner.daemon.capacity import Capacity, SlotHandle
 from runner.logs import get_logger
-from runner.store import Store
+from runner.store import QueueStore
 
 _log = get_logger(__name__)
 
@@ -28,7 +28,7 @@ class Reservations:
         self._held: SlotHandle | None = None
         self._next_s = 0.0
 
-    def renew(self, store: Store) -> None:
+    def renew(self, store: QueueStore) -> None:
         """Before a claim, at most once in `poll_s`: request a reservation, or renew ours.
 
         Costs nothing on a host where no larger slot waits for smaller ones.
@@ -38,7 +38,7 @@ class Reservations:
         if self._clock() >= self._next_s:
             self._ask(store)
 
-    def ended(self, store: Store) -> bool:
+    def ended(self, store: QueueStore) -> bool:
         """After a claim without jobs: whether our reservation has ended, so that the devices may be used again."""
         if self._held is None:
             return False
@@ -50,7 +50,7 @@ class Reservations:
         self._held = None
         self._capacity.withhold_nothing()
 
-    def _ask(self, store: Store) -> None:
+    def _ask(self, store: QueueStore) -> None:
         wanted = self._capacity.blocked()
         if self._held is not None and self._held not in wanted:
             wanted.append(self._held)
@@ -68,9 +68,9 @@ class Reservations:
         chosen = None if gpu_type is None else self._capacity.cheapest(wanted, gpu_type)
         if chosen is not self._held:
             if chosen is None:
-                _log.info("devices are no longer kept free")
+                _log.info("reservation_ended")
             else:
-                _log.info("devices come free for a job that needs several", slot=chosen.slot.name, gpu_type=gpu_type)
+                _log.info("reservation_made", slot=chosen.slot.name, gpu_type=gpu_type)
         self._held = chosen
         if chosen is None:
             self._capacity.withhold_nothing()

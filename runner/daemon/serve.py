@@ -30,7 +30,7 @@ from runner.disk import DiskFloor
 from runner.errors import ConfigError, DatabaseUnavailableError, EngineUnavailableError
 from runner.evaluation.container_spec import SLOT_LABEL
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.store import ConnectPacer, Store
+from runner.store import ConnectPacer, QueueStore
 from runner.store.probe import probe
 from sandbox.errors import NotReaped, SandboxError
 from sandbox.host.engine import DockerEngine
@@ -142,11 +142,11 @@ def _serve(
         spool.max_bytes = now.spool_max_mib * _MIB
         endpoint.listen(now.http_address)
 
-    def store(purpose: str) -> Store:
-        # The main thread's own tells the pulse for what it waits.
+    def store(purpose: str) -> QueueStore:
+        # The main thread's own tells the watchdog for what it waits.
         waiting = watchdog.expect if purpose == "claim" else None
         name = f"kernel-runner {purpose}"
-        return Store(dsn, application_name=name, pacer=pacer, waiting=waiting, direct_host=config.direct_host)
+        return QueueStore(dsn, application_name=name, pacer=pacer, waiting=waiting, direct_host=config.direct_host)
 
     reloader.on_change(apply)
     metrics.expect(
@@ -175,7 +175,7 @@ def _serve(
                 snapshot=daemon.snapshot,
                 spool=spool,
                 disk_spaces=floor.disk_spaces,
-                parked=lambda: evaluator.parked,
+                warm=lambda: evaluator.warm,
                 build_workers=lambda: evaluator.builds,
                 queue_depths=QueueDepthCache(store),
             )
@@ -190,7 +190,7 @@ def _serve(
 
 
 def daemon_owner(config: Config) -> str:
-    """What a daemon's containers and images are labelled with.
+    """The label of a daemon's containers and images.
 
     Two daemons on one engine must not reap each other's containers; the state directory tells them apart.
     """
@@ -198,17 +198,17 @@ def daemon_owner(config: Config) -> str:
 
 
 def evaluation_settings(config: Config, eval_python: Path) -> EvaluationSettings:
-    """What of the configuration the evaluator needs."""
+    """The evaluator's part of the configuration."""
     return EvaluationSettings(
         eval_python=eval_python,
         state_dir=config.state_dir,
         host_name=config.host_name,
         build_timeout_s=config.build_timeout_s,
         max_run_s=config.max_run_s,
-        park_containers=config.park_containers,
-        build_lanes=None if config.build_lanes == "auto" else config.build_lanes,
-        park_max_age_s=config.park_max_age_s,
-        park_memory_bytes=config.park_memory_mib * _MIB,
+        warm_containers=config.warm_containers,
+        build_workers=None if config.build_workers == "auto" else config.build_workers,
+        warm_max_age_s=config.warm_max_age_s,
+        park_memory_bytes=config.warm_memory_mib * _MIB,
     )
 
 
@@ -225,11 +225,12 @@ def require_schema(dsn: str, direct_host: str | None = None) -> None:
             f"database {facts.database!r} {found}, expected {facts.pending[-1]!r}: run `kernel-runner migrate`"
         )
     if facts.newer:
-        _log.warning("the database was migrated by a newer release; update this host", found=facts.version)
+        _log.warning("database_is_newer", found=facts.version, remedy="update this host")
     if not facts.direct:
         _log.warning(
-            "notifications do not arrive, so jobs are found by polling only: connect to PostgreSQL directly, or set "
-            "direct_host"
+            "notifications_do_not_arrive",
+            effect="jobs are found by polling only",
+            remedy="connect to PostgreSQL directly, or set direct_host",
         )
 
 

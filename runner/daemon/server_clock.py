@@ -17,8 +17,8 @@ class ServerClock:
     def jump_s(self, server_s: float, *, asked_s: float, answered_s: float) -> float:
         """How far the clock was put forward since the last reading, in seconds; a lower bound, mostly exact.
 
-        Never above 0 for a clock that runs like this host's, however long an answer takes: the server read its clock
-        some time between `asked_s` and `answered_s`. 0 for the first reading.
+        The server read its clock some time between `asked_s` and `answered_s`. So a clock that runs like this host's
+        gives at most 0, however long an answer takes. 0 for the first reading.
         """
         before, self._last = self._last, (server_s, asked_s)
         if before is None:

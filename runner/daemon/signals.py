@@ -47,7 +47,7 @@ def signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[N
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:
-    """What matters is that the signal has a handler: then it is written to the wake-up descriptor."""
+    """Does nothing: a signal with a handler is written to the wake-up descriptor."""
 
 
 def _read(reader: socket.socket, handlers: Mapping[signal.Signals, Callable[[], None]]) -> None:
@@ -59,4 +59,4 @@ def _read(reader: socket.socket, handlers: Mapping[signal.Signals, Callable[[], 
             try:
                 handler()
             except Exception:  # noqa: BLE001 - logged; the next signal must still be heard
-                _log.exception("a signal could not be heeded", signal=signal.Signals(number).name)
+                _log.exception("signal_handler_failed", signal=signal.Signals(number).name)

@@ -1,7 +1,7 @@
 """A slot: its jobs, and the thread that takes a claimed job, has it evaluated, and submits the outcome.
 
 Owns the rule which end of an evaluation becomes which outcome. Must not write: the writer takes the outcome, and the
-slot is free at once. A second thread is made when a job is prefetched first (`prefetching.py`).
+slot is free at once.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -22,18 +21,16 @@ from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.writer import Cancelled, Failed, Outcome, OutcomeWriter, Released
 from runner.errors import CancelledByRequest, InfrastructureError
 from runner.logs import get_logger, job_context
-from runner.model import Job, JobResult, Slot
+from runner.model import JobResult, Slot
 
 _log = get_logger(__name__)
 
 #: How often a slot without a job checks its stop event; a nudge is faster.
 LOOK_S: Final = 5.0
-#: The least time a run has lasted before a job is prefetched beside it: a short run ends before a build does.
-MIN_RUNNING_S: Final = 1.0
 
 
 class SlotSignals:
-    """What slots tell the claiming thread, which owns this and waits on the events. Threadsafe."""
+    """Events from the slots to the claiming thread, which owns this and waits on them. Threadsafe."""
 
     def __init__(self) -> None:
         #: Look at the queue.
@@ -41,7 +38,7 @@ class SlotSignals:
         #: The last busy slot has come free.
         self.all_free = threading.Event()
         #: A run failed through our fault: check the engine before the next claim.
-        self.suspect = threading.Event()
+        self.check_engine = threading.Event()
         self._lock = threading.Lock()
         self._busy = 0
 
@@ -118,7 +115,7 @@ class SlotWorker:
 
     def _work(self, lease: Lease) -> None:
         job = lease.job
-        _log.info("job claimed", user=job.user_id, failures=job.failures)
+        _log.info("job_claimed", user=job.user_id, failures=job.failures)
         self._publisher.publish(events.claimed(job, host=self._host))
         metrics.claimed(job)
         started_s = time.monotonic()
@@ -131,7 +128,7 @@ class SlotWorker:
                 on_progress=lambda progress: self._publisher.post_progress(job, replace(progress, slot=self.slot.name)),
             ) as found:
                 self._publisher.forget_progress(job)
-                _log.info("job evaluated", verdict=found.verdict.value, run_s=round(time.monotonic() - started_s, 3))
+                _log.info("job_evaluated", verdict=found.verdict.value, run_s=round(time.monotonic() - started_s, 3))
                 metrics.evaluated(job, found)
                 self._writer.submit(job, found, slot=self.slot.name)
         except Exception as error:  # noqa: BLE001 - the daemon survives every bug in an evaluation
@@ -155,16 +152,16 @@ class SlotWorker:
             stopped = _stopped(lease)
             if stopped is None:
                 metrics.fault(error)
-                self._signals.suspect.set()
-                _log.warning("evaluation failed through no fault of the submission", error=str(error))
+                self._signals.check_engine.set()
+                _log.warning("evaluation_failed", error=str(error))
             return stopped or _failed(str(error))
         metrics.fault(error)
-        _log.exception("evaluation broke")
+        _log.exception("evaluation_crashed")
         return _failed(f"unexpected {type(error).__name__}: {error}")
 
 
 def _failed(error: str) -> tuple[str, Outcome]:
-    return "job failed, our fault", Failed(error=mask_password(error))
+    return "job_failed", Failed(error=mask_password(error))
 
 
 def _stopped(lease: Lease) -> tuple[str, Outcome | None] | None:
@@ -173,89 +170,10 @@ def _stopped(lease: Lease) -> tuple[str, Outcome | None] | None:
         case None:
             return None
         case StopReason.LOST:
-            return "run stopped: the job is no longer ours", None
+            return "run_stopped_lease_lost", None
         case StopReason.CANCELLED:
-            return "run stopped: cancelled", Cancelled()
+            return "run_cancelled", Cancelled()
         case StopReason.SHUTDOWN:
-            return "run stopped: the daemon is going down", Released(reason="the daemon was told to stop at once")
-        case StopReason.GIVEN_BACK:
-            reason = "its host begins no more jobs; it had not begun"
-            return "job given back before it began", Released(reason=reason)
+            return "run_stopped_by_shutdown", Released(reason="the daemon was told to stop at once")
         case StopReason.OVERTIME:
             return _failed("the run took longer than the host's max_run_s and was stopped")
-
-
-class SlotQueue:
-    """A slot as the claiming thread sees it. Any thread may ask `busy`; all else belongs to the claiming thread."""
-
-    def __init__(
-        self,
-        slot: Slot,
-        make_worker: Callable[[Slot], SlotWorker],
-        *,
-        start: Callable[[SlotWorker], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.slot = slot
-        self._make_worker = make_worker
-        self._start = start
-        self._clock = clock
-        #: A second one is made when it is first needed.
-        self._workers = [make_worker(slot)]
-        #: Jobs in order: the running one, the next one. And when the last was added.
-        self._jobs: list[tuple[SlotWorker, Lease]] = []
-        self._last_given_s = 0.0
-        #: The run during which no more jobs are prefetched.
-        self._no_prefetch_during: Lease | None = None
-
-    @property
-    def busy(self) -> bool:
-        """Whether it has an unfinished job."""
-        # Asked for every slot, several times with each claim; a generator would be half of what that costs.
-        for worker in self._workers:  # noqa: SIM110
-            if worker.busy:
-                return True
-        return False
-
-    @property
-    def workers(self) -> Sequence[SlotWorker]:
-        """The threads of this slot."""
-        return tuple(self._workers)
-
-    def open(self) -> None:
-        """Start the threads."""
-        for worker in self._workers:
-            self._start(worker)
-
-    def give(self, lease: Lease) -> None:
-        """Add a job: it runs now, or after the running one."""
-        given = self._unfinished()
-        worker = next((worker for worker in self._workers if not worker.busy), None)
-        if worker is None:
-            worker = self._make_worker(self.slot)
-            self._workers.append(worker)
-            self._start(worker)
-        self._jobs = [*given, (worker, lease)]
-        self._last_given_s = self._clock()
-        worker.give(lease)
-
-    def running(self) -> Job | None:
-        """The running job, if another one may be prefetched beside it as far as this slot knows."""
-        leases = [lease for _, lease in self._unfinished()]
-        if not leases or leases[0] is self._no_prefetch_during or self._clock() - self._last_given_s < MIN_RUNNING_S:
-            return None
-        runs, *ahead = (lease.job for lease in leases)
-        others = [job for job in ahead if job.submission_id != runs.submission_id]
-        return None if others or len(ahead) > 1 else runs
-
-    def stop_prefetching(self) -> None:
-        """Prefetch no job during the current run: the last one was of no use."""
-        self._no_prefetch_during = next((lease for _, lease in self._unfinished()), None)
-
-    def release_prefetched(self) -> None:
-        """Give back jobs that have not begun."""
-        for _, lease in self._unfinished()[1:]:
-            lease.stop(StopReason.GIVEN_BACK)
-
-    def _unfinished(self) -> list[tuple[SlotWorker, Lease]]:
-        return [(worker, lease) for worker, lease in self._jobs if worker.busy]

@@ -1,8 +1,8 @@
 """The steps before a daemon serves, in order, each repeated until it works.
 
-First the host's name, and with it the results that an earlier process spooled: from then on they are committed and
-their leases renewed, whatever else is missing. Then every other lease of that process is given back, and its containers
-are removed. Last comes the evaluation environment, which may take minutes.
+First it registers the host's name. From then on it commits the results that an earlier process spooled, and renews
+their leases, whatever else is missing. Then it gives back every other lease of that process and removes its containers.
+Last comes the evaluation environment, which may take minutes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from runner.gpu_types import Registry
 from runner.logs import get_logger
 from runner.model import Slot
 from runner.retry import Backoff
-from runner.store import HostRecord, Store
+from runner.store import HostRecord, QueueStore
 
 _log = get_logger(__name__)
 
@@ -59,7 +59,7 @@ class Startup:
         self.saw_outage = False
         self._reaped = False
 
-    def take_name(self, store: Store, leave: threading.Event) -> bool:
+    def take_name(self, store: QueueStore, leave: threading.Event) -> bool:
         """Get the host's name, and hold the leases of spooled results; False: `leave` was set first.
 
         The name comes before the leases: only its owner may give back what runs in this name.
@@ -72,7 +72,7 @@ class Startup:
         self._replayer.adopt()
         return True
 
-    def take_over(self, store: Store, leave: threading.Event) -> bool:
+    def take_over(self, store: QueueStore, leave: threading.Event) -> bool:
         """Clean up everything else that an earlier process left; False: `leave` was set first."""
         return self._until(leave, DATABASE, lambda: self._recover(store)) and self._until(leave, ENGINE, self._clean_up)
 
@@ -80,7 +80,7 @@ class Startup:
         """Make sure that jobs can run here; False: `leave` was set first."""
         return self._until(leave, EVALUATION, lambda: self._evaluator.prepare(slots), cap_s=60.0)
 
-    def register(self, store: Store) -> None:
+    def register(self, store: QueueStore) -> None:
         """Announce this host and the GPU types it knows.
 
         Raises:
@@ -93,14 +93,14 @@ class Startup:
             [(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in self._registry.all()]
         )
         if refused:
-            _log.warning("GPU types are not published: another login's types have their names", gpu_types=refused)
+            _log.warning("gpu_types_not_published", gpu_types=refused, reason="another login's types have these names")
 
-    def announce(self, store: Store, host: HostRecord) -> None:
+    def announce(self, store: QueueStore, host: HostRecord) -> None:
         """Write the changed host record; raises what `register` does."""
         self._host = host
         self.register(store)
 
-    def unregister(self, store: Store) -> None:
+    def unregister(self, store: QueueStore) -> None:
         """Remove this host from the database.
 
         Raises:
@@ -115,16 +115,16 @@ class Startup:
         left = self._engine.reap()
         self._reaped = True
         if left:
-            _log.warning("containers of an earlier process were removed", count=left)
+            _log.warning("old_containers_removed", count=left)
 
-    def _recover(self, store: Store) -> None:
+    def _recover(self, store: QueueStore) -> None:
         taken_back = store.recover(
             host=self._host.name, keep=self._replayer.keys(), died=True, instance=self._host.instance
         )
         for job in taken_back:
             self._publisher.reclaimed(job)
         if taken_back:
-            _log.warning("jobs of an earlier process were taken back", count=len(taken_back))
+            _log.warning("old_jobs_requeued", count=len(taken_back))
 
     def _until(
         self,
@@ -151,7 +151,7 @@ class Startup:
             else:
                 self._watchdog.expect()
                 if backoff.failures:
-                    _log.info(f"{what} is there now", attempts=backoff.failures + 1)
+                    _log.info("available_now", what=what, attempts=backoff.failures + 1)
                 return True
         return False
 
@@ -166,10 +166,10 @@ def host_record(
     degraded: Mapping[str, str],
 ) -> HostRecord:
     """The host record of a daemon; `quarantined` and `degraded` give the reasons per slot."""
-    parking = {
-        "containers": config.park_containers,
-        "max_age_s": config.park_max_age_s,
-        "memory_mib": config.park_memory_mib,
+    warm_pool = {
+        "containers": config.warm_containers,
+        "max_age_s": config.warm_max_age_s,
+        "memory_mib": config.warm_memory_mib,
     }
     return HostRecord(
         name=config.host_name,
@@ -180,7 +180,7 @@ def host_record(
                 "gpu_type": slot.gpu_type,
                 "cpus": list(slot.cpus),
                 "devices": [device.uuid for device in slot.devices],
-                "parking": parking,
+                "warm_pool": warm_pool,
                 **({"quarantined": quarantined[slot.name]} if slot.name in quarantined else {}),
                 **({"degraded": degraded[slot.name]} if slot.name in degraded else {}),
             }

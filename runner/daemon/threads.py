@@ -39,7 +39,7 @@ class ThreadSupervisor:
                 body(self.halt)
             except Exception:  # noqa: BLE001 - the outermost frame of a thread; logged
                 if (left_out := log_limit.due(name)) is not None:
-                    _log.exception("a thread of the daemon broke and is started again", thread=name, left_out=left_out)
+                    _log.exception("thread_restarted", thread=name, left_out=left_out)
                 backoff.wait(self.halt)
             else:
                 return

@@ -48,7 +48,7 @@ _FETCH_BYTES: Final = 4 * 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What was checked and found."""
+    """Rows checked, and the findings."""
 
     boards: tuple[str, ...]
     rows: int
@@ -120,7 +120,7 @@ class _Rows:
         self.codes: dict[int, tuple[str | None, int, int, str, str]] = {}
 
     def check(self, boards: Sequence[int], progress: Progress) -> Iterator[Oddity]:
-        """What is wrong with the rows, and with their code."""
+        """Findings about the rows and their code."""
         last: tuple[Any, Any] | None = None
         for lines in self._database.keys(boards):
             for submission_id, runner, problem_name, user_id, code_id, sha256, size in lines:

@@ -1,4 +1,4 @@
-"""Who is named in an export, and who is left out: identities, the operator's key, the list of exclusions."""
+"""People in an export, and people left out: identities, the operator's key, the list of exclusions."""
 
 from __future__ import annotations
 

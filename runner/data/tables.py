@@ -24,7 +24,7 @@ from runner.data.splice import Encoded, Group, Spliced
 TIME: Final = pa.timestamp("us", tz="UTC")
 _TEXT: Final = pa.large_string()
 
-#: The published columns, in this order and of these types. What is more goes into another file.
+#: The published columns, in this order and of these types. Further columns go into another file.
 FLAT: Final = pa.schema(
     [
         pa.field("submission_id", pa.int64(), nullable=False),

@@ -34,7 +34,7 @@ _AT_ONCE: Final = 500
 
 
 def verify(folder: Path, progress: Progress) -> Sequence[str]:
-    """What is wrong with an export, a line each; nothing if it is whole.
+    """The faults of an export, a line each; none if it is whole.
 
     Raises:
         DataError: the folder holds no export.
@@ -42,7 +42,7 @@ def verify(folder: Path, progress: Progress) -> Sequence[str]:
     found = manifest.read(folder)
     files = manifest.paths(found)
     missing = [f"the manifest does not name {name}" for name in (*_TABLES, found.get("flat")) if name not in files]
-    # What a damaged file says is worth nothing.
+    # The contents of a damaged file mean nothing.
     return (
         [*missing, *_files(folder, files, progress)]
         or list(_schemas(folder, found))

@@ -52,7 +52,7 @@ class Seen:
 
 @dataclass(frozen=True, kw_only=True)
 class Watermark:
-    """What is noted of an export's runs."""
+    """Notes about an export's runs."""
 
     seen: Seen
     text: str

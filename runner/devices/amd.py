@@ -66,8 +66,8 @@ class AmdSmi:
 
         If there is a driver, exceptions of the bindings and the driver pass through.
         """
-        # Without /dev/kfd no container can compute, and the bindings' import fails in ways that depend on their version
-        # (KeyError where ROCM_HOME and friends are unset, OSError where the library is missing).
+        # Without /dev/kfd no container can compute. The bindings' import then fails, with an exception that depends on
+        # their version: KeyError where ROCM_HOME is unset, OSError where the library is missing.
         if not (sysfs.DEV / "kfd").exists():
             return None
         library = import_module("amdsmi")

@@ -119,7 +119,7 @@ class DriverCalls:
 
 @dataclass
 class _Watched:
-    """What the gate knows of a device since the start of the daemon."""
+    """The gate's knowledge of a device since the start of the daemon."""
 
     calls: DriverCalls
     #: Held during a run and during a repeated inspection.

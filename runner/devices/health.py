@@ -25,7 +25,7 @@ CLOCK_SLACK_MHZ: Final = 15.0
 
 
 class Condition(StrEnum):
-    """What may run on a device."""
+    """Which jobs may run on a device."""
 
     FIT = "fit"
     #: Its times do not count: only modes that are not ranked run.
@@ -66,7 +66,7 @@ def is_grave(xid: int) -> bool:
 
 
 def judge(reading: Reading, history: History, clocks: ClockPolicy) -> Health:
-    """What may run on an idle device. An idle device may have low clocks: only reasons for low clocks count."""
+    """Which jobs may run on an idle device. It may have low clocks: only reasons for low clocks count."""
     grave = [xid for xid in history.xids if is_grave(xid)]
     left = [
         f"{pid} ({history.owners[pid]})" if pid in history.owners else str(pid)
@@ -82,7 +82,7 @@ def judge(reading: Reading, history: History, clocks: ClockPolicy) -> Health:
         if reading.compute_mode not in {None, "default"}
         else "",
         f"Xid {', '.join(map(str, dict.fromkeys(grave)))} within {XID_HOLD_S:g} s" if grave else "",
-        f"processes that nobody owns compute on it: {', '.join(left)}" if left else "",
+        f"processes of no known job compute on it: {', '.join(left)}" if left else "",
         f"{over >> 20} MiB more in use than when it is idle"
         if history.idle_bytes is not None and over > SLACK_BYTES
         else "",
@@ -121,7 +121,7 @@ def clock_deviations(reading: Reading, gpu: GpuType) -> tuple[str, ...]:
 
 
 def spoiled(before: Reading, after: Reading) -> str | None:
-    """What happened to a device during a run, so that no result of the run counts; None: nothing."""
+    """The event on a device during a run that spoils the run's result; None: no such event."""
     grown = (after.uncorrected or 0) - (before.uncorrected or 0)
     if before.uncorrected is not None and grown > 0:
         return f"{grown} memory errors could not be corrected"

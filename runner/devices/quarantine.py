@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final
 
-import structlog
-
+from runner.logs import get_logger
 from sandbox.errors import Leftover, SandboxError
 
 #: Seconds between two attempts to remove a container; the engine module bounds each attempt.
@@ -22,7 +21,7 @@ RETRY_S: Final = 5.0
 #: The key of the reasons that concern devices; other keys are containers.
 _DEVICES: Final = object()
 
-_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Cause(Enum):

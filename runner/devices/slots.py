@@ -38,7 +38,7 @@ def detect_slots(registry: Registry, config: Config) -> tuple[Slot, ...]:
     """
     listing = list_devices()
     for problem in listing.problems:
-        _log.warning("a device cannot be used as it is", problem=problem)
+        _log.warning("device_not_usable", problem=problem)
     cpus = sorted(os.sched_getaffinity(0))
     if config.reserve_cpus >= len(cpus):
         raise ConfigError(f"reserve_cpus={config.reserve_cpus}, but there are {len(cpus)} cores; leave at least one")
@@ -107,9 +107,11 @@ def _auto(registry: Registry, devices: Iterable[Device]) -> Iterator[_Draft]:
         types = [entry for entry in types_of(registry, device) if entry.detect and entry.count == 1]
         if not types:
             _log.warning(
-                "device has no GPU type and is not used; add one (docs/adding-a-gpu-type.md) or name it in slots",
+                "device_without_gpu_type",
                 device=described(device),
                 uuid=device.uuid,
+                effect="it is not used",
+                remedy="add a GPU type (docs/adding-a-gpu-type.md), or name the device in slots",
             )
         elif len(types) > 1:
             names = ", ".join(entry.name for entry in types)

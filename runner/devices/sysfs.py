@@ -101,9 +101,9 @@ def groups(nodes: Iterable[str]) -> tuple[int, ...]:
             status = Path(node).stat()
         except OSError:
             continue
-        everybody = stat.S_IROTH | stat.S_IWOTH
+        all_users = stat.S_IROTH | stat.S_IWOTH
         # Membership in root's own group would open more than these nodes.
-        if status.st_mode & everybody != everybody and status.st_gid != 0:
+        if status.st_mode & all_users != all_users and status.st_gid != 0:
             found.add(status.st_gid)
     return tuple(sorted(found))
 

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
-import structlog
-
 from runner import metrics
 from runner.devices.facts import Reading
 from runner.devices.gate import HealthGate, Inspection
@@ -24,7 +22,7 @@ from runner.devices.quarantine import Quarantine
 from runner.devices.sampler import Sampler
 from runner.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
 from runner.evaluation.build_cache import Build, BuildCache
-from runner.evaluation.build_plan import BuildPlan, make_build_plan, worth_building
+from runner.evaluation.build_plan import BuildPlan, make_build_plan, should_build
 from runner.evaluation.container_spec import Environment
 from runner.evaluation.fifo_lock import FifoLock
 from runner.evaluation.plan import Plan
@@ -32,6 +30,7 @@ from runner.evaluation.result_rows import Evidence
 from runner.evaluation.verdict import compile_failure, decide
 from runner.evaluation.warm_pool import WarmPool, remove
 from runner.gpu_types import GpuType
+from runner.logs import get_logger
 from runner.model import Artifact, Job, JobResult, Json, Mode, Progress, Slot
 from runner.task_format.model import Task
 from sandbox import protocol
@@ -42,14 +41,14 @@ from sandbox.host.engine import DockerEngine
 from sandbox.protocol import PairRequest
 from sandbox.spec import Ending, SandboxSpec
 
-_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostResources:
-    """What all attempts of a host share. Threadsafe."""
+    """The parts that all attempts of a host share. Threadsafe."""
 
     engine: DockerEngine
     warm_pool: WarmPool
@@ -135,7 +134,7 @@ class Attempt:
             EvaluationError: container or harness broke in a way the submission cannot have caused.
         """
         builds, context = self._resources.builds, self._context
-        wanted = builds.wanted and worth_building(context.job.code, context.task, context.gpu)
+        wanted = builds.wanted and should_build(context.job.code, context.task, context.gpu)
         beside = wanted and builds.workers > 0
         build = self._build(beside=True) if beside else None
         failed = self._compile_failure(build)
@@ -178,7 +177,7 @@ class Attempt:
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
-        """Use the slot; a prefetched job waits here for the running one."""
+        """Use the slot, alone."""
         name, asked_ns = self._context.slot.name, time.monotonic_ns()
         lock = self._resources.slots[name]
         if lock.length:
@@ -229,7 +228,7 @@ class Attempt:
         archive = None if build is None else build.archive
         report, begun_ns, sampler = self._execute_sampled(archive)
         if archive is not None and _broke_before_submission(report):
-            _log.warning("bundle_not_usable", job=context.job.id, error=report.message or report.outcome.detail)
+            _log.warning("build_archive_not_usable", job=context.job.id, error=report.message or report.outcome.detail)
             build = None
             self._used.close()
             report, begun_ns, sampler = self._execute_sampled(None)
@@ -315,8 +314,8 @@ def execute(
     """Run a request in a fresh container; in a waiting one of the slot, if it fits.
 
     The block gets the report, and when the container was ready for the request, on the monotonic clock in nanoseconds.
-    A container that has finished its report is removed when the block has been left: removing it takes the engine
-    longer than everything else after a report. Every other container is gone when the block begins.
+    A container that has finished its report is removed when the block has been left, because the removal takes longer
+    than everything else after a report. Every other container is gone when the block begins.
 
     Raises:
         CancelledByRequest, EngineUnavailableError, EvaluationError: as `Attempt.run`.
@@ -326,11 +325,11 @@ def execute(
         request = replace(plan.built_request or request, archive_bytes=archive.size_bytes)
     with ExitStack() as used:
 
-        def converse(box: Container) -> tuple[ContainerReport, int]:
+        def converse(container: Container) -> tuple[ContainerReport, int]:
             begun_ns = time.monotonic_ns()
             with ExitStack() as removal:
-                removal.callback(remove, box, slot.name, resources.quarantine)
-                report = box.run(
+                removal.callback(remove, container, slot.name, resources.quarantine)
+                report = container.run(
                     request,
                     on_progress=_forward(on_progress),
                     cancel=cancel,
@@ -343,11 +342,11 @@ def execute(
             return report, begun_ns
 
         try:
-            parked = resources.warm_pool.take(slot.name, plan.spec, cancel=cancel)
-            metrics.container_taken(parked=parked is not None)
-            found = None if parked is None else converse(parked)
-            if found is not None and _died_while_parked(found[0]):
-                _log.warning("parked_container_was_dead", slot=slot.name, detail=found[0].outcome.detail)
+            warm = resources.warm_pool.take(slot.name, plan.spec, cancel=cancel)
+            metrics.container_taken(warm=warm is not None)
+            found = None if warm is None else converse(warm)
+            if found is not None and _died_while_warm(found[0]):
+                _log.warning("warm_container_dead", slot=slot.name, detail=found[0].outcome.detail)
                 found = None
             if found is None:
                 if cancel.is_set():
@@ -395,7 +394,7 @@ def judge_readings(readings: Sequence[Reading], gpu: GpuType, *, at_ns: int) -> 
         )
 
 
-def _died_while_parked(report: ContainerReport) -> bool:
+def _died_while_warm(report: ContainerReport) -> bool:
     """Whether a waiting container was gone before it got the request: the engine's fault, and no verdict."""
     silent = not report.steps and not report.outcome.oom_kills
     return report.outcome.ending is Ending.DIED and silent

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from runner import metrics
 from runner.devices import spare_cpus
 from runner.devices.quarantine import Quarantine
@@ -25,6 +23,7 @@ from runner.errors import CancelledByRequest, EngineUnavailableError
 from runner.evaluation.build_plan import BuildPlan
 from runner.evaluation.fifo_lock import CANCEL_POLL_S
 from runner.evaluation.warm_pool import remove
+from runner.logs import get_logger
 from runner.model import Job, Mode, Slot
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.build_archive import BuildArchive
@@ -40,9 +39,9 @@ KEPT: Final = 64
 #: Characters kept of a compiler's output; rows in the database hold less.
 KEPT_OUTPUT: Final = 1 << 15
 #: Stands for the slot's name in quarantine.
-BUILD_WORKER: Final = "build lane"
+BUILD_WORKER: Final = "build worker"
 
-_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,11 +103,6 @@ class BuildCache:
     def cpus(self, slot: Slot, *, beside: bool) -> tuple[int, ...]:
         """The cores on which a build runs, beside the slots or on the slot."""
         return self._cpus if beside else slot.cpus
-
-    @property
-    def room(self) -> bool:
-        """Whether a build worker is idle."""
-        return self._running < self.workers
 
     @property
     def running(self) -> int:
@@ -212,13 +206,13 @@ class BuildCache:
             if isinstance(error, EngineUnavailable):
                 raise EngineUnavailableError(str(error)) from error
             # A run with the same problem reports it, and can be retried.
-            _log.warning("not_built", job=job.id, error=str(error))
+            _log.warning("build_failed", job=job.id, error=str(error))
             return Build(archive=None, report=None)
         complete = report.outcome.ending is Ending.COMPLETED and report.ok is True
         usable = complete and archive.size_bytes > 0
         metrics.built(report.outcome.wall_ns / 1e9, usable=usable)
         _log.info(
-            "built",
+            "build_finished",
             job=job.id,
             submission=job.submission_id,
             seconds=round(report.outcome.wall_ns / 1e9, 2),
@@ -236,11 +230,11 @@ class BuildCache:
     def _run(
         self, plan: BuildPlan, place: str, archive: BuildArchive, job: Job, cancel: threading.Event
     ) -> ContainerReport:
-        box = self._engine.start(plan.spec)
+        container = self._engine.start(plan.spec)
         try:
-            report = box.run(plan.request, on_progress=None, cancel=cancel, receive=archive)
+            report = container.run(plan.request, on_progress=None, cancel=cancel, receive=archive)
         finally:
-            remove(box, place, self._quarantine)
+            remove(container, place, self._quarantine)
         if report.outcome.ending is Ending.CANCELLED:
             raise CancelledByRequest(f"job {job.id} was cancelled while it was built")
         return report

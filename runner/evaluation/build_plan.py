@@ -35,7 +35,7 @@ class BuildPlan:
     request: StepsRequest
 
 
-def worth_building(code: bytes, task: Task, gpu: GpuType) -> bool:
+def should_build(code: bytes, task: Task, gpu: GpuType) -> bool:
     """Whether a build probably saves time. A wrong guess costs time, never a verdict."""
     if isinstance(task.config, CuConfig):
         # Without a known architecture nvcc asks the device for it.

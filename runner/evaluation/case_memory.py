@@ -53,7 +53,7 @@ def moved_bytes(task: Task, case: Case) -> float:
 def misfit(task: Task, case: Case, gpu: GpuType) -> str | None:
     """Why a case cannot fit a GPU type whatever a submission does, as a sentence; None if it may."""
     memory = memory_of(gpu, task.harness)
-    # What is read and then written in place counts twice in `bytes`.
+    # A value that is read and then written in place counts twice in `bytes`.
     least_gib = moved_bytes(task, case) / 2 / (1 << 30)
     if least_gib <= memory.gib:
         return None

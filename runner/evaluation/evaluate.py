@@ -1,9 +1,7 @@
 """Evaluates one job on one slot: task, plan, build, container, verdict.
 
-A slot runs one job at a time, but may be given the next one meanwhile: that one is built on spare cores and waits for
-the slot (`attempt`). Owns the host's environments and what all attempts share. It has no database connection and no
-queue state: it gets a Job and yields a JobResult, or raises what went wrong on our side. Docker is reached only
-through `sandbox.host.engine`.
+Owns the host's environments and the parts that all attempts share. It has no database connection and no queue state: it
+gets a Job and yields a JobResult, or raises an error of ours. Docker is reached only through `sandbox.host.engine`.
 """
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 import tasks
 from runner import __version__
 from runner.devices import spare_cpus
@@ -33,7 +29,6 @@ from runner.errors import (
 )
 from runner.evaluation.attempt import Attempt, HostResources, JobContext, OnProgress, execute
 from runner.evaluation.build_cache import BuildCache
-from runner.evaluation.build_plan import worth_building
 from runner.evaluation.container_spec import HOST_IMAGE, STAGE, Environment
 from runner.evaluation.groups import group_result
 from runner.evaluation.modules import GroupHost, evaluate_group
@@ -42,6 +37,7 @@ from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
 from runner.evaluation.warm_pool import PoolBounds, WarmPool
 from runner.gpu_types import GpuType, Registry, Vendor
+from runner.logs import get_logger
 from runner.model import Job, JobResult, Json, Slot
 from runner.task_format import from_stored
 from sandbox.errors import EngineUnavailable, SandboxError
@@ -50,7 +46,7 @@ from sandbox.host.hostroot import HostRoot
 from sandbox.host.stage import stage
 from sandbox.spec import Bind, DeviceDriver
 
-_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,18 +63,18 @@ class EvaluationSettings:
     #: Cap on one evaluation, from the request to the end of the report.
     max_run_s: float
     #: How many started containers wait per slot for the next submissions (about half a GiB of memory each).
-    park_containers: int = 0
-    #: How many submissions are built at a time on cores that no slot uses; None: one, if there are such cores, and else
-    #: each on its slot's cores before its run; 0: what is to be compiled is compiled in the run.
-    build_lanes: int | None = 0
+    warm_containers: int = 0
+    #: How many submissions are built at a time on cores that no slot uses. 0: submissions compile in their runs. None:
+    #: one; without such cores each submission is built on its slot's cores before its run.
+    build_workers: int | None = 0
     #: No container waits longer for a submission, and all together take no more memory.
-    park_max_age_s: float = math.inf
+    warm_max_age_s: float = math.inf
     park_memory_bytes: int | None = None
 
     @property
     def pool_bounds(self) -> PoolBounds:
         """The bounds of the waiting containers."""
-        return PoolBounds(size=self.park_containers, max_age_s=self.park_max_age_s, memory_bytes=self.park_memory_bytes)
+        return PoolBounds(size=self.warm_containers, max_age_s=self.warm_max_age_s, memory_bytes=self.park_memory_bytes)
 
 
 class Evaluator:
@@ -102,7 +98,7 @@ class Evaluator:
         self._systems: dict[str, Json] = {}
         self._warm_pool = WarmPool(engine, self._quarantine, settings.pool_bounds)
         self._build_cache = BuildCache(
-            engine, self._quarantine, directory=settings.state_dir, workers=settings.build_lanes
+            engine, self._quarantine, directory=settings.state_dir, workers=settings.build_workers
         )
         self._gate = HealthGate(self._quarantine, type_of=lambda slot: registry.get(slot.gpu_type))
         #: The version of the reader of source code beside this daemon, and where it reads.
@@ -122,16 +118,16 @@ class Evaluator:
             self._settings,
             build_timeout_s=settings.build_timeout_s,
             max_run_s=settings.max_run_s,
-            park_containers=settings.park_containers,
-            build_lanes=settings.build_lanes,
-            park_max_age_s=settings.park_max_age_s,
+            warm_containers=settings.warm_containers,
+            build_workers=settings.build_workers,
+            warm_max_age_s=settings.warm_max_age_s,
             park_memory_bytes=settings.park_memory_bytes,
         )
         self._warm_pool.adopt(settings.pool_bounds)
-        self._build_cache.resize(settings.build_lanes)
+        self._build_cache.resize(settings.build_workers)
 
     @property
-    def parked(self) -> Mapping[str, int]:
+    def warm(self) -> Mapping[str, int]:
         """How many containers wait for each slot that has had a job or was prepared."""
         return self._warm_pool.counts()
 
@@ -197,20 +193,10 @@ class Evaluator:
             self._engine.reap_orphans()
             gone = self._engine.prune_host_roots([known.image for known in self._environments.values()])
         except SandboxError as error:
-            _log.warning("what_earlier_processes_left_stays", error=str(error))
+            _log.warning("old_containers_not_removed", error=str(error))
         else:
             if gone:
                 _log.info("old_root_file_systems_removed", count=gone)
-
-    def can_build(self, job: Job) -> bool:
-        """Whether a job would be built without its slot, and a build worker is idle now."""
-        if job.is_group or not self._build_cache.room:
-            return False
-        try:
-            task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
-        except TaskError:
-            return False
-        return worth_building(job.code, task, self._registry.get(job.gpu_type))
 
     def _evaluate_group(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: OnProgress | None

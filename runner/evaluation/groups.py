@@ -1,7 +1,7 @@
 """From what was found of a group's candidates to the group's result. Pure.
 
 What comes in is the harness's report, and of the harness's report the daemon believes nothing that it can check: ids,
-words, numbers and lengths. What is not as it should be becomes `internal_error`, so the candidate is evaluated again.
+words, numbers and lengths. A faulty value becomes `internal_error`, so the candidate is evaluated again.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _item(result: Mapping[str, Any]) -> Json:
 
 
 def _trouble(item: Mapping[str, Any]) -> str | None:
-    """What is wrong with a result."""
+    """The fault of a result; None: no fault."""
     if item["verdict"] not in VERDICTS:
         return f"the harness reports the verdict {item['verdict']!r}, which is none"
     if not isinstance(item["message"], str):

@@ -1,8 +1,8 @@
-"""What one mode reports, read once: case counts, times and failures as numbers and sentences. Pure.
+"""Reads the report of one mode: case counts, times and failures as numbers and sentences. Pure.
 
 Reports are not trusted. The judge's come as JSON (`tasks.harness.judge.report`), and every type in them is checked. An
-eval program, which may be a third party's, writes lines with KernelBot's keys (`benchmark.3.mean`): no key needs to be
-there, and no value needs to be a number.
+eval program, which may be a third party's, writes lines with KernelBot's keys (`benchmark.3.mean`). Its keys may be
+missing, and its values may be no numbers.
 """
 
 from __future__ import annotations

@@ -258,7 +258,7 @@ def _pair_request(  # noqa: PLR0917 records, each of another type
 
 
 def _flush_bytes(gpu: GpuType, slot: Slot) -> int | None:
-    """What is written between two timed calls: twice what all caches of the slot's device hold."""
+    """Bytes written between two timed calls: twice the size of all caches of the slot's device."""
     known = gpu.figures_of(slot.devices[0].name).cache_bytes if slot.devices else None
     return None if known is None else int(2 * known)
 

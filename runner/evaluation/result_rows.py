@@ -27,7 +27,7 @@ _SUCCESS_CODES = (0, 112)
 _TIMEOUT_CODE = 114
 #: KernelBot keeps whole lines of stdout and stderr up to this many characters.
 _KEPT_CHARACTERS = 16284
-#: What is written here alone, and what only the judge may write.
+#: Keys that this module alone writes, and keys that only the judge may write.
 _SOL_KEY = re.compile(r"benchmark\.\d+\.sol(_limit)?")
 _ASSURANCE_KEY = re.compile(r"benchmark\.\d+\.runner\.(timing|interval)")
 
@@ -42,8 +42,8 @@ class Evidence:
     ok: bool | None
     message: str | None
     outcome: Outcome
-    #: From the start of the job to the moment the request was handed over; what of it was a build in a container of
-    #: its own, and what was waiting for one, or for the slot.
+    #: From the start of the job to the moment the request was handed over; the part that was a build of its own; the
+    #: part that was spent waiting for a build or for the slot.
     request_offset_ns: int
     built_ns: int = 0
     waited_ns: int = 0

@@ -1,8 +1,7 @@
-"""What a reader of source code has to say of a submission, where one is installed: advice, and never a verdict.
+"""Advice on a submission from its source code, where KernelGuard is installed; never a verdict.
 
 Owns the one call of KernelGuard (its documented `--api-mode`: source on stdin, a JSON object on stdout). The source is
-hostile and the reader parses it, so it reads in a process of its own with bounds on time and memory, on cores that no
-slot uses where there are such. No verdict depends on it.
+hostile, so KernelGuard parses it in a process with bounds on time and memory, if possible on cores that no slot uses.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def advise(
     limit_s: float = LIMIT_S,
     reader: Sequence[str] | None = None,
 ) -> Json:
-    """What it says of a submission.
+    """The advice on a submission.
 
     Args:
         code: the source.

@@ -15,9 +15,9 @@ from runner.task_format.model import Case, Task
 from runner.task_format.work import work
 from tasks.harness.judge.request import Floor
 
-#: How much faster than its data sheet arithmetic may be: 1.1 for clocks (an H100's rates are stated at 1.83 GHz, its
-#: clock reaches 1.98 GHz: 1.08), and 64/49 for two levels of Strassen's algorithm, more than any GPU kernel gains;
-#: together 1.44.
+#: How much faster than its data sheet arithmetic may be. 1.1 for clocks: an H100's rates are stated at 1.83 GHz, and
+#: its clock reaches 1.98 GHz, 1.08 times as much. 64/49 for two levels of Strassen's algorithm, more than any GPU
+#: kernel gains. Together 1.44.
 MATH_SLACK = 1.5
 #: How much faster than its data sheet memory may be. Its clock is fixed; data sheets of one board differ by 1.04.
 MEMORY_SLACK = 1.2
@@ -47,7 +47,7 @@ class SpeedOfLight:
     #: Nanoseconds of a perfect kernel, and what binds it (math or memory).
     sol_ns: float | None
     limit: str | None
-    #: What is refused.
+    #: The refused times.
     floor: Floor | None
 
     def fraction(self, mean_ns: float) -> float | None:
@@ -117,8 +117,8 @@ def _floor(  # noqa: PLR0917 numbers of one formula
         crossing = _crossing(moved, written, figures.cache_bytes * gpu.count)
         per_s = figures.bandwidth_gb_s * 1e9 * MEMORY_SLACK * gpu.count
         why = (
-            f"{crossing:.4g} bytes that no cache of {gpu.name} can spare its memory, which moves at most {per_s:.4g} "
-            "per second"
+            f"{crossing:.4g} bytes must pass the memory of {gpu.name} whatever its caches hold, and it moves at most "
+            f"{per_s:.4g} per second"
         )
         found.append(Floor(ns=crossing / per_s * 1e9, limit=MEMORY, why=why))
     highest = max(found, key=lambda floor: floor.ns, default=None)

@@ -224,7 +224,7 @@ def _program_finding(step: StepResult, reported: ModeResult) -> Finding:
 
 
 def _implausible(task: Task, plan: Plan, step: StepResult, reported: ModeResult) -> str | None:
-    """What is wrong with a passed step's numbers, as the rest of a sentence; None when nothing is."""
+    """The fault in a passed step's numbers, as the rest of a sentence; None: no fault."""
     asked = plan.case_counts[step.name]
     if step.name.startswith("profile"):
         return None

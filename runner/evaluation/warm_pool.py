@@ -2,11 +2,11 @@
 
 Owns the waiting containers, a few per slot. Each is used once or thrown away, never cleaned: it has not seen a byte of
 any submission. A container waits only once its judge has said that all is imported and quiet. Importing costs one core
-two seconds of work. So containers are started only while nothing runs on the slot, as many at a time as it has cores. A
-slot that is never free has such a gap when a job finds none waiting: then one for the next job is started beside
-the one for this job. What is still starting when a job takes another container is thrown away. Slots that share devices
-or cores count as one here. Number, age and memory are bounded (`PoolBounds`). A container is used only for the spec it
-was started with: GPU type, image, limits, devices, programs.
+two seconds of work. So containers are started only while nothing runs on the slot, as many at a time as it has cores.
+If a job finds none waiting, one for the next job is started beside its own. Thus a slot that is never free gets some,
+too. A container that is still starting when a job takes another one is removed. Slots that share devices or cores count
+as one here. Number, age and memory are bounded (`PoolBounds`). A container is used only for the spec it was started
+with: GPU type, image, limits, devices, programs.
 """
 
 from __future__ import annotations
@@ -17,27 +17,26 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-import structlog
-
 from runner.devices.quarantine import Quarantine
 from runner.evaluation.container_spec import SLOT_LABEL
 from runner.evaluation.fifo_lock import CANCEL_POLL_S
+from runner.logs import get_logger
 from sandbox.errors import SandboxError
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec
 
-#: A free slot that still has a waiting container gets its next one only after this: a secret job follows its public one
-#: within a tenth of a second, and must not be timed beside a starting container.
+#: A free slot that still has a waiting container gets its next one only after this. A secret job follows its public one
+#: within a tenth of a second; no container must start beside its timed calls.
 IDLE_S = 1.0
 #: The longest time until judge and worker have imported torch and are quiet. One that takes longer is thrown away.
 PREPARE_S = 120.0
-#: After a failed start, until the next try; a job that arrives meanwhile starts its own and hears what is wrong.
+#: After a failed start, until the next try; a job that arrives meanwhile starts its own and gets the error.
 RETRY_S = 10.0
-PARKED_LABEL = "kernel-runner.parked"
+WARM_LABEL = "kernel-runner.warm"
 #: The assumed memory of a container before one was measured: judge and worker with torch.
 _USUAL_BYTES = 512 << 20
 
-_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +54,7 @@ class PoolBounds:
 class _WarmContainer:
     slot: str
     spec: SandboxSpec
-    box: Container
+    container: Container
     started_s: float
 
 
@@ -64,7 +63,7 @@ class _SlotPool:
     """The containers of one slot. All fields belong to the lock."""
 
     spec: SandboxSpec
-    boxes: list[_WarmContainer] = field(default_factory=list)
+    containers: list[_WarmContainer] = field(default_factory=list)
     #: How many containers are being started for this slot right now.
     starting: int = 0
     #: The slot runs a job, or a job waits for what is being started.
@@ -99,9 +98,9 @@ class WarmPool:
         """Apply new bounds; a slot without waiting containers begins after its next job."""
         with self._changed:
             self._bounds = bounds
-            thrown = [parked for place in self._pools.values() for parked in place.boxes[bounds.size :]]
+            thrown = [warm for place in self._pools.values() for warm in place.containers[bounds.size :]]
             for place in self._pools.values():
-                del place.boxes[bounds.size :]
+                del place.containers[bounds.size :]
             self._changed.notify_all()
         self._remove(thrown)
 
@@ -113,10 +112,10 @@ class WarmPool:
             if self._closed:
                 return
             place = self._pools.setdefault(slot, _SlotPool(spec=spec))
-            place.spec = replace(spec, labels={PARKED_LABEL: slot, SLOT_LABEL: slot})
+            place.spec = replace(spec, labels={WARM_LABEL: slot, SLOT_LABEL: slot})
             place.busy = False
             # With none waiting, the next job would have to start one itself: better now.
-            place.not_before_s = time.monotonic() + (IDLE_S if place.boxes else 0.0)
+            place.not_before_s = time.monotonic() + (IDLE_S if place.containers else 0.0)
             for rival in self._beside(slot):
                 rival.not_before_s = max(rival.not_before_s, time.monotonic() + IDLE_S)
             if self._keeper is None:
@@ -137,8 +136,8 @@ class WarmPool:
             if place is None:
                 return None
             place.busy = True
-            if not place.boxes and _comparable(place.spec) == _comparable(spec):
-                # What is being started is as good as what the job would start, and leaves one for the next job.
+            if not place.containers and _comparable(place.spec) == _comparable(spec):
+                # A container that is starting is ready sooner than one that the job would start.
                 place.awaited = True
                 place.asked = not place.starting and not self._closed and self._count(place) > 0 and self._is_due(place)
                 self._changed.notify_all()
@@ -148,21 +147,21 @@ class WarmPool:
                 place.awaited = place.asked = False
             oldest_s = time.monotonic() - self._bounds.max_age_s
             fitting = [
-                parked
-                for parked in place.boxes
-                if _comparable(parked.spec) == _comparable(spec) and parked.started_s >= oldest_s
+                warm
+                for warm in place.containers
+                if _comparable(warm.spec) == _comparable(spec) and warm.started_s >= oldest_s
             ]
             chosen = fitting[0] if fitting else None
             # Those that do not fit go too: the board's jobs have changed, and their memory is wanted.
-            thrown = [parked for parked in place.boxes if parked not in fitting]
-            place.boxes = fitting[1:]
+            thrown = [warm for warm in place.containers if warm not in fitting]
+            place.containers = fitting[1:]
         self._remove(thrown)
-        return None if chosen is None else chosen.box
+        return None if chosen is None else chosen.container
 
     def counts(self) -> Mapping[str, int]:
         """How many containers wait for each slot."""
         with self._changed:
-            return {slot: len(place.boxes) for slot, place in self._pools.items()}
+            return {slot: len(place.containers) for slot, place in self._pools.items()}
 
     def close(self) -> None:
         """Remove every waiting container; none is started afterwards."""
@@ -176,13 +175,13 @@ class WarmPool:
         for starter in list(self._starters):
             starter.join()
         with self._changed:
-            left = [parked for place in self._pools.values() for parked in place.boxes]
+            left = [warm for place in self._pools.values() for warm in place.containers]
             self._pools.clear()
         self._remove(left)
 
-    def _remove(self, parked: Iterable[_WarmContainer]) -> None:
-        for each in parked:
-            remove(each.box, each.slot, self._quarantine)
+    def _remove(self, warm: Iterable[_WarmContainer]) -> None:
+        for each in warm:
+            remove(each.container, each.slot, self._quarantine)
 
     # -- the pool's thread ---------------------------------------------------------------------------------------
 
@@ -221,8 +220,8 @@ class WarmPool:
         old: list[_WarmContainer] = []
         for slot, place in self._pools.items():
             if not self._disturbs(slot, place):
-                old += [parked for parked in place.boxes if parked.started_s < oldest_s]
-                place.boxes = [parked for parked in place.boxes if parked.started_s >= oldest_s]
+                old += [warm for warm in place.containers if warm.started_s < oldest_s]
+                place.containers = [warm for warm in place.containers if warm.started_s >= oldest_s]
         return old
 
     def _next(self) -> tuple[str, _SlotPool] | None:
@@ -234,7 +233,7 @@ class WarmPool:
             for slot, place in self._pools.items()
             if (place.asked or self._wants(slot, place)) and self._is_due(place)
         ]
-        return min(ready, key=lambda found: (not found[1].asked, len(found[1].boxes)), default=None)
+        return min(ready, key=lambda found: (not found[1].asked, len(found[1].containers)), default=None)
 
     def _wants(self, slot: str, place: _SlotPool) -> bool:
         return not place.starting and not self._disturbs(slot, place) and self._count(place) > 0
@@ -248,17 +247,17 @@ class WarmPool:
 
     def _count(self, place: _SlotPool) -> int:
         """How many containers to start at a time: as many as are missing, have a core each and fit into the memory."""
-        most = min(self._bounds.size - len(place.boxes), len(place.spec.limits.cpus))
+        most = min(self._bounds.size - len(place.containers), len(place.spec.limits.cpus))
         budget = self._bounds.memory_bytes
         if budget is None:
             return most
         pools = self._pools.values()
-        taken = [parked.box.memory_bytes() or _USUAL_BYTES for place in pools for parked in place.boxes]
+        taken = [warm.container.memory_bytes() or _USUAL_BYTES for place in pools for warm in place.containers]
         # One that has just started has not imported torch yet, and will be as large as the largest.
         each = max((*taken, _USUAL_BYTES))
         room = budget // each - len(taken) - sum(pool.starting for pool in pools)
         # Every slot gets its first before any gets its second.
-        without = sum(not pool.boxes and not pool.starting for pool in pools if pool is not place)
+        without = sum(not pool.containers and not pool.starting for pool in pools if pool is not place)
         return min(most, room, max(1, room - without))
 
     def _beside(self, slot: str) -> list[_SlotPool]:
@@ -269,10 +268,10 @@ class WarmPool:
         due = [place.not_before_s for slot, place in self._pools.items() if self._wants(slot, place)]
         due += [
             # A little later: on the point it is not too old yet.
-            parked.started_s + self._bounds.max_age_s + 0.001
+            warm.started_s + self._bounds.max_age_s + 0.001
             for slot, place in self._pools.items()
             if not self._disturbs(slot, place)
-            for parked in place.boxes
+            for warm in place.containers
         ]
         pause_s = max(0.0, min(due, default=math.inf) - time.monotonic())
         return None if math.isinf(pause_s) else min(pause_s, threading.TIMEOUT_MAX)
@@ -292,7 +291,7 @@ class WarmPool:
         with self._changed:
             unwanted = self._is_unwanted(slot, place)
             if not unwanted:
-                place.boxes += found
+                place.containers += found
             place.starting = 0
             place.not_before_s = time.monotonic() + (0.0 if found else RETRY_S)
             self._starters.discard(threading.current_thread())
@@ -303,24 +302,24 @@ class WarmPool:
     def _start_one(self, slot: str, place: _SlotPool, spec: SandboxSpec, found: list[_WarmContainer]) -> None:
         started_s = time.monotonic()
         try:
-            box = self._engine.start(spec)
+            container = self._engine.start(spec)
         except SandboxError as error:
-            _log.warning("container_not_parked", slot=slot, error=str(error))
+            _log.warning("warm_container_not_started", slot=slot, error=str(error))
             if error.leftover is not None:
                 self._quarantine.add(slot, error.leftover, error)
             return
         except Exception:  # noqa: BLE001 logged; without this thread a job would wait for ever for what it starts
-            _log.exception("container_not_parked", slot=slot)
+            _log.exception("warm_container_not_started", slot=slot)
             return
         try:
-            prepared = box.wait_prepared(PREPARE_S, stop=lambda: self._is_unwanted(slot, place))
+            prepared = container.wait_prepared(PREPARE_S, stop=lambda: self._is_unwanted(slot, place))
         except SandboxError as error:
-            _log.warning("container_not_parked", slot=slot, error=str(error))
+            _log.warning("warm_container_not_started", slot=slot, error=str(error))
             prepared = False
         if prepared:
-            found.append(_WarmContainer(slot=slot, spec=spec, box=box, started_s=started_s))
+            found.append(_WarmContainer(slot=slot, spec=spec, container=container, started_s=started_s))
         else:
-            remove(box, slot, self._quarantine)
+            remove(container, slot, self._quarantine)
 
     def _is_unwanted(self, slot: str, place: _SlotPool) -> bool:
         """Whether a job has begun that does without what is being started: nothing may be imported beside it."""
@@ -328,12 +327,12 @@ class WarmPool:
         return self._closed or rivalled or (place.busy and not place.awaited)
 
 
-def remove(box: Container, slot: str, quarantine: Quarantine) -> None:
+def remove(container: Container, slot: str, quarantine: Quarantine) -> None:
     """Remove a container. One that cannot be removed puts its slot into quarantine, and changes no verdict."""
     try:
-        box.close()
+        container.close()
     except SandboxError as error:
-        quarantine.add(slot, box, error)
+        quarantine.add(slot, container, error)
 
 
 def _comparable(spec: SandboxSpec) -> SandboxSpec:

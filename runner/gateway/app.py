@@ -186,10 +186,10 @@ async def _gone(_: Request, __: Exception) -> Response:
 
 
 async def _outage(_: Request, error: Exception) -> Response:
-    _log.warning("a request was refused: the database is away", reason=str(error))
+    _log.warning("request_refused_database_away", reason=str(error))
     return Ascii({"detail": "The database is away. Try again in a moment."}, 503, headers={"Retry-After": "5"})
 
 
 async def _defect(_: Request, error: Exception) -> Response:
-    _log.error("a request failed", error=type(error).__name__)
+    _log.error("request_failed", error=type(error).__name__)
     return Ascii({"detail": "This request met a defect of the server, which is in its log"}, 500)

@@ -1,4 +1,4 @@
-"""Who asks: users by header, operators by the admin token, people in a browser by a signed cookie.
+"""Identifies callers: users by header, operators by the admin token, people in a browser by a signed cookie.
 
 A credential is compared in the database, where ours are digests; KernelBot's own are stored as they are. A cookie is
 signed with a digest of the user's credentials, so a new token, or none, ends every session.
@@ -53,7 +53,7 @@ class Session:
 
 
 def digest(token: str) -> str:
-    """What is stored of a token."""
+    """The stored digest of a token."""
     return _DIGEST + hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -135,7 +135,7 @@ async def by_token(current: Door, token: str, *, web: bool) -> User | None:
     """The user of a token; None: no user has it."""
     if not token or len(token) > _LONGEST:
         return None
-    # Who knows a stored digest knows no token.
+    # A stored digest reveals no token.
     forms = [digest(token), *([] if token.startswith(_DIGEST) else [token])]
     found = await current.store.one("login_of", cli=[] if web else forms, web=forms if web else [], user_id=None)
     return (
@@ -171,7 +171,7 @@ def is_admin_token(current: Door, token: str) -> bool:
 
 
 async def session(request: Request) -> Session | None:
-    """Who is logged in in this browser; None: no one, or the session has ended."""
+    """The user logged in in this browser; None: no user, or the session has ended."""
     parts = request.cookies.get(COOKIE, "").split(".")
     if len(parts) != 3 or not parts[1].isascii() or not parts[1].isdigit() or len(parts[1]) > 12:
         return None

@@ -1,7 +1,7 @@
 """Login of people by GitHub and Discord: OAuth's authorisation code flow with state and PKCE.
 
-A login begins in the browser that ends it: state and PKCE's verifier lie in a cookie of that browser, and an answer of
-the provider counts with them alone. So no link logs a browser in, and none takes an account over. The gateway keeps
+A login begins and ends in the same browser. State and PKCE's verifier lie in a cookie of that browser, and the
+provider's answer counts only with them. So no link logs a browser in, and none takes an account over. The gateway keeps
 nothing. popcorn-cli opens a fixed address of its own, so it cannot take part: `attach` gives its login to a person who
 is logged in.
 """
@@ -39,7 +39,7 @@ _LONGEST: Final = 2048
 
 @dataclass(frozen=True, kw_only=True)
 class Provider:
-    """Who vouches for people."""
+    """A login provider."""
 
     name: str
     title: str

@@ -166,13 +166,13 @@ async def board(request: Request, session: Session | None) -> Response:
         "ranking_by": None,
         "templates": [],
     }
-    room = sizes.Room(_SOURCES)
+    budget = sizes.Budget(_SOURCES)
     sources = [("Reference", told["reference"]), *((f"Template for {lang}", code) for lang, code in told["templates"])]
     return _show(
         request,
         session,
         "board.html",
-        sources=[(title[:_LANG], room.text(code, _SOURCES)) for title, code in sources[:_TEMPLATES] if code],
+        sources=[(title[:_LANG], budget.text(code, _SOURCES)) for title, code in sources[:_TEMPLATES] if code],
         scores_drawn=_SCORES,
         drawn=await drawn(current, found["id"], gpu, told["ranking_by"]),
         board=found,
@@ -283,7 +283,7 @@ async def view(request: Request, session: Session | None) -> Response:
     found = await owned(current, submission_id, user.user)
     status = await current.store.one("submission_status", submission_id=submission_id)
     code = results.source(found["code"])
-    cases, outputs = sizes.Room(_CASES), sizes.Room(_OUTPUTS)
+    cases, outputs = sizes.Budget(_CASES), sizes.Budget(_OUTPUTS)
     runs = []
     for row in found["runs"] or ():
         lines = [] if row["secret"] else results.cases(row["result"])
@@ -533,8 +533,8 @@ def _progress(found: Row, status: Row | None) -> dict[str, Any]:
     return {"text": text, "done": False}
 
 
-def _told(row: Row, room: sizes.Room) -> dict[str, Any]:
-    """What the page shows of a run, as far as there is room for output."""
+def _told(row: Row, budget: sizes.Budget) -> dict[str, Any]:
+    """What the page shows of a run, as far as the budget allows."""
     meta = results.picked(row["meta"], results.META) or {}
     compiled = results.picked(row["compilation"], results.COMPILATION) or {}
     return {
@@ -546,7 +546,7 @@ def _told(row: Row, room: sizes.Room) -> dict[str, Any]:
         "duration": results.number(meta.get("duration")),
         "exit_code": meta.get("exit_code"),
         "outputs": [
-            (name, room.end(text, _OUTPUT), len(str(text)) > _OUTPUT)
+            (name, budget.end(text, _OUTPUT), len(str(text)) > _OUTPUT)
             for name, text in (
                 ("compiler", compiled.get("stderr")),
                 ("stdout", meta.get("stdout")),

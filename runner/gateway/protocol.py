@@ -14,9 +14,9 @@ from typing import Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-#: How long the head of a request may take, from the connection or from its first byte; and how long a client that does
-#: not read may hold up an answer.
+#: How long the head of a request may take, from the connection or from its first byte.
 HEAD_S: Final = 20.0
+#: How long a client that does not read may hold up an answer.
 READ_S: Final = 60.0
 #: How long a client may go on sending a body after it was refused: it may read the answer only then.
 LINGER_S: Final = 10.0

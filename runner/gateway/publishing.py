@@ -168,7 +168,7 @@ def _publish(current: Door, url: str, source: Path, name: str) -> str:
 
 
 def _update_all(current: Door, url: str, root: Path, chosen: str | None, force: bool) -> dict[str, list[Any]]:  # noqa: FBT001 - called by another thread, by position
-    """What came of each problem of the chosen competition file, or of all."""
+    """The outcome for each problem of the chosen competition file, or of all."""
     told: dict[str, list[Any]] = {"created": [], "updated": [], "skipped": [], "errors": []}
     files = [root / f"{chosen}.yaml"] if chosen is not None else sorted(root.glob("*.yaml"))
     store = Store(url, application_name="kernel-runner gateway publishing")

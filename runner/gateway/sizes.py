@@ -42,22 +42,22 @@ def cut_start(text: object, most: int) -> Markup:
     return Markup(_MORE + _CUT_START.sub("", kept))  # noqa: S704 - escaped above
 
 
-class Room:
-    """What is left for one kind of content of a page, in bytes."""
+class Budget:
+    """The bytes left for one kind of content of a page."""
 
     def __init__(self, most: int) -> None:
         self.left = most
 
     def text(self, text: object, most: int) -> Markup:
-        """The beginning of a text, as far as there is room."""
+        """The beginning of a text, as far as the budget allows."""
         return self._take(cut(text, max(0, min(most, self.left))) if self.left > NAME else Markup())
 
     def end(self, text: object, most: int) -> Markup:
-        """The end of a text, as far as there is room."""
+        """The end of a text, as far as the budget allows."""
         return self._take(cut_start(text, max(0, min(most, self.left))) if self.left > NAME else Markup())
 
     def lines(self, items: Iterable[T], size: Callable[[T], int]) -> Sequence[T]:
-        """The first of these items, as far as there is room for lines of their sizes."""
+        """The first of these items, as far as the budget allows lines of their sizes."""
         kept = []
         for item in items:
             self.left -= size(item)

@@ -32,7 +32,7 @@ class Upload:
 
 @dataclass
 class _Part:
-    """What is being read of one part."""
+    """The part that is being read."""
 
     headers: dict[bytes, bytes] = field(default_factory=dict)
     body: bytearray = field(default_factory=bytearray)

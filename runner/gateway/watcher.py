@@ -77,7 +77,7 @@ class Watcher:
                     async for payload in payloads:
                         self._wake(_concerned(payload))
             except DatabaseUnavailableError as error:
-                _log.warning("events are not heard, polling goes on", reason=str(error))
+                _log.warning("listening_failed", reason=str(error))
             finally:
                 self._metrics.listening.set(0)
             await asyncio.sleep(_PAUSE_S)

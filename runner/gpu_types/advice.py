@@ -79,6 +79,6 @@ def _implausible(where: str, figures: Figures) -> Iterator[Advice]:
     if unsourced:
         names = ", ".join(unsourced)
         yield Advice(
-            found=f"{where}.sources: found nothing for {names}, so that nobody can tell where that is from",
+            found=f"{where}.sources: found nothing for {names}, whose origin is unknown",
             remedy="enter the documents",
         )

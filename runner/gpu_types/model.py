@@ -88,7 +88,7 @@ class ClockPolicy:
     sm_mhz: int | None = None
     #: What the memory is locked at; NVIDIA alone. None: not locked.
     memory_mhz: int | None = None
-    #: Reasons for low clocks that set timed calls aside, and that degrade a device which nobody uses. As they are: that
+    #: Reasons for low clocks that set timed calls aside, and that degrade an unused device. As they are: that
     #: something is wrong outside, heat or power supply, with any vendor's device.
     set_aside: tuple[str, ...] = (
         "hbm_thrm",

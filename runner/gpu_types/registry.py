@@ -3,7 +3,7 @@
 Owns the file format of `*.toml` GPU types. Must not look at devices or the environment: `runner.devices` matches the
 devices of a host with these types.
 
-One file describes one type. A file of the overlay replaces the type of the same name or adds one; with
+One file describes one type. A file of the overlay replaces the type of the same name or adds one. With
 `extends = "H100"` it starts from that type and changes only the keys it names. In an overlay a file may extend the type
 it replaces.
 """

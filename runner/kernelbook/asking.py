@@ -1,8 +1,8 @@
 """Asking a model, many rows at a time, through any endpoint that speaks OpenAI's chat protocol.
 
-Retries are ours, so that they are counted and heed Retry-After: with full jitter after 408, 409, 429 and 5xx, cut
-connections and time-outs; the same for an answer that the step cannot use. 401, 402 and 403 end the step at once, since
-no later request would fare better; so do many failures in a row, since then the service is down.
+Retries are ours, so that they are counted and obey Retry-After. A request is retried with full jitter after 408, 409,
+429 and 5xx, cut connections and time-outs, and after an answer that the step cannot use. 401, 402 and 403 end the step
+at once, since no later request would fare better. So do many failures in a row, since then the service is down.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Check = Callable[[str], str | None]
 
 
 class ServiceStopped(InfrastructureError):
-    """The endpoint refuses, or does not work. What was answered is in the journal."""
+    """The endpoint refuses, or does not work. All answers so far are in the journal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,7 +259,7 @@ class Asker:
         if self._failed >= max(_DOWN_AFTER, 2 * self._endpoint.concurrency):
             raise ServiceStopped(
                 f"{client.base_url} does not work: {self._failed} requests in a row failed, the last with {why_not}. "
-                "What was answered is in the journal: run this again later"
+                "All answers so far are in the journal: run this again later"
             )
 
 
@@ -271,7 +271,7 @@ def _wait_s(tried: int, asked_for_s: float | None, why_not: str = "") -> float:
     """
     if asked_for_s is not None and asked_for_s > _LONGEST_ASKED_FOR_S:
         raise ServiceStopped(
-            f"the endpoint asks for a pause of {asked_for_s:.0f} s ({why_not}). What was answered is in the journal: "
+            f"the endpoint asks for a pause of {asked_for_s:.0f} s ({why_not}). All answers so far are in the journal: "
             "run this again after it"
         )
     bound_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**tried)

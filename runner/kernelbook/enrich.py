@@ -66,7 +66,7 @@ def run(
         dry_run: only count what would be asked.
         again: ask again for rows whose answers could not be used.
         ray: the address of a Ray cluster whose nodes ask; None: this process does.
-        told: hears how many rows have an answer, or are left out.
+        told: gets how many rows have an answer, or are left out.
 
     Raises:
         ServiceStopped, DataError, ConfigError: see `Asker`, `Source`, `Journal`, `spread.ask`.

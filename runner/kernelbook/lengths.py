@@ -166,7 +166,7 @@ def run(
         model: a tokenizer, at the hub or in a folder.
         token: for the hub.
         ray: the address of a Ray cluster whose nodes count; None: this process does.
-        told: hears how many rows are counted.
+        told: gets how many rows are counted.
 
     Raises:
         DataError: see `Source`, `load_tokenizer`, `Lengths`.

@@ -100,7 +100,7 @@ class Source:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What is known of where the rows come from: what the step before wrote beside its file, or their name."""
+        """The origin of the rows: the record that the step before wrote beside its file, or their name."""
         known = facts_of(self.files[0]) if len(self.files) == 1 else {}
         return {"source": self.name, **known}
 

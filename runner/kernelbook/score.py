@@ -44,7 +44,7 @@ def run(
         selection: which rows.
         output: the JSONL file to write. There is no journal: the queue keeps results.
         again: how many times more to evaluate what ended as a fault of ours or was cancelled.
-        told: hears how many results are there.
+        told: gets how many results are there.
 
     Raises:
         DataError: see `Source`.

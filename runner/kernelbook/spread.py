@@ -58,7 +58,7 @@ def ask(
         journal: on this machine.
         step: the step's name.
         check: of the step.
-        told: hears how many requests have an answer.
+        told: gets how many requests have an answer.
 
     Returns:
         The account, and why some requests got no answer, by their names.

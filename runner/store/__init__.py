@@ -1,8 +1,8 @@
 """The database: the queue, results, leaderboards, migrations. The only place that knows psycopg, alembic and SQL.
 
-`Store` is one connection in one thread; `migrate` brings a database to this release's version; `records` is what they
-hand out. The rules of the queue (locks, fencing, final status) lie in `schema/functions`, its tables in
-`migrations/sql`, and the statements that Python sends in `queries.sql`.
+A `QueueStore` or a `Store` is one connection in one thread; `migrate` brings a database to this release's version;
+`records` is what they hand out. The rules of the queue (locks, fencing, final status) lie in `schema/functions`, its
+tables in `migrations/sql`, and the statements that Python sends in `queries.sql`.
 """
 
 from runner.errors import BoardError, SchemaDriftError
@@ -44,7 +44,7 @@ from runner.store.records import (
 )
 from runner.store.schema import roles_sql
 from runner.store.signals import Stop
-from runner.store.store import Store
+from runner.store.store import QueueStore, Store
 
 __all__ = [
     "POSITION_LIMIT",
@@ -68,6 +68,7 @@ __all__ = [
     "LeaseState",
     "MatchLine",
     "QueueDepth",
+    "QueueStore",
     "RankingLine",
     "Reaped",
     "Reclaimed",

@@ -172,10 +172,10 @@ class Boards(Base):
 def incomparable(
     task: Json, extra: Json | None, *, new_task: Json, new_extra: Json | None, gpus: Sequence[str]
 ) -> Sequence[str]:
-    """What is about to change and makes a leaderboard's old scores and new ones incomparable.
+    """Changes that make a leaderboard's old and new scores incomparable.
 
-    Of task.yml that is what KernelBot's `--force` guards; of runner.yml what changes who evaluates, what a submission
-    can see, or what is timed on a GPU type that the leaderboard has.
+    In task.yml these are the keys that KernelBot's `--force` guards. In runner.yml these are changes of the evaluator,
+    of the files that a submission can see, and of the timed cases of the leaderboard's GPU types.
 
     Args:
         task: as stored.
@@ -208,7 +208,7 @@ def _as_stored(value: Json) -> Json:
 
 
 def _evaluator(task: Json, extra: Json) -> object:
-    """Who evaluates a task; an author may say what would be so anyway."""
+    """The evaluator of a task; an author may state the default."""
     # Not above: all that the format of tasks loads would be half of the start of a data export.
     from runner.task_format.model import HARNESS, Harness
 

@@ -1,4 +1,4 @@
-"""Who works on what: claims and the leases that come of them. Called by the daemon's loop and its lease keeper."""
+"""Claims, and the leases that they give."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Claiming(Base):
     ) -> Sequence[LeaseState]:
         """Renew the leases on `held` (job id, attempt) for `lease_s` seconds and show that the host is alive.
 
-        Waits for nobody: a job that somebody is writing right now keeps its lease as it is until the next heartbeat.
+        Waits for no lock: a job that another transaction holds keeps its lease as it is until the next heartbeat.
         If another `instance` goes by the host's name, nothing is renewed and nothing is ours.
 
         Raises:
@@ -118,9 +118,9 @@ class Claiming(Base):
     ) -> str | None:
         """Ask for devices to be kept free for a job of these GPU types; returns the job's type, or None.
 
-        A job is due when it has waited `waited_s` seconds, or when its priority is above every waiting job of the types
-        in `smaller`, which would run on its devices meanwhile. A reservation of ours lasts `hold_s` seconds and is
-        renewed as long as its job waits; a job that another live host has reserved is passed over.
+        A job is due when it has waited `waited_s` seconds. It is due sooner if its priority is above that of every
+        waiting job of the types in `smaller`, which would run on its devices. A reservation lasts `hold_s` seconds and
+        is renewed as long as its job waits. A job that another live host has reserved is passed over.
         """
         parameters = {
             "host": host,

@@ -43,10 +43,10 @@ SESSION: Final = {
 }
 #: Said after connecting, not while: a pooler refuses `options` in the startup packet, or drops them without a word.
 _SETTINGS: Final = ", ".join(f"set_config('{key}', '{value}', false)" for key, value in SESSION.items())
-#: A server that is frozen, or a proxy before a dead one, keeps the connection alive and answers nothing: after so long,
-#: a little more than statement_timeout, it counts as away.
+#: A frozen server, or a proxy before a dead one, keeps the connection alive and answers nothing. It counts as away
+#: after this time, which is a little more than statement_timeout.
 ANSWER_S: Final = 75.0
-#: Whoever wants to know that an answer is still waited for hears so at least this often, however slow the machine is.
+#: The longest time between two calls of `waiting` while an answer is waited for.
 LOOK_S: Final = 15.0
 #: The same for an attempt to connect, which asks the resolver and then each address that it names.
 CONNECT_S: Final = 180.0
@@ -163,11 +163,11 @@ class Link:
 
     Each has it for itself in an `open` block.
 
-    With a `pacer` it is a daemon's: attempts to connect are paced together with those of the daemon's other threads,
-    and a server that takes no writes counts as away, unless the connection string itself names `target_session_attrs`.
+    With a `pacer` it is a daemon's. Then its attempts to connect are paced together with those of the daemon's other
+    threads. A server that takes no writes counts as away, unless the connection string names `target_session_attrs`.
 
     A `pooled` one leads to a pooler in transaction mode. Another session may serve each transaction, so it prepares no
-    statements and changes no settings: those that SESSION names belong to the login then (`kernel-runner check`).
+    statements and changes no settings. The login then has the settings of SESSION (`kernel-runner check`).
     """
 
     def __init__(
@@ -288,7 +288,7 @@ class Link:
                 cursor = connection.execute(query.sql, parameters)
                 try:
                     return cursor.fetchall()
-                except Exception:  # noqa: BLE001 - whatever a loader meets in what somebody stored; told with the row
+                except Exception:  # noqa: BLE001 - stored data may break a loader in any way; reported with the row
                     return [_row(cursor, number) for number in range(cursor.rowcount)]
 
         return _insistently(once)
@@ -364,7 +364,7 @@ def _row(cursor: psycopg.Cursor[Row], number: int) -> Row:
     cursor.scroll(number, mode="absolute")
     try:
         found = cursor.fetchone()
-    except Exception as error:  # noqa: BLE001 - whatever a loader meets in what somebody stored; told with the row
+    except Exception as error:  # noqa: BLE001 - stored data may break a loader in any way; reported with the row
         found = _broken(cursor, number, error)
     return {} if found is None else found
 

@@ -23,7 +23,7 @@ from runner.store.base import expect
 from runner.store.connection import Link, Row, checked, row, rows
 from runner.store.queries import Query
 
-#: What is said where a replica had to cancel an export.
+#: The message where a replica had to cancel an export.
 CONFLICT: Final = (
     "the server cancelled the export, as a replica does that has to replay what the export still reads; nothing was "
     "exported. Run it again, or set hot_standby_feedback = on or a longer max_standby_streaming_delay there"

@@ -1,4 +1,4 @@
-"""What frontends do: submit, cancel, and look. Called by the command line; other frontends speak SQL."""
+"""The part of a store for frontends: submit, cancel, and look. Other frontends speak SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Daemons as the database knows them: who serves what, and which GPU types there are."""
+"""Daemons in the database: the GPU types they serve, their load, and the deletion of old records."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from runner.store.records import (
     HostRecord,
     LatestLine,
     QueueDepth,
+    Reaped,
     RunningLine,
     ThroughputLine,
 )
 
 
 class Hosts(Base):
-    """The part of a store that keeps the list of hosts."""
+    """The part of a store about hosts and what they do."""
 
     def register_host(self, host: HostRecord) -> None:
         """Announce a daemon, or its new version and slots. Whether it is draining stays as it is.
@@ -89,11 +90,11 @@ class Hosts(Base):
         ]
 
     def queue_depths(self) -> Sequence[QueueDepth]:
-        """What waits, by GPU type; types for which nothing waits are left out."""
+        """Waiting jobs by GPU type; types without any are left out."""
         return [QueueDepth(**found) for found in self._link.all(queries.QUEUE_DEPTHS)]
 
     def running(self, *, limit: int) -> Sequence[RunningLine]:
-        """What the hosts hold now, by host."""
+        """The jobs that hosts hold now, by host."""
         return [
             RunningLine(**{**found, "mode": Mode(found["mode"])})
             for found in self._link.all(queries.RUNNING, {"limit": limit})
@@ -121,3 +122,13 @@ class Hosts(Base):
     def throughput(self) -> Sequence[ThroughputLine]:
         """How much each host has done lately."""
         return [ThroughputLine(**found) for found in self._link.all(queries.THROUGHPUT)]
+
+    def reap(self, *, keep_s: float, limit: int = 500) -> Reaped:
+        """Delete a batch of old records: artifacts, hosts, turns, and files without a submission.
+
+        Older than `keep_s` seconds: evidence, events, reports of jobs that count for nothing, replaced results.
+        `keep_s` is a day at least. At most `limit` rows of each kind, of artifacts also at most about 256 MiB; call it
+        again until nothing goes.
+        Several daemons may do so at once: while one works, the others get zeros.
+        """
+        return Reaped(**expect(self._link.one(queries.REAP, {"keep_s": keep_s, "limit": limit})))

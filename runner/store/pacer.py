@@ -4,8 +4,8 @@ Owns the decision whether a thread may try to connect now. A fleet whose databas
 thread that backs off by itself would still be one attempt of many. Called by `runner.store.connection` for every
 connection of a daemon, which makes one pacer and gives it to all its stores. Opens nothing itself.
 
-While all is well everybody connects at once. After an attempt that failed, or a connection that broke, the database is
-in doubt: one thread tries, the others wait for what it finds or are refused until the next attempt is due.
+While all is well every thread connects at once. After a failed attempt or a broken connection one thread tries. The
+others wait for its outcome, or are refused until the next attempt is due.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _random = random.SystemRandom()
 
 
 class ConnectPacer:
-    """Who may connect when. Threadsafe; `clock` is monotonic, in seconds."""
+    """Lets one thread at a time try to connect. Threadsafe; `clock` is monotonic, in seconds."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -56,7 +56,7 @@ class ConnectPacer:
                 if self._under_way():
                     raise DatabaseUnavailableError("PostgreSQL: not tried: another connection attempt is under way")
                 if not self._doubtful:
-                    # It was heard of this instant: nobody needs to stand in line.
+                    # The database has just answered: no thread needs to wait.
                     return
             now_s = self._clock()
             if self._doubtful and now_s < self._due_s:

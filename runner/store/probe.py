@@ -1,8 +1,8 @@
-"""Is this database fit for a daemon? Looks, changes nothing; called by `kernel-runner check`.
+"""Is this database fit for a daemon? Looks, changes nothing.
 
-Tells whether a server answers, whether our schema is there and up to date, and whether notifications arrive: behind a
-pooler in transaction mode a LISTEN is lost, so daemons would only ever find jobs by polling. Where `direct_host` names
-the server, it is asked for those, and the settings that no session makes behind a pooler are read back.
+Tells whether a server answers, whether our schema is there and up to date, and whether notifications arrive. Behind a
+pooler in transaction mode a LISTEN is lost, so daemons would find jobs by polling only. Where `direct_host` names the
+server, the notifications are tried there. Behind a pooler no session sets its timeouts, so the login's are checked.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class DatabaseFacts:
     #: How many connections the server gives to logins without special rights, and how many of all kinds there are.
     connections: int
     connected: int
-    #: How long the oldest open transaction of the server that has written has been open, if this login may read its
-    #: start, and how many transactions have begun since the oldest of all; None and 0: none is open.
+    #: Of the server's transactions that have written: the age of the oldest open one, if this login may read its start,
+    #: and how many transactions have begun since the oldest of all. None and 0: none is open.
     write_open_s: float | None = None
     transactions_since_write: int = 0
     #: The hosts that are registered; None: the schema is not this release's.

@@ -1,4 +1,4 @@
-"""What the store hands out and takes in, as frozen records; pure, imported by whoever talks to the store.
+"""What the store hands out and takes in, as frozen records; pure.
 
 Times are the database's, with time zone. Scores are seconds. Absent is None.
 """
@@ -21,7 +21,7 @@ class Unreadable:
     """A claimed job that holds something this release makes no sense of."""
 
     claimed: Claimed
-    #: What it is, for operators.
+    #: Its description, for operators.
     cause: str
 
 
@@ -88,8 +88,8 @@ class Wakeup:
     gpu_types: frozenset[str] = frozenset()
     #: Hosts of which something is wanted: a running job is to stop, or they are to drain or not to drain any more.
     hosts: frozenset[str] = frozenset()
-    #: Whoever listens should look, whatever the rest says.
-    everybody: bool = False
+    #: Every listener should look, whatever the rest says.
+    all_hosts: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -370,7 +370,7 @@ class StatusLine:
     rerunning: bool = False
     #: What the score's time is worth, or without a score that of its public run; None: nothing was timed in public.
     timing: str | None = None
-    #: Who says that the results are right: judge or in_process.
+    #: The checker of the results: judge or in_process.
     correctness: str | None = None
     #: Why a time that passed does not rank, a sentence; None where it ranks, or is not there.
     unranked: str | None = None
@@ -509,7 +509,7 @@ class RankingLine:
     file_name: str
     score_s: float
     submission_time: datetime
-    #: What the time is worth, and who says that the results are right.
+    #: The timing assurance, and the checker of the results: judge or in_process.
     timing: str
     correctness: str
 

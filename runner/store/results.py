@@ -1,4 +1,4 @@
-"""What came of a claimed job: progress, a result, or the reason why there is none. Called by the daemon's slots.
+"""The outcome of a claimed job: progress, a result, or the reason why there is none.
 
 Every write is fenced: it counts only while the job is still running at the attempt that the caller claimed.
 """
@@ -26,12 +26,12 @@ BACKOFF_MAX_S: Final = 300.0
 
 
 class Results(Base):
-    """The part of a store that settles claimed jobs."""
+    """The part of a store that writes how claimed jobs end, and their progress."""
 
     def progress(self, job: Job, progress: Progress, *, tell: bool = True) -> bool:
-        """Show how far a job is, and `tell` frontends; a secret twin's progress is kept for operators only.
+        """Show how far a job is, and `tell` frontends; a secret job's progress is kept for operators only.
 
-        Waits for nobody. False: somebody is writing the job just now, and nothing was shown: show it again soon.
+        Waits for no lock. False: another transaction holds the job, and nothing was shown: show it again soon.
         """
         shown = {"phase": clean_text(progress.phase), "done": progress.done, "total": progress.total}
         kept = shown if progress.slot is None else {**shown, "slot": clean_text(progress.slot)}
@@ -62,7 +62,7 @@ class Results(Base):
     def complete_all(self, results: Sequence[tuple[Job, JobResult]]) -> Sequence[Completion | StaleAttemptError | None]:
         """Commit what several attempts found, as one transaction; the outcome of each, in order.
 
-        None: not committed, because somebody holds its submission, or it was given twice; `complete` waits for that.
+        None: not committed, because another transaction holds its submission, or it was given twice; `complete` waits.
         When this raises, some may have been committed all the same: commit them again, one by one if the database is
         not away.
         """

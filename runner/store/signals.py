@@ -1,4 +1,4 @@
-"""Notifications: daemons are woken, frontends are told. Nothing relies on them; whoever listens polls as well.
+"""Notifications: daemons are woken, frontends are told. Nothing relies on them; listeners poll as well.
 
 NOTIFY takes a lock of the whole cluster until its transaction has committed. So claims, results and whatever else ends
 an attempt send nothing, and are announced after their commit; only progress goes with the small write it tells of.
@@ -44,7 +44,7 @@ class Stop(threading.Event):
         return self._descriptor
 
     def set(self) -> None:
-        """Wake whoever waits, for good."""
+        """End all waits, for good."""
         super().set()
         os.eventfd_write(self._descriptor, 1)
 
@@ -105,8 +105,8 @@ class Signals(Base):
     def listen(self, *, stop: Stop, timeout_s: float, wanted: Callable[[], bool] = lambda: True) -> Wakeup | None:
         """Wait for a wake-up at most `timeout_s` seconds; all that is pending is one.
 
-        The connection is the store's second one, or that of another store (`listen_with`). It wakes everybody when it
-        subscribed only now, because a notification may have been missed. None: nothing came, or `stop` was set.
+        The connection is the store's second one, or that of another store (`listen_with`). If it subscribed only now,
+        it wakes every listener, because a notification may have been missed. None: nothing came, or `stop` was set.
 
         `wanted` is asked at first and whenever the other store has used its connection. As long as it says no, it is
         not subscribed: each notification costs the server a wake-up of every session that is.
@@ -125,7 +125,7 @@ class Signals(Base):
                             rows(connection, queries.LISTEN_QUEUE)
                             rows(connection, queries.LISTEN_HOSTS)
                             connection.listens = True
-                            return Wakeup(everybody=True)
+                            return Wakeup(all_hosts=True)
                         # Before the first wait too: something may have come with the answer to an earlier statement.
                         # Exhausted at once: a suspended generator would keep the connection's lock.
                         heard = list(connection.notifies(timeout=0))
@@ -162,5 +162,5 @@ def _wakeup(heard: Sequence[tuple[str, str]]) -> Wakeup:
     return Wakeup(
         gpu_types=frozenset(names[_QUEUE] - {""}),
         hosts=frozenset(names[_HOSTS] - {""}),
-        everybody="" in names[_QUEUE] | names[_HOSTS],
+        all_hosts="" in names[_QUEUE] | names[_HOSTS],
     )

@@ -41,7 +41,7 @@ class Ranking(StrEnum):
 
 
 class Harness(StrEnum):
-    """Who evaluates: the built-in judge, or the task's own eval program (in process with the submission)."""
+    """The evaluator: the built-in judge, or the task's own eval program (in process with the submission)."""
 
     BUILTIN = "builtin"
     PROGRAM = "program"
@@ -91,8 +91,8 @@ class Extra:
     hidden: tuple[Case, ...] = ()
     #: Names of task files that only the judge may see, besides the reference and the eval program.
     private: tuple[str, ...] = ()
-    #: Work per case as expressions over its arguments, for the speed of light: operations, the narrowest data type
-    #: whose units may do them, bytes that are read or written, those of them that are written.
+    #: Work per case as expressions over its arguments, for the speed of light: operations; the narrowest data type
+    #: whose units may do them; bytes read or written; bytes written.
     flops: str | None = None
     math: Dtype | None = None
     bytes: str | None = None
@@ -127,7 +127,7 @@ class Task:
 
     @property
     def harness(self) -> Harness:
-        """Who evaluates this task."""
+        """The evaluator of this task."""
         if self.extra.harness is not None:
             return self.extra.harness
         main = self.config.main if isinstance(self.config, PyConfig) else None

@@ -106,11 +106,11 @@ def follow(
         try:
             count = exporter.export(jobs)
         except DatabaseUnavailableError as error:
-            _log.warning("database away: traces wait", error=str(error))
+            _log.warning("database_away_traces_wait", error=str(error))
             backoff.wait(stop)
             continue
         if count is None:
-            _log.warning("the collector did not take the spans; they are sent again")
+            _log.warning("spans_not_exported")
             backoff.wait(stop)
             continue
         backoff.reset()

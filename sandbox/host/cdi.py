@@ -42,7 +42,7 @@ def _devices(directories: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]
         for path in sorted(Path(directory).glob("*")):
             if path.suffix not in (".json", ".yaml", ".yml"):
                 continue
-            # What this process cannot read or understand it cannot check: the device is then not asked for by CDI.
+            # This process cannot check a file that it cannot read or parse: then the device is not requested by CDI.
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
                 spec = yaml.safe_load(path.read_text(encoding="utf-8"))
                 common = _nodes(spec)

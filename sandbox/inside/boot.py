@@ -44,7 +44,7 @@ class BootConfig:
         """The environment of the judge. Its home and temporary directory are out of the worker's reach.
 
         So are the caches of the compilers that a reference calls: the judge's user cannot write below the worker's
-        directory, and what a submission could write there must not become the judge's code.
+        directory, and files of a submission must not become the judge's code.
         """
         home = {"HOME": JUDGE, "TMPDIR": JUDGE, "USER": "judge", "LOGNAME": "judge", "SHELL": "/bin/sh"}
         own = {

@@ -1,10 +1,10 @@
 """Init, the trusted process 1 of every container: starts judge, worker or programs, and talks to the daemon.
 
-Theory of operation. The engine starts init as uid 0 with the capabilities SETUID, SETGID and KILL, no new privileges,
-the seccomp profile, a read-only root, and a boot document as argument. Init sends `ready` with what it observes of its
-container. It reads one request and its build archive, runs the request (`pair`, `steps`) and sends `end`. Then it waits
-until the daemon closes stdin, so that the daemon can still read the cgroup's counters. If stdin closes earlier, the
-daemon is gone, and init ends the container.
+Theory of operation. The engine starts init as uid 0 with a boot document as argument. Init has the capabilities SETUID,
+SETGID and KILL, no new privileges, the seccomp profile and a read-only root. It sends `ready` with its observations of
+the container. Init reads one request and its build archive, runs the request (`pair`, `steps`) and sends `end`. Then it
+waits until the daemon closes stdin, so that the daemon can still read the cgroup's counters. If stdin closes earlier,
+the daemon is gone, and init ends the container.
 
 Init must not run a submission's code or import torch, and must treat what a submission wrote as bytes. It is
 single-threaded: every wait is a select over the daemon, the children and a timeout. The engine enforces the limits of
@@ -81,7 +81,7 @@ def _run(boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
 
 
 def facts() -> dict[str, Any]:
-    """What this process observes of its container. The engine compares it with the spec."""
+    """This process's observations of its container. The engine compares them with the spec."""
     status = dict(
         line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines() if ":" in line
     )

@@ -10,7 +10,7 @@ Judge and worker share what a fork shares: the layout of their address spaces an
 library's hash functions. Neither can read the other's memory. See docs/security.md.
 
 Orders: one JSON message each on a socket whose messages have boundaries, with the new process's descriptors. The last
-descriptor is a gate: the new process writes its process id there and waits until init watches it.
+descriptor is a socket for the handshake: the new process writes its process id there and waits until init watches it.
 
 Standard library only: this runs inside the container.
 """
@@ -98,11 +98,11 @@ class Template:
     ) -> int | None:
         order = {"source": argv[3], "arguments": argv[4:], "account": asdict(account), "env": dict(env)}
         given = (descriptors.stdin, descriptors.stdout, descriptors.stderr, *descriptors.more)
-        ours, gate = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        ours, handshake = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with ours:
             try:
-                with gate:
-                    socket.send_fds(self._line, [json.dumps(order).encode()], [*given, gate.fileno()])
+                with handshake:
+                    socket.send_fds(self._line, [json.dumps(order).encode()], [*given, handshake.fileno()])
                 said = ours.recv(16)
                 if not said:
                     return None
@@ -168,9 +168,9 @@ def _fork() -> bool:
 
 def _become(order: Mapping[str, Any], descriptors: Sequence[int]) -> str:
     """Turn this fork into the process that is wanted; return its source."""
-    *given, gate = descriptors
+    *given, handshake = descriptors
     try:
-        with socket.socket(fileno=os.dup(gate)) as init:
+        with socket.socket(fileno=os.dup(handshake)) as init:
             init.send(str(os.getpid()).encode())
             if not init.recv(1):
                 os._exit(CANNOT_EXECUTE)

@@ -24,7 +24,7 @@ class Check:
     """One comparison: what a source reports of a setting, and what it ought to report."""
 
     source: Source
-    #: What is compared, as words that "is" can follow.
+    #: The compared setting, as words that "is" can follow.
     what: str
     expected: Callable[[SandboxSpec], Any]
     #: Returns NOT_OBSERVED if the source does not report it.

@@ -1,4 +1,4 @@
-"""What is observed of a started container, from three sources: the engine, the host's kernel, and init inside. Pure.
+"""Observations of a started container, from three sources: the engine, the host's kernel, and init inside. Pure.
 
 The engine reports what it was asked for (`inspect`). The kernel reports what it enforces: the container's cgroup and
 process 1, read from outside. Init reports what it observes inside. `hardening` decides what these ought to be.
@@ -17,7 +17,7 @@ NAMESPACES: Final = ("cgroup", "ipc", "mnt", "net", "pid", "uts")
 
 
 class Source(StrEnum):
-    """Who reports how a setting took effect."""
+    """The source of an observation."""
 
     #: The engine's answer to `inspect`.
     ENGINE = "engine"
@@ -39,7 +39,7 @@ NOT_OBSERVED: Final = _NotObserved()
 
 @dataclass(frozen=True, kw_only=True)
 class KernelView:
-    """What the kernel enforces. Fields are NOT_OBSERVED where this process cannot read them.
+    """The kernel's settings. Fields are NOT_OBSERVED where this process cannot read them.
 
     That is so if the engine runs rootless or in another PID namespace. A limit is `math.inf` if the kernel reports that
     there is none.
@@ -63,7 +63,7 @@ class KernelView:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """What the sources report of one container."""
+    """The three sources' observations of one container."""
 
     #: The whole answer to `inspect`.
     engine: Mapping[str, Any]

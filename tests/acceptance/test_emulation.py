@@ -30,7 +30,7 @@ def live(
     judged = shutil.copytree(TASK, folder / "cuda_task")
     (judged / "runner.yml").write_text("harness: builtin\n")
     with live_runner(
-        create_database(migrated_template), gpus_dir=str(overlay), build_timeout_s=60, park_containers=0
+        create_database(migrated_template), gpus_dir=str(overlay), build_timeout_s=60, warm_containers=0
     ) as runner:
         runner.board(TASK, name="program")
         runner.board(judged, name="builtin")

@@ -33,7 +33,7 @@ def custom_kernel(data):
 @pytest.fixture
 def live(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[LiveRunner]:
     """A daemon of one slot. No lease of it ends: its successor has its name, and so takes its jobs without waiting."""
-    with live_runner(create_database(migrated_template), lease_s=PATIENCE_S, cpu_slots=1, park_containers=1) as runner:
+    with live_runner(create_database(migrated_template), lease_s=PATIENCE_S, cpu_slots=1, warm_containers=1) as runner:
         runner.board(ROOT / "tasks" / "vectoradd", name="vectoradd", timeout_s=300)
         yield runner
 
@@ -81,8 +81,8 @@ def test_a_reload_to_other_slots_loses_no_run_and_stops_no_process(live: LiveRun
     assert live.process is not None
     good = live.config_file.read_text(encoding="utf-8")
     for text, said in (
-        (good + 'lease_s = "long"\n', "the configuration is refused, the old one goes on"),
-        (good + "slots = [{ gpu_type = 'CPU', cpus = [0] }]\n", "claiming no jobs"),
+        (good + 'lease_s = "long"\n', "configuration_refused"),
+        (good + "slots = [{ gpu_type = 'CPU', cpus = [0] }]\n", "claiming_paused"),
     ):
         live.config_file.write_text(text, encoding="utf-8")
         live.process.send_signal(signal.SIGHUP)

@@ -38,7 +38,7 @@ def test_a_new_gpu_type_goes_from_file_to_ranked_run(
     program = task / "eval.py"
     program.write_text(with_timed_calls(program.read_text(encoding="utf-8"), 10), encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(machine.folder), str(ROOT))))
-    with live_runner(create_database(migrated_template), cpu_slots=1, build_timeout_s=60, park_containers=0) as runner:
+    with live_runner(create_database(migrated_template), cpu_slots=1, build_timeout_s=60, warm_containers=0) as runner:
         # The configuration's user is a daemon, which may not make boards.
         monkeypatch.setenv("DATABASE_URL", runner.database_url)
 

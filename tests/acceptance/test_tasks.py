@@ -62,7 +62,7 @@ _SUBMIT = "SELECT runner.submit(%s, %s, %s, %s, %s, ARRAY['CPU'])"
 @pytest.fixture(scope="module")
 def live(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[LiveRunner]:
     """A daemon of two slots, without any board."""
-    with live_runner(create_database(migrated_template), cpu_slots=2, park_containers=0) as runner:
+    with live_runner(create_database(migrated_template), cpu_slots=2, warm_containers=0) as runner:
         yield runner
         assert runner.stop() == 0
         assert runner.containers() == 0

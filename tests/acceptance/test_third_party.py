@@ -30,7 +30,7 @@ COMPILATION_KEYS = {"nvcc_found", "nvcc_version", "success", "command", "stdout"
 @pytest.fixture(scope="module")
 def live(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[LiveRunner]:
     """A daemon with both third-party boards."""
-    with live_runner(create_database(migrated_template), build_timeout_s=90, park_containers=0) as runner:
+    with live_runner(create_database(migrated_template), build_timeout_s=90, warm_containers=0) as runner:
         runner.board(PYTHON_TASK, name="python", timeout_s=60, timed_calls=10)
         runner.board(CUDA_TASK, name="cuda", timeout_s=60, timed_calls=10)
         yield runner

@@ -51,7 +51,7 @@ def _expected(name: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def live(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[LiveRunner]:
     """One daemon for all cases: none of them may disturb the next, and none leaves a container behind."""
-    with live_runner(create_database(migrated_template), park_containers=1) as runner:
+    with live_runner(create_database(migrated_template), warm_containers=1) as runner:
         names = [folder.name for folder in CASES.iterdir()]
         for board, limit_s in sorted({(board, _limit_s(board, name)) for board in BOARDS for name in names}):
             runner.board(BOARDS[board], name=f"{board}_{limit_s}", timeout_s=limit_s, timed_calls=TIMED_CALLS)

@@ -1,20 +1,25 @@
-"""A queue of ranked submissions that compile an extension: with a build lane, and without one, in turns.
+"""A queue of submissions on one slot: without a build worker, and with one, in turns.
 
-Six users submit a vectoradd with a little C++ by torch's `load_inline` at the same moment, to one slot of the CPU type
-that has at most half of the machine's cores; the other half is reserved, and with `build_lanes = "auto"` it builds.
-Without (`build_lanes = 0`) each run compiles for itself: the public and the secret one, on the slot's cores. The
-turn-around of a submission is from its `runner.submit` to its last committed result; what counts is how long all take.
-The C++ takes seconds to compile; with torch's own headers it would be half a minute, and the lane would gain more.
+Users submit a ranked vectoradd at the same moment, to one slot of the CPU type with half of the machine's cores. The
+other half is reserved, and with `build_workers = "auto"` it builds. Without (`build_workers = 0`) each run compiles for
+itself, on the slot's cores.
 
-Both take turns in the same minutes, since these machines are noisy. `built` is how many builds the log tells of,
-`waited` what the jobs spent waiting: for their twin's build, for a lane, for their slot.
+Submissions of the first queue compile a little C++ by torch's `load_inline`, which takes seconds; with torch's own
+headers it would be half a minute. Those of the second compile nothing. The turn-around of a submission is from its
+`runner.submit` to its last committed result. `waited` is what the jobs spent waiting: for the build of their
+submission's other job, for a build worker, for their slot. `score` is the median of the scores: a build beside a
+measurement must not change it.
+
+All take turns in the same minutes, since the machine's speed varies.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from runner.model import JobState
@@ -22,10 +27,8 @@ from runner.store.records import SubmissionView
 from tests.benchmarks._live import accepted, database
 from tests.plugins.live import ROOT, live_runner
 
-ROUNDS = 2
-USERS = 6
 PATIENCE_S = 1800.0
-SOURCE = '''
+COMPILES = '''
 import ctypes
 from torch.utils.cpp_extension import load_inline
 
@@ -40,6 +43,15 @@ def custom_kernel(data):
     a, b, *_ = data
     return (a + b) * library.factor()
 '''
+TINY = """
+# {mark}
+def custom_kernel(data):
+    a, b, *_ = data
+    return a + b
+"""
+SOURCES = {"load_inline": COMPILES, "tiny": TINY}
+#: Way to build -> `build_workers`.
+WAYS: Mapping[str, int | str] = {"no build worker": 0, "build worker": "auto"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,40 +62,51 @@ class Turn:
     each_s: float
     built: int
     waited_s: float
+    score_s: float
 
 
-def main() -> None:
+def main(options: Sequence[str] = ()) -> None:
     """Measure and print."""
-    turns: dict[str, list[Turn]] = {"lane": [], "none": []}
+    parser = argparse.ArgumentParser(prog="make bench ARGS=build")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--users", type=int, default=6)
+    parser.add_argument("--sources", nargs="*", choices=SOURCES, default=list(SOURCES))
+    given = parser.parse_args(options)
+    rounds, users = given.rounds, given.users
+    turns: dict[tuple[str, str], list[Turn]] = {}
     with database("build") as url:
-        for number in range(ROUNDS):
-            for name, lanes in (("none", 0), ("lane", "auto")):
-                turn = measure(url, lanes=lanes, mark=f"{number}{name}")
-                turns[name].append(turn)
-                print(f"round {number + 1}, {name}: {turn}", flush=True)
-    print(f"{USERS} ranked submissions with load_inline, medians of {ROUNDS} rounds, s")
-    print(f"{'':<6}{'all done':>10}{'each':>8}{'built':>7}{'waited':>8}")
-    for name, measured in turns.items():
-        total, each, waited = (
+        for number in range(rounds):
+            for source in given.sources:
+                for way, workers in WAYS.items():
+                    mark = f"{number}-{source}-{way}".replace(" ", "-")
+                    turn = measure(url, workers, SOURCES[source], users=users, mark=mark)
+                    turns.setdefault((source, way), []).append(turn)
+                    print(f"round {number + 1}, {source}, {way}: {turn}", flush=True)
+    print(f"{users} ranked submissions on one slot, medians of {rounds} rounds, s")
+    print(f"{'':<12}{'':<18}{'all done':>10}{'each':>8}{'built':>7}{'waited':>8}{'score':>11}")
+    for (source, name), measured in turns.items():
+        total, each, waited, score = (
             statistics.median(values)
-            for values in zip(*((turn.all_s, turn.each_s, turn.waited_s) for turn in measured), strict=True)
+            for values in zip(
+                *((turn.all_s, turn.each_s, turn.waited_s, turn.score_s) for turn in measured), strict=True
+            )
         )
-        print(f"{name:<6}{total:>10.0f}{each:>8.0f}{measured[-1].built:>7}{waited:>8.0f}")
+        built = measured[-1].built
+        print(f"{source:<12}{name:<18}{total:>10.1f}{each:>8.1f}{built:>7}{waited:>8.1f}{score:>11.3e}")
 
 
-def measure(url: str, *, lanes: int | str, mark: str) -> Turn:
-    """Have a daemon with so many lanes work off the queue."""
+def measure(url: str, workers: int | str, source: str, *, users: int, mark: str) -> Turn:
+    """Have a daemon work off the queue."""
     reserved = max(1, len(os.sched_getaffinity(0)) // 2)
-    settings = {"build_timeout_s": 600, "cpu_slots": 1, "reserve_cpus": reserved, "build_lanes": lanes}
+    settings = {"build_timeout_s": 600, "cpu_slots": 1, "reserve_cpus": reserved, "build_workers": workers}
     # The type as it comes: a compiler that reads torch's headers needs more memory than tests give.
     with live_runner(url, **settings, gpus_dir="/nonexistent") as live:
-        live.board(ROOT / "tasks" / "vectoradd", name=f"board-{mark}")
+        board = f"board-{mark}"
+        live.board(ROOT / "tasks" / "vectoradd", name=board)
         began_s = time.monotonic()
         waiting = [
-            live.submit(
-                f"board-{mark}", SOURCE.format(mark=f"{mark} {user}").encode(), mode="leaderboard", user_id=user
-            )
-            for user in (f"user{index}" for index in range(USERS))
+            live.submit(board, source.format(mark=f"{mark} {user}").encode(), mode="leaderboard", user_id=user)
+            for user in (f"user{index}" for index in range(users))
         ]
         done_s: dict[int, float] = {}
         views: dict[int, SubmissionView] = {}
@@ -94,12 +117,16 @@ def measure(url: str, *, lanes: int | str, mark: str) -> Turn:
                 if number not in done_s and (view := live.store.submission(number)).state is JobState.DONE:
                     done_s[number], views[number] = time.monotonic() - began_s, view
             time.sleep(0.1)
-        reports = [job.report for view in map(accepted, views.values()) for job in view.jobs if job.report is not None]
+        found = [accepted(view) for view in views.values()]
         return Turn(
             all_s=max(done_s.values()),
             each_s=statistics.mean(done_s.values()),
-            built=live.log.count('"event": "built"'),
-            waited_s=sum(report["phases_ns"]["wait"] for report in reports) / 1e9,
+            built=live.log.count('"event": "build_finished"'),
+            waited_s=sum(
+                job.report["phases_ns"]["wait"] for view in found for job in view.jobs if job.report is not None
+            )
+            / 1e9,
+            score_s=statistics.median(view.score_s for view in found if view.score_s is not None),
         )
 
 

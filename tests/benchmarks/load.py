@@ -163,7 +163,7 @@ def main(options: Sequence[str] = ()) -> None:
         folder = Path(name)
         with database("load") as url, live_runner(url, cpu_slots=chosen.slots) as live:
             publish(live, folder, mix)
-            # Containers are parked, and caches warm, before anything counts.
+            # Containers and caches are warm before anything counts.
             run_load(live, mix[:1], users=1, seconds=1.0)
             plain = {kind.name: [run_plain(folder, kind) for _ in range(chosen.plain)] for kind in mix}
             found = [

@@ -108,7 +108,7 @@ def main(slots: int = 1) -> None:
     half = len(chosen) // 2
     for at_once, loop in loops.items():
         loop.run(chosen[:half], at_once=at_once)
-    with database("modules") as url, live_runner(url, cpu_slots=slots, park_containers=1) as live:
+    with database("modules") as url, live_runner(url, cpu_slots=slots, warm_containers=1) as live:
         batch = _evaluate(live, items)
     for at_once, loop in loops.items():
         loop.run(chosen[half:], at_once=at_once)

@@ -1,6 +1,6 @@
 """What an evaluation of ten benchmark cases takes beside the calls themselves, by phase; CPU, without a container.
 
-`make bench ARGS=overhead`. Judge and worker have been started and wait, as in a parked container; the time is that from
+`make bench ARGS=overhead`. Judge and worker have been started and wait, as in a warm container; the time is that from
 the request to the last frame. Ten sizes of a vector addition in mode benchmark; a hundred calls of each at most. All
 that is no call of the kernel is overhead, making inputs and checking outputs too. Asked for is a second.
 """

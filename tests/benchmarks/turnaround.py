@@ -1,13 +1,13 @@
 """Submit → committed result of a tiny vectoradd on the CPU type, beside the plain sequence of processes it replaces.
 
 Ours: `runner.submit` on a real PostgreSQL, the real daemon, one fresh container per job under the built-in harness
-(judge and worker, two uids). Mode leaderboard is both twins, public and secret, each in its own container.
+(judge and worker, two uids). Mode leaderboard is both jobs, public and secret, each in its own container.
 Plain: what KernelBot's runner does for one chain, on this machine, without container, queue or database: one
 pre-compile run of the submission, then one `python eval.py` per mode, with a KernelBot-format task of the same size.
 For mode leaderboard the public chain alone, which favours the plain side.
 
-The host is at rest before each submission, so containers are parked; `back to back` is the same submission ten times in
-the queue at once, per submission, where they are not.
+The host is at rest before each submission, so its containers are warm. `back to back` is the same submission ten times
+in the queue at once, per submission, where they are not.
 
 Both run in turns in the same minutes, since these machines are noisy; the ratio of the medians is the figure.
 """
@@ -30,7 +30,7 @@ from tests.benchmarks._live import accepted, database
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 
 ROUNDS = 7
-#: Before each submission: a daemon at rest has its containers parked. A busy one starts them between jobs instead.
+#: Before each submission: a daemon at rest has warm containers. A busy one starts them between jobs instead.
 QUIET_S = 7.0
 CHAINS = {"test": ("test",), "benchmark": ("benchmark",), "leaderboard": ("test", "benchmark", "leaderboard")}
 TASK = ROOT / "tests" / "fixtures" / "kernelbot_vectoradd"

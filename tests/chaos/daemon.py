@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 import uuid
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -27,7 +26,6 @@ from unittest.mock import patch
 
 from runner import logs
 from runner.config import Config, Settings
-from runner.daemon import prefetching, slot
 from runner.daemon.instance import instance_id
 from runner.daemon.loop import Daemon, ExitReason
 from runner.daemon.outcomes.spool import Spool
@@ -35,7 +33,6 @@ from runner.daemon.serve import only_daemon, require_schema
 from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
 from runner.errors import CancelledByRequest, EvaluationError
-from runner.evaluation.fifo_lock import FifoLock
 from runner.gpu_types import Registry
 from runner.model import Device, Job, JobResult, Progress, Slot
 from runner.store import ConnectPacer, Store, results
@@ -107,15 +104,10 @@ class Evaluator:
         self._journal = journal
         self._lock = threading.Lock()
         self._taken: set[str] = set()
-        self._turns: defaultdict[str, FifoLock] = defaultdict(FifoLock)
         self._random = random.SystemRandom()
 
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Nothing to prepare."""
-
-    def can_build(self, job: Job) -> bool:
-        """Every other submission is built: taken beside a run, it waits for that to end."""
-        return job.submission % 2 == 0
 
     @contextmanager
     def evaluate(
@@ -124,7 +116,7 @@ class Evaluator:
         """Do as the job's script says."""
         script = Script.from_code(job.code)
         nonce = uuid.uuid4().hex
-        with self._turns[slot.name].hold(cancel), self._on(slot, job, nonce):
+        with self._on(slot, job, nonce):
             self._journal.write("begun", job, slot, nonce)
             on_progress(Progress(phase="test", done=0, total=1))
             if cancel.wait(script.work_ms / 1000):
@@ -197,8 +189,6 @@ def main(path: str) -> int:
         signals({signal.SIGTERM: told}),
         # Time is short in a storm, for leases and pauses alike.
         patch.object(results, "BACKOFF_S", spec.backoff_s),
-        patch.object(slot, "MIN_RUNNING_S", _PAUSE_S),
-        patch.object(prefetching, "LOOK_PAUSE_S", _PAUSE_S),
     ):
         (config.state_dir / HEARS).write_text(str(os.getpid()))
         exit_reason = _daemon(spec, config).run(control)

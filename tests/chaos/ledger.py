@@ -418,7 +418,7 @@ def _executions(books: Books) -> Iterator[str]:
 
 
 def _ranking(books: Books) -> Iterator[str]:
-    """The best public score of each user and type whose secret twin was accepted too, by nobody who cheated."""
+    """The best public score of each user and type whose secret job was accepted too, by nobody who cheated."""
     best: dict[tuple[str, str], float] = {}
     verdicts: dict[tuple[int, str, bool], str] = {}
     counting = [job for job in books.jobs if job["retired_as"] is None]

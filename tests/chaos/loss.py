@@ -94,7 +94,7 @@ class Loss(Storm):
             "submissions lost and placed again": self._placed_again,
             "results set aside in spools": len(kept),
             "spooled results committed": sum(
-                line.get("event") == "spooled result committed" for host in self._hosts.values() for line in host.log()
+                line.get("event") == "spooled_result_committed" for host in self._hosts.values() for line in host.log()
             ),
         }
         return replace(books, stale=books.stale | kept, lost_s=self._lost_s)

@@ -52,8 +52,8 @@ class Order:
 
     def jobs(self) -> frozenset[str]:
         """The jobs it must have."""
-        twins = {Mode.LEADERBOARD: (False, True), Mode.PRIVATE: (True,)}.get(self.mode, (False,))
-        return frozenset(job_key(gpu_type, secret=secret) for gpu_type in self.gpu_types for secret in twins)
+        kinds = {Mode.LEADERBOARD: (False, True), Mode.PRIVATE: (True,)}.get(self.mode, (False,))
+        return frozenset(job_key(gpu_type, secret=secret) for gpu_type in self.gpu_types for secret in kinds)
 
 
 def draw(

@@ -86,7 +86,7 @@ def rows(mode: Mode, verdict: Verdict) -> tuple[Row, ...]:
             passed = [*[True] * (len(names) - 1), False]
         case _:
             passed = []
-    # The secret twin's score is stored too; the views do not show it.
+    # The secret job's score is stored too; the views do not show it.
     scored = mode is Mode.LEADERBOARD
     return tuple(
         Row(mode=name, passed=ok, scored=ok and scored and name == "leaderboard")

@@ -55,7 +55,7 @@ def order(number: int, mode: Mode, verdict: Verdict = Verdict.ACCEPTED, *, faili
         script=Script(
             work_ms=0,
             failing=failing,
-            verdicts={f"{gpu_type}/{twin}": verdict for gpu_type in GPU_TYPES for twin in ("public", "secret")},
+            verdicts={f"{gpu_type}/{kind}": verdict for gpu_type in GPU_TYPES for kind in ("public", "secret")},
         ),
     )
 

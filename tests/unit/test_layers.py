@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from runner.store import QueueStore, Store
+
 ROOT = Path(__file__).resolve().parents[2]
 
 #: Layer of each part of runner/; a module imports its own layer or a lower one, never a higher.
@@ -62,6 +64,7 @@ CONFINED = {
     "numpy": ("tasks/", "runner/data/", "runner/kernelbook/"),
     "pynvml": ("runner/devices",),
     "amdsmi": ("runner/devices",),
+    "structlog": ("runner/logs.py",),
     "typer": ("runner/cli/",),
     "rich": ("runner/cli/",),
     "matplotlib": ("runner/data/", "runner/kernelbook/"),
@@ -202,6 +205,13 @@ def test_every_part_of_the_runner_has_a_layer() -> None:
     assert not unplaced
 
 
+def test_the_runner_has_at_most_sixteen_rooms() -> None:
+    """A room is a folder with modules; what the store lists and what exports ship are parts of theirs."""
+    rooms = {relative(path.parent) for path in modules() if relative(path).startswith("runner/")}
+    rooms = {room for room in rooms if not room.startswith(("runner/store/", "runner/data/shipped"))}
+    assert len(rooms) <= 16, sorted(rooms)
+
+
 def test_imports_go_downwards_only() -> None:
     """No module of runner/ imports one of a higher layer."""
     upwards = {
@@ -212,6 +222,19 @@ def test_imports_go_downwards_only() -> None:
         if (other := layer(name)) is not None and other > own
     }
     assert upwards == set()
+
+
+def test_a_daemon_has_the_queue_alone() -> None:
+    """No thread of it can create a leaderboard, submit or rerun: `QueueStore` has no such method."""
+    wider = {
+        relative(path)
+        for path in modules()
+        if relative(path).startswith("runner/daemon/") and "runner.store.Store" in imports(path)
+    }
+    assert wider == set()
+    theirs = {name for name in dir(QueueStore) if not name.startswith("_")}
+    assert not theirs & {"create_board", "update_board", "delete_board", "submit", "rerun", "invalidate", "evict"}
+    assert theirs < {name for name in dir(Store) if not name.startswith("_")}
 
 
 def test_the_sandbox_and_the_tasks_do_not_know_the_runner() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from runner.daemon import interfaces
 from runner.evaluation.container_spec import harness_process
-from runner.store import Store
+from runner.store import QueueStore
 from tests.unit import samples
 
 ROOT = Path(__file__).parents[2]
@@ -77,9 +77,9 @@ def reaches(step: Step) -> bool:
             return all({"sandbox.protocol"} & imported(path) for path in (step.before, step.path))
         case "process":
             return module(step.path) in " ".join(harness_process(samples.ENVIRONMENT, "judge"))
-        case how if how.startswith("Store."):
-            method = how.removeprefix("Store.")
-            source = inspect.getsourcefile(getattr(Store, method))
+        case how if how.startswith("QueueStore."):
+            method = how.removeprefix("QueueStore.")
+            source = inspect.getsourcefile(getattr(QueueStore, method))
             return source == str(ROOT / step.path) and f".{method}(" in text(step.before)
         case how:
             said = inspect.getdoc(getattr(interfaces, how)) or ""
@@ -114,8 +114,8 @@ def test_each_file_is_reached_as_the_list_says(step: Step) -> None:
         ("runner/store/schema/functions/fail.sql", "runner/store/claims.py", "SQL"),
         ("sandbox/inside/pair.py", "runner/daemon/loop.py", "frames"),
         ("tasks/harness/worker/main.py", "sandbox/inside/pair.py", "process"),
-        ("runner/store/results.py", "runner/daemon/claim_turn.py", "`Store.complete_all`"),
-        ("runner/store/claims.py", "runner/daemon/outcomes/writer.py", "`Store.complete_all`"),
+        ("runner/store/results.py", "runner/daemon/claim_turn.py", "`QueueStore.complete_all`"),
+        ("runner/store/claims.py", "runner/daemon/outcomes/writer.py", "`QueueStore.complete_all`"),
         ("runner/evaluation/attempt.py", "runner/daemon/slot.py", "`JobEvaluator`"),
     ],
 )

@@ -61,7 +61,7 @@ class DaemonView:
     spool: Spool
     disk_spaces: Callable[[], Sequence[DiskSpace]]
     #: Waiting containers by slot; how many build workers there are, and how many are busy.
-    parked: Callable[[], Mapping[str, int]]
+    warm: Callable[[], Mapping[str, int]]
     build_workers: Callable[[], tuple[int, int]]
     queue_depths: QueueDepthCache
 
@@ -131,7 +131,7 @@ class _Snapshot(Collector):
         yield from self._daemon(parts)
         if parts is None:
             return
-        yield from _slots(parts.snapshot(), parts.parked())
+        yield from _slots(parts.snapshot(), parts.warm())
         yield from _build_workers(*parts.build_workers())
         yield from _storage(parts)
         yield from _queue(parts.queue_depths)
@@ -153,7 +153,7 @@ class _Snapshot(Collector):
         yield why
 
 
-def _slots(snapshot: DaemonSnapshot, parked: Mapping[str, int]) -> Iterable[Metric]:
+def _slots(snapshot: DaemonSnapshot, warm: Mapping[str, int]) -> Iterable[Metric]:
     by_state: Counter[tuple[str, str]] = Counter()
     condition = GaugeMetricFamily(
         "kernel_runner_slot_condition",
@@ -161,7 +161,7 @@ def _slots(snapshot: DaemonSnapshot, parked: Mapping[str, int]) -> Iterable[Metr
         labels=["slot", "gpu_type", "condition"],
     )
     waiting = GaugeMetricFamily(
-        "kernel_runner_containers_parked", "Containers that wait for submissions, torch imported.", labels=["slot"]
+        "kernel_runner_containers_warm", "Containers that wait for submissions, torch imported.", labels=["slot"]
     )
     for slot, busy in snapshot.slots:
         name = slot.name
@@ -171,7 +171,7 @@ def _slots(snapshot: DaemonSnapshot, parked: Mapping[str, int]) -> Iterable[Metr
         now = "busy" if busy else "quarantined" if state == "quarantined" else "free"
         for each in ("free", "busy", "quarantined"):
             by_state[slot.gpu_type, each] += each == now
-        waiting.add_metric([name], parked.get(name, 0))
+        waiting.add_metric([name], warm.get(name, 0))
     slots = GaugeMetricFamily(
         "kernel_runner_slots", "Slots that are free, busy or quarantined.", labels=["gpu_type", "state"]
     )
@@ -187,7 +187,7 @@ def _slots(snapshot: DaemonSnapshot, parked: Mapping[str, int]) -> Iterable[Metr
 
 
 def _build_workers(build_workers: int, running: int) -> Iterable[Metric]:
-    yield GaugeMetricFamily("kernel_runner_build_lanes", "Builds that may run beside the slots.", value=build_workers)
+    yield GaugeMetricFamily("kernel_runner_build_workers", "Builds that may run beside the slots.", value=build_workers)
     yield GaugeMetricFamily("kernel_runner_builds_running", "Builds that do.", value=running)
 
 
@@ -205,10 +205,10 @@ def _storage(parts: DaemonView) -> Iterable[Metric]:
         labels=["path"],
     )
     floor = GaugeMetricFamily("kernel_runner_disk_floor_bytes", "`min_free_gib`.", labels=["path"])
-    for room in parts.disk_spaces():
-        if room.free_bytes is not None:
-            free.add_metric([str(room.path)], room.free_bytes)
-            floor.add_metric([str(room.path)], room.floor_bytes)
+    for space in parts.disk_spaces():
+        if space.free_bytes is not None:
+            free.add_metric([str(space.path)], space.free_bytes)
+            floor.add_metric([str(space.path)], space.floor_bytes)
     yield from (free, floor)
 
 

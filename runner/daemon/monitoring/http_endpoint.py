@@ -34,7 +34,7 @@ RETRY_S: Final = 10.0
 
 
 class Answers(Protocol):
-    """What is asked (`runner.daemon.monitoring.health.HealthReport`)."""
+    """The source of the answers (`runner.daemon.monitoring.health.HealthReport`)."""
 
     def health(self) -> tuple[bool, Mapping[str, Any]]:
         """Whether the daemon is alive, and what there is to say."""
@@ -103,7 +103,7 @@ class Endpoint:
                 if not said:
                     said = True
                     _log.error(
-                        "health and metrics cannot be served, which is tried again",
+                        "http_not_listening",
                         http_listen=str(address),
                         error=f"{error.strerror or error}: free the address, or name another as http_listen",
                     )
@@ -111,7 +111,7 @@ class Endpoint:
                 continue
             with server:
                 self.bound = server.bound
-                _log.info("health and metrics are served", http_listen=server.bound)
+                _log.info("http_listening", http_listen=server.bound)
                 while not stop.is_set():
                     server.handle_request()
                 self.bound = None
@@ -136,7 +136,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.BaseServer):
         self.bound = str(address if address.path is not None else HttpAddress(host=address.host, port=port))
 
     def fileno(self) -> int:
-        """What is waited for."""
+        """The listening socket's descriptor, to wait on."""
         return self.socket.fileno()
 
     def get_request(self) -> tuple[socket.socket, Any]:
@@ -156,7 +156,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.BaseServer):
 
     def handle_error(self, _request: object, _client: object) -> None:
         """A client disconnected in the middle, which is worth a debug line only."""
-        _log.debug("an answer over HTTP broke off", exc_info=True)
+        _log.debug("http_answer_aborted", exc_info=True)
 
     def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - as the base has it
         """Hang up."""
@@ -216,11 +216,11 @@ class _Handler(BaseHTTPRequestHandler):
                     return _json(HTTPStatus.NOT_FOUND, {"error": f"there is nothing at {path[:200]!r}, {known}"})
         except Exception as error:  # noqa: BLE001 - the outermost frame of an answer; logged
             if (left_out := self.server.log_limit.due(path)) is not None:
-                _log.exception("a question over HTTP has no answer", path=path, left_out=left_out)
+                _log.exception("http_request_failed", path=path, left_out=left_out)
             return _json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}, see the log"})
 
     def address_string(self) -> str:
-        """Who asks; a unix socket has no address."""
+        """The client's address; a unix socket has none."""
         return str(self.client_address[:1])
 
     def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base's name
@@ -265,7 +265,7 @@ def _unix(path: Path) -> socket.socket:
         # By way of the directory's descriptor, because an address has room for 107 bytes only.
         short = f"/proc/self/fd/{directory}/{path.name}"
         listening.bind(short)
-        # Nobody can connect before it listens.
+        # No client can connect before it listens.
         path.chmod(0o660)
         listening.listen()
     except BaseException:

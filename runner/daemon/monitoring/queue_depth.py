@@ -73,9 +73,9 @@ class QueueDepthCache:
             found, state = store.queue_depths(), store.server_state()
         except InfrastructureError as error:
             if (left_out := self._log_limit.due("away")) is not None:
-                _log.info("the length of the queue is not known", error=str(error), left_out=left_out)
+                _log.info("queue_depth_unknown", error=str(error), left_out=left_out)
         except Exception:  # noqa: BLE001 - the outermost frame of a thread; logged
-            _log.exception("the length of the queue is not known")
+            _log.exception("queue_depth_unknown")
         else:
             with self._lock:
                 self._known, self._usage, self._answered_s = found, state.notification_usage, self._clock()

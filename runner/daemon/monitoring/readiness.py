@@ -38,14 +38,14 @@ LINES_S: Final = 60.0
 
 
 def unusable(causes: Collection[Cause]) -> str:
-    """What no slot can be used for, by the kinds of causes in quarantine."""
+    """The missing resources, by the kinds of causes in quarantine."""
     if Cause.DEVICE not in causes:
         return CONTAINERS
     return BOTH if Cause.CONTAINER in causes else DEVICES
 
 
 def missing(error: InfrastructureError, *, otherwise: str) -> str:
-    """What an error says is missing."""
+    """The missing resource, by the kind of an error."""
     if isinstance(error, HostNameTakenError):
         return HOST_NAME
     if isinstance(error, EngineUnavailableError):
@@ -74,7 +74,7 @@ class Readiness:
 
     @property
     def waiting_for(self) -> str | None:
-        """What keeps the daemon from working; None while it works."""
+        """The missing resource; None while the daemon works."""
         return self._waiting_for
 
     @property
@@ -84,7 +84,7 @@ class Readiness:
 
     @property
     def status(self) -> str | None:
-        """What it does while it works."""
+        """The status while it works; None: it does not."""
         return self._working
 
     def not_ready(self, waiting_for: str, *, reason: str) -> None:
@@ -95,7 +95,7 @@ class Readiness:
             self.ready.clear()
             due = self._due(waiting_for)
         if due:
-            _log.warning(f"not ready: waiting for {waiting_for}", reason=reason)
+            _log.warning("not_ready", waiting_for=waiting_for, reason=reason)
         if news:
             self.tell(f"STATUS=not ready: waiting for {waiting_for}: {_one_line(reason)}")
 
@@ -119,7 +119,7 @@ class Readiness:
             self.ready.clear()
             due = self._due(why)
         if due:
-            _log.warning("claiming no jobs", reason=why)
+            _log.warning("claiming_paused", reason=why)
         if news:
             self._up(why)
 
@@ -169,7 +169,7 @@ class Readiness:
                 channel.connect(address)
                 channel.send(message.encode())
         except OSError as error:
-            _log.warning("the service manager cannot be told", error=str(error))
+            _log.warning("service_manager_unreachable", error=str(error))
 
 
 def _one_line(text: str) -> str:

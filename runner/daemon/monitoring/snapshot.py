@@ -1,4 +1,4 @@
-"""What a daemon holds at one moment, as a record for those who show it."""
+"""The state of a daemon at one moment, as a record."""
 
 from __future__ import annotations
 

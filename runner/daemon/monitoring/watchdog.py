@@ -78,14 +78,14 @@ class Watchdog:
         """Send one ping if the main thread makes progress; else log once where it hangs."""
         if self.is_alive:
             if self._stuck:
-                _log.warning("the main thread goes on")
+                _log.warning("main_thread_recovered")
             self._stuck = False
             if self._notify is not None:
                 # Heeded while the service stops, and only if that takes longer than the unit foresees.
                 self._notify(f"WATCHDOG=1\nEXTEND_TIMEOUT_USEC={int(4 * self._every_s * 1e6)}")
         elif not self._stuck:
             self._stuck = True
-            _log.error("the main thread hangs; the service manager is not told any more", stack=self._where())
+            _log.error("main_thread_hangs", stack=self._where())
 
     def _run(self) -> None:
         self.tell()

@@ -20,7 +20,7 @@ from runner.errors import InfrastructureError
 from runner.logs import get_logger
 from runner.model import Claimed, Job, JobState, Json, Mode, Progress, Verdict
 from runner.retry import Backoff
-from runner.store import Ended, Reclaimed, Store
+from runner.store import Ended, QueueStore, Reclaimed
 
 _log = get_logger(__name__)
 
@@ -112,7 +112,7 @@ class EventPublisher:
 
     def run(self, stop: threading.Event) -> None:
         """Send until `stop` is set, then send what is left if the database answers."""
-        store = self._store_factory("announce")
+        store = self._store_factory("publish")
         backoff = Backoff(cap_s=_CAP_S)
         used_s = self._clock()
         try:
@@ -142,7 +142,7 @@ class EventPublisher:
         return max(0.0, min([*due_s, self._clock() + _CAP_S]) - self._clock())
 
     def _take(self) -> _Batch | None:
-        """What may be sent now; None: nothing."""
+        """Events and progress that may be sent now; None: nothing."""
         now_s = self._clock()
         with self._lock:
             self._posted_s = {key: at_s for key, at_s in self._posted_s.items() if now_s - at_s < PERIOD_S}
@@ -157,7 +157,7 @@ class EventPublisher:
             self._gpu_types.clear()
         return batch if batch.events or batch.wake or batch.progress else None
 
-    def _send(self, store: Store, batch: _Batch) -> bool:
+    def _send(self, store: QueueStore, batch: _Batch) -> bool:
         """Send a batch; False: the database is away. Unsent messages wait, progress only until there is newer."""
         try:
             if batch.events or batch.wake:
@@ -165,7 +165,7 @@ class EventPublisher:
         except InfrastructureError as error:
             self._put_back(batch)
             self._post_again(batch.progress)
-            _log.debug("not announced", events=len(batch.events), error=str(error))
+            _log.debug("events_not_published", events=len(batch.events), error=str(error))
             return False
         except Exception:  # noqa: BLE001 - logged where it is known which one it was
             if not self._send_one_by_one(store, batch):
@@ -184,11 +184,11 @@ class EventPublisher:
                     self._post_again([(job, progress)])
             except InfrastructureError as error:
                 self._post_again(batch.progress[number:])
-                _log.debug("progress not posted", error=str(error))
+                _log.debug("progress_not_published", error=str(error))
                 return False
         return True
 
-    def _send_one_by_one(self, store: Store, batch: _Batch) -> bool:
+    def _send_one_by_one(self, store: QueueStore, batch: _Batch) -> bool:
         """Send each message alone, after one of them was refused; False: the database is away, the rest waits."""
         parts = [_Batch(events=(event,), wake=(), progress=()) for event in batch.events]
         parts += [_Batch(events=(), wake=(gpu_type,), progress=()) for gpu_type in batch.wake]
@@ -203,7 +203,7 @@ class EventPublisher:
                 return False
             except Exception:  # noqa: BLE001 - logged
                 # A bug, or a value that PostgreSQL refuses: it would be refused again.
-                _log.exception("this cannot be told and is dropped", events=part.events, wake=part.wake)
+                _log.exception("events_refused", events=part.events, wake=part.wake)
         return True
 
     def _put_back(self, batch: _Batch) -> None:
@@ -225,6 +225,4 @@ class EventPublisher:
         with self._lock:
             dropped, self._dropped = self._dropped, 0
         if dropped:
-            _log.warning(
-                "events were dropped while the database was away; frontends find out by polling", count=dropped
-            )
+            _log.warning("events_dropped", count=dropped)

@@ -23,7 +23,7 @@ from runner.errors import InfrastructureError, StaleAttemptError
 from runner.logs import LogRateLimit, get_logger, job_context
 from runner.model import Job, JobResult
 from runner.retry import Backoff
-from runner.store import Store
+from runner.store import QueueStore
 
 _log = get_logger(__name__)
 
@@ -64,7 +64,7 @@ class SpoolReplayer:
         for job in found:
             self._hold(job)
         if found:
-            _log.info("results of an earlier process wait in the spool", count=len(found))
+            _log.info("old_results_in_spool", count=len(found))
 
     def accept(self, job: Job, result: JobResult, *, slot: str) -> bool:
         """Spool a result until it can be committed, and hold its lease. False: the spool cannot keep it.
@@ -94,7 +94,7 @@ class SpoolReplayer:
 
         Logs when results begin to wait and when the spool is empty again, at most once a minute.
         """
-        store = self._store_factory("deliver")
+        store = self._store_factory("replay")
         log_limit = LogRateLimit()
         backoff = Backoff(cap_s=CAP_S)
         try:
@@ -109,11 +109,11 @@ class SpoolReplayer:
                     committed = self.replay_once(store)
                 except InfrastructureError as error:
                     if backoff.failures == 0 and (left_out := log_limit.due("waits")) is not None:
-                        _log.warning("results wait in the spool for the database", error=str(error), left_out=left_out)
+                        _log.warning("spool_waits_for_database", error=str(error), left_out=left_out)
                     self._wake.wait(backoff.next_s())
                     continue
                 if (committed or backoff.failures) and (left_out := log_limit.due("delivered")) is not None:
-                    _log.info("the spool is delivered", committed=committed, waits=backoff.failures, left_out=left_out)
+                    _log.info("spool_replayed", committed=committed, waits=backoff.failures, left_out=left_out)
                 backoff.reset()
                 if self._spool.pending():
                     # The disk fails, or they came just now.
@@ -121,7 +121,7 @@ class SpoolReplayer:
         finally:
             store.close()
 
-    def replay_once(self, store: Store) -> int:
+    def replay_once(self, store: QueueStore) -> int:
         """Commit every spooled result, in order; how many were committed.
 
         Raises:
@@ -143,7 +143,7 @@ class SpoolReplayer:
             raise trouble
         return committed
 
-    def _deliver(self, store: Store, spooled: Spooled) -> bool:
+    def _deliver(self, store: QueueStore, spooled: Spooled) -> bool:
         job = spooled.job
         result = self._spool.load(spooled)
         if result is None:
@@ -158,23 +158,23 @@ class SpoolReplayer:
                 return False
             committed = False
             metrics.uncommitted(job)
-            _log.warning("a spooled result came too late: it is evidence now", error=str(error))
+            _log.warning("spooled_result_too_late", error=str(error))
         except InfrastructureError:
             raise
         except Exception as error:  # noqa: BLE001 - the daemon outlives it; logged with the job's ids
-            _log.exception("the database refuses a spooled result")
+            _log.exception("spooled_result_refused")
             self._fail(store, spooled, mask_password(f"unexpected {type(error).__name__}: {error}"))
             return False
         else:
             committed = True
             metrics.committed(job, result.verdict)
-            _log.info("spooled result committed", verdict=result.verdict.value)
+            _log.info("spooled_result_committed", verdict=result.verdict.value)
             self._publisher.committed(job, result.verdict, submission_done=completion.submission_done)
         self._spool.remove(spooled)
         self._drop(job)
         return committed
 
-    def _tolerate_timeout(self, store: Store, spooled: Spooled, error: InfrastructureError) -> None:
+    def _tolerate_timeout(self, store: QueueStore, spooled: Spooled, error: InfrastructureError) -> None:
         """The database answers, but not for this result: retry for `PATIENCE_S`, then fail the job.
 
         Raises:
@@ -182,10 +182,10 @@ class SpoolReplayer:
         """
         now_s = self._clock()
         if now_s - self._troubled_s.setdefault(spooled.job.key, now_s) >= PATIENCE_S:
-            _log.error("the database never takes a spooled result", error=str(error))
+            _log.error("spooled_result_given_up", error=str(error))
             self._fail(store, spooled, mask_password(f"the result could not be committed: {error}"))
 
-    def _fail(self, store: Store, spooled: Spooled, cause: str) -> None:
+    def _fail(self, store: QueueStore, spooled: Spooled, cause: str) -> None:
         """End an attempt whose result will never be accepted, with the cause; the job is retried.
 
         Raises:
@@ -196,11 +196,11 @@ class SpoolReplayer:
         try:
             ended = store.fail(job, error=cause, report={"slot": spooled.slot}, slot=spooled.slot)
         except StaleAttemptError as error:
-            _log.warning("job is no longer ours", error=str(error))
+            _log.warning("job_not_ours", error=str(error))
         except InfrastructureError:
             raise
         except Exception:  # noqa: BLE001 - logged with the job's ids
-            _log.exception("job could not be failed either; it is evaluated again when its lease expires")
+            _log.exception("job_not_failed")
         else:
             self._publisher.ended(job, ended)
         self._spool.set_aside(spooled, cause)
@@ -215,7 +215,7 @@ class SpoolReplayer:
         waiting = self.keys()
         for key, lease in held:
             if key not in waiting:
-                _log.warning("a spooled result is gone: its job is evaluated again", job=key[0], attempt=key[1])
+                _log.warning("spooled_result_missing", job=key[0], attempt=key[1])
                 self._drop(lease.job)
 
     def _hold(self, job: Job) -> None:

@@ -26,7 +26,7 @@ from runner.errors import DatabaseUnavailableError, StaleAttemptError
 from runner.logs import get_logger, job_context
 from runner.model import Job, JobResult
 from runner.retry import Backoff
-from runner.store import Completion, Ended, Store
+from runner.store import Completion, Ended, QueueStore
 
 _log = get_logger(__name__)
 
@@ -58,7 +58,7 @@ _CAP_S: Final = 5.0
 #: The connection is closed after so long without a result.
 IDLE_S: Final = 5.0
 #: The log event of a job whose end could not be written.
-LEFT_TO_ITS_LEASE: Final = "job could not be settled; it is evaluated again when its lease expires"
+LEFT_TO_ITS_LEASE: Final = "job_left_to_its_lease"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +225,9 @@ class OutcomeWriter:
 
     # -- called by the threads only ----------------------------------------------------------------------------------
 
-    def _work(self, stop: threading.Event, store: Store, take: Callable[[threading.Event], Sequence[_Pending]]) -> None:
+    def _work(
+        self, stop: threading.Event, store: QueueStore, take: Callable[[threading.Event], Sequence[_Pending]]
+    ) -> None:
         backoff = Backoff(cap_s=_CAP_S)
         try:
             while not stop.is_set():
@@ -292,14 +294,14 @@ class OutcomeWriter:
             one.taken = True
         return batch
 
-    def _write_batch(self, store: Store, batch: Sequence[_Pending]) -> None:
+    def _write_batch(self, store: QueueStore, batch: Sequence[_Pending]) -> None:
         """Write results together, as far as the database takes them, and every ending alone."""
         self._commit(store, [(one, one.result) for one in batch if one.result is not None and one.ending is None])
         for one in batch:
             if one.ending is not None:
                 self._end(store, one, one.ending)
 
-    def _commit(self, store: Store, batch: Sequence[tuple[_Pending, JobResult]]) -> None:
+    def _commit(self, store: QueueStore, batch: Sequence[tuple[_Pending, JobResult]]) -> None:
         if not batch:
             return
         try:
@@ -316,7 +318,7 @@ class OutcomeWriter:
             # E.g. a value PostgreSQL does not take. The job must still end: with the cause, and retried.
             ((one, _),) = batch
             with job_context(one.job, slot=one.slot):
-                _log.exception("job could not be settled")
+                _log.exception("job_end_not_stored")
             metrics.refused(one.job)
             one.ending = Failed(error=mask_password(f"unexpected {type(error).__name__}: {error}"))
         else:
@@ -332,7 +334,7 @@ class OutcomeWriter:
             self._retry_when_submission_is_free(one)
         elif isinstance(completion, StaleAttemptError):
             with job_context(one.job, slot=one.slot):
-                _log.warning("job is no longer ours: what was found is no verdict", error=str(completion))
+                _log.warning("result_too_late", error=str(completion))
             metrics.uncommitted(one.job)
             self._finish(one)
         else:
@@ -340,7 +342,7 @@ class OutcomeWriter:
             self._publisher.committed(one.job, result.verdict, submission_done=completion.submission_done)
             self._finish(one)
 
-    def _end(self, store: Store, one: _Pending, ending: Ending) -> None:
+    def _end(self, store: QueueStore, one: _Pending, ending: Ending) -> None:
         """Write how an attempt ended without a result."""
         with job_context(one.job, slot=one.slot):
             try:
@@ -349,7 +351,7 @@ class OutcomeWriter:
                 self._spool_or_wait(one, error)
                 return
             except StaleAttemptError as error:
-                _log.warning("job is no longer ours", error=str(error))
+                _log.warning("job_not_ours", error=str(error))
             except Exception:  # noqa: BLE001 - logged with the job's ids
                 # Nothing is left to try.
                 _log.exception(LEFT_TO_ITS_LEASE)
@@ -361,7 +363,7 @@ class OutcomeWriter:
     def _log_database_back(self, one: _Pending) -> None:
         if one.waits_since_s is not None:
             with job_context(one.job, slot=one.slot):
-                _log.info("database back: the job is settled")
+                _log.info("database_back_job_end_stored")
             one.waits_since_s = None
 
     def _retry_when_submission_is_free(self, one: _Pending) -> None:
@@ -374,19 +376,19 @@ class OutcomeWriter:
         if now_s - one.held_since_s >= HELD_S:
             with job_context(one.job, slot=one.slot):
                 if self._spooled(one):
-                    _log.warning("its submission is held by somebody: the result waits in the spool")
+                    _log.warning("submission_locked_result_spooled")
                     self._finish(one)
 
     def _spool_or_wait(self, one: _Pending, error: DatabaseUnavailableError) -> None:
         """The database is away: spool a result, or wait in memory while there is patience."""
         with job_context(one.job, slot=one.slot):
             if one.ending is None and self._spooled(one):
-                _log.warning("database away: the result waits in the spool", error=str(error))
+                _log.warning("database_away_result_spooled", error=str(error))
                 self._finish(one)
                 return
             if one.waits_since_s is None:
                 one.waits_since_s = self._clock()
-                _log.warning("database away: the job's end waits in memory", error=str(error))
+                _log.warning("database_away_job_end_waits", error=str(error))
             if self._has_waited_enough(one, one.waits_since_s) or self._give_up.is_set():
                 _log.error(LEFT_TO_ITS_LEASE, error=str(error))
                 self._finish(one)
@@ -411,7 +413,7 @@ class OutcomeWriter:
             return self._replayer.accept(one.job, one.result, slot=one.slot)
         except (TypeError, ValueError) as error:
             with job_context(one.job, slot=one.slot):
-                _log.error("the result cannot be written down", error=str(error))
+                _log.error("result_not_spooled", error=str(error))
             return False
 
     def _finish(self, one: _Pending) -> None:
@@ -427,7 +429,7 @@ class OutcomeWriter:
             self._wake.set()
 
 
-def _write_ending(store: Store, one: _Pending, ending: Ending) -> Ended:
+def _write_ending(store: QueueStore, one: _Pending, ending: Ending) -> Ended:
     match ending:
         case Failed(error=error):
             return store.fail(one.job, error=error, report={"slot": one.slot}, slot=one.slot)

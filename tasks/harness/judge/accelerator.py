@@ -12,7 +12,7 @@ import torch
 #: error, illegal instruction, misaligned address, invalid address space, invalid program counter, launch failure.
 _KERNELS_OWN = frozenset({700, 710, 714, 715, 716, 717, 718, 719})
 _OUT_OF_MEMORY = 2
-#: What libraries say that get no memory for themselves.
+#: Messages of libraries that get no memory for themselves.
 _NO_WORKSPACE = (
     *("CUBLAS_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED", "CUDNN_STATUS_ALLOC_FAILED"),
     *("HIPBLAS_STATUS_ALLOC_FAILED", "HIPBLAS_STATUS_NOT_INITIALIZED", "rocblas_status_memory_error"),
@@ -32,7 +32,7 @@ class DeviceFull(Exception):
     """The judge got no memory of the device, because a submission holds it."""
 
 
-#: What is raised where memory is missing, inside the task's functions and outside of them.
+#: Exceptions for missing memory, inside the task's functions and outside of them.
 OUT_OF_MEMORY = (DeviceFull, torch.OutOfMemoryError)
 
 

@@ -1,14 +1,14 @@
-"""What the calls of a case count as: claims that the judge's clock bounds, or else the judge's own measure. Pure.
+"""Decides how the calls of a case count: as claims that the judge's clock bounds, or as the judge's measure. Pure.
 
 Every call has two times: the worker's claim, and the span on the judge's clock from the release of the inputs to the
-end. The part of a span that is not the kernel is the hand-over. Control calls measure it. They hand over as many bytes
-in the same way, at the same moments, in a process of the judge's own, which no submission can slow or recognise.
-Devices and tasks of several ranks have no such process. There a calibration from before the submission was loaded takes
-its place.
+end. The part of a span that is not the kernel is the hand-over. Control calls measure it: they hand over as many bytes
+in the same way, at the same moments. They run in a process of the judge, which no submission can slow or recognise.
+Devices and tasks of several ranks have no such process. There a calibration before the submission is loaded takes its
+place.
 
-The rule: claims count if the hand-over is known to within `tolerance` of them, and if they leave no more of the spans
-unexplained than that. Everything else is measured: span less hand-over, at the upper end of its possible range, and
-never less than the claim.
+The rule: claims count if the hand-over is known to within `tolerance` of them, and if at most that much of the spans
+stays unexplained. All other calls are measured: span less hand-over, at the upper end of its possible range, and never
+less than the claim.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _COLD_NS, _COLD_SHARE = 1_000.0, 0.02
 #: The worker's own code takes this long to describe one output tensor, within the span and after the claim. A
 #: submission in machine code could do it at once, and keep the time.
 _TENSOR_NS = 1_500.0
-#: One call is not believed if its hand-over seems longer than expected by more than the sum of three: so many times the
-#: distance from the median to the upper quartile of control calls, a fixed time, and a part of the claim.
+#: One call is not believed if its hand-over seems too long by more than the sum of three: so many times the distance
+#: from the median to the upper quartile of control calls; a fixed time; a part of the claim.
 _SPREADS, _SINGLE_NS, _SINGLE_SHARE = 4.0, 3_000.0, 0.02
 #: A call is disturbed if judge or worker waited for a core for longer than this.
 CROWDED_NS = 20_000
 #: Each call that is not believed counts as measured. If more than this share is not, all calls count as measured.
 _MOST_DOUBTED = 0.5
-#: A case is rejected if more than this share of its calls claim less than this part of the time that must have passed,
-#: and the missing time is larger than this, without the time in which other processes had the cores.
+#: A case is rejected if more than this share of its calls claim too little: less than this part of the time that must
+#: have passed, with more than this time missing. The time in which other processes had the cores does not count.
 _FORGED_SHARE, _FORGED_PART, _FORGED_GAP_NS = 0.5, 0.5, 300_000
 
 

@@ -27,26 +27,26 @@ from .workers import Call, Workers
 #: Modes that are timed -> the most time in calls of one case.
 TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
 _CASE_WALL_NS = 120_000_000_000
-#: A call whose claim the judge's clock contradicts, or that other processes disturbed, is made again, because an
-#: interrupt is no cheat: so many calls per case, and one more for every call that counts. Beyond that such calls count
-#: as the judge measured them.
+#: A call is made again if the judge's clock contradicts its claim, or if other processes disturbed it: an interrupt is
+#: no cheat. So many calls per case are, and one more for every call that counts. Beyond that such calls count as the
+#: judge measured them.
 _MAX_REPEATED = 10
 #: Rows of control calls between the timed calls of a case, because the hand-over drifts: so many calls after so many
 #: timed calls. Kernels shorter than `_MORE_FROM_NS`, which are measured anyway, have one row at the end.
 _CONTROLS, _CONTROLS_EVERY, _LAST_CONTROLS = 4, 20, 5
 #: Longer kernels over few bytes have more calls than their times need, until two standard errors of the hand-over are
-#: this part of the claims; and at the end more control calls, until the same is true of both, or there are so many for
-#: each call, or in all, or they have taken this long: on a busy host one takes a third of a second.
+#: this part of the claims. At the end they have more control calls, until the same is true of those. The control calls
+#: have limits: so many for each call, so many in all, this long together. On a busy host one takes a third of a second.
 _WANTED_ERROR, _MOST_CONTROLS, _MORE_CONTROLS = 0.03, 300, 10
 _CONTROLS_PER_CALL, _CONTROLS_NS = 3, 3_000_000_000
 _MORE_FROM_NS, _MORE_UP_TO_BYTES = 20_000, 4 << 20
-#: A case whose claims do not count is timed again if it has used at most this part of its time: once, and where the
-#: judge's clock did not contradict the claims, but was too noisy to bound them, so many times in all. Shorter kernels
-#: are not: their hand-over is seldom known closely enough, however often they are timed.
+#: A case whose claims do not count is timed once more if it has used at most this part of its time. Where the judge's
+#: clock did not contradict the claims, but was too noisy to bound them, it is timed so many times in all. Shorter
+#: kernels are not: their hand-over is seldom known closely enough, however often they are timed.
 _AGAIN_SHARE, _AGAIN_FROM_NS, _MOST_AGAIN = 0.3, 40_000, 3
 #: Calls of a batch where the task does not say how many.
 _BATCH_SIZE = 50
-#: What a time can be worth, from the least.
+#: Timing assurances, the least first.
 _ASSURANCES = ("claimed", "audited_host", "measured", "audited")
 
 

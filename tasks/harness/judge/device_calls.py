@@ -4,18 +4,17 @@ A device runs the kernels of one process at a time. So the judge enqueues, as on
 inputs to memory that the worker can see, empty the caches, event, release the worker, wait for the worker's number,
 event, copy the output. No kernel of the worker can run between the first copy and the release, whatever it has
 prepared. What the worker writes after the second event is not in the copy. The time between the two events holds the
-kernel, two changes of the process on the device, and nothing that the worker does itself. So what is to be subtracted
-is the same for every call, however large its inputs are, and a worker cannot leave any of it out.
+kernel, two changes of the process on the device, and nothing that the worker does itself. So every call has the same
+cost to subtract, however large its inputs are, and a worker cannot leave any of it out.
 
-That no two processes compute at once is tried before a submission is loaded (`calibration.keeps_turns`).
+Before a submission is loaded, `calibration.keeps_turns` tries whether two processes can compute at once.
 
 Two things are left to a worker: its own processor, and work that it keeps on the device across the batch. Both are
 seen (`Marked.exclusive`).
 
 A batch has many inputs and outputs, and launching the copies takes the judge's host longer than a change of process
 takes. While its stream is empty, the worker could have the device. So the inputs are laid out beforehand and copied by
-one kernel, and a gate at the beginning of the stream is opened once everything up to the copies of the outputs is
-enqueued.
+one kernel. A block at the beginning of the stream holds everything back until the copies of the outputs are enqueued.
 
 The copies and the flush are kernels, not copies by the device's copy engines, which work beside other processes.
 """
@@ -39,8 +38,8 @@ from tasks.harness.shared.values import Packed, Placed, size_of
 
 from .activity import Activity, Look
 
-#: The judge gets the device within this time, unless the worker has work on it: a change of processes takes 0.15 ms on
-#: an H100, the share of time of a process that has work 2 ms.
+#: The judge gets the device within this time, unless the worker has work on it. On an H100 a change of processes takes
+#: 0.15 ms; a process that has work keeps the device for 2 ms.
 _FREE_NS = 500_000
 #: A batch takes at most so many times as long as the flush suggests, and this long beside. Else it was interrupted.
 _BATCH_FACTOR, _BATCH_EXTRA_NS = 3.0, 500_000
@@ -104,9 +103,9 @@ class DeviceCalls:
         nbytes = flush_size(flush_bytes, torch.cuda.get_device_properties("cuda"))
         self._l2 = torch.empty(nbytes // _WORD.itemsize, dtype=_WORD, device="cuda")
         #: A number that holds the judge's own stream until it is set. No other process sees it.
-        self._gate = Arena.create(PAGE_BYTES)
-        self._gate.close()
-        self._gate_pointer = self._driver.register(self._gate.addresses.start, PAGE_BYTES)
+        self._start = Arena.create(PAGE_BYTES)
+        self._start.close()
+        self._start_pointer = self._driver.register(self._start.addresses.start, PAGE_BYTES)
         self._arena = range(0)
         self._handle = b""
         #: Memory for inputs that became too small. The worker lets go of it with its next call.
@@ -181,13 +180,13 @@ class DeviceCalls:
         )
 
     def release(self, packed: Packed, placed: Sequence[Placed], call: int) -> None:
-        """Enqueue all of the batch up to the second event. The inputs of a batch wait for `open_gate`."""
+        """Enqueue all of the batch up to the second event. The inputs of a batch wait for `start_batch`."""
         stream = int(torch.cuda.current_stream().cuda_stream)
         copies = self._copies(packed, placed)
         torch.cuda.synchronize()
         self._free_retired()
         if packed.batch:
-            self._driver.wait_for(stream, self._gate_pointer, call)
+            self._driver.wait_for(stream, self._start_pointer, call)
             self._began.record()
         else:
             self._look = self._activity.look()
@@ -209,10 +208,10 @@ class DeviceCalls:
         for view, start in zip(output.views, output.starts, strict=True):
             _copy(view, output.copy[start : start + view.numel()])
 
-    def open_gate(self, call: int) -> None:
+    def start_batch(self, call: int) -> None:
         """Let a batch begin, now that all of its work is enqueued."""
         self._look = self._activity.look()
-        self._gate.words()[0] = call
+        self._start.words()[0] = call
         self._wait_until_begun()
 
     def finished(self) -> bool:
@@ -221,7 +220,7 @@ class DeviceCalls:
 
     def let_go(self, call: int) -> None:
         """Unblock the streams of both processes, whatever has become of the call."""
-        self._gate.words()[0] = call
+        self._start.words()[0] = call
         self._flags.release(call)
         self._flags.finish(call)
 
@@ -250,7 +249,7 @@ class DeviceCalls:
     def close(self) -> None:
         """Close the files. The device's memory goes with the process."""
         self._activity.close()
-        for address in (self._flags.address, self._gate.addresses.start):
+        for address in (self._flags.address, self._start.addresses.start):
             with suppress(DriverError):
                 self._driver.unregister(address)
 
@@ -265,7 +264,7 @@ class DeviceCalls:
             self._retired = range(0)
 
     def _copies(self, packed: Packed, placed: Sequence[Placed]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """What is to be copied to the memory for inputs, and where to. One copy for a batch."""
+        """The copies to the memory for inputs: sources and targets. One copy for a batch."""
         places = [(storage, place) for storage, place in zip(packed.storages, placed, strict=True) if place.nbytes]
         if not packed.batch or not places:
             return [(storage, device_bytes(self._arena, place.offset, place.nbytes)) for storage, place in places]

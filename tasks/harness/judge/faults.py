@@ -1,4 +1,4 @@
-"""What a submission did wrong, as an exception with a verdict; and the checks of a worker's answer."""
+"""A submission's fault, as an exception with a verdict; and the checks of a worker's answer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The result of a calibration: the hand-over of a call, and the least time that its kernel can have taken. Pure.
 
-The judge measures a span for every call: from the release of the inputs to the arrival of "done", or, on a device, from
-one event of its own to another (`device_calls`). It holds the kernel and a hand-over. Kernels of known time measure the
+The judge measures a span for every call: from the release of the inputs to the arrival of "done"; on a device between
+two events of its own (`device_calls`). It holds the kernel and a hand-over. Kernels of known time measure the
 hand-over before any byte of a submission is in a worker (`calibration`). This bounds devices and tasks of several
 ranks. A single worker on the CPU is compared with control calls instead (`audit`).
 """

@@ -216,7 +216,7 @@ class MultiRank:
         """Refuse: see Workers."""
         raise TaskFault("a task of several ranks has no batches (timing.mode in runner.yml)")
 
-    def batch_room(self) -> int:
+    def batch_capacity(self) -> int:
         """See Workers."""
         return 1
 

@@ -1,10 +1,9 @@
 """The trusted side of one rank: makes its inputs, keeps them, copies its output, and checks it.
 
-The functions of a task of several ranks know one rank: generate_input takes `rank`, and check_implementation may run a
-reference that talks to the other ranks through torch.distributed. So the judge has one rank checker per rank, a process
-with the judge's uid. The rank checkers are a process group of their own. They join it before any byte of a submission
-is in the container, and accept no connection afterwards. A rank checker decides nothing, and sees only the outputs of
-the workers.
+The functions of a task of several ranks know one rank. generate_input takes `rank`; check_implementation may run a
+reference that uses torch.distributed. So the judge has one rank checker per rank, a process with the judge's uid. The
+rank checkers are a process group of their own. They join it before any byte of a submission is in the container, and
+accept no connection afterwards. A rank checker decides nothing, and sees only the outputs of the workers.
 
 Messages on the socket in KR_RANK_CHECKER_FD. Beside these answers, each may be `task_fault {text}` or
 `fault {verdict, text, gone}`:

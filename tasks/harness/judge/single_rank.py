@@ -130,7 +130,7 @@ class SingleRank:
         """See Workers."""
         return self._client.waited_ns
 
-    def prepare(self, files: Mapping[str, str], directory: Path, *, deadline_ns: int) -> None:  # noqa: ARG002 nobody is waited for
+    def prepare(self, files: Mapping[str, str], directory: Path, *, deadline_ns: int) -> None:  # noqa: ARG002 it waits for no one
         """See Workers."""
         Problem.unpack(files, directory)
         self._problem = Problem.load(directory)
@@ -241,13 +241,13 @@ class SingleRank:
                 raise fault.__cause__ from None
             raise
 
-    def batch_room(self) -> int:
+    def batch_capacity(self) -> int:
         """See Workers."""
         last = self._last
         if last is None:
             raise RuntimeError("nothing has been called that a batch could be like")
         each_in, each_out = last.packed.nbytes, last.called.output_bytes
-        rooms = [
+        capacities = [
             self._client.memory_bytes // max(held(each_in, each_out), 1),
             _BATCH_PARTS // max(last.called.parts, 1),
             _OUTPUTS_MESSAGE_BYTES // max(last.called.output.message_bytes, 1),
@@ -257,8 +257,8 @@ class SingleRank:
             unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
             free = torch.cuda.mem_get_info()[0] + unused
             # All inputs are laid out a third time before they are copied to where the worker sees them.
-            rooms.append(int(_BATCH_SHARE * free) // max(held(each_in, each_out) + each_in, 1))
-        return max(min(rooms), 1)
+            capacities.append(int(_BATCH_SHARE * free) // max(held(each_in, each_out) + each_in, 1))
+        return max(min(capacities), 1)
 
     def _call(
         self,

@@ -34,7 +34,7 @@ class Timing:
     max_wall_s: float | None = None
     noisy: float | None = None
     refuse: float | None = None
-    #: What is timed: `single` calls, `batch`es of calls between two events, or `both`; and how many calls a batch has.
+    #: The timed unit: `single` calls, `batch`es of calls between two events, or `both`; and how many calls a batch has.
     mode: str | None = None
     batch_size: int | None = None
 

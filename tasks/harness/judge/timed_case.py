@@ -86,7 +86,7 @@ class TimedCase:
         self._check()
         made = TimedCase(self._workers, self._run, self._case, rng_seed=self._rng_seed)
         made.fixed, made._shape = self.fixed, self._shape
-        made._asked, made.batch_size = asked, min(asked, self._workers.batch_room())
+        made._asked, made.batch_size = asked, min(asked, self._workers.batch_capacity())
         while not made._fits():
             made.batch_size //= 2
             release_memory()

@@ -67,8 +67,8 @@ COPY_BYTES = 16 << 10
 #: synchronises waits for its blocked stream for ever. The limit is much shorter after so many such calls in a row.
 ENQUEUE_NS = 100_000_000
 _OFTEN = 3
-#: Bytes that a case may hold before a request says so: enough for every calibration kernel, at a volume (an eighth of
-#: this) that takes long enough to be told from the fixed part.
+#: Bytes that a case may hold before a request says so: enough for every calibration kernel. Its volume, an eighth of
+#: this, takes long enough to be told from the fixed part.
 UNASKED_BYTES = 16 << 20
 #: A worker that has waited for the start flag for longer sleeps in between (`FLAG_SPIN_NS`) and would begin late. So
 #: the next call is announced ahead only where calls follow each other faster than this.
@@ -391,7 +391,7 @@ class WorkerClient:
             if output is not None:
                 calls.copy_output(output)
             if packed.batch:
-                calls.open_gate(call)
+                calls.start_batch(call)
             late = self._wait_finished(calls, deadline_ns, enqueued=in_time)
             marked = calls.marked()
             self.waited_ns += time.monotonic_ns() - start

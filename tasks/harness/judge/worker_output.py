@@ -72,7 +72,7 @@ class _Stream:
 
 
 class Watcher(Protocol):
-    """What is known of a worker beside its answers."""
+    """Facts about a worker beside its answers."""
 
     @property
     def wake_fd(self) -> int | None:

@@ -150,7 +150,7 @@ class Workers(Protocol):
             torch.OutOfMemoryError, DeviceFull: the inputs do not fit into the device's memory together.
         """
 
-    def batch_room(self) -> int:
+    def batch_capacity(self) -> int:
         """For how many inputs like the last call's there is room in a batch, at least one."""
 
     def check(self, *, deadline_ns: int) -> str:

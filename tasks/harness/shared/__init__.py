@@ -1,1 +1,1 @@
-"""What judge and worker have in common: messages, shared memory, values, flags. Must import neither of the two."""
+"""Shared by judge and worker: messages, shared memory, values, flags. Must import neither of the two."""

@@ -1,6 +1,6 @@
-"""Which core belongs to whom: the judge has one core to itself, the submission has all others.
+"""Divides the cores: the judge has one to itself, the submission has all others.
 
-Two processes that wait for each other on one core measure the scheduler: a woken process may wait for the next tick (4
+Two processes that wait for each other on one core measure the scheduler. A woken process may wait for the next tick (4
 ms) while a thread of the other spins. So the last of their cores is the judge's while a call is under way. The worker
 leaves it at its start, before torch counts cores. With a single core both share it, and neither spins. Standard library
 only, because both sides import it before torch.

@@ -77,7 +77,7 @@ def _name_of(value: object) -> str:
     module, name = getattr(value, "__module__", None) or "", getattr(value, "__qualname__", "")
     if module == "builtins" and isinstance(value, type):
         return f"builtins.{name}"
-    # What is written in C names a class of torch's own that holds it.
+    # A function written in C names a class of torch that holds it.
     for where, own in ((module, name), ("torch", getattr(value, "__name__", ""))):
         if where.partition(".")[0] == _ROOT and _found(where, own) is value:
             return f"{where}.{own}"

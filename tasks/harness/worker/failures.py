@@ -1,4 +1,4 @@
-"""What a submission raised, as a message. Everything in it is text to show, never evidence."""
+"""A submission's exception, as a message. Everything in it is text to show, never evidence."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 
 def import_submission(directory: Path, name: str) -> ModuleType | None:
-    """The submission's module; None if that is no Python file. What it raises passes through."""
+    """The submission's module; None if that is no Python file. Its exceptions pass through."""
     sys.path.insert(0, str(directory))
     specification = importlib.util.spec_from_file_location("submission", directory / name)
     if specification is None or specification.loader is None:

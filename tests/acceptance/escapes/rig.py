@@ -87,9 +87,9 @@ class RecordingEngine(DockerEngine):
 
     def start(self, spec: SandboxSpec) -> Container:
         """See DockerEngine."""
-        box = super().start(spec)
-        self.containers.setdefault(spec.labels.get(relax.JOB_LABEL, ""), []).append(box.id)
-        return box
+        container = super().start(spec)
+        self.containers.setdefault(spec.labels.get(relax.JOB_LABEL, ""), []).append(container.id)
+        return container
 
 
 class Bait:

@@ -183,7 +183,7 @@ def file_of(name: str) -> str:
 @contextmanager
 def site(database_url: str) -> Iterator[Site]:
     """Daemon and gateway, with every submission of `RUNS` over."""
-    with live_runner(database_url, cpu_slots=2, park_containers=1) as live, _gateway(live) as port:
+    with live_runner(database_url, cpu_slots=2, warm_containers=1) as live, _gateway(live) as port:
         live.board(ROOT / "tasks" / "vectoradd", name="vectoradd", timeout_s=LIMIT_S, timed_calls=TIMED_CALLS)
         live.board(ROOT / "tasks" / "vectoradd", name="short", timeout_s=SHORT_S, timed_calls=TIMED_CALLS)
         live.board(ROOT / "tasks" / "vectoradd", name="Capitals", timeout_s=LIMIT_S, timed_calls=TIMED_CALLS)

@@ -82,7 +82,7 @@ def measure(server: Server) -> list[Figure]:
             unit="jobs/s", ours=rate["ours"], peers=peer_rates, target=fastest, higher_is_better=True,
         ),
         Figure(
-            name="the same, ranked (three rows of results, score, twins)",
+            name="the same, ranked (three rows of results, score, secret job)",
             unit="jobs/s", ours=rate["ours, ranked"], peers=peer_rates, higher_is_better=True,
         ),
         Figure(

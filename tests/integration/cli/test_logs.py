@@ -28,7 +28,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failed: int) -> Pat
     lines = [
         {"event": "ready", "level": "info", "timestamp": "2030-01-02T03:04:00Z"},
         {
-            "event": "job claimed",
+            "event": "job_claimed",
             "level": "info",
             "timestamp": "2030-01-02T03:04:05Z",
             "submission": failed,
@@ -36,7 +36,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failed: int) -> Pat
             "attempt": 1,
             "user": "alice",
         },
-        {"event": "lease lost: the run is stopped", "level": "warning", "timestamp": "2030-01-02T03:04:06Z", "job": 1},
+        {"event": "lease_lost", "level": "warning", "timestamp": "2030-01-02T03:04:06Z", "job": 1},
     ]
     program = tmp_path / "bin" / "journalctl"
     program.parent.mkdir()
@@ -70,8 +70,8 @@ def test_the_journal_is_looked_at_first(cli: Call, failed: int, journal: Path) -
     said = cli("logs", failed)
     assert said.code == 0
     assert said.out.splitlines() == [
-        "2030-01-02 03:04:05  job 1.1 job claimed       user alice",
-        "2030-01-02 03:04:06  lease lost: the run is stopped",
+        "2030-01-02 03:04:05  job 1.1 job_claimed       user alice",
+        "2030-01-02 03:04:06  lease_lost",
     ]
     asked = (journal / "asked").read_text(encoding="utf-8")
     assert asked == "--unit kernel-runner --output=json --output-fields=MESSAGE --no-pager --quiet\n"

@@ -107,7 +107,7 @@ def test_a_time_is_shown_with_what_it_is_worth_and_why_it_does_not_rank(
 
 
 def test_submit_prints_the_number_and_returns(cli: Call, board: str, submission_file: Path) -> None:
-    """The number on stdout is all a script needs; the submission is in the queue in mode leaderboard, twin included."""
+    """The number on stdout is all a script needs; both jobs of a ranked submission are in the queue."""
     said = cli("submit", submission_file, "--leaderboard", board, "--user", "alice", "--user-name", "Alice")
     assert said.code == 0
     number = int(said.out)
@@ -227,7 +227,7 @@ def test_the_end_of_the_patience_is_an_infrastructure_exit_code(cli: Call, board
 
 
 def test_cancel_takes_queued_jobs_back(cli: Call, board: str, submission_file: Path) -> None:
-    """Both twins are cancelled, by their user only, and cancelling again finds nothing to do."""
+    """Both jobs are cancelled, by their user only, and cancelling again finds nothing to do."""
     number = int(cli("submit", submission_file, "--leaderboard", board, "--user", "alice").out)
     assert cli("cancel", number, "--user", "mallory").code == 2
     said = cli("cancel", number, "--user", "alice")

@@ -89,16 +89,10 @@ class Evaluator:
     script: Script = at_once
     seen: list[tuple[int, int, str]] = field(default_factory=list)
     prepared: int = 0
-    #: Whether a job would be built, if a lane had room.
-    builds: Callable[[Job], bool] = lambda _: False
 
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Count."""
         self.prepared += len(list(slots))
-
-    def can_build(self, job: Job) -> bool:
-        """As the test says."""
-        return self.builds(job)
 
     @contextmanager
     def evaluate(

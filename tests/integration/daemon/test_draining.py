@@ -41,7 +41,7 @@ def test_a_drained_host_finishes_its_run_and_claims_no_other(slow: Rig) -> None:
         # The job may be over before the loop that claimed it has said so.
         slow.wait_for(lambda: slow.waiting_for is None, "it says that it serves")
     assert slow.view(running).jobs[0].verdict is Verdict.ACCEPTED
-    assert [line["reason"] for line in logs if line["event"] == "claiming no jobs"] == ["draining: fan 3 is loud"]
+    assert [line["reason"] for line in logs if line["event"] == "claiming_paused"] == ["draining: fan 3 is loud"]
 
 
 def test_draining_survives_a_restart_of_the_daemon(make_rig: Callable[..., Rig], database_url: str) -> None:

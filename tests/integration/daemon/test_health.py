@@ -48,7 +48,7 @@ def health_report(rig: Rig) -> HealthReport:
             snapshot=rig.daemon.snapshot,
             spool=rig.spool,
             disk_spaces=lambda: disk_spaces(rig.config.state_dir, Path("/proc/nowhere"), floor_gib=1.0),
-            parked=lambda: {"cpu0": 2},
+            warm=lambda: {"cpu0": 2},
             build_workers=lambda: (2, 1),
             queue_depths=QueueDepthCache(rig.store_factory),
         )
@@ -168,8 +168,8 @@ def test_spool_disks_pool_and_lanes_are_shown(rig: Rig, health_report: HealthRep
     assert (scrape("kernel_runner_disk_free_bytes", path=state_dir) or 0) > 0
     assert scrape("kernel_runner_disk_floor_bytes", path=state_dir) == 2**30
     assert scrape("kernel_runner_disk_free_bytes", path="/proc/nowhere") is None
-    assert scrape("kernel_runner_containers_parked", slot="cpu0") == 2
-    assert (scrape("kernel_runner_build_lanes"), scrape("kernel_runner_builds_running")) == (2, 1)
+    assert scrape("kernel_runner_containers_warm", slot="cpu0") == 2
+    assert (scrape("kernel_runner_build_workers"), scrape("kernel_runner_builds_running")) == (2, 1)
 
 
 def test_a_main_thread_that_hangs_is_neither_alive_nor_ready(rig: Rig) -> None:

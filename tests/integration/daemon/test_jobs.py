@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from runner.daemon.leases import Lease
-from runner.daemon.slot import SlotQueue
+from runner.daemon.slot import SlotWorker
 from runner.errors import EngineUnavailableError, EvaluationError
 from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
 from runner.store import Stop, Store, Wakeup
@@ -65,13 +65,13 @@ def test_between_claims_that_fill_the_host_it_looks_after_everything_else(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However short the jobs are: disks, expired leases, its place in the list of hosts, the watchdog."""
-    give = SlotQueue.give
+    give = SlotWorker.give
 
-    def give_and_stand_still(queue: SlotQueue, lease: Lease) -> None:
-        give(queue, lease)
-        rig.wait_for(lambda: not queue.busy, "the job is over before the loop goes on")
+    def give_and_stand_still(worker: SlotWorker, lease: Lease) -> None:
+        give(worker, lease)
+        rig.wait_for(lambda: not worker.busy, "the job is over before the loop goes on")
 
-    monkeypatch.setattr(SlotQueue, "give", give_and_stand_still)
+    monkeypatch.setattr(SlotWorker, "give", give_and_stand_still)
     looks: list[None] = []
     rig.check_disk = lambda: looks.append(None)
     submissions = [rig.submit() for _ in range(20)]
@@ -155,7 +155,7 @@ def test_an_unexpected_exception_costs_the_job_an_attempt_and_the_daemon_nothing
     job = rig.view(wrong).jobs[0]
     assert (job.state, job.failures) == (JobState.QUEUED, 1)
     assert job.error == "unexpected ZeroDivisionError: a bug"
-    assert [line["event"] for line in logs].count("evaluation broke") == 1
+    assert [line["event"] for line in logs].count("evaluation_crashed") == 1
 
 
 @pytest.mark.usefixtures("long_pauses")

@@ -22,9 +22,9 @@ from tests.support.waiting import PATIENCE_S
 CONNECTED = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = %(name)s"
 
 
-def said(logs: Sequence[EventDict], text: str) -> int:
-    """How often a line with that text was logged."""
-    return sum(text in line["event"] for line in logs)
+def said(logs: Sequence[EventDict], event: str, **fields: str) -> int:
+    """How often an event with these fields was logged."""
+    return sum(line["event"] == event and fields.items() <= line.items() for line in logs)
 
 
 def test_without_an_engine_the_daemon_says_so_once_and_waits(rig: Rig) -> None:
@@ -35,12 +35,12 @@ def test_without_an_engine_the_daemon_says_so_once_and_waits(rig: Rig) -> None:
         rig.start(ready=False)
         rig.wait_for(lambda: rig.engine.checks >= 2, "it asked twice")
         assert rig.waiting_for == "the container engine"
-        assert said(logs, "not ready: waiting for the container engine") == 1
+        assert said(logs, "not_ready", waiting_for="the container engine") == 1
         assert [line["reason"] for line in logs if "reason" in line] == ["no engine at unix:///nowhere; start it"]
         assert rig.view(submission).jobs[0].state is JobState.QUEUED
         rig.engine.up.set()
         rig.wait_done(submission)
-        assert said(logs, "the container engine is there now") == 1
+        assert said(logs, "available_now", what="the container engine") == 1
 
 
 def test_without_a_database_the_daemon_says_so_once_and_waits(
@@ -60,8 +60,8 @@ def test_without_a_database_the_daemon_says_so_once_and_waits(
         assert proxy.knocks <= time.monotonic() - began_s + 1
         proxy.answer()
         rig.wait_done(submission)
-    assert said(logs, "not ready: waiting for the database") == 1
-    assert said(logs, "the database is there now") == 1
+    assert said(logs, "not_ready", waiting_for="the database") == 1
+    assert said(logs, "available_now", what="the database") == 1
 
 
 def test_without_its_schema_the_daemon_names_the_command_and_waits(
@@ -142,7 +142,7 @@ def test_a_heartbeat_that_nobody_answers_is_sent_again_in_time(
         gate.go.set()
         (view,) = rig.wait_done(submission)
     assert (view.jobs[0].verdict, view.jobs[0].attempt) == (Verdict.ACCEPTED, 1)
-    assert [line["error"] for line in logs if line["event"].startswith("heartbeat fails")] == [
+    assert [line["error"] for line in logs if line["event"] == "heartbeat_failing"] == [
         "PostgreSQL: the server did not answer within 6 s"
     ]
 
@@ -171,8 +171,8 @@ def test_a_result_waits_for_a_database_that_is_away(
         gate, submission = a_run_with_a_heartbeat(rig, proxy)
         proxy.shut()
         gate.go.set()
-        rig.wait_for(lambda: said(logs, "database away: the result waits in the spool"), "the commit failed")
-        rig.wait_for(lambda: said(logs, "heartbeat fails"), "the heartbeat failed")
+        rig.wait_for(lambda: said(logs, "database_away_result_spooled"), "the commit failed")
+        rig.wait_for(lambda: said(logs, "heartbeat_failing"), "the heartbeat failed")
         rig.wait_for(lambda: rig.waiting_for == "the database", "the loop noticed")
         rig.expire_leases()
         late = f"SELECT state = 'running' AND lease_expires_at < now() AS late FROM {JOBS}"  # noqa: S608 - a text of ours
@@ -182,22 +182,22 @@ def test_a_result_waits_for_a_database_that_is_away(
         (view,) = rig.wait_done(submission)
         # Whoever is first: the result may be delivered before the next beat, and nothing is left to renew.
         rig.wait_for(
-            lambda: said(logs, "heartbeat works again") or said(logs, "the heartbeat that failed is not needed"),
+            lambda: said(logs, "heartbeat_recovered") or said(logs, "heartbeat_not_needed"),
             "the heartbeat is back",
         )
-        rig.wait_for(lambda: said(logs, "listening for new jobs again"), "the listener is back")
+        rig.wait_for(lambda: said(logs, "listening_recovered"), "the listener is back")
         rig.wait_for(lambda: rig.waiting_for is None, "the loop is back")
     assert (view.jobs[0].verdict, view.jobs[0].attempt, len(view.jobs[0].runs)) == (Verdict.ACCEPTED, 1, 1)
     assert len(rig.evaluator.seen) == 1
     for once in (
-        "database away",
-        "results wait in the spool",
-        "the spool is delivered",
-        "heartbeat fails",
-        "not listening",
-        "waiting for the database",
+        "database_away_result_spooled",
+        "spool_waits_for_database",
+        "spool_replayed",
+        "heartbeat_failing",
+        "listening_failed",
     ):
         assert said(logs, once) == 1, once
+    assert said(logs, "not_ready", waiting_for="the database") == 1
 
 
 def test_a_dead_database_is_asked_once_a_second_and_mentioned_a_few_times(
@@ -230,19 +230,19 @@ def test_a_dead_database_is_asked_once_a_second_and_mentioned_a_few_times(
         rig.wait_for(lambda: proxy.knocks >= 4, "it tries again")
         second.go.set()
         rig.wait_for(lambda: rig.spool.count == 6, "all results are spooled")
-        rig.wait_for(lambda: said(logs, "heartbeat fails"), "every thread has noticed")
-        rig.wait_for(lambda: said(logs, "not listening"), "every thread has noticed")
-        rig.wait_for(lambda: said(logs, "results wait in the spool"), "every thread has noticed")
+        rig.wait_for(lambda: said(logs, "heartbeat_failing"), "every thread has noticed")
+        rig.wait_for(lambda: said(logs, "listening_failed"), "every thread has noticed")
+        rig.wait_for(lambda: said(logs, "spool_waits_for_database"), "every thread has noticed")
         rig.wait_for(lambda: rig.waiting_for == "the database", "every thread has noticed")
         # A result is in the spool before its slot says so.
-        rig.wait_for(lambda: said(logs, "database away: the result waits in the spool") == 6, "every slot has said so")
+        rig.wait_for(lambda: said(logs, "database_away_result_spooled") == 6, "every slot has said so")
         quiet = len(logs)
         knocks = proxy.knocks
         rig.wait_for(lambda: proxy.knocks >= knocks + 2, "it goes on trying")
         assert proxy.knocks <= time.monotonic() - began_s + 1
         assert [line["event"] for line in logs[quiet:] if line["log_level"] != "debug"] == []
         # What a job says of its own end is no line about the database.
-        about_jobs = ("job evaluated", "database away: the result waits in the spool")
+        about_jobs = ("job_evaluated", "database_away_result_spooled")
         about_the_database = [
             line["event"]
             for line in logs[begun:]
@@ -274,7 +274,7 @@ def test_a_cancelled_or_failed_job_waits_for_the_database_too(
         assert gate.begun.wait(PATIENCE_S)
         proxy.shut()
         gate.go.set()
-        rig.wait_for(lambda: said(logs, "database away: the job's end waits in memory"), "the write failed")
+        rig.wait_for(lambda: said(logs, "database_away_job_end_waits"), "the write failed")
         proxy.open()
         rig.wait_for(lambda: rig.view(submission).jobs[0].failures == 1, "the failure is recorded")
     assert rig.view(submission).jobs[0].error == "unexpected OSError: the disk is full"
@@ -301,7 +301,7 @@ def test_a_loop_that_breaks_again_and_again_fills_no_log(rig: Rig, monkeypatch: 
         seen.answer = lambda answered: answered
         for submission in submissions:
             rig.wait_done(submission)
-    assert said(logs, "claiming broke") == 1
+    assert said(logs, "claim_failed") == 1
     assert len([line for line in logs if line["log_level"] in ("warning", "error")]) <= 10
 
 

@@ -39,7 +39,7 @@ def pending(rig: Rig) -> int:
 def busy(rig: Rig) -> bool:
     """Whether a slot of a rig's daemon has a job in hand."""
     assert rig.daemon is not None
-    return any(worker.busy for worker in rig.daemon._workers())
+    return any(worker.busy for worker in rig.daemon._workers)
 
 
 def test_a_slot_takes_the_next_job_while_its_last_result_cannot_be_committed(rig: Rig) -> None:

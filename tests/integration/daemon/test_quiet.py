@@ -103,5 +103,5 @@ def test_a_hosts_row_that_is_gone_is_made_again(rig: Rig) -> None:
         rig.wait_for(lambda: rig.sql(there), "it is back")
         rig.sql("UPDATE runner.host SET stopped_at = now()")
         rig.wait_for(lambda: rig.sql(there), "it is back again")
-        again = "this host's name was free or another daemon's for a while; it is registered again"
+        again = "host_registered_again"
         rig.wait_for(lambda: [line["event"] for line in logs].count(again) == 2, "it says so, each time")

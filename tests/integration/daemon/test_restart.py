@@ -195,6 +195,9 @@ def test_a_daemon_that_comes_back_has_its_name_at_once(make_rig: Callable[..., R
     again = make_rig(database_url)
     again.instance = instance_id(first.config.state_dir)
     again.start()
+    assert again.waiting_for is None
+    found = again.sql("SELECT instance FROM runner.host")
+    assert [row["instance"] for row in found] == [again.instance]
 
 
 def test_a_job_that_its_daemons_die_of_is_not_run_for_ever(make_rig: Callable[..., Rig], database_url: str) -> None:

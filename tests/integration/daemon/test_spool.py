@@ -206,7 +206,7 @@ def test_a_result_of_a_job_that_another_host_took_meanwhile_is_evidence(
     with capture_logs() as logs:
         proxy.open()
         rig.wait_for(lambda: rig.spool.count == 0, "delivered")
-    assert [line["event"] for line in logs].count("a spooled result came too late: it is evidence now") == 1
+    assert [line["event"] for line in logs].count("spooled_result_too_late") == 1
     (evidence,) = rig.sql(STALE)
     assert (evidence["attempt"], evidence["verdict"]) == (1, "accepted")
     (job,) = rig.view(submission).jobs
@@ -249,12 +249,12 @@ def test_a_full_spool_leaves_the_result_in_memory(rig: Rig, proxy: Proxy) -> Non
     with capture_logs() as logs:
         proxy.shut()
         gate.go.set()
-        said = "database away: the job's end waits in memory"
+        said = "database_away_job_end_waits"
         rig.wait_for(lambda: said in [line["event"] for line in logs], "it waits")
         proxy.open()
         (view,) = rig.wait_done(submission)
     assert (view.jobs[0].verdict, view.jobs[0].attempt, rig.spool.size_bytes) == (Verdict.ACCEPTED, 1, 0)
-    assert [line["event"] for line in logs].count("the spool does not work") == 1
+    assert [line["event"] for line in logs].count("spool_failed") == 1
 
 
 def test_a_full_disk_costs_the_artifacts_or_nothing(rig: Rig, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,7 +352,7 @@ def test_a_crash_of_the_server_itself_during_a_run_costs_nothing(make_rig: Calla
 
 
 #: The threads of docs/architecture.md that see a result, but for the main one: that spools what is left at the end.
-TOUCHING = {"slot-cpu0", "settle", "settle-late", "deliver"}
+TOUCHING = {"slot-cpu0", "commit", "commit-late", "replay"}
 
 
 def test_at_most_five_threads_touch_a_result(rig: Rig, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,7 +370,7 @@ def test_at_most_five_threads_touch_a_result(rig: Rig, proxy: Proxy, monkeypatch
         if refuse.is_set():
             refuse.clear()
             raise ValueError("a value that no database takes")
-        if threading.current_thread().name == "settle":
+        if threading.current_thread().name == "commit":
             assert go_on.wait(PATIENCE_S)
         return complete_all(store, given)
 

@@ -1,4 +1,4 @@
-"""An evaluator on a real engine, with a container parked for its only slot."""
+"""An evaluator on a real engine, with a warm container for its only slot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit import samples
 
 @pytest.fixture
 def settings(state_dir: Path, eval_python: Path) -> EvaluationSettings:
-    """Settings with one parked container."""
+    """Settings with one warm container."""
     return EvaluationSettings(
         eval_python=eval_python,
         state_dir=state_dir,
@@ -23,7 +23,7 @@ def settings(state_dir: Path, eval_python: Path) -> EvaluationSettings:
         # Nothing here waits for them: far more than any job takes, on a busy machine too.
         build_timeout_s=300,
         max_run_s=1000,
-        park_containers=1,
+        warm_containers=1,
     )
 
 

@@ -72,12 +72,12 @@ def custom_kernel(data):
 """
 
 pytestmark = pytest.mark.skipif(
-    len(os.sched_getaffinity(0)) < 2, reason="a build lane needs a core beside the slot's, this machine has one"
+    len(os.sched_getaffinity(0)) < 2, reason="a build worker needs a core beside the slot's, this machine has one"
 )
 
 
 def job(code: str, task: Task | None = None, *, submission: int = 3, secret: bool | None = None) -> Job:
-    """A test job, or one of two twins."""
+    """A test job, or one of a public and a secret one."""
     if task is None:
         task = samples.task(harness=Harness.PROGRAM, tests=1)
         task = replace(task, files={**task.files, "eval.py": SHOWS})
@@ -93,8 +93,8 @@ def job(code: str, task: Task | None = None, *, submission: int = 3, secret: boo
 
 @pytest.fixture
 def made(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluator]:
-    """An evaluator with a build lane; nothing is parked."""
-    chosen = replace(settings, build_lanes=None, park_containers=0)
+    """An evaluator with a build worker; nothing is warm."""
+    chosen = replace(settings, build_workers=None, warm_containers=0)
     evaluator = Evaluator(docker_engine, Registry.load(), chosen)
     evaluator._build_cache.arrange([SLOT])
     # What a probe would find out; none of these tests is about it.
@@ -129,7 +129,7 @@ def built(logs: list[Any]) -> list[dict[str, Any]]:
     return [entry for entry in logs if entry["event"] == "built"]
 
 
-def test_torch_builds_once_for_both_twins(made: Evaluator) -> None:
+def test_torch_builds_once_for_both_jobs(made: Evaluator) -> None:
     """Ninja finds nothing to do in either run: the cache is at the same place, with the same times."""
     with capture_logs() as logs:
         results = [evaluate(made, job(INLINE, VECTORADD, secret=secret)) for secret in (False, True)]
@@ -140,8 +140,8 @@ def test_torch_builds_once_for_both_twins(made: Evaluator) -> None:
     assert build["bundle_bytes"] > 0
 
 
-def test_twins_share_a_build_and_nobody_else_does(made: Evaluator) -> None:
-    """The same code of another submission is built again, and so is a twin that comes after both were done."""
+def test_public_and_secret_job_share_a_build_and_no_other_does(made: Evaluator) -> None:
+    """The same code of another submission is built again, and so is a secret job that comes after both were done."""
     public, secret = (note(evaluate(made, job(NOTES, secret=secret))) for secret in (False, True))
     other = note(evaluate(made, job(NOTES, submission=4, secret=False)))
     again = note(evaluate(made, job(NOTES, secret=False)))
@@ -150,7 +150,7 @@ def test_twins_share_a_build_and_nobody_else_does(made: Evaluator) -> None:
     assert len({public, other, again}) == 3
 
 
-def test_twins_at_the_same_time_wait_for_one_build(made: Evaluator) -> None:
+def test_both_jobs_at_the_same_time_wait_for_one_build(made: Evaluator) -> None:
     """Two slots, two threads, one build."""
     slots = (SLOT, replace(SLOT, name="cpu1"))
     results: dict[str, JobResult] = {}
@@ -233,7 +233,7 @@ def test_what_does_not_compile_is_built_by_the_run(made: Evaluator) -> None:
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="lang cu needs nvcc on the host, this one has none")
-def test_nvcc_runs_once_for_both_twins_and_its_facts_stand_with_both(made: Evaluator) -> None:
+def test_nvcc_runs_once_for_both_jobs_and_its_facts_stand_with_both(made: Evaluator) -> None:
     """The program goes where it runs, the sources do not."""
     code = (CUDA_FOLDER / "solutions" / "correct" / "running_sums.cuh").read_text(encoding="utf-8")
     with capture_logs() as logs:
@@ -247,7 +247,7 @@ def test_nvcc_runs_once_for_both_twins_and_its_facts_stand_with_both(made: Evalu
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="lang cu needs nvcc on the host, this one has none")
 def test_what_nvcc_refuses_never_gets_to_its_slot(made: Evaluator) -> None:
-    """The slot is in use all the while, and both twins have their verdict from one build."""
+    """The slot is in use all the while, and both jobs have their verdict from one build."""
     with capture_logs() as logs, made._resources.slots[SLOT.name].hold(threading.Event()):
         results = [evaluate(made, job("this is no C++", CUDA, secret=secret)) for secret in (False, True)]
     assert [result.verdict for result in results] == [Verdict.COMPILE_ERROR] * 2
@@ -323,12 +323,12 @@ def test_a_job_does_not_run_beside_a_container_that_would_not_go(made: Evaluator
 
 
 def test_without_a_spare_core_a_job_is_built_on_its_slots_cores(made: Evaluator) -> None:
-    """Before its run, and still once for both twins; with no lanes configured, in the run."""
+    """Before its run, and still once for both jobs; with no build workers configured, in the run."""
     everything = replace(SLOT, cpus=tuple(sorted(os.sched_getaffinity(0))))
     made._build_cache.arrange([everything])
     with capture_logs() as logs:
         notes = {note(evaluate(made, job(NOTES, secret=secret), everything)) for secret in (False, True)}
-        made.adopt(replace(made._settings, build_lanes=0))
+        made.adopt(replace(made._settings, build_workers=0))
         evaluate(made, job(NOTES, submission=5), everything)
     assert len(notes) == 1
     (build,) = built(logs)
@@ -336,7 +336,7 @@ def test_without_a_spare_core_a_job_is_built_on_its_slots_cores(made: Evaluator)
 
 
 def test_archives_are_kept_within_bounds(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest goes first, by number, by size and by age; its twin builds anew."""
+    """The oldest goes first, by number, by size and by age; its secret job builds anew."""
     monkeypatch.setattr(build_cache, "KEPT", 1)
     first = note(evaluate(made, job(NOTES, submission=1, secret=False)))
     evaluate(made, job(NOTES, submission=2, secret=False))

@@ -56,7 +56,7 @@ def evaluate(
     )
     fake.nvmlInit()
     registry: Any = _Types(clocks)
-    made = Evaluator(engine, registry, replace(settings, park_containers=0))
+    made = Evaluator(engine, registry, replace(settings, warm_containers=0))
     made._systems["CPU"] = {"hostname": "test-host"}
     made._resources = replace(
         made._resources,

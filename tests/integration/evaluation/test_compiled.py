@@ -39,7 +39,7 @@ def job(solution: str, mode: Mode) -> Job:
 
 def evaluator(engine: DockerEngine, settings: EvaluationSettings, workers: int | None) -> Evaluator:
     """One that builds ahead, or not."""
-    made = Evaluator(engine, Registry.load(), replace(settings, build_lanes=workers, park_containers=0))
+    made = Evaluator(engine, Registry.load(), replace(settings, build_workers=workers, warm_containers=0))
     made._build_cache.arrange([SLOT])
     # What a probe would find out; none of these tests is about it.
     made._systems["CPU"] = {"hostname": "test-host"}

@@ -1,4 +1,4 @@
-"""The evaluator on a real engine: parked containers, cancellation, an engine that is away."""
+"""The evaluator on a real engine: warm containers, cancellation, an engine that is away."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def job(code: bytes) -> Job:
 
 def waiting(evaluator: Evaluator) -> str:
     """The id of the container that waits, once one does."""
-    (first, *_) = wait_until(lambda: evaluator._warm_pool._pools[samples.SLOT.name].boxes, "a container waits")
-    return first.box.id
+    (first, *_) = wait_until(lambda: evaluator._warm_pool._pools[samples.SLOT.name].containers, "a container waits")
+    return first.container.id
 
 
 def test_a_parked_container_serves_one_job_and_is_replaced(evaluator: Evaluator, docker_engine: DockerEngine) -> None:

@@ -31,7 +31,7 @@ def test_a_gpu_type_with_runtime_runsc_is_served_by_gvisor(
     task = load_folder(VECTORADD).task
     code = (VECTORADD / "solutions" / "correct" / "torch_add.py").read_bytes()
     job = replace(samples.job(mode=Mode.TEST, code=code), task=to_stored(task), extra=extra_to_stored(task.extra))
-    evaluator = Evaluator(docker_engine, Registry.load(gpus), replace(settings, park_containers=0))
+    evaluator = Evaluator(docker_engine, Registry.load(gpus), replace(settings, warm_containers=0))
     try:
         result = evaluator.run(job, samples.SLOT, cancel=threading.Event())
     finally:

@@ -52,7 +52,7 @@ def test_each_attack_works_where_nothing_is_cleaned_up(
 ) -> None:
     """The second candidate meets what the first has left, or is killed by it."""
     with without_cleaning():
-        evaluator = Evaluator(docker_engine, Registry.load(), replace(settings, park_containers=0))
+        evaluator = Evaluator(docker_engine, Registry.load(), replace(settings, warm_containers=0))
         try:
             evaluator.prepare([samples.SLOT])
             found = _verdicts(evaluator)

@@ -35,7 +35,7 @@ def lit(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[C
     overlay.mkdir()
     figures = "[device]\nl3_mib = 1e-3\nbandwidth_gb_s = 1e5\npeak_tflops = { fp32 = 1e5 }\n"
     (overlay / "CPU.toml").write_text(f'extends = "CPU"\nname = "CPU"\n{figures}')
-    made = Evaluator(docker_engine, Registry.load(overlay), replace(settings, park_containers=0))
+    made = Evaluator(docker_engine, Registry.load(overlay), replace(settings, warm_containers=0))
     made.prepare([samples.SLOT])
     yield lambda what: made.run(what, samples.SLOT, cancel=threading.Event())
     made.close()

@@ -77,7 +77,7 @@ def stubborn(
 
     monkeypatch.setattr(engine, "_remove", bounded(engine._remove))
     monkeypatch.setattr(engine, "_kill", bounded(engine._kill))
-    made = Evaluator(engine, Registry.load(), replace(settings, park_containers=0, max_run_s=3.0), quarantine)
+    made = Evaluator(engine, Registry.load(), replace(settings, warm_containers=0, max_run_s=3.0), quarantine)
     disobedience.obeys.set()
     made.prepare([samples.SLOT])
     disobedience.obeys.clear()
@@ -121,5 +121,5 @@ def test_what_cannot_be_removed_costs_its_slot_and_nobody_a_verdict(
     disobedience.obeys.set()
     wait_until(lambda: not quarantine.reasons(), "the slot is used again")
 
-    stubborn.adopt(replace(settings, park_containers=0))
+    stubborn.adopt(replace(settings, warm_containers=0))
     assert stubborn.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED

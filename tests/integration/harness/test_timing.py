@@ -1,6 +1,6 @@
 """Times of real judges and workers: what a submission does to its own clocks lowers none.
 
-These tests run alone, and so they have a module of their own (tests/plugins/turns.py).
+These tests run alone, and so they have a module of their own (tests/plugins/exclusive_tests.py).
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Host:
             "poll_s": 0.5,
             "cpu_slots": 1,
             # What waits would take the processor from everything else here.
-            "park_containers": 0,
+            "warm_containers": 0,
             "min_free_gib": FLOOR_GIB,
             "http_listen": "unix:http.sock",
         }

@@ -45,7 +45,7 @@ def test_an_engine_that_dies_costs_a_retry_and_no_restart(
     quick = StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/true",)),))
     quarantine = Quarantine(retry_s=0.2)
     for kill in (True, False):
-        parked = engine.start(spec)
+        other = engine.start(spec)
         container = engine.start(spec)
         report = container.run(
             sleep,
@@ -54,7 +54,7 @@ def test_an_engine_that_dies_costs_a_retry_and_no_restart(
         )
         assert report.outcome.ending is Ending.DIED
         assert report.ok is None
-        for each in (container, parked):
+        for each in (container, other):
             remove(each, "cpu0", quarantine)
         assert set(quarantine.reasons()) == {"cpu0"}
         own_engine.start()

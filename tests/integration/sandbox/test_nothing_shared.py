@@ -1,4 +1,4 @@
-"""No two jobs share a container, a process, a writable path or shared memory, parked or not."""
+"""No two jobs share a container, a process, a writable path or shared memory, warm or not."""
 
 from __future__ import annotations
 
@@ -70,18 +70,18 @@ def _apart(container: Container, engine: DockerEngine) -> dict[str, str]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone may look at the namespaces of other users' processes")
 def test_jobs_share_nothing(workshop: Workshop) -> None:
-    """Two slots work at the same time from their parked containers; each job finds nothing, and leaves what it can."""
+    """Two slots work at the same time from their warm containers; each job finds nothing, and leaves what it can."""
     spec = workshop.spec()
-    parked = WarmPool(workshop.engine, Quarantine(), PoolBounds(size=JOBS))
+    pool = WarmPool(workshop.engine, Quarantine(), PoolBounds(size=JOBS))
     used: list[str] = []
     found: list[dict[str, Any]] = []
     apart: list[dict[str, str]] = []
     failures: list[BaseException] = []
 
     def wait_for_all() -> None:
-        with parked._changed:
-            assert parked._changed.wait_for(
-                lambda: all(len(parked._pools[slot].boxes) == JOBS for slot in SLOTS), timeout=PATIENCE_S
+        with pool._changed:
+            assert pool._changed.wait_for(
+                lambda: all(len(pool._pools[slot].containers) == JOBS for slot in SLOTS), timeout=PATIENCE_S
             )
 
     def work(slot: str) -> None:
@@ -90,7 +90,7 @@ def test_jobs_share_nothing(workshop: Workshop) -> None:
         )
         try:
             for _ in range(JOBS):
-                container = parked.take(slot, spec, cancel=threading.Event())
+                container = pool.take(slot, spec, cancel=threading.Event())
                 assert container is not None
                 with container:
                     used.append(container.id)
@@ -102,16 +102,18 @@ def test_jobs_share_nothing(workshop: Workshop) -> None:
 
     try:
         for slot in SLOTS:
-            parked.release(slot, spec)
+            pool.release(slot, spec)
         wait_for_all()
-        apart += [_apart(each.box, workshop.engine) for place in parked._pools.values() for each in place.boxes]
+        apart += [
+            _apart(each.container, workshop.engine) for place in pool._pools.values() for each in place.containers
+        ]
         threads = [threading.Thread(target=work, args=(slot,)) for slot in SLOTS]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     finally:
-        parked.close()
+        pool.close()
     assert failures == []
     assert len(set(used)) == len(found) == JOBS * len(SLOTS)
     for kind in apart[0]:

@@ -172,9 +172,9 @@ class Queue:
     def again(self, submission: int) -> list[ModelJob]:
         """The finished jobs that a rerun of a submission would replace."""
         found = []
-        for twins in self._groups(submission).values():
-            if not any(job.open for job in twins):
-                latest = {job.secret: job for job in twins if job.speaks()}
+        for jobs in self._groups(submission).values():
+            if not any(job.open for job in jobs):
+                latest = {job.secret: job for job in jobs if job.speaks()}
                 found += [latest[secret] for secret in sorted(latest)]
         return found
 

@@ -57,7 +57,7 @@ def rows_of(db: Db, job: Job) -> list[dict[str, Any]]:
 
 
 def test_the_old_results_count_until_the_new_ones_are_there(bench: Bench, db: Db) -> None:
-    """Each twin replaces its own; the rows leave KernelBot's table whole, with the reason, and could be put back."""
+    """Each job replaces its own; the rows leave KernelBot's table whole, with the reason, and could be put back."""
     bench.board()
     submission_id = bench.submit(mode="leaderboard")
     public = evaluate(bench, host="bad", score_s=1e-6)
@@ -176,7 +176,7 @@ def test_a_rerun_chooses_by_board_host_and_type(bench: Bench, db: Db, selection:
 
 
 def test_a_rerun_chooses_by_the_time_the_evaluation_ended(bench: Bench, db: Db) -> None:
-    """From `since` on, before `until`; of twins one in the span is enough, and both run again."""
+    """From `since` on, before `until`; of public and secret job one in the span is enough, and both run again."""
     bench.board()
     submission_id = ranked_submission(bench)
     db.execute("UPDATE runner.job SET finished_at = '2026-01-01 12:00Z' WHERE NOT secret")
@@ -269,7 +269,7 @@ def test_what_somebody_else_marked_hacked_stays_hacked(bench: Bench, db: Db, mar
     else:
         db.execute("UPDATE leaderboard.submission_job_status SET status = 'hacked'")
     assert bench.store.rerun(Selection(leaderboard="identity")) == 0
-    with pytest.raises(SubmissionError, match="somebody marked it hacked"):
+    with pytest.raises(SubmissionError, match="it is marked hacked"):
         bench.store.rerun(Selection(submission_id=submission_id))
     assert scores(bench) == []
     assert bench.store.submission(submission_id).score_s is None
@@ -404,8 +404,8 @@ def test_reruns_let_new_submissions_pass_and_take_turns_among_users(bench: Bench
     assert bench.claim().user_id == "ann", "the turns of reruns are not taken from the user's own submissions"
 
 
-def test_twins_that_are_evaluated_again_share_a_turn(bench: Bench, db: Db) -> None:
-    """As when they were submitted; another user's rerun is not delayed by the second twin."""
+def test_jobs_that_are_evaluated_again_together_share_a_turn(bench: Bench, db: Db) -> None:
+    """As when they were submitted; another user's rerun is not delayed by the secret job."""
     bench.board("identity", "A100", "H100")
     bench.submit(mode="leaderboard", gpu_types=["H100", "A100"])
     for gpu in ("A100", "A100", "H100", "H100"):
@@ -523,7 +523,7 @@ UNION SELECT j.submission_id, 'open' FROM runner.job j WHERE j.state IN ('queued
 UNION SELECT r.submission_id, 'counts, though retired' FROM leaderboard.runs r
 JOIN runner.job_run x ON x.run_id = r.id JOIN runner.job j ON j.id = x.job_id WHERE j.retired_at IS NOT NULL
 UNION SELECT r.submission_id, 'of nobody' FROM leaderboard.runs r WHERE r.id NOT IN (SELECT run_id FROM runner.job_run)
-UNION SELECT j.submission_id, 'not one word per twin' FROM runner.job j
+UNION SELECT j.submission_id, 'not one word per job' FROM runner.job j
 WHERE j.retired_at IS NULL OR j.retired_as = 'invalidated' GROUP BY j.submission_id, j.secret HAVING count(*) <> 1
 UNION SELECT j.submission_id, 'not kept' FROM runner.job j
 WHERE j.retired_at IS NOT NULL AND j.verdict IN ('accepted', 'wrong_answer') AND j.attempt > 0
@@ -532,7 +532,7 @@ WHERE j.retired_at IS NOT NULL AND j.verdict IN ('accepted', 'wrong_answer') AND
 
 
 def test_whoever_comes_at_the_same_moment_the_books_are_right(bench: Bench, db: Db) -> None:
-    """Twins of reruns end, operators rerun and invalidate, users cancel, all at once, until everything is over."""
+    """Jobs of reruns end, operators rerun and invalidate, users cancel, all at once, until everything is over."""
     bench.board()
     submissions = [ranked_submission(bench, user_id=f"u{number}", score_s=1e-6) for number in range(12)]
     turmoil = Turmoil(submissions)

@@ -1,4 +1,4 @@
-"""Every way in which two twins can end, be evaluated again and end once more, against a table of what must come of it.
+"""Every way in which a public and a secret job can end, be evaluated again and end once more, against a table.
 
 Thousands of submissions go through the queue's own functions side by side, so that the whole product takes seconds.
 """
@@ -46,10 +46,10 @@ class Case:
     secret_first: bool
 
     def standing(self, *, ended: tuple[bool, bool] = (True, True)) -> tuple[str, str]:
-        """What each twin stands for once the new jobs named in `ended` are over."""
-        return self._twin(0, over=ended[0]), self._twin(1, over=ended[1])
+        """What each job stands for once the new jobs named in `ended` are over."""
+        return self._job(0, over=ended[0]), self._job(1, over=ended[1])
 
-    def _twin(self, number: int, *, over: bool) -> str:
+    def _job(self, number: int, *, over: bool) -> str:
         if over and self.new[number] not in NOTHING:
             return self.new[number]
         if self.taken_out != "no" and self.old[number] != CANCELLED:
@@ -64,7 +64,7 @@ class Case:
 
 
 def final_words(standing: tuple[str, str]) -> tuple[str, str | None]:
-    """KernelBot's status and error: of the gravest words, what was taken out, then the public twin, then the other."""
+    """KernelBot's status and error: of the gravest words, what was taken out, then the public job, then the other."""
     words = [
         (0 if ending == "rejected" else 1, ending != OUT, secret, _error(ending, secret=secret))
         for secret, ending in zip((False, True), standing, strict=True)
@@ -90,7 +90,7 @@ def _error(ending: str, *, secret: bool) -> str:
 
 
 def verdict(standing: tuple[str, str]) -> str | None:
-    """The gravest verdict that counts; accepted only if it is a word about both twins."""
+    """The gravest verdict that counts; accepted only if it is a word about both jobs."""
     counting = [ending for ending in standing if ending in GRAVITY]
     gravest = max(counting, key=GRAVITY.index, default=None)
     return None if gravest == "accepted" and len(counting) < 2 else gravest
@@ -205,7 +205,7 @@ def _rerun(crowd: Crowd) -> None:
     crowd.db.execute("UPDATE runner.job SET after_public = false, ready = true WHERE after_public")
 
 
-def test_whatever_the_twins_find_when_evaluated_again_the_truth_is_shown(crowd: Crowd) -> None:
+def test_whatever_both_jobs_find_when_evaluated_again_the_truth_is_shown(crowd: Crowd) -> None:
     """For every pair of old and new endings, in both orders, taken out before or not: status, ranking, marks, rows."""
     assert set(GRAVITY) <= set(Verdict)
     assert all(crowd.end("old", "true", OLD_SCORE).values())

@@ -48,7 +48,7 @@ def test_the_ranking_holds_the_best_valid_score_of_every_user(bench: Bench, fini
 
 
 def test_a_score_counts_only_once_the_secret_run_has_passed(bench: Bench) -> None:
-    """Between the twins' ends the public score is there but not on the board."""
+    """Between the two jobs' ends the public score is there but not on the board."""
     bench.board()
     bench.submit(mode="leaderboard")
     public = bench.claim()

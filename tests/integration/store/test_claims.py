@@ -300,7 +300,7 @@ def test_a_batch_gives_up_after_a_moment_where_something_else_is_held(bench: Ben
     assert bench.store.complete_all([(job, found)]) == [Completion(submission_done=True)]
 
 
-def test_results_of_twins_in_one_batch_end_the_submission_once(bench: Bench, db: Db) -> None:
+def test_results_of_both_jobs_in_one_batch_end_the_submission_once(bench: Bench, db: Db) -> None:
     """Each result gets its own answer, in order; of those that end a submission together the last one says so."""
     bench.board()
     bench.submit(mode="leaderboard")

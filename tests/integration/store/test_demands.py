@@ -41,14 +41,14 @@ def found(job: Job, timing: str, *, score_s: float = SCORE_S, correctness: str =
 def evaluate(
     bench: Bench, timing: str, *, correctness: str = "judge", score_s: float = SCORE_S, **changes: object
 ) -> int:
-    """A ranked submission whose twins have been evaluated."""
+    """A ranked submission whose two jobs have been evaluated."""
     submission_id = bench.submit(**{"mode": "leaderboard", **changes})
     finish(bench, timing, correctness=correctness, score_s=score_s)
     return submission_id
 
 
 def finish(bench: Bench, timing: str, *, correctness: str = "judge", score_s: float = SCORE_S) -> None:
-    """Ends both twins that wait."""
+    """Ends both jobs that wait."""
     for _ in range(2):
         job = bench.claim()
         bench.store.complete(job, found(job, timing, correctness=correctness, score_s=score_s))

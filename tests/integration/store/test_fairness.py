@@ -65,8 +65,8 @@ def test_a_newcomer_waits_for_one_run_per_slot_whoever_has_a_thousand(queue: Que
     assert order.index("n") <= slots, order
 
 
-def test_a_newcomer_waits_for_one_submission_if_those_are_twins(queue: Queue) -> None:
-    """The secret twin of what has begun goes first, no more."""
+def test_a_newcomer_waits_for_one_submission_if_its_jobs_follow_each_other(queue: Queue) -> None:
+    """The secret job of what has begun goes first, no more."""
     queue.submit("h", 50, mode="leaderboard")
     (job,) = queue.work()
     assert not job.secret
@@ -74,7 +74,7 @@ def test_a_newcomer_waits_for_one_submission_if_those_are_twins(queue: Queue) ->
     assert "".join(job.user_id for _ in range(4) for job in queue.work()) == "hnnh"
 
 
-def test_twins_follow_each_other(queue: Queue) -> None:
+def test_public_and_secret_job_follow_each_other(queue: Queue) -> None:
     """Public first, then secret, before anybody else's turn comes."""
     for user in "abc":
         queue.submit(user, 3, mode="leaderboard")

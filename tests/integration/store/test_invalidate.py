@@ -46,8 +46,8 @@ def test_what_is_taken_out_is_gone_for_every_reader_and_says_why(bench: Bench, d
     assert words(db, mine)[3] == OUT
 
 
-def test_twins_go_together(bench: Bench, db: Db) -> None:
-    """A public row goes if its secret twin is not to be trusted: KernelBot's website looks at public rows only."""
+def test_public_and_secret_job_go_together(bench: Bench, db: Db) -> None:
+    """A public row goes if its secret job is not to be trusted: KernelBot's website looks at public rows only."""
     bench.board()
     submission_id = bench.submit(mode="leaderboard")
     evaluate(bench, host="good")
@@ -108,7 +108,7 @@ def test_a_submission_that_is_being_evaluated_again_can_be_taken_out(bench: Benc
 
 
 def test_a_submission_that_is_not_over_loses_what_it_has(bench: Bench, db: Db) -> None:
-    """The first twin is taken out while the second still waits; the last word says so, whatever that one finds."""
+    """The public job is taken out while the second still waits; the last word says so, whatever that one finds."""
     bench.board()
     submission_id = bench.submit(mode="leaderboard")
     evaluate(bench, host="bad")

@@ -24,7 +24,7 @@ from tests.support.waiting import PATIENCE_S
 Db = psycopg.Connection[dict[str, Any]]
 GPU_TYPES = ("A100", "H100")
 ROUNDS = 1000
-#: Both twins on both types.
+#: Both jobs on both types.
 JOBS = 4
 
 #: Every write of `done`, counted where nobody can get around it.

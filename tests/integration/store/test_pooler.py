@@ -91,7 +91,7 @@ def test_notifications_come_over_the_direct_connection(pooled_url: str, database
     try:
         wakeup = daemon.listen(stop=stop, timeout_s=PATIENCE_S)
         assert wakeup is not None
-        assert wakeup.everybody
+        assert wakeup.all_hosts
         bench = Bench(store=frontend, url=pooled_url)
         bench.board()
         submitted = threading.Timer(0.2, bench.submit)

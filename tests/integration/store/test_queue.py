@@ -210,8 +210,8 @@ def test_the_same_result_committed_twice_is_no_error(bench: Bench, db: Db) -> No
         bench.store.complete(job, result(Verdict.WRONG_ANSWER, run_record(passed=False)))
 
 
-def test_twins_that_finish_at_the_same_moment_end_the_submission_once(bench: Bench, db: Db) -> None:
-    """Eight times two threads commit a submission's twins at once: exactly one of them ends it, with the right word."""
+def test_jobs_that_finish_at_the_same_moment_end_the_submission_once(bench: Bench, db: Db) -> None:
+    """Eight times two threads commit a submission's two jobs at once: one of them ends it, with the right word."""
     bench.board()
     for number in range(8):
         submission_id = bench.submit(mode="leaderboard")
@@ -265,7 +265,7 @@ def test_the_final_word_of_an_unranked_submission(
 
 
 def test_a_ranked_submission_fails_by_its_public_run_first(bench: Bench, db: Db, finish: Callable[..., None]) -> None:
-    """With both twins wrong the public one is named, and no score is shown."""
+    """With both jobs wrong the public one is named, and no score is shown."""
     bench.board("identity", "A100", "H100")
     submission_id = bench.submit(mode="leaderboard", gpu_types=["A100", "H100"])
     finish("H100")
@@ -379,7 +379,7 @@ def test_an_expired_lease_goes_back_until_that_happens_too_often(bench: Bench, d
 
 
 def test_cancelling_ends_what_waits_and_asks_what_runs(bench: Bench, db: Db) -> None:
-    """The waiting twin is over at once, the running one when its daemon says so; then the submission is over."""
+    """The waiting job is over at once, the running one when its daemon says so; then the submission is over."""
     bench.board()
     submission_id = bench.submit(mode="leaderboard")
     job = bench.claim()
@@ -396,7 +396,7 @@ def test_cancelling_ends_what_waits_and_asks_what_runs(bench: Bench, db: Db) -> 
 
 
 def test_half_a_ranked_submission_is_not_accepted(bench: Bench) -> None:
-    """The public twin was accepted and the secret one cancelled: cancelled, with no verdict for the whole."""
+    """The public job was accepted and the secret one cancelled: cancelled, with no verdict for the whole."""
     bench.board()
     submission_id = bench.submit(mode="leaderboard")
     job = bench.claim()
@@ -473,7 +473,7 @@ def test_progress_of_a_job_that_somebody_writes_waits_for_nobody(bench: Bench, d
 
 
 def test_only_progress_and_what_is_announced_is_notified(bench: Bench, db: Db) -> None:
-    """Claims and results send nothing themselves; a secret twin's progress is told to nobody."""
+    """Claims and results send nothing themselves; a secret job's progress is told to nobody."""
     bench.board()
     bench.submit(mode="leaderboard")
     bench.free_secret_jobs()
@@ -512,7 +512,7 @@ def test_listen_hears_everything_that_is_pending_and_the_stop_event(bench: Bench
     """The first call says that something may have been missed; then only notifications wake it; stop ends it."""
     bench.board()
     stop = Stop()
-    assert bench.store.listen(stop=stop, timeout_s=5) == Wakeup(everybody=True)
+    assert bench.store.listen(stop=stop, timeout_s=5) == Wakeup(all_hosts=True)
     assert bench.store.listen(stop=stop, timeout_s=0.01) is None
     bench.submit()
     with db.transaction():
@@ -521,13 +521,13 @@ def test_listen_hears_everything_that_is_pending_and_the_stop_event(bench: Bench
     db.execute("NOTIFY runner_hosts")
     heard = Wakeup()
     # What comes from three transactions comes in up to three reads.
-    while not heard.everybody:
+    while not heard.all_hosts:
         more = bench.store.listen(stop=stop, timeout_s=60)
         assert more is not None
         heard = Wakeup(
-            gpu_types=heard.gpu_types | more.gpu_types, hosts=heard.hosts | more.hosts, everybody=more.everybody
+            gpu_types=heard.gpu_types | more.gpu_types, hosts=heard.hosts | more.hosts, all_hosts=more.all_hosts
         )
-    assert heard == Wakeup(gpu_types=frozenset({"CPU", "H100"}), hosts=frozenset({"host-a", "host-b"}), everybody=True)
+    assert heard == Wakeup(gpu_types=frozenset({"CPU", "H100"}), hosts=frozenset({"host-a", "host-b"}), all_hosts=True)
     threading.Timer(0.05, stop.set).start()
     assert bench.store.listen(stop=stop, timeout_s=60) is None
     assert stop.is_set()
@@ -557,7 +557,7 @@ def test_one_connection_claims_in_one_thread_and_listens_in_another(
     claims, listening = bench.store, Store(database_url, application_name="test of one connection")
     listening.listen_with(claims)
     stop = Stop()
-    assert listening.listen(stop=stop, timeout_s=5) == Wakeup(everybody=True)
+    assert listening.listen(stop=stop, timeout_s=5) == Wakeup(all_hosts=True)
     own = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'test of one connection%'"
     assert one(db, own)["count"] == 0
     waits = 0
@@ -591,7 +591,7 @@ def test_who_is_not_wanted_is_not_subscribed(bench: Bench, db: Db, database_url:
         return store.listen(stop=stop, timeout_s=60, wanted=busy.is_set)
 
     busy.set()
-    assert listen() == Wakeup(everybody=True)
+    assert listen() == Wakeup(all_hosts=True)
     busy.clear()
     assert listening.listen(stop=stop, timeout_s=0, wanted=busy.is_set) is None
     db.execute("NOTIFY runner_queue, 'H100'")
@@ -603,10 +603,10 @@ def test_who_is_not_wanted_is_not_subscribed(bench: Bench, db: Db, database_url:
         claims.ping()
 
     threading.Timer(0.2, use).start()
-    assert listen() == Wakeup(everybody=True)
+    assert listen() == Wakeup(all_hosts=True)
     pooled = Store(database_url, application_name="test", direct_host=direct_host(database_url))
     pooled.listen_with(claims)
-    assert listen(pooled) == Wakeup(everybody=True)
+    assert listen(pooled) == Wakeup(all_hosts=True)
     busy.clear()
     assert pooled.listen(stop=stop, timeout_s=0, wanted=busy.is_set) is None
     assert not pooled._listener.connected
@@ -638,14 +638,14 @@ def test_a_listener_does_not_hold_up_the_thread_that_claims(bench: Bench, databa
             time.sleep(0.01)
         stop.set()
         thread.join(PATIENCE_S)
-    assert heard[0] == Wakeup(everybody=True), "it subscribed on the new connection"
+    assert heard[0] == Wakeup(all_hosts=True), "it subscribed on the new connection"
 
 
 def test_a_store_comes_back_after_its_connection_was_killed(bench: Bench, db: Db) -> None:
     """The broken call says that the database is unavailable; the next one connects again. LISTEN does as well."""
     bench.board()
     stop = Stop()
-    assert bench.store.listen(stop=stop, timeout_s=5) == Wakeup(everybody=True)
+    assert bench.store.listen(stop=stop, timeout_s=5) == Wakeup(all_hosts=True)
     db.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'kernel-runner test%'"
     )
@@ -654,7 +654,7 @@ def test_a_store_comes_back_after_its_connection_was_killed(bench: Bench, db: Db
     with pytest.raises(DatabaseUnavailableError, match="PostgreSQL"):
         bench.store.listen(stop=stop, timeout_s=60)
     assert bench.submit() > 0
-    assert bench.store.listen(stop=stop, timeout_s=5) == Wakeup(everybody=True)
+    assert bench.store.listen(stop=stop, timeout_s=5) == Wakeup(all_hosts=True)
 
 
 def test_a_database_that_is_not_there_is_said_so(tmp_path: Path) -> None:

@@ -623,11 +623,11 @@ class QueueMachine(RuleBasedStateMachine):
         ]
 
     def _note_new_jobs(self, submission: int, mode: Mode, gpu_types: tuple[str, ...], priority: int) -> None:
-        """Both twins of a ranked mode, the secret one of a private mode, on every type."""
+        """Both jobs of a ranked mode, the secret one of a private mode, on every type."""
         jobs = self._new_jobs(submission)
-        twins = {Mode.LEADERBOARD: (False, True), Mode.PRIVATE: (True,)}.get(mode, (False,))
+        kinds = {Mode.LEADERBOARD: (False, True), Mode.PRIVATE: (True,)}.get(mode, (False,))
         assert Counter((job.gpu_type, job.secret) for job in jobs) == Counter(
-            (gpu_type, secret) for gpu_type in gpu_types for secret in twins
+            (gpu_type, secret) for gpu_type in gpu_types for secret in kinds
         )
         assert {(job.mode, job.priority, job.user, job.replaces) for job in jobs} == {
             (mode, priority, self.model.submissions[submission].user, None)

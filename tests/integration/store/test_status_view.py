@@ -86,7 +86,10 @@ def test_odd_progress_breaks_no_status(bench: Bench, db: Db, odd: str) -> None:
     submission_id = bench.submit()
     bench.claim()
     db.execute("UPDATE runner.job SET progress = %s", (odd,))
-    status(db, submission_id)
+    found = status(db, submission_id)
+    assert found["state"] == "running"
+    # Without a name of a phase there are no words for it.
+    assert (found["phase"] is None) is ('"phase": "test"' not in odd)
 
 
 def test_a_secret_run_is_only_called_one(bench: Bench, db: Db) -> None:
@@ -175,7 +178,7 @@ def test_the_phases_of_several_types_stand_side_by_side(bench: Bench, db: Db) ->
     assert phase(db, submission_id) == "secret run"
 
 
-def test_of_twins_the_phase_is_that_of_the_one_that_runs(bench: Bench, db: Db) -> None:
+def test_of_both_jobs_the_phase_is_that_of_the_one_that_runs(bench: Bench, db: Db) -> None:
     """The public one went back to the queue, the secret one runs: that is what happens now."""
     bench.board()
     submission_id = bench.submit(mode="leaderboard")
@@ -238,7 +241,7 @@ def test_a_rerun_shows_as_one(bench: Bench, db: Db) -> None:
 
 
 def test_a_score_needs_a_ranked_secret_run(bench: Bench, db: Db) -> None:
-    """As the ranking has it: a secret twin that got no further than its tests validates nothing."""
+    """As the ranking has it: a secret job that got no further than its tests validates nothing."""
     bench.board()
     submission_id = bench.submit(mode="leaderboard")
     public = bench.claim()

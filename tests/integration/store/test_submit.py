@@ -53,7 +53,7 @@ def test_a_submission_is_stored_as_kernelbot_stores_it(bench: Bench, db: Db) -> 
     assert (job["gpu_type"], job["mode"], job["secret"], job["state"]) == ("CPU", "benchmark", False, "queued")
 
 
-def test_leaderboard_mode_makes_twins_and_private_only_the_secret_one(bench: Bench, db: Db) -> None:
+def test_leaderboard_mode_makes_two_jobs_and_private_only_the_secret_one(bench: Bench, db: Db) -> None:
     """A ranked submission has a public and a secret job per GPU type; a private one has the secret one."""
     bench.board("identity", "A100", "H100")
     ranked = bench.submit(mode="leaderboard", gpu_types=["H100", "A100"])
@@ -431,7 +431,7 @@ def test_status_before_anything_ran(bench: Bench) -> None:
 def test_joiners_that_a_script_or_a_symbol_needs_pass(bench: Bench, name: str) -> None:
     """Persian words and composed symbols have them, between characters that are not ASCII."""
     bench.board()
-    bench.submit(user_name=name)
+    assert bench.store.submission(bench.submit(user_name=name)).status.user_name == name
 
 
 @pytest.mark.parametrize("name", ["x\x1b[2J", "x\u202e", "y" * 5_000_000])

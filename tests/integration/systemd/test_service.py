@@ -21,7 +21,7 @@ OWNER_URL = (
 SECRET = "/etc/kernel-runner/credentials/database_url"
 #: What the site wants otherwise, beside the file of examples that comes with the package.
 OWN = f"{Path(SITE).parent}/own.conf"
-DROP_IN = "[Service]\nRestartSec=1s\nEnvironment=KERNEL_RUNNER_CPU_SLOTS=1 KERNEL_RUNNER_PARK_CONTAINERS=0\n"
+DROP_IN = "[Service]\nRestartSec=1s\nEnvironment=KERNEL_RUNNER_CPU_SLOTS=1 KERNEL_RUNNER_WARM_CONTAINERS=0\n"
 #: Also a real upgrade, and an installation without dpkg: another minute. `tests/unit/systemd` has their order.
 WHOLE = os.environ.get("KERNEL_RUNNER_TEST_SYSTEMD") == "all"
 INSTALL = ("apt-get", "install", "--yes", "--allow-downgrades", "--option=Dpkg::Options::=--force-confold")

@@ -112,15 +112,15 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def _section(name: str, command: Any, twin: str | None) -> Iterator[str]:  # noqa: ANN401 as above
-    """The blocks of a command's section; `twin` is the command that is the same and was shown before."""
+def _section(name: str, command: Any, same: str | None) -> Iterator[str]:  # noqa: ANN401 as above
+    """The blocks of a command's section; `same` is the command that is the same and was shown before."""
     context = typer.Context(command, info_name=f"{PROGRAM} {name}")
     rows = [row for parameter in command.get_params(context) for row in _row(parameter, context)]
     options = ["[OPTIONS]"] if any(row.startswith(("| `-", "| `--")) for row in rows) else []
     options += ["[--json]" for parameter in command.params if parameter.help == _JSON]
     yield f"    {' '.join([context.command_path, *options, *command.collect_usage_pieces(context)[1:]])}\n"
-    if twin is not None:
-        yield f"The same as [`{twin}`](#{PROGRAM}-{twin.replace(' ', '-')}).\n"
+    if same is not None:
+        yield f"The same as [`{same}`](#{PROGRAM}-{same.replace(' ', '-')}).\n"
     else:
         # The items of a list are paragraphs for `--help`, which wraps each by itself.
         text = re.sub(r"(?m)(^- .*(?:\n(?!\n).*)*)\n\n(?=- )", r"\1\n", command.help)

@@ -32,7 +32,7 @@ ADVICE = """\
     enter the size of the L2 cache, and as l3_mib that of a cache beyond it
 ! RTX5090: device.peak_tflops: found fp8 838 and fp16 209.5, expected fp8 to be once to twice fp16
     enter rates without sparsity; data sheets often state the double
-! RTX5090: device.sources: found nothing for memory_gib, bandwidth_gb_s, so that nobody can tell where that is from
+! RTX5090: device.sources: found nothing for memory_gib, bandwidth_gb_s, whose origin is unknown
     enter the documents
 """
 

@@ -38,11 +38,11 @@ def test_lines_that_name_only_the_job_belong_to_its_submission() -> None:
     """As the heartbeat's, which knows no submission; another one's do not, whatever number they share."""
     lines: list[dict[str, Any]] = [
         {"event": "ready"},
-        {"event": "job claimed", "submission": 7, "job": 70},
-        {"event": "job claimed", "submission": 70, "job": 7},
-        {"event": "lease lost", "job": 70},
-        {"event": "lease lost", "job": 7},
-        {"event": "job evaluated", "submission": 7, "job": 71},
+        {"event": "job_claimed", "submission": 7, "job": 70},
+        {"event": "job_claimed", "submission": 70, "job": 7},
+        {"event": "lease_lost", "job": 70},
+        {"event": "lease_lost", "job": 7},
+        {"event": "job_evaluated", "submission": 7, "job": 71},
     ]
     assert list(of_submission(lines, 7)) == [lines[1], lines[3], lines[5]]
 
@@ -51,8 +51,8 @@ def test_a_story_is_told_in_order() -> None:
     """Queued, claimed, failed, ended; why a secret run failed only to administrators."""
     later = samples.NOW + timedelta(seconds=9)
     job = samples.job(job_id=10, mode=Mode.LEADERBOARD, verdict=Verdict.WRONG_ANSWER)
-    twin = samples.job(job_id=11, mode=Mode.LEADERBOARD, secret=True, verdict=Verdict.WRONG_ANSWER)
-    view = samples.submission(job, twin)
+    secret = samples.job(job_id=11, mode=Mode.LEADERBOARD, secret=True, verdict=Verdict.WRONG_ANSWER)
+    view = samples.submission(job, secret)
     event = EventLine(
         id=1,
         at=later,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from runner.cli import documents, render
+from runner.cli import json_output, render
 from runner.cli.view import from_store
 from runner.gpu_types import GpuType, HardwareRun, Registry, Vendor
 from runner.model import Demand, JobState, Mode, Progress, TimingAssurance, Verdict
@@ -299,10 +299,10 @@ def test_a_host_is_up_draining_silent_or_stopped(facts: dict[str, Any], state: s
     cells = text_of(render.hosts_table([line])).splitlines()[2]
     assert cells.split()[1] == state
     assert cells.rstrip().endswith(note or "ago")
-    assert documents.hosts([line])[0]["state"] == state
+    assert json_output.hosts([line])[0]["state"] == state
     kind = GpuTypeLine(name="CPU", vendor="none", aliases=(), description="", queued=0)
     registry = Registry.load()
-    assert documents.gpu_types([kind], [line], registry)[0]["slots"] == slots
+    assert json_output.gpu_types([kind], [line], registry)[0]["slots"] == slots
     assert text_of(render.gpu_types_table([kind], [line], registry)).splitlines()[2].split()[1] == str(slots)
 
 
@@ -313,7 +313,7 @@ def test_a_slot_that_waits_for_its_container_is_not_counted_and_says_why() -> No
     cells = text_of(render.hosts_table([line])).splitlines()[2]
     assert "1 x CPU" in cells
     assert cells.rstrip().endswith("cpu1 not used: it hangs")
-    assert documents.hosts([line])[0]["slots"][1]["quarantined"] == "it hangs"
+    assert json_output.hosts([line])[0]["slots"][1]["quarantined"] == "it hangs"
 
 
 def test_a_slot_on_which_nothing_ranked_runs_is_counted_and_says_why() -> None:
@@ -410,7 +410,7 @@ def test_a_gpu_type_says_when_something_last_ran_on_such_a_device() -> None:
     ]
     shown = text_of(render.gpu_types_table(lines, [], registry)).splitlines()[2:]
     assert [line.split()[-1] for line in shown] == ["2026-04-01", "never", "unknown"]
-    found = [one["last_hardware_run"] for one in documents.gpu_types(lines, [], registry)]
+    found = [one["last_hardware_run"] for one in json_output.gpu_types(lines, [], registry)]
     assert found == [date(2026, 4, 1), None, None]
 
 

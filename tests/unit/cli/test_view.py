@@ -57,7 +57,7 @@ def test_nothing_of_a_secret_run_but_verdict_passed_and_score_is_shown() -> None
 
 
 def test_an_administrator_sees_secret_runs_in_full() -> None:
-    """With admin, messages, specs and output of the secret twin are there."""
+    """With admin, messages, specs and output of the secret job are there."""
     shown = from_store(_leaderboard_submission(), admin=True)
     secret = shown.to_json()["jobs"][1]
     assert secret["error"] == f"case {samples.SECRET_MARK} differs"

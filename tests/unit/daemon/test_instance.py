@@ -28,7 +28,7 @@ def test_a_broken_file_is_replaced(tmp_path: Path, text: str) -> None:
     with capture_logs() as logs:
         made = instance_id(tmp_path)
     assert instance_id(tmp_path) == made
-    assert [line["event"] for line in logs] == ["not an instance id: another is made"]
+    assert [line["event"] for line in logs] == ["instance_id_replaced"]
 
 
 def test_a_directory_that_cannot_be_written_is_the_operators_to_mend(tmp_path: Path) -> None:

@@ -200,8 +200,8 @@ def test_a_process_that_stood_still_says_so_and_stops_what_it_lost(run: Run) -> 
         assert lease.cancel.wait(PATIENCE_S)
     assert lease.reason is StopReason.LOST
     events = [line["event"] for line in logs]
-    assert events[0] == "this process stood still for longer than a lease"
-    assert events[-1] == "lease lost: the run is stopped"
+    assert events[0] == "process_stalled"
+    assert events[-1] == "lease_lost"
 
 
 def test_a_reload_changes_the_period_and_the_longest_run(run: Run) -> None:
@@ -214,13 +214,6 @@ def test_a_reload_changes_the_period_and_the_longest_run(run: Run) -> None:
     heart.wait(5)
     assert lease.deadline_s == clock.now_s + 5.0 + OVERTIME_GRACE_S
     assert heart.lease_s == 3.0
-
-
-def test_a_job_that_waits_for_other_runs_may_take_as_long_as_all(run: Run) -> None:
-    """Else it would be stopped for the time the others took."""
-    clock = Clock()
-    keeper, _ = run(clock=clock, max_run_s=5.0)
-    assert keeper.hold(job(), ahead=True).deadline_s == clock.now_s + 15.0 + OVERTIME_GRACE_S
 
 
 @pytest.mark.parametrize(
@@ -280,13 +273,13 @@ def test_an_outage_is_survived_and_said_once(run: Run) -> None:
     assert not lease.cancel.is_set()
     assert heart.is_alive[-1] == ((1, 1),)
     events = [line["event"] for line in logs]
-    assert events == ["heartbeat fails; runs go on, their leases may expire", "heartbeat works again"]
+    assert events == ["heartbeat_failing", "heartbeat_recovered"]
 
 
 def test_an_outage_is_over_when_nothing_is_held_any_more(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """No beat may come for hours then, and one that fails begins another outage, which is told of like the first."""
     monkeypatch.setattr("runner.logs.LOG_INTERVAL_S", 0.0)
-    fails, over = "heartbeat fails; runs go on, their leases may expire", "nothing is held any more: the heartbeat"
+    fails, over = "heartbeat_failing", "heartbeat_not_needed"
 
     def away(_held: Held) -> Sequence[LeaseState]:
         raise DatabaseUnavailableError("connection refused")
@@ -299,10 +292,10 @@ def test_an_outage_is_over_when_nothing_is_held_any_more(run: Run, monkeypatch: 
             keeper.drop(lease)
             keeper.nudge()
             wait_until(
-                lambda number=number: sum(line["event"].startswith(over) for line in logs) >= number,  # type: ignore[misc]  # mypy: default in lambda
+                lambda number=number: sum(line["event"] == over for line in logs) >= number,  # type: ignore[misc]  # mypy: default in lambda
                 "the failed heartbeat is over",
             )
-    assert [line["event"] for line in logs] == [fails, f"{over} that failed is not needed"] * 2
+    assert [line["event"] for line in logs] == [fails, over] * 2
 
 
 def test_a_run_that_does_not_come_back_is_stopped(run: Run) -> None:
@@ -341,7 +334,7 @@ def test_what_was_told_to_stop_and_does_not_is_given_up(
         clock.now_s += 2
         heart.wait(2)
         assert heart.last() == ((2, 1),)
-    assert [line["told_because"] for line in logs if "its lease is given up" in line["event"]] == [lease.reason]
+    assert [line["told_because"] for line in logs if line["event"] == "run_does_not_stop"] == [lease.reason]
 
 
 def test_the_first_reason_to_stop_is_the_one_that_counts() -> None:

@@ -102,10 +102,10 @@ def new_values(tmp_path: Path) -> dict[str, object]:
         "drain_timeout_s": 1.0,
         "build_timeout_s": 1.0,
         "max_run_s": 1.0,
-        "park_containers": 0,
-        "build_lanes": 2,
-        "park_max_age_s": 1.0,
-        "park_memory_mib": 1,
+        "warm_containers": 0,
+        "build_workers": 2,
+        "warm_max_age_s": 1.0,
+        "warm_memory_mib": 1,
         "reserve_after_s": 1.0,
         "spool_max_mib": 1,
         "min_free_gib": 1.0,
@@ -142,7 +142,7 @@ def test_every_key_reloads_as_it_says(host: Host, tmp_path: Path, key: str) -> N
         host.reload(**{key: value})
     changed = getattr(host.reloader.settings.current, key) == getattr(host.load(), key)
     waits = host.control.rebuild is not None
-    said = any("needs a restart" in line["event"] for line in logs)
+    said = any(line["event"] == "restart_needed" for line in logs)
     assert (changed, waits, said) == {
         Reload.AT_ONCE: (True, False, False),
         Reload.AFTER_RUNS: (True, True, False),
@@ -159,7 +159,7 @@ def test_a_wrong_configuration_changes_nothing_and_is_said_once(host: Host, mana
         host.reload(lease_s=-1, poll_s=7.0, cpu_slots=2)
     assert host.reloader.settings.current is before
     assert host.control.rebuild is None
-    assert [line["event"] for line in logs] == ["the configuration is refused, the old one goes on"]
+    assert [line["event"] for line in logs] == ["configuration_refused"]
     assert manager.recv(4096).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
     assert manager.recv(4096).startswith(b"READY=1\nSTATUS=configuration refused, the old one goes on: ")
 
@@ -181,7 +181,7 @@ def test_a_reload_that_breaks_is_over_all_the_same(
         host.reloader.on_change(broken)
     with capture_logs() as logs:
         host.reload(poll_s=7.0, cpu_slots=2)
-    assert [line["event"] for line in logs] == ["the reload broke; the old configuration goes on"]
+    assert [line["event"] for line in logs] == ["reload_failed"]
     assert manager.recv(4096).startswith(b"RELOADING=1\n")
     assert manager.recv(4096) == b"READY=1\nSTATUS=the reload broke, see the log; the old configuration goes on"
     assert (host.reloader.settings.current, host.control.rebuild) == (before, None)
@@ -209,7 +209,7 @@ def test_a_daemon_that_is_not_up_yet_is_not_reported_as_up(tmp_path: Path, manag
     """READY=1 would end systemd's waiting for the start."""
     readiness = Readiness(str(manager.getsockname()))
     readiness.reloading()
-    readiness.reloaded("configuration reloaded")
+    readiness.reloaded("configuration_reloaded")
     readiness.not_ready("the database", reason="away")
     assert manager.recv(4096) == b"STATUS=not ready: waiting for the database: away"
 

@@ -104,8 +104,8 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
             assert settings == seen["settings"]
 
         def close(self) -> None:
-            assert "closed" not in seen, "parked containers are removed while the engine can still be spoken to"
-            seen.update(nothing_parked=True)
+            assert "closed" not in seen, "warm containers are removed while the engine can still be spoken to"
+            seen.update(nothing_warm=True)
 
     monkeypatch.setattr(serve_module, "DockerEngine", FakeEngine)
     monkeypatch.setattr(serve_module, "Daemon", FakeDaemon)
@@ -118,10 +118,10 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
         host_name="gpu-01",
         build_timeout_s=9.0,
         max_run_s=60.0,
-        park_containers=0,
-        build_lanes=3,
-        park_max_age_s=60.0,
-        park_memory_mib=5,
+        warm_containers=0,
+        build_workers=3,
+        warm_max_age_s=60.0,
+        warm_memory_mib=5,
         spool_max_mib=3,
         min_free_gib=1e9,
         log_format="json",
@@ -140,14 +140,14 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     assert settings.eval_python == Path(sys.executable)
     assert (settings.state_dir, settings.host_name, settings.max_run_s) == (tmp_path / "state", "gpu-01", 60.0)
     assert seen["control"] is control
-    assert (settings.build_timeout_s, settings.build_lanes) == (9.0, 3)
+    assert (settings.build_timeout_s, settings.build_workers) == (9.0, 3)
     assert settings.pool_bounds == PoolBounds(size=0, max_age_s=60.0, memory_bytes=5 * 2**20)
     with pytest.raises(DiskFullError, match=r"state_dir .* floor 1e\+09 GiB: free some"):
         seen["check_disk"]()
     seen["engine"].check()
     with pytest.raises(DiskFullError, match="the engine's data in /: "):
         seen["check_disk"]()
-    assert seen["nothing_parked"]
+    assert seen["nothing_warm"]
     assert seen["closed"]
 
 
@@ -238,7 +238,7 @@ def test_a_handler_that_fails_does_not_deafen_the_process() -> None:
         signal.raise_signal(signal.SIGUSR1)
         signal.raise_signal(signal.SIGUSR2)
         assert heard.wait(PATIENCE_S)
-    assert [line["event"] for line in logs_] == ["a signal could not be heeded"]
+    assert [line["event"] for line in logs_] == ["signal_handler_failed"]
 
 
 def test_a_container_of_an_earlier_process_that_does_not_go_costs_its_slot_only() -> None:

@@ -61,10 +61,6 @@ class Working:
     def prepare(self, _slots: object) -> None:
         """Nothing to prepare."""
 
-    def can_build(self, _job: object) -> bool:
-        """Nothing is built."""
-        return False
-
     @contextmanager
     def evaluate(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
@@ -203,7 +199,7 @@ def test_failures_of_ours_name_their_cause_and_slot(parts: Parts, work: Callable
     for number, (script, troubled) in enumerate(((overtime, False), (bug, False), (unasked, False), (broken, True))):
         working.script = script
         working.do(number)
-        assert working.signals.suspect.is_set() is troubled
+        assert working.signals.check_engine.is_set() is troubled
     assert parts.store.failed == [
         (0, "the run took longer than the host's max_run_s and was stopped", "cpu0"),
         (1, "unexpected ZeroDivisionError: a bug", "cpu0"),

@@ -46,7 +46,7 @@ L4 = GpuType(name="L4", vendor=Vendor.NVIDIA)
             "its compute mode is exclusive_process, but judge and worker use it together",
         ),
         ({"compute_mode": "prohibited"}, Condition.QUARANTINED, "its compute mode is prohibited"),
-        ({"processes": (7, 4711)}, Condition.QUARANTINED, "processes that nobody owns compute on it: 4711"),
+        ({"processes": (7, 4711)}, Condition.QUARANTINED, "processes of no known job compute on it: 4711"),
         ({"used_bytes": 2000 << 20}, Condition.QUARANTINED, "1400 MiB more in use than when it is idle"),
     ],
 )
@@ -318,7 +318,7 @@ def test_what_a_run_leaves_behind_keeps_the_slot_out_until_it_is_gone(
     rig.answers[0] = {**clean, "nvmlDeviceGetComputeRunningProcesses": left}
     monkeypatch.setattr(processes, "owner_of", {99: "python3, uid 10002"}.get)
     reason = rig.gate.inspect(slot).health.reasons[0]
-    assert reason.endswith("processes that nobody owns compute on it: 99 (python3, uid 10002)")
+    assert reason.endswith("processes of no known job compute on it: 99 (python3, uid 10002)")
     rig.answers[0] = clean
     rig.wait(lambda: not rig.quarantine.reasons())
 

@@ -35,7 +35,7 @@ def test_a_process_is_told_by_name_user_and_container(
     owner = processes.owner_of(99)
     assert owner == f"python3, uid {os.getuid()}{where}"
     health = judge(Reading(processes=(99,)), History(owners={99: owner}), ClockPolicy())
-    assert health.reasons == (f"processes that nobody owns compute on it: 99 ({owner})",)
+    assert health.reasons == (f"processes of no known job compute on it: 99 ({owner})",)
 
 
 def test_a_process_that_is_gone_has_a_number_only() -> None:
@@ -43,5 +43,5 @@ def test_a_process_that_is_gone_has_a_number_only() -> None:
     assert f"uid {os.getuid()}" in (processes.owner_of(os.getpid()) or "")
     assert processes.owner_of(1 << 30) is None
     assert judge(Reading(processes=(7,)), History(), ClockPolicy()).reasons == (
-        "processes that nobody owns compute on it: 7",
+        "processes of no known job compute on it: 7",
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from runner.evaluation.build_plan import BuildPlan, make_build_plan, worth_building
+from runner.evaluation.build_plan import BuildPlan, make_build_plan, should_build
 from runner.evaluation.container_spec import CACHES
 from runner.evaluation.plan import Plan, make_plan
 from runner.evaluation.result_rows import Evidence
@@ -49,7 +49,7 @@ def run(task: Task, gpu: GpuType = samples.CPU) -> Plan:
 )
 def test_python_is_built_if_it_compiles_something_when_it_is_imported(code: str, *, worth: bool) -> None:
     """What is compiled at the first call, with inputs and on the device, is not."""
-    assert worth_building(code.encode(), samples.task(), samples.CPU) == worth
+    assert should_build(code.encode(), samples.task(), samples.CPU) == worth
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_python_is_built_if_it_compiles_something_when_it_is_imported(code: str,
 )
 def test_lang_cu_is_built_where_the_architecture_is_known(gpu: GpuType, *, worth: bool) -> None:
     """`-arch=native` asks the device."""
-    assert worth_building(b"", samples.cu_task(), gpu) == worth
+    assert should_build(b"", samples.cu_task(), gpu) == worth
 
 
 def test_a_library_for_the_worker_is_built_without_the_reference() -> None:

@@ -104,8 +104,8 @@ def test_the_higher_floor_counts_and_says_what_it_is() -> None:
     assert light.floor.limit == "memory"
     assert light.floor.refusal(light.floor.ns) is None
     assert light.floor.refusal(1000) == (
-        "its mean time of 1 µs is impossible: the case needs at least 85.63 µs for memory (1.028e+08 bytes that no "
-        "cache of G can spare its memory, which moves at most 1.2e+12 per second)"
+        "its mean time of 1 µs is impossible: the case needs at least 85.63 µs for memory (1.028e+08 bytes "
+        "must pass the memory of G whatever its caches hold, and it moves at most 1.2e+12 per second)"
     )
     light = speed_of_light(task(flops="1e9"), {}, GPU)
     assert light.floor is not None

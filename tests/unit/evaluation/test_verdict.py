@@ -401,7 +401,7 @@ def test_a_third_party_program_does_not_rank_where_times_must_be_measured() -> N
 
 
 def test_a_secret_run_keeps_its_score() -> None:
-    """Public times rank, so nothing is held back of the secret twin, whose row shows no system info of its own."""
+    """Public times rank, so nothing is held back of the secret job, whose row shows no system info of its own."""
     run = decided(
         judged_chain("claimed"), task=samples.task(), demand=Demand(timing=TimingAssurance.AUDITED), secret=True
     ).runs[2]

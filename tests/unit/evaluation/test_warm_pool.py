@@ -1,4 +1,4 @@
-"""Parked containers: who gets which, when they are started, and that none is used twice or forgotten."""
+"""Warm containers: who gets which, when they are started, and that none is used twice or forgotten."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPEC = make_probe(samples.CPU, samples.SLOT, samples.ENVIRONMENT).spec
 OTHER = replace(SPEC, boot=Boot(kind="steps"))
 
 
-class FakeBox:
+class FakeContainer:
     """A container that only knows whether it was removed."""
 
     def __init__(self, number: int) -> None:
@@ -49,33 +49,33 @@ class FakeBox:
 
 
 class FakeEngine:
-    """Starts boxes when it is let, and fails when it is told to."""
+    """Starts containers when it is let, and fails when it is told to."""
 
     def __init__(self) -> None:
-        self.boxes: list[FakeBox] = []
+        self.containers: list[FakeContainer] = []
         self.labels: list[dict[str, str]] = []
         self.go = threading.Event()
         self.go.set()
         self.broken: Exception | None = None
-        #: Whether a box is prepared as soon as it is started.
+        #: Whether a container is prepared as soon as it is started.
         self.quick = True
 
-    def start(self, spec: Any) -> FakeBox:  # noqa: ANN401 the engine's signature is not the subject
-        """One box."""
+    def start(self, spec: Any) -> FakeContainer:  # noqa: ANN401 the engine's signature is not the subject
+        """One container."""
         assert self.go.wait(PATIENCE_S)
         if self.broken is not None:
             raise self.broken
         self.labels.append(dict(spec.labels))
-        box = FakeBox(len(self.boxes))
+        container = FakeContainer(len(self.containers))
         if self.quick:
-            box.prepared.set()
-        self.boxes.append(box)
-        return box
+            container.prepared.set()
+        self.containers.append(container)
+        return container
 
 
-def take(parked: WarmPool, spec: SandboxSpec) -> FakeBox | None:
+def take(pool: WarmPool, spec: SandboxSpec) -> FakeContainer | None:
     """What slot cpu0 is given for a job."""
-    return cast("FakeBox | None", parked.take("cpu0", spec, cancel=threading.Event()))
+    return cast("FakeContainer | None", pool.take("cpu0", spec, cancel=threading.Event()))
 
 
 def eventually(condition: Callable[[], bool]) -> None:
@@ -93,7 +93,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
 
 @pytest.fixture
 def make(engine: FakeEngine) -> Iterator[Callable[[int], WarmPool]]:
-    """Makes parkings that are closed in the end."""
+    """Makes pools that are closed in the end."""
     made: list[WarmPool] = []
 
     def build(size: int) -> WarmPool:
@@ -107,85 +107,85 @@ def make(engine: FakeEngine) -> Iterator[Callable[[int], WarmPool]]:
 
 def test_a_free_slot_gets_its_containers_and_no_more(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """As many as configured wait, labelled with the slot; further releases start none."""
-    parked = make(2)
-    parked.release("cpu0", SPEC)
-    eventually(lambda: len(engine.boxes) == 2)
-    parked.release("cpu0", SPEC)
+    pool = make(2)
+    pool.release("cpu0", SPEC)
+    eventually(lambda: len(engine.containers) == 2)
+    pool.release("cpu0", SPEC)
     time.sleep(0.05)
-    assert len(engine.boxes) == 2
-    assert engine.labels == [{warm_pool.PARKED_LABEL: "cpu0", SLOT_LABEL: "cpu0"}] * 2
+    assert len(engine.containers) == 2
+    assert engine.labels == [{warm_pool.WARM_LABEL: "cpu0", SLOT_LABEL: "cpu0"}] * 2
 
 
 def test_nobody_gets_a_container_that_somebody_had(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """Every container that is handed out is another one."""
-    parked = make(2)
+    pool = make(2)
     given: list[str] = []
     for _ in range(6):
-        parked.release("cpu0", SPEC)
-        eventually(lambda: len(engine.boxes) > len(given))
-        box = take(parked, SPEC)
-        assert box is not None
-        given.append(box.id)
+        pool.release("cpu0", SPEC)
+        eventually(lambda: len(engine.containers) > len(given))
+        container = take(pool, SPEC)
+        assert container is not None
+        given.append(container.id)
     assert len(set(given)) == 6
 
 
 def test_labels_and_the_wall_clock_limit_do_not_matter(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
-    """A parked container cannot know its job; what it is otherwise must be what the job asks for."""
-    parked = make(1)
-    parked.release("cpu0", SPEC)
-    eventually(lambda: len(engine.boxes) == 1)
+    """A warm container cannot know its job; what it is otherwise must be what the job asks for."""
+    pool = make(1)
+    pool.release("cpu0", SPEC)
+    eventually(lambda: len(engine.containers) == 1)
     wanted = replace(SPEC, labels={"job": "7"}, limits=replace(SPEC.limits, wall_s=1234))
-    assert take(parked, wanted) is engine.boxes[0]
+    assert take(pool, wanted) is engine.containers[0]
 
 
 def test_a_container_that_does_not_fit_is_removed(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """Another boot, image or limit: the job starts its own, and nothing idles beside it."""
-    parked = make(1)
-    parked.release("cpu0", SPEC)
-    eventually(lambda: parked.counts()["cpu0"] == 1)
-    assert take(parked, OTHER) is None
-    assert engine.boxes[0].closed
+    pool = make(1)
+    pool.release("cpu0", SPEC)
+    eventually(lambda: pool.counts()["cpu0"] == 1)
+    assert take(pool, OTHER) is None
+    assert engine.containers[0].closed
 
 
 def test_nothing_is_started_while_the_slot_is_busy(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """A start beside a timed run would disturb it; the next one comes when the slot is released."""
-    parked = make(1)
-    parked.release("cpu0", SPEC)
-    eventually(lambda: len(engine.boxes) == 1)
-    assert take(parked, SPEC) is not None
+    pool = make(1)
+    pool.release("cpu0", SPEC)
+    eventually(lambda: len(engine.containers) == 1)
+    assert take(pool, SPEC) is not None
     time.sleep(0.05)
-    assert len(engine.boxes) == 1
-    parked.release("cpu0", SPEC)
-    eventually(lambda: len(engine.boxes) == 2)
+    assert len(engine.containers) == 1
+    pool.release("cpu0", SPEC)
+    eventually(lambda: len(engine.containers) == 2)
 
 
 def test_a_job_waits_for_the_start_it_would_have_to_make(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """With none waiting and one being started, that one is taken."""
-    parked = make(1)
+    pool = make(1)
     engine.go.clear()
-    parked.release("cpu0", SPEC)
+    pool.release("cpu0", SPEC)
     taken: list[Any] = []
-    job = threading.Thread(target=lambda: taken.append(take(parked, SPEC)))
-    eventually(lambda: parked._pools["cpu0"].starting > 0)
+    job = threading.Thread(target=lambda: taken.append(take(pool, SPEC)))
+    eventually(lambda: pool._pools["cpu0"].starting > 0)
     job.start()
     engine.go.set()
     job.join(PATIENCE_S)
-    assert taken == engine.boxes
+    assert taken == engine.containers
 
 
 def test_a_start_that_comes_too_late_is_thrown_away(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """The job took one that waited; the next, still starting, must not import torch beside it."""
-    parked = make(2)
-    parked.release("cpu0", SPEC)
-    eventually(lambda: parked.counts()["cpu0"] == 2)
-    assert take(parked, SPEC) is not None
+    pool = make(2)
+    pool.release("cpu0", SPEC)
+    eventually(lambda: pool.counts()["cpu0"] == 2)
+    assert take(pool, SPEC) is not None
     engine.go.clear()
-    parked.release("cpu0", SPEC)
-    eventually(lambda: parked._pools["cpu0"].starting > 0)
-    assert take(parked, SPEC) is engine.boxes[1]
+    pool.release("cpu0", SPEC)
+    eventually(lambda: pool._pools["cpu0"].starting > 0)
+    assert take(pool, SPEC) is engine.containers[1]
     engine.go.set()
-    eventually(lambda: len(engine.boxes) == 3)
-    eventually(lambda: engine.boxes[2].closed)
+    eventually(lambda: len(engine.containers) == 3)
+    eventually(lambda: engine.containers[2].closed)
 
 
 @pytest.mark.parametrize("error", [EngineUnavailable("no engine"), ValueError("of a kind nobody foresaw")])
@@ -193,69 +193,69 @@ def test_an_engine_that_fails_costs_nothing_but_the_head_start(
     engine: FakeEngine, make: Callable[[int], WarmPool], error: Exception
 ) -> None:
     """The job starts its own and hears the reason; when the engine is back, containers wait again."""
-    parked = make(1)
+    pool = make(1)
     engine.broken = error
-    parked.release("cpu0", SPEC)
-    assert take(parked, SPEC) is None
+    pool.release("cpu0", SPEC)
+    assert take(pool, SPEC) is None
     engine.broken = None
-    parked.release("cpu0", SPEC)
-    eventually(lambda: len(engine.boxes) == 1)
+    pool.release("cpu0", SPEC)
+    eventually(lambda: len(engine.containers) == 1)
 
 
 def test_closing_removes_what_waits_and_starts_no_more(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """A daemon on its way out leaves no container behind."""
-    parked = make(2)
-    parked.release("cpu0", SPEC)
-    parked.release("cpu1", SPEC)
-    eventually(lambda: len(engine.boxes) == 4)
-    parked.close()
-    assert all(box.closed for box in engine.boxes)
-    parked.release("cpu0", SPEC)
-    assert take(parked, SPEC) is None
-    assert len(engine.boxes) == 4
+    pool = make(2)
+    pool.release("cpu0", SPEC)
+    pool.release("cpu1", SPEC)
+    eventually(lambda: len(engine.containers) == 4)
+    pool.close()
+    assert all(container.closed for container in engine.containers)
+    pool.release("cpu0", SPEC)
+    assert take(pool, SPEC) is None
+    assert len(engine.containers) == 4
 
 
 def test_size_zero_parks_nothing(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
-    """park_containers = 0 turns it off."""
-    parked = make(0)
-    parked.release("cpu0", SPEC)
-    assert take(parked, SPEC) is None
-    assert engine.boxes == []
+    """warm_containers = 0 turns it off."""
+    pool = make(0)
+    pool.release("cpu0", SPEC)
+    assert take(pool, SPEC) is None
+    assert engine.containers == []
 
 
 def test_slots_that_exclude_each_other_park_as_one(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """While one runs nothing is started for the other; what still starts for it is thrown away."""
-    parked = make(1)
-    parked.arrange({"cpu0": frozenset({"big"}), "big": frozenset({"cpu0"})})
-    parked.release("cpu0", SPEC)
-    eventually(lambda: len(engine.boxes) == 1)
+    pool = make(1)
+    pool.arrange({"cpu0": frozenset({"big"}), "big": frozenset({"cpu0"})})
+    pool.release("cpu0", SPEC)
+    eventually(lambda: len(engine.containers) == 1)
     engine.go.clear()
-    parked.release("big", SPEC)
-    eventually(lambda: parked._pools["big"].starting > 0)
-    assert take(parked, SPEC) is engine.boxes[0]
+    pool.release("big", SPEC)
+    eventually(lambda: pool._pools["big"].starting > 0)
+    assert take(pool, SPEC) is engine.containers[0]
     engine.go.set()
-    eventually(lambda: len(engine.boxes) == 2)
-    eventually(lambda: engine.boxes[1].closed)
+    eventually(lambda: len(engine.containers) == 2)
+    eventually(lambda: engine.containers[1].closed)
     time.sleep(0.05)
-    assert len(engine.boxes) == 2
-    parked.release("cpu0", SPEC)
-    eventually(lambda: len(engine.boxes) == 4)
-    assert not any(box.closed for box in engine.boxes[2:])
+    assert len(engine.containers) == 2
+    pool.release("cpu0", SPEC)
+    eventually(lambda: len(engine.containers) == 4)
+    assert not any(container.closed for container in engine.containers[2:])
 
 
 def test_a_container_still_importing_beside_a_run_is_thrown_away(
     engine: FakeEngine, make: Callable[[int], WarmPool]
 ) -> None:
     """One that is started for a slot which shares the run's cores, and is not prepared yet."""
-    parked = make(1)
-    parked.arrange({"cpu0": frozenset({"big"}), "big": frozenset({"cpu0"})})
-    parked.release("cpu0", SPEC)
-    eventually(lambda: parked.counts()["cpu0"] == 1)
+    pool = make(1)
+    pool.arrange({"cpu0": frozenset({"big"}), "big": frozenset({"cpu0"})})
+    pool.release("cpu0", SPEC)
+    eventually(lambda: pool.counts()["cpu0"] == 1)
     engine.quick = False
-    parked.release("big", SPEC)
-    eventually(lambda: len(engine.boxes) == 2)
-    assert take(parked, SPEC) is engine.boxes[0]
-    eventually(lambda: engine.boxes[1].closed)
+    pool.release("big", SPEC)
+    eventually(lambda: len(engine.containers) == 2)
+    assert take(pool, SPEC) is engine.containers[0]
+    eventually(lambda: engine.containers[1].closed)
 
 
 def test_a_job_that_finds_none_has_one_started_for_the_next_job_too(
@@ -263,108 +263,108 @@ def test_a_job_that_finds_none_has_one_started_for_the_next_job_too(
 ) -> None:
     """One on each core, and neither is handed out while the other still imports: the first would be timed beside it."""
     spec = replace(SPEC, limits=replace(SPEC.limits, cpus=(0, 1)))
-    parked = make(3)
-    parked.release("cpu0", spec)
-    eventually(lambda: parked.counts()["cpu0"] == 3)
+    pool = make(3)
+    pool.release("cpu0", spec)
+    eventually(lambda: pool.counts()["cpu0"] == 3)
     for _ in range(3):
-        assert take(parked, spec) is not None
+        assert take(pool, spec) is not None
     engine.quick = False
     taken: list[Any] = []
-    job = threading.Thread(target=lambda: taken.append(take(parked, spec)))
+    job = threading.Thread(target=lambda: taken.append(take(pool, spec)))
     job.start()
-    eventually(lambda: len(engine.boxes) == 5)
-    engine.boxes[3].prepared.set()
+    eventually(lambda: len(engine.containers) == 5)
+    engine.containers[3].prepared.set()
     job.join(0.1)
     assert job.is_alive()
-    assert parked.counts()["cpu0"] == 0
-    engine.boxes[4].prepared.set()
+    assert pool.counts()["cpu0"] == 0
+    engine.containers[4].prepared.set()
     job.join(PATIENCE_S)
-    assert len(engine.boxes) == 5
-    assert take(parked, spec) in engine.boxes[3:]
-    assert taken[0] in engine.boxes[3:]
+    assert len(engine.containers) == 5
+    assert take(pool, spec) in engine.containers[3:]
+    assert taken[0] in engine.containers[3:]
 
 
 def test_imports_of_one_slot_hold_up_no_other(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """Slots with cores of their own import at the same time."""
     engine.quick = False
-    parked = make(1)
-    parked.release("cpu0", SPEC)
-    parked.release("cpu1", SPEC)
-    eventually(lambda: len(engine.boxes) == 2)
-    for box in engine.boxes:
-        box.prepared.set()
-    eventually(lambda: set(parked.counts().values()) == {1})
+    pool = make(1)
+    pool.release("cpu0", SPEC)
+    pool.release("cpu1", SPEC)
+    eventually(lambda: len(engine.containers) == 2)
+    for container in engine.containers:
+        container.prepared.set()
+    eventually(lambda: set(pool.counts().values()) == {1})
 
 
 def test_a_new_size_counts_at_once(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
-    """`park_containers` may be changed while the daemon runs."""
-    parked = make(1)
-    parked.release("cpu0", SPEC)
-    eventually(lambda: len(engine.boxes) == 1)
-    parked.adopt(PoolBounds(size=3))
-    eventually(lambda: len(engine.boxes) == 3)
-    parked.adopt(PoolBounds(size=1))
-    eventually(lambda: [box.closed for box in engine.boxes] == [False, True, True])
+    """`warm_containers` may be changed while the daemon runs."""
+    pool = make(1)
+    pool.release("cpu0", SPEC)
+    eventually(lambda: len(engine.containers) == 1)
+    pool.adopt(PoolBounds(size=3))
+    eventually(lambda: len(engine.containers) == 3)
+    pool.adopt(PoolBounds(size=1))
+    eventually(lambda: [container.closed for container in engine.containers] == [False, True, True])
 
 
 def test_a_cancelled_job_waits_for_no_container(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
-    """The start it waits for may take a minute; what comes of it is thrown away, and the slot parks again."""
-    parked = make(1)
+    """The start it waits for may take a minute; what comes of it is thrown away, and the slot is refilled."""
+    pool = make(1)
     engine.go.clear()
-    parked.release("cpu0", SPEC)
-    eventually(lambda: parked._pools["cpu0"].starting > 0)
+    pool.release("cpu0", SPEC)
+    eventually(lambda: pool._pools["cpu0"].starting > 0)
     cancel = threading.Event()
     taken: list[Any] = []
-    job = threading.Thread(target=lambda: taken.append(parked.take("cpu0", SPEC, cancel=cancel)))
+    job = threading.Thread(target=lambda: taken.append(pool.take("cpu0", SPEC, cancel=cancel)))
     job.start()
-    eventually(lambda: parked._pools["cpu0"].awaited)
+    eventually(lambda: pool._pools["cpu0"].awaited)
     cancel.set()
     job.join(PATIENCE_S)
     assert taken == [None]
     engine.go.set()
-    eventually(lambda: len(engine.boxes) == 1 and engine.boxes[0].closed)
-    parked.release("cpu0", SPEC)
-    eventually(lambda: len(engine.boxes) == 2)
-    assert not engine.boxes[1].closed
+    eventually(lambda: len(engine.containers) == 1 and engine.containers[0].closed)
+    pool.release("cpu0", SPEC)
+    eventually(lambda: len(engine.containers) == 2)
+    assert not engine.containers[1].closed
 
 
 def test_what_has_waited_too_long_is_replaced_while_the_slot_is_free(
     engine: FakeEngine, make: Callable[[int], WarmPool]
 ) -> None:
     """An old one goes and a fresh one comes, without a job."""
-    parked = make(1)
-    parked.adopt(PoolBounds(size=1, max_age_s=0.05))
-    parked.release("cpu0", SPEC)
-    eventually(lambda: len(engine.boxes) >= 3)
-    assert all(box.closed for box in engine.boxes[:2])
+    pool = make(1)
+    pool.adopt(PoolBounds(size=1, max_age_s=0.05))
+    pool.release("cpu0", SPEC)
+    eventually(lambda: len(engine.containers) >= 3)
+    assert all(container.closed for container in engine.containers[:2])
 
 
 def test_what_is_too_old_is_not_handed_out(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """Nor is it removed beside a run: the job that finds it throws it away before it starts its own."""
-    parked = make(1)
-    parked.release("cpu0", SPEC)
-    eventually(lambda: parked.counts()["cpu0"] == 1)
-    with parked._changed:
-        parked._bounds = PoolBounds(size=1, max_age_s=1e-9)
-    assert take(parked, SPEC) is None
-    assert engine.boxes[0].closed
+    pool = make(1)
+    pool.release("cpu0", SPEC)
+    eventually(lambda: pool.counts()["cpu0"] == 1)
+    with pool._changed:
+        pool._bounds = PoolBounds(size=1, max_age_s=1e-9)
+    assert take(pool, SPEC) is None
+    assert engine.containers[0].closed
 
 
 def test_what_waits_takes_no_more_memory_than_allowed(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """Every slot gets its first before any gets its second; what has been measured counts."""
     gib = 1 << 30
-    parked = make(1)
-    parked.adopt(PoolBounds(size=2, memory_bytes=int(1.6 * gib)))
+    pool = make(1)
+    pool.adopt(PoolBounds(size=2, memory_bytes=int(1.6 * gib)))
     for slot in ("cpu0", "cpu1"):
-        parked.release(slot, SPEC)
-    eventually(lambda: sorted(parked.counts().values()) == [1, 2])
-    assert len(engine.boxes) == 3
-    for box in engine.boxes:
-        box.memory = gib
-    busy = next(slot for slot, place in parked._pools.items() if len(place.boxes) == 1)
-    assert parked.take(busy, SPEC, cancel=threading.Event()) is not None
-    parked.release(busy, SPEC)
+        pool.release(slot, SPEC)
+    eventually(lambda: sorted(pool.counts().values()) == [1, 2])
+    assert len(engine.containers) == 3
+    for container in engine.containers:
+        container.memory = gib
+    busy = next(slot for slot, place in pool._pools.items() if len(place.containers) == 1)
+    assert pool.take(busy, SPEC, cancel=threading.Event()) is not None
+    pool.release(busy, SPEC)
     time.sleep(0.05)
-    assert len(engine.boxes) == 3
-    parked.adopt(PoolBounds(size=2, memory_bytes=3 * gib))
-    eventually(lambda: len(engine.boxes) == 4)
+    assert len(engine.containers) == 3
+    pool.adopt(PoolBounds(size=2, memory_bytes=3 * gib))
+    eventually(lambda: len(engine.containers) == 4)

@@ -1,4 +1,4 @@
-"""Texts cut by their bytes as HTML, and what a page has room for."""
+"""Texts cut by their bytes as HTML, and the budget of a page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import html
 
 import pytest
 
-from runner.gateway.sizes import Room, cut, cut_start
+from runner.gateway.sizes import Budget, cut, cut_start
 
 TEXTS = ["", "plain", "<" * 500, '"&' * 300, "ä" * 500, "语" * 500, "😀" * 200, "a<b&c" * 100, "\ud800" * 50]
 
@@ -32,8 +32,8 @@ def test_what_fits_is_not_touched() -> None:
 
 def test_a_room_is_shared() -> None:
     """Texts and lines take what is left; what does not fit is left out."""
-    room = Room(1000)
-    assert len(room.text("x" * 5000, 700)) <= 700
-    assert 0 < len(room.end("y" * 5000, 700)) <= 1000 - 700
-    assert room.text("z" * 100, 100) == ""
-    assert Room(100).lines([30, 40, 50], lambda item: item) == [30, 40]
+    budget = Budget(1000)
+    assert len(budget.text("x" * 5000, 700)) <= 700
+    assert 0 < len(budget.end("y" * 5000, 700)) <= 1000 - 700
+    assert budget.text("z" * 100, 100) == ""
+    assert Budget(100).lines([30, 40, 50], lambda item: item) == [30, 40]

@@ -84,7 +84,7 @@ def test_there_is_nothing_to_remark_on_a_shipped_type(entry: GpuType) -> None:
                 "device.peak_tflops: found fp4 300 and fp8 400, expected fp4 to be once to twice fp8",
             ],
         ),
-        ({"sources": {}}, ["device.sources: found nothing for memory_gib, l2_mib, bandwidth_gb_s, peak_tflops, so"]),
+        ({"sources": {}}, ["device.sources: found nothing for memory_gib, l2_mib, bandwidth_gb_s, peak_tflops, whose"]),
     ],
 )
 def test_what_is_incomplete_or_implausible_is_remarked_on(change: dict[str, Any], found: list[str]) -> None:

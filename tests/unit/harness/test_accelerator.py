@@ -143,10 +143,14 @@ def test_a_device_that_reports_no_memory_has_failed(cuda: Cuda, monkeypatch: pyt
     del cuda
 
 
-def test_without_a_device_every_error_is_the_tasks() -> None:
+def test_without_a_device_every_error_is_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is asked of torch.cuda on a CPU type."""
-    raise_for_device(torch.OutOfMemoryError("no device"))
-    raise_for_device(ValueError())
+    asked: list[object] = []
+    for name in ("mem_get_info", "synchronize", "current_device"):
+        monkeypatch.setattr(torch.cuda, name, asked.append)
+    for error in (torch.OutOfMemoryError("no device"), ValueError()):
+        raise_for_device(error)
+    assert (asked, torch.cuda.is_initialized()) == ([], False)  # type: ignore[no-untyped-call]  # torch lacks it
 
 
 class _Frames:

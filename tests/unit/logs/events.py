@@ -2,8 +2,8 @@
 
 The page ends with the metrics.
 
-An event is the first argument of a call of a module's `_log`: a literal, a constant, or an f-string, whose holes are
-shown as `…`. What is handed over in a variable is in `ELSEWHERE`.
+An event is the first argument of a call of a module's `_log`: a literal or a constant. Events that are handed over in a
+variable are in `ELSEWHERE`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ LEVELS: Final = ("debug", "info", "warning", "error", "exception")
 #: (module, variable) -> the events it holds; each must stand in the module's source.
 ELSEWHERE: Final[Mapping[tuple[str, str], Sequence[str]]] = {
     ("runner/daemon/slot.py", "what"): (
-        "job failed, our fault",
-        "run stopped: the job is no longer ours",
-        "run stopped: cancelled",
-        "run stopped: the daemon is going down",
-        "job given back before it began",
+        "job_failed",
+        "run_stopped_lease_lost",
+        "run_cancelled",
+        "run_stopped_by_shutdown",
     ),
     ("runner/devices/quarantine.py", "event"): ("slot_container_gone", "slot_devices_fit"),
 }
@@ -43,8 +42,7 @@ journalctl -u kernel-runner -o cat | jq -c 'select(.level == "error" or .level =
 
 With `log_format = "json"` every line is an object with `event`, `level`, `timestamp`, `component` and fields of its
 own. Lines about a job have `job`, `submission`, `attempt`, `run` (job and attempt in one word), `leaderboard`,
-`gpu_type`, `mode` and `slot`. No line has passwords, tokens, seeds or a submission's source. In
-a name, `…` stands for words that vary.
+`gpu_type`, `mode` and `slot`. No line has passwords, tokens, seeds or a submission's source.
 
 | event | level | where |
 |---|---|---|
@@ -129,8 +127,6 @@ def _names(said: ast.expr, module: str, source: str, constants: Mapping[str, ast
 def _literal(node: ast.expr | None, module: str) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
-    if isinstance(node, ast.JoinedStr):
-        return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
     shown = "nothing" if node is None else ast.unparse(node)
     raise ValueError(f"{module}: an event is {shown}, expected a literal (fields are for what varies)")
 

@@ -76,7 +76,7 @@ def _collected(folder: Path) -> Iterator[Metric]:
             snapshot=lambda: DaemonSnapshot(slots=((slot, False),), quarantined={}, degraded={}, leases=0, unwritten=0),
             spool=Spool(folder / "spool", max_bytes=1),
             disk_spaces=lambda: [DiskSpace(what="x", path=folder, free_bytes=1, floor_bytes=1)],
-            parked=dict,
+            warm=dict,
             build_workers=lambda: (0, 0),
             queue_depths=cast("QueueDepthCache", _Depths()),
         )

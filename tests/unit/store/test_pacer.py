@@ -40,11 +40,21 @@ def refused(pacer: ConnectPacer) -> bool:
     return False
 
 
-def test_while_all_is_well_nobody_waits(pacer: ConnectPacer) -> None:
-    """Eight slots that finish together connect together."""
-    for _ in range(8):
+def test_while_all_is_well_every_thread_connects(pacer: ConnectPacer) -> None:
+    """Eight slots that finish together connect together: none is refused."""
+    connected = []
+
+    def connect(slot: int) -> None:
         pacer.before_connect()
         pacer.succeeded()
+        connected.append(slot)
+
+    threads = [threading.Thread(target=connect, args=(slot,)) for slot in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert sorted(connected) == list(range(8))
 
 
 def test_after_a_failure_the_next_attempt_is_a_second_away_at_least(pacer: ConnectPacer, clock: Clock) -> None:

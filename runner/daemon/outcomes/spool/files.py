@@ -69,7 +69,7 @@ class Spool:
         self._lock = threading.Lock()
         #: Files that were looked at: a result, or None for one that can neither be used nor moved.
         self._known: dict[Path, Spooled | None] = {}
-        #: What was said about why nothing is kept; said once, until something is.
+        #: The logged reason why nothing is kept; logged once, until something is kept.
         self._said: set[str] = set()
 
     @property
@@ -109,7 +109,7 @@ class Spool:
                 self._known[path] = Spooled(job=bare(job), slot=slot, path=path)
                 self._said.clear()
                 if variant is not result:
-                    _log.warning("no room in the spool for the artifacts of a result", job=job.id)
+                    _log.warning("spool_full_artifacts_dropped", job=job.id)
                 return True
             self._say(trouble)
         return False
@@ -139,7 +139,7 @@ class Spool:
             except OSError as error:
                 # Delivered once more after a restart, which does no harm; but not again and again until then.
                 self._known[spooled.path] = None
-                _log.warning("a delivered result cannot be removed", path=str(spooled.path), error=str(error))
+                _log.warning("spool_file_not_removed", path=str(spooled.path), error=str(error))
             else:
                 self._known.pop(spooled.path, None)
 
@@ -185,7 +185,7 @@ class Spool:
     def _look_at(self, path: Path, found: os.stat_result) -> None:
         if path.suffix == _PART and stat.S_ISREG(found.st_mode):
             # `put` never said yes to it.
-            _log.info("a result that was not fully written is removed", path=str(path), size_bytes=found.st_size)
+            _log.info("partial_result_removed", path=str(path), size_bytes=found.st_size)
             if not _removed(path):
                 self._known[path] = None
             return
@@ -218,13 +218,13 @@ class Spool:
         while os.path.lexists(target):
             number += 1
             target = self._aside / f"{path.name}.{number}"
-        _log.error("a file of the spool is set aside", path=str(target), reason=reason)
+        _log.error("spool_file_set_aside", path=str(target), reason=reason)
         try:
             _make(self._aside)
             path.rename(target)
         except OSError as error:
             self._known[path] = None
-            _log.error("it cannot be moved and is left where it is", path=str(path), error=str(error))
+            _log.error("spool_file_not_moved", path=str(path), error=str(error))
         self._trim_evidence()
 
     def _trim_evidence(self) -> None:
@@ -240,11 +240,11 @@ class Spool:
         """Log what keeps the spool from working, once until it works."""
         if trouble not in self._said:
             self._said.add(trouble)
-            _log.error("the spool does not work", reason=trouble)
+            _log.error("spool_failed", reason=trouble)
 
 
 def _entries(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """What is in a directory, but for the evidence; nothing if it cannot be read."""
+    """The entries of a directory, without the evidence; none if it cannot be read."""
     with suppress(OSError), os.scandir(directory) as found:
         for entry in found:
             if entry.name != ASIDE:

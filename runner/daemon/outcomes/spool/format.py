@@ -46,7 +46,7 @@ class Content:
 
 @dataclass(frozen=True, kw_only=True)
 class Decoded:
-    """What was read; the job is only as much of it as committing needs."""
+    """A result read from a file; its job has only the fields that a commit needs."""
 
     job: Job
     slot: str

@@ -19,7 +19,7 @@ BEGIN
           FROM (SELECT o.* FROM runner.job o WHERE o.submission_id = s.id OFFSET 0) AS j
           WHERE j.mode = equal_submission.mode AND j.retired_at IS NULL
             AND (j.state IN ('queued', 'running') OR j.verdict <> 'internal_error'))
-      -- One of two twins alone is no evaluation.
+      -- A public or a secret job alone is no evaluation.
       AND NOT (
           SELECT coalesce(bool_or(j.state = 'cancelled' OR j.cancel_requested OR j.verdict = 'internal_error'), false)
           FROM (SELECT o.* FROM runner.job o WHERE o.submission_id = s.id OFFSET 0) AS j

@@ -77,7 +77,7 @@ BEGIN
             PERFORM runner.refuse('KR020', format('submission %s is not evaluated again: %s', rerun.submission_id,
                 CASE v_obstacle
                     WHEN 'open' THEN 'it waits or runs'
-                    WHEN 'hacked' THEN 'somebody marked it hacked, so no result could count'
+                    WHEN 'hacked' THEN 'it is marked hacked, so no result could count'
                     WHEN 'not offered' THEN 'its leaderboard no longer offers the GPU type'
                     ELSE 'no finished job of it matches'
                 END), 'Wait for what is open or cancel it; else mend what is named here.');

@@ -159,7 +159,7 @@ BEGIN
     FROM unnest(v_references, v_candidates, v_entry_points, v_candidate_entry_points, v_settings, v_faults)
         WITH ORDINALITY AS i (reference, candidate, entry_point, candidate_entry_point, settings, fault, number);
 
-    -- What is known: the items of these keys, then, among the rest, equal work.
+    -- Known work: the items of these keys, then, among the rest, equal items.
     SELECT array_agg(f.id ORDER BY i.number), min(i.key) FILTER (WHERE f.payload <> i.payload),
            count(*) FILTER (WHERE f.id IS NULL)
     INTO v_known, v_bad, v_new

@@ -34,7 +34,7 @@ BEGIN
     WHERE j.state = 'queued' AND j.user_id = take_turns.user_id AND j.gpu_type = take_turns.gpu_type
       AND (- j.priority) = - take_turns.priority
     ORDER BY j.user_id DESC, j.gpu_type DESC, (- j.priority) DESC, j.turn DESC LIMIT 1;
-    -- What was claimed is not after the clock, nor after `claimed`.
+    -- Claimed jobs are not after the clock, nor after `claimed`.
     v_next := greatest(v_clock, least(v_share.next_turn, greatest(v_clock, v_last, v_share.claimed) + 1));
     UPDATE runner.share s SET next_turn = v_next + take_turns.count
     WHERE s.user_id = take_turns.user_id AND s.gpu_type = take_turns.gpu_type AND s.priority = take_turns.priority;

@@ -1,4 +1,4 @@
--- Who submitted what: what a data export counts, and looks up banned users in.
+-- Submissions by user: a data export counts them, and looks up banned users in them.
 CREATE OR REPLACE VIEW runner.dataset_people AS
 SELECT s.leaderboard_id, s.id AS submission_id, s.user_id, u.is_banned IS TRUE AS user_banned, s.code_id
 FROM leaderboard.submission s

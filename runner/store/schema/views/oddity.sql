@@ -1,4 +1,4 @@
--- What is wrong or odd with the data: a row per check and run, submission or code.
+-- Faults and oddities of the data: a row per check and run, submission or code.
 --
 -- unusable: the score does not rank in any view runner.dataset_*. suspect: look at it. reported: for information. Checks
 -- that read the submitted code are not here; `kernel-runner data check` makes them.

@@ -9,7 +9,7 @@ def custom_kernel(data: input_t) -> output_t:
     rank, world_size = dist.get_rank(), dist.get_world_size()
     blocks = input.unflatten(0, (world_size, -1))
     parts, received, requests = [], [], []
-    # A rank's own rows come last: nobody waits for them.
+    # A rank's own rows come last: no other rank waits for them.
     for step in range(1, world_size):
         target, source = (rank + step) % world_size, (rank - step) % world_size
         parts.append(torch.nn.functional.linear(blocks[target], weight, bias))

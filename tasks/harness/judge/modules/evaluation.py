@@ -162,7 +162,7 @@ class GroupJudge:
 
     @property
     def prepared(self) -> Prepared:
-        """What is known of the reference."""
+        """Facts about the reference."""
         return self._prepared
 
     @property

@@ -145,7 +145,7 @@ def _text(row: Mapping[str, Any], name: str, of: str = "") -> str:
 
 @dataclass(kw_only=True)
 class Result:
-    """What is known of one candidate; null: not known. The keys are explained in docs/trainers.md."""
+    """The facts about one candidate; null: not known. The keys are explained in docs/trainers.md."""
 
     id: int
     verdict: str = "internal_error"

@@ -38,7 +38,7 @@ class Speedup:
     ratio: float
     low: float
     high: float
-    #: The less of what the two times are worth.
+    #: The lesser timing assurance of the two.
     timing: str
     is_forged: bool
 
@@ -62,14 +62,14 @@ def speedup_of(reference: Row, candidate: Row, *, tolerance: float) -> Speedup:
     noise = [0.0 if row.timing == "audited" else row.noise_ns or 0.0 for row in (ours, theirs)]
     low = min(low, max(one - noise[0], 0.0) / (other + noise[1]))
     high = max(high, (one + noise[0]) / max(other - noise[1], 1.0))
-    worth = ("claimed", "measured", "audited")
+    assurances = ("claimed", "measured", "audited")
     return Speedup(
         reference_ns=one,
         candidate_ns=other,
         ratio=one / other,
         low=low,
         high=high,
-        timing=min(ours.timing, theirs.timing, key=worth.index),
+        timing=min(ours.timing, theirs.timing, key=assurances.index),
         is_forged=forged,
     )
 

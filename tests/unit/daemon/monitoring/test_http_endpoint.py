@@ -123,8 +123,8 @@ def test_an_address_that_is_taken_is_said_once_and_tried_again(
         squatter.close()
         assert get(bound(served), "/healthz")[0] == 200
     assert [line["event"] for line in logs] == [
-        "health and metrics cannot be served, which is tried again",
-        "health and metrics are served",
+        "http_not_listening",
+        "http_listening",
     ]
     assert logs[0]["error"] == "Address already in use: free the address, or name another as http_listen"
 
@@ -156,7 +156,7 @@ def test_an_answer_that_breaks_is_a_line_in_the_log(served: Endpoint, answers: A
         served.listen(HttpAddress(host="127.0.0.1", port=0))
         for _ in range(2):
             assert get(bound(served), "/metrics") == (500, '{"error": "ValueError, see the log"}\n')
-    assert [line["event"] for line in logs].count("a question over HTTP has no answer") == 1
+    assert [line["event"] for line in logs].count("http_request_failed") == 1
     assert get(bound(served), "/healthz")[0] == 200
 
 

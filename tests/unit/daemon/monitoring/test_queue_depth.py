@@ -99,7 +99,7 @@ def test_an_old_answer_is_not_given_for_ever(database: Database, queue_depths: Q
         assert queue_depths.get() == SOME
         database.now_s += KEPT_S
         assert queue_depths.get() is None
-    assert [line["event"] for line in logs] == ["the length of the queue is not known"]
+    assert [line["event"] for line in logs] == ["queue_depth_unknown"]
     database.answer = list
     database.now_s += KEPT_S
     assert queue_depths.get() == []

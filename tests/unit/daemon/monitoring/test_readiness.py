@@ -100,14 +100,14 @@ def test_a_state_is_logged_once_however_often_it_is_found() -> None:
             readiness.working("serving")
         assert (readiness.ready.is_set(), readiness.waiting_for) == (True, None)
         readiness.working("serving less")
-    assert [line["event"] for line in logs] == ["not ready: waiting for the database", "ready", "ready"]
+    assert [line["event"] for line in logs] == ["not_ready", "ready", "ready"]
 
 
 def test_a_service_manager_that_is_gone_stops_nothing(tmp_path: Path) -> None:
     """Telling is best effort."""
     with capture_logs() as logs:
         Readiness(str(tmp_path / "nowhere")).working("x")
-    assert [line["event"] for line in logs] == ["ready", "the service manager cannot be told"]
+    assert [line["event"] for line in logs] == ["ready", "service_manager_unreachable"]
 
 
 def test_states_that_come_and_go_fill_no_log(manager: tuple[str, socket.socket]) -> None:

@@ -28,12 +28,12 @@ def test_the_watchdog_is_told_as_long_as_the_main_thread_keeps_its_word() -> Non
         watchdog.tell()
     assert (len(told), watchdog.is_alive) == (2, False)
     (line,) = logs
-    assert line["event"] == "the main thread hangs; the service manager is not told any more"
+    assert line["event"] == "main_thread_hangs"
     assert __file__ in line["stack"]
     watchdog.expect()
     with capture_logs() as logs:
         watchdog.tell()
-    assert (len(told), [line["event"] for line in logs]) == (3, ["the main thread goes on"])
+    assert (len(told), [line["event"] for line in logs]) == (3, ["main_thread_recovered"])
 
 
 def test_messages_come_by_themselves_and_end_with_the_block() -> None:

@@ -85,7 +85,7 @@ class Announcing:
         self.thread = threading.Thread(target=self.publisher.run, args=(self.stop,))
 
     def _store(self, purpose: str) -> Store:
-        assert purpose == "announce"
+        assert purpose == "publish"
         return cast("Store", self.store)
 
     def start(self) -> None:

@@ -45,7 +45,7 @@ def test_what_an_earlier_process_left_is_held_and_delivered(parts: Parts, tmp_pa
     with capture_logs() as logs:
         later.replayer.adopt()
         later.replayer.adopt()
-    assert [line["event"] for line in logs] == ["results of an earlier process wait in the spool"]
+    assert [line["event"] for line in logs] == ["old_results_in_spool"]
     assert later.held() == {(1, False)}
     assert deliver(later) == 1
     assert (later.held(), later.spool.count) == (set(), 0)
@@ -79,9 +79,7 @@ def test_a_result_that_came_too_late_is_the_databases_evidence(parts: Parts) -> 
     with capture_logs() as logs:
         assert deliver(parts) == 1
     assert (parts.spool.count, parts.held(), parts.events()) == (0, set(), ["done"])
-    assert [line["event"] for line in logs if line["log_level"] == "warning"] == [
-        "a spooled result came too late: it is evidence now"
-    ]
+    assert [line["event"] for line in logs if line["log_level"] == "warning"] == ["spooled_result_too_late"]
 
 
 def test_a_result_of_another_database_is_set_aside(parts: Parts, tmp_path: Path) -> None:
@@ -254,7 +252,7 @@ def test_the_thread_delivers_what_is_accepted_and_then_has_no_connection(parts: 
     finally:
         running.end()
     assert [job_id for job_id, _ in parts.store.completed] == [1, 2]
-    assert parts.opened == ["deliver"]
+    assert parts.opened == ["replay"]
 
 
 def test_the_thread_says_once_that_results_wait_and_once_that_they_are_delivered(
@@ -274,9 +272,9 @@ def test_the_thread_says_once_that_results_wait_and_once_that_they_are_delivered
         finally:
             running.end()
     assert [line["event"] for line in logs] == [
-        "results wait in the spool for the database",
-        "spooled result committed",
-        "the spool is delivered",
+        "spool_waits_for_database",
+        "spooled_result_committed",
+        "spool_replayed",
     ]
 
 

@@ -182,7 +182,7 @@ def test_a_result_that_is_refused_or_stale_spoils_none_of_the_others(crowd: Crow
     assert crowd.parts.events().count("queued") == 1
     assert crowd.parts.publisher._gpu_types == {"CPU"}
     said = [line["event"] for line in logs if line["log_level"] in ("warning", "error")]
-    assert said == ["job could not be settled", "job is no longer ours: what was found is no verdict"]
+    assert said == ["job_end_not_stored", "result_too_late"]
 
 
 def test_while_the_database_is_away_everything_goes_to_the_spool(crowd: Crowd) -> None:
@@ -196,7 +196,7 @@ def test_while_the_database_is_away_everything_goes_to_the_spool(crowd: Crowd) -
     assert crowd.parts.held() == {(1, False), (2, False)}
     assert crowd.parts.replayer.keys() == [(1, 2), (2, 2)]
     said = [line["event"] for line in logs if line["log_level"] == "warning"]
-    assert said == ["database away: the result waits in the spool"] * 2
+    assert said == ["database_away_result_spooled"] * 2
 
 
 def test_a_slot_waits_when_too_many_results_are_not_written(parts: Parts) -> None:
@@ -315,7 +315,7 @@ def test_without_room_in_the_spool_a_result_waits_in_memory(tmp_path: Path) -> N
     assert parts.store.completed == [(1, result())]
     assert (parts.held(), parts.events()) == (set(), ["done"])
     said = [line["event"] for line in logs if line["log_level"] in ("warning", "error")]
-    assert said == ["the spool does not work", "database away: the job's end waits in memory"]
+    assert said == ["spool_failed", "database_away_job_end_waits"]
 
 
 @pytest.mark.usefixtures("_quick")
@@ -403,7 +403,7 @@ def test_a_failure_waits_for_the_database_in_memory(parts: Parts) -> None:
     crowd.end()
     assert parts.store.failed == [(1, "the engine went away", "cpu0")]
     said = [line["event"] for line in logs]
-    assert said == ["database away: the job's end waits in memory", "database back: the job is settled"]
+    assert said == ["database_away_job_end_waits", "database_back_job_end_stored"]
 
 
 @pytest.mark.usefixtures("_quick")

@@ -134,7 +134,7 @@ def test_torn_and_foreign_files_are_set_aside_with_a_line_each(spool: Spool, dir
         later = Spool(directory, max_bytes=MIB)
         assert [found.job.id for found in later.pending()] == [3]
         assert [found.job.id for found in later.pending()] == [3]
-    said = [str(line["reason"]) for line in logs if line["event"] == "a file of the spool is set aside"]
+    said = [str(line["reason"]) for line in logs if line["event"] == "spool_file_set_aside"]
     assert len(said) == 6
     assert sum("torn" in reason for reason in said) == 1
     assert sum("damaged" in reason for reason in said) == 1
@@ -179,7 +179,7 @@ def test_a_disk_that_cannot_be_read_now_loses_nothing(
         assert later.pending() == ()
         assert later.pending() == ()
         assert spool.load(found) is None
-    assert [line["event"] for line in logs] == ["the spool does not work"] * 2
+    assert [line["event"] for line in logs] == ["spool_failed"] * 2
     assert later.load(the_only(later)) == result()
     assert evidence(directory) == []
 
@@ -191,7 +191,7 @@ def test_without_room_artifacts_go_first_and_the_report_says_so(directory: Path)
         assert spool.put(job(), result(b"x" * 15_000, b"y" * 15_000, a=1), slot="cpu0")
     kept = spool.load(the_only(spool))
     assert kept == result(a=1, **{DROPPED: ["trace-0", "trace-1"]})
-    assert [line["event"] for line in logs] == ["no room in the spool for the artifacts of a result"]
+    assert [line["event"] for line in logs] == ["spool_full_artifacts_dropped"]
 
 
 def test_a_full_spool_says_no_once_and_keeps_what_it_has(directory: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_full_spool_says_no_once_and_keeps_what_it_has(directory: Path) -> Non
         assert spool.put(job(99), result(), slot="cpu0")
         spool.max_bytes = 0
         assert not spool.put(job(100), result(), slot="cpu0")
-    assert [line["event"] for line in logs] == ["the spool does not work"]
+    assert [line["event"] for line in logs] == ["spool_failed"]
 
 
 def test_evidence_is_bounded_and_makes_way(directory: Path) -> None:
@@ -252,7 +252,7 @@ def test_a_disk_that_fails_is_an_answer_and_costs_no_older_result(
         patched.setattr(os, call, fail)
         for _ in range(3):
             assert not spool.put(job(2), result(b"trace", x=2), slot="cpu0")
-    assert [line["event"] for line in logs] == ["the spool does not work"]
+    assert [line["event"] for line in logs] == ["spool_failed"]
     assert os.strerror(number) in str(logs[0]["reason"])
     assert sorted(directory.glob("*")) == before
     assert spool.put(job(2), result(x=2), slot="cpu0")

@@ -1,4 +1,4 @@
-"""What operators do to what is over, and to hosts: evaluate again, take out of the ranking, drain; and the reaper.
+"""Operators' actions: evaluate again, take out of the ranking, drain hosts, pause GPU types and leaderboards.
 
 The rules lie in the functions of the same names in `schema/functions`. Knows no rule itself.
 """
@@ -16,14 +16,14 @@ from runner.model import JobState, Mode, Verdict
 from runner.store import queries
 from runner.store.base import Base, expect, text
 from runner.store.clean import clean_text
-from runner.store.records import EventLine, FailedLine, MatchLine, Reaped, Selection
+from runner.store.records import EventLine, FailedLine, MatchLine, Selection
 
 
-class Again(Base):
-    """The part of a store that an operator uses."""
+class Operations(Base):
+    """The part of a store for operators."""
 
     def matching(self, selection: Selection) -> Sequence[MatchLine]:
-        """What a rerun or an invalidation of this selection would concern; writes nothing.
+        """The jobs that a rerun or an invalidation of this selection would concern; writes nothing.
 
         Raises:
             SubmissionError: nothing is selected, or a leaderboard, host or GPU type is unknown.
@@ -33,9 +33,9 @@ class Again(Base):
         return [MatchLine(**{**line, "mode": Mode(line["mode"])}) for line in found]
 
     def rerun(self, selection: Selection, *, reason: str | None = None, priority: int = -1) -> int:
-        """Evaluate again what is selected; returns how many jobs that makes.
+        """Evaluate the selected jobs again; returns how many jobs that makes.
 
-        The old results count until the new ones are there. What waits or runs is left alone.
+        The old results count until the new ones are there. Jobs that wait or run are left alone.
 
         Raises:
             SubmissionError: as `matching`; or the one submission selected cannot be evaluated again.
@@ -45,9 +45,9 @@ class Again(Base):
         return int(expect(self._link.one(queries.RERUN, parameters))["jobs"])
 
     def invalidate(self, selection: Selection, *, reason: str) -> int:
-        """Take what is selected out of the ranking; returns how many jobs that concerned.
+        """Take the selected jobs out of the ranking; returns how many jobs that concerned.
 
-        The submissions' authors read the reason. What waits or runs is left alone.
+        The submissions' authors read the reason. Jobs that wait or run are left alone.
 
         Raises:
             SubmissionError: as `matching`; or the reason is empty.
@@ -140,18 +140,8 @@ class Again(Base):
         """
         return bool(expect(self._link.one(queries.EVICT, {"job_id": job_id, "reason": text(reason)}))["changed"])
 
-    def reap(self, *, keep_s: float, limit: int = 500) -> Reaped:
-        """Forget a batch of what is old: artifacts, hosts, turns and files that no submission has.
-
-        Older than `keep_s` seconds: evidence, events, reports of jobs that count for nothing, replaced results.
-        `keep_s` is a day at least. At most `limit` rows of each kind, of artifacts also at most about 256 MiB; call it
-        again until nothing goes.
-        Several daemons may do so at once: while one works, the others get zeros.
-        """
-        return Reaped(**expect(self._link.one(queries.REAP, {"keep_s": keep_s, "limit": limit})))
-
     def events(self, submission_id: int) -> Sequence[EventLine]:
-        """What happened to a submission out of the ordinary, oldest first; empty for an unknown one."""
+        """The unusual events of a submission, oldest first; empty for an unknown one."""
         return [EventLine(**found) for found in self._link.all(queries.EVENTS, {"submission_id": submission_id})]
 
     def moment(self, span: str) -> datetime:

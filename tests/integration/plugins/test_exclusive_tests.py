@@ -10,8 +10,8 @@ from typing import cast
 
 import pytest
 
+from tests.plugins.exclusive_tests import _Roll
 from tests.plugins.live import ROOT
-from tests.plugins.turns import _Roll
 
 #: Whoever runs says so by holding a file, which one that is alone can have for itself.
 INNER = """
@@ -69,7 +69,7 @@ def run(directory: Path, source: str) -> subprocess.CompletedProcess[str]:
     """These tests, by three workers."""
     (directory / "test_inner.py").write_text(source, encoding="utf-8")
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "3", "--dist", "worksteal", "-p", "tests.plugins.turns"],
+        [sys.executable, "-m", "pytest", "-q", "-n", "3", "--dist", "worksteal", "-p", "tests.plugins.exclusive_tests"],
         cwd=directory,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
         capture_output=True,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from runner.cli import documents, render
+from runner.cli import json_output, render
 from runner.cli.app import ExitCode, app, console, example, note, out, out_json, session
 from runner.cli.moments import moment_of
 from runner.model import Verdict
@@ -200,7 +200,7 @@ def failed(
             leaderboard=leaderboard,
         )
     if as_json:
-        out_json(documents.failed(lines))
+        out_json(json_output.failed(lines))
     else:
         out(render.failed_table(lines))
 
@@ -209,13 +209,13 @@ def _ask(question: str, lines: Sequence[MatchLine], *, counting: bool, yes: bool
     """Have the person agree to what concerns many submissions.
 
     Raises:
-        typer.BadParameter: there is nobody to ask.
+        typer.BadParameter: stdin is no terminal, so there is no one to ask.
         typer.Exit: they do not agree.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter("this is no terminal, so nobody can be asked; look with --dry-run", param_hint="--yes")
+        raise typer.BadParameter("stdin is no terminal, so no one can answer; look with --dry-run", param_hint="--yes")
     console(stderr=True).print(render.matching_table(lines, counting=counting))
     # Not typer.confirm: part of its question goes to stdout, whatever it is told.
     typer.echo(f"{question} [y/N] ", nl=False, err=True)
@@ -226,7 +226,7 @@ def _ask(question: str, lines: Sequence[MatchLine], *, counting: bool, yes: bool
 
 def _show(lines: Sequence[MatchLine], jobs: int, *, dry_run: bool, counting: bool, as_json: bool) -> None:
     if as_json:
-        out_json({"jobs": jobs, "dry_run": dry_run, "matching": documents.matching(lines)})
+        out_json({"jobs": jobs, "dry_run": dry_run, "matching": json_output.matching(lines)})
     elif dry_run:
         out(render.matching_table(lines, counting=counting))
         note(f"{jobs} jobs; nothing was done")

@@ -1,9 +1,9 @@
-"""Claim → first line of the submission: in a container that was parked, and in one that is started for the job.
+"""Claim → first line of the submission: in a warm container, and in one that is started for the job.
 
 The submission prints the time at which it is imported; the claim's time is the database's. Both read this machine's
-clock. The cold daemon parks nothing (`park_containers = 0`), so its figure holds the start of a container and the
-import of torch, which is printed beside it: what a plain interpreter of the evaluation environment takes for it, in
-the same minutes. Before each submission the host is at rest for as long as a daemon takes to park anew.
+clock. The cold daemon keeps no warm container (`warm_containers = 0`), so its figure holds the start of a container and
+the import of torch. That import is printed beside it: what a plain interpreter of the evaluation environment takes for
+it, in the same minutes. Before each submission the host is at rest for as long as a daemon takes to refill its pool.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.benchmarks._live import accepted, database
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 
 WARM_ROUNDS, COLD_ROUNDS = 40, 10
-#: Before each submission, until its container is parked.
+#: Before each submission, until its container is warm.
 QUIET_S = 6.0
 SOURCE = b"""
 import time
@@ -30,11 +30,11 @@ def custom_kernel(data):
 
 def main() -> None:
     """Measure and print."""
-    with database("parking") as url:
+    with database("warm_pool") as url:
         with live_runner(url) as live:
             live.board(ROOT / "tasks" / "vectoradd", name="warm")
-            report("parked", pickups(live, "warm", rounds=WARM_ROUNDS, quiet_s=QUIET_S))
-        with live_runner(url, park_containers=0) as live:
+            report("warm", pickups(live, "warm", rounds=WARM_ROUNDS, quiet_s=QUIET_S))
+        with live_runner(url, warm_containers=0) as live:
             live.board(ROOT / "tasks" / "vectoradd", name="cold")
             report("cold", pickups(live, "cold", rounds=COLD_ROUNDS, quiet_s=0))
     report("import torch", [import_torch() for _ in range(COLD_ROUNDS)])

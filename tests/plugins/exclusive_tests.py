@@ -23,7 +23,7 @@ import pytest
 #: The fixture of forked judges and workers (`tests.plugins.judging`).
 _JUDGES = "processes"
 #: Entry of a worker's input.
-_INPUT = "kernel_runner_turns"
+_INPUT = "kernel_runner_exclusive_tests"
 #: Modules and folders that take longest; `--durations` of a whole run says which.
 _LONGEST = (
     "tests/acceptance/test_verdicts.py",
@@ -45,7 +45,7 @@ _LONGEST = (
 
 
 class _Node(Protocol):
-    """A worker, as whoever started it sees it."""
+    """A worker, as its parent sees it."""
 
     workerinput: dict[str, Any]
 
@@ -72,13 +72,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "judging: runs a judge outside of a container; one such test at a time")
     worker = getattr(config, "workerinput", None)
     if worker is not None:
-        config.pluginmanager.register(_Turns(Path(worker[_INPUT])))
+        config.pluginmanager.register(_ExclusiveTests(Path(worker[_INPUT])))
     elif config.getoption("numprocesses", None):
         config.pluginmanager.register(_Roll())
 
 
-class _Turns:
-    """Lets the tests of one worker take turns with those of the others."""
+class _ExclusiveTests:
+    """Runs the tests of one worker beside those of the others, and marked ones alone."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -109,7 +109,7 @@ class _Roll:
     """Makes the directory of the locked files, and calls the roll at the end."""
 
     def __init__(self) -> None:
-        self._directory = Path(tempfile.mkdtemp(prefix="kernel-runner-turns-"))
+        self._directory = Path(tempfile.mkdtemp(prefix="kernel-runner-exclusive-"))
         self._found: set[str] = set()
         self._run: set[str] = set()
         self._missing: set[str] = set()
