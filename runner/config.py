@@ -4,6 +4,10 @@ Owns every setting's name, default, meaning and example, and how a running daemo
 field of `Config` is its description. docs/configuration.md is made of all that (`python -m tests.unit.config.page`).
 The only module of the daemon that reads the environment. Must not connect to anything.
 
+Pydantic validates; pydantic-settings does not read. It passes over unknown variables, and its errors do not say which
+file or variable a value is from. Both would have to be written around it, and so would the credential and the hidden
+passwords.
+
 Precedence, highest first: `KERNEL_RUNNER_<KEY>`; `DATABASE_URL` and `DOCKER_HOST`; systemd's credential `database_url`;
 the file; what the file's `database_url_file` names; the default.
 A running daemon may read its configuration again: `Settings` holds what is in force, `RELOAD` says what each key needs.

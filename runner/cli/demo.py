@@ -27,7 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 import tasks
-from runner.cli import demo_batch, render
+from runner.cli import demo_batch, render, render_submission
 from runner.cli.app import app, console, example, note, out
 from runner.cli.safe import one_line
 from runner.cli.stack import Stack, orderly, state_directory
@@ -305,7 +305,7 @@ def _print_results(store: Store, boards: Sequence[str], views: Sequence[tuple[En
     best = store.ranking(boards[0], None)[0].submission_id
     view = next(view for _, view in views if view.submission_id == best)
     out("one result in full (`kernel-runner status ID` prints this):\n")
-    out(render.submission_page(from_store(view, admin=False)))
+    out(render_submission.submission_page(from_store(view, admin=False)))
     ranked = next(run for job in view.jobs for run in job.runs if run.score_s is not None)
     out("\nwhat is kept with each of its runs (leaderboard.runs.system_info):\n")
     out(json.dumps(ranked.system_info, indent=2))

@@ -19,7 +19,7 @@ from typing import Annotated
 
 import typer
 
-from runner.cli import render
+from runner.cli import render_submission
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.files import read_submission
 from runner.cli.progress import ProgressLine
@@ -86,13 +86,13 @@ def evaluate(
         line.show(f"starting a container for {gpu_type.name}")
 
         def forward(progress: Progress) -> None:
-            line.show(render.progress_text(progress))
+            line.show(render_submission.progress_text(progress))
 
         result = evaluator.run(job, slot, cancel=cancel, on_progress=forward)
     if as_json:
         out_json(from_result(job, result).to_json())
     else:
-        out(render.job_block(from_result(job, result)))
+        out(render_submission.job_block(from_result(job, result)))
     raise typer.Exit(ExitCode.OK if result.verdict is Verdict.ACCEPTED else ExitCode.NOT_ACCEPTED)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from runner.cli import gpu_add, gpu_clocks, json_output, render
+from runner.cli import gpu_add, gpu_clocks, json_output, render_hosts
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.evaluate import local_evaluator
 from runner.cli.finding import Finding, Mark, verdict_of
@@ -51,14 +51,14 @@ def list_types(
         if as_json:
             out_json([_registered(entry, registry) for entry in registry.all()])
         else:
-            out(render.registry_table([(entry, registry.origin(entry.name)) for entry in registry.all()]))
+            out(render_hosts.registry_table([(entry, registry.origin(entry.name)) for entry in registry.all()]))
         return
     with session(context).store() as store:
         types, hosts = store.gpu_types(), store.hosts()
     if as_json:
         out_json(json_output.gpu_types(types, hosts, registry))
     else:
-        out(render.gpu_types_table(types, hosts, registry))
+        out(render_hosts.gpu_types_table(types, hosts, registry))
 
 
 @gpu.command("show", epilog=example("kernel-runner gpu show H100"))
@@ -77,7 +77,7 @@ def show(
     if as_json:
         out_json(_registered(entry, registry))
     else:
-        out(render.gpu_type_page(entry, registry.origin(entry.name)))
+        out(render_hosts.gpu_type_page(entry, registry.origin(entry.name)))
 
 
 @gpu.command(epilog=example("kernel-runner gpu pause H100 --reason 'new driver'"))

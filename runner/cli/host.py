@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from runner.cli import json_output, render
+from runner.cli import json_output, render_hosts
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.progress import ProgressLine
 from runner.cli.wait import wait_until
@@ -36,7 +36,7 @@ def list_hosts(
     if as_json:
         out_json(json_output.hosts(hosts))
     else:
-        out(render.hosts_table(hosts))
+        out(render_hosts.hosts_table(hosts))
 
 
 @host.command(epilog=example("kernel-runner host drain node2 --reason 'new fan' --wait && ssh node2 sudo reboot"))
@@ -109,5 +109,5 @@ def _host(store: Store, name: str) -> HostLine:
 
 def _running(view: HostLine) -> str:
     jobs = "1 job runs" if view.running == 1 else f"{view.running} jobs run"
-    state = render.host_state(view)
+    state = render_hosts.host_state(view)
     return f"{jobs} on host {view.name}" + ("" if state == "draining" else f", which is {state}")

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from runner.cli.render import host_state, slots_per_type
+from runner.cli.render_hosts import host_state, slots_per_type
 from runner.gpu_types import Registry
 from runner.model import Demand
 from runner.store.records import (

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from runner.cli import render
+from runner.cli import render, render_hosts
 from runner.cli.safe import one_line
 from runner.cli.units import age, duration
 from runner.model import JobState, Verdict
@@ -86,8 +86,10 @@ def frame(
 
 def headline(scene: Scene, now: datetime) -> str:
     """The fleet in one line."""
-    up = sum(render.host_state(host) == "up" for host in scene.hosts)
-    slots = sum(render.slots_per_type([host for host in scene.hosts if render.host_state(host) == "up"]).values())
+    up = sum(render_hosts.host_state(host) == "up" for host in scene.hosts)
+    slots = sum(
+        render_hosts.slots_per_type([host for host in scene.hosts if render_hosts.host_state(host) == "up"]).values()
+    )
     minute = sum(line.minute for line in scene.throughput)
     ten = sum(line.ten_minutes for line in scene.throughput)
     return (
@@ -110,7 +112,7 @@ def _slots(scene: Scene) -> _Part:
         by_host.setdefault(line.host, []).append(line)
     rows: list[_Row] = []
     for host in scene.hosts:
-        state = render.host_state(host)
+        state = render_hosts.host_state(host)
         left = by_host.pop(host.name, [])
         shown: _Row = [one_line(host.name), _state_text(state, host), str(done.get(host.name, 0))]
         if state == "stopped" and not left:
@@ -172,8 +174,8 @@ def _state_text(state: str, host: HostLine) -> Text:
 
 
 def _queue(scene: Scene) -> _Part:
-    serving = render.slots_per_type([host for host in scene.hosts if render.host_state(host) == "up"])
-    names = {name for host in scene.hosts if render.host_state(host) == "up" for name in host.gpu_types}
+    serving = render_hosts.slots_per_type([host for host in scene.hosts if render_hosts.host_state(host) == "up"])
+    names = {name for host in scene.hosts if render_hosts.host_state(host) == "up" for name in host.gpu_types}
     rows: list[_Row] = [
         [
             one_line(line.gpu_type),

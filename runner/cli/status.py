@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from runner.cli import json_output, render
+from runner.cli import json_output, render, render_submission
 from runner.cli.app import app, example, out, out_json, session
 from runner.cli.view import from_store
 
@@ -64,7 +64,7 @@ def status(
         if as_json:
             out_json(view.to_json())
         else:
-            out(render.submission_page(view))
+            out(render_submission.submission_page(view))
     elif as_json:
         out_json(json_output.queue(lines))
     else:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from runner.cli import render
+from runner.cli import render_submission
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.files import read_submission
 from runner.cli.moments import moment_of
@@ -114,7 +114,7 @@ def submit(
             with ProgressLine() as line:
 
                 def show(view: ShownSubmission) -> None:
-                    line.show(render.waiting_text(view))
+                    line.show(render_submission.waiting_text(view))
 
                 view = wait_until(
                     lambda: from_store(store.submission(submission_id), admin=admin),
@@ -132,7 +132,7 @@ def submit(
     if as_json:
         out_json(view.to_json())
     else:
-        out(render.submission_page(view))
+        out(render_submission.submission_page(view))
     raise typer.Exit(exit_code_of(view))
 
 

@@ -126,7 +126,7 @@ def note(result: JobResult) -> str:
 
 def built(logs: list[Any]) -> list[dict[str, Any]]:
     """The builds that were made."""
-    return [entry for entry in logs if entry["event"] == "built"]
+    return [entry for entry in logs if entry["event"] == "build_finished"]
 
 
 def test_torch_builds_once_for_both_jobs(made: Evaluator) -> None:

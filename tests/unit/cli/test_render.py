@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from runner.cli import json_output, render
+from runner.cli import json_output, render, render_hosts, render_submission
 from runner.cli.view import from_store
 from runner.gpu_types import GpuType, HardwareRun, Registry, Vendor
 from runner.model import Demand, JobState, Mode, Progress, TimingAssurance, Verdict
@@ -40,7 +40,7 @@ def text_of(renderable: RenderableType) -> str:
 
 def _page(*jobs: JobView, line: StatusLine | None = None, admin: bool = False) -> str:
     view = samples.submission(*jobs, line=line)
-    return text_of(render.submission_page(from_store(view, admin=admin)))
+    return text_of(render_submission.submission_page(from_store(view, admin=admin)))
 
 
 def test_an_accepted_submission_shows_its_score_times_and_provenance() -> None:
@@ -136,7 +136,7 @@ def test_a_waiting_line_names_phase_and_position() -> None:
         samples.job(secret=True, state=JobState.RUNNING, progress={"phase": "test", "done": 1, "total": 99}),
         line=samples.status(state=JobState.RUNNING, position=4),
     )
-    line = render.waiting_text(from_store(view, admin=False))
+    line = render_submission.waiting_text(from_store(view, admin=False))
     assert "CPU test benchmark 3/7" in line
     assert "H100 test queued (attempt 2)" in line
     assert "position 4 in the queue" in line
@@ -145,12 +145,12 @@ def test_a_waiting_line_names_phase_and_position() -> None:
 
 def test_progress_without_a_total_is_just_the_phase() -> None:
     """A build has no count."""
-    assert render.progress_text(Progress(phase="build", done=0, total=0)) == "build"
+    assert render_submission.progress_text(Progress(phase="build", done=0, total=0)) == "build"
 
 
 def test_a_phase_moves_no_cursor() -> None:
     """A container chose the word."""
-    assert render.progress_text(Progress(phase="\x1b[2Jtest\n", done=1, total=2)) == "\\x1b[2Jtest⏎  1/2"
+    assert render_submission.progress_text(Progress(phase="\x1b[2Jtest\n", done=1, total=2)) == "\\x1b[2Jtest⏎  1/2"
 
 
 def test_a_type_that_no_host_serves_is_named_with_the_time() -> None:
@@ -159,7 +159,7 @@ def test_a_type_that_no_host_serves_is_named_with_the_time() -> None:
         samples.job(state=JobState.QUEUED), line=samples.status(state=JobState.QUEUED, no_host_since=samples.NOW)
     )
     assert "no host has served its GPU type since 2030-01-02" in text_of(
-        render.submission_page(from_store(view, admin=False))
+        render_submission.submission_page(from_store(view, admin=False))
     )
 
 
@@ -296,21 +296,21 @@ def _host(**facts: Any) -> HostLine:  # noqa: ANN401 whatever a line has
 def test_a_host_is_up_draining_silent_or_stopped(facts: dict[str, Any], state: str, note: str, slots: int) -> None:
     """What is gone is called so, even if it drains; only the slots of hosts that are up count as offered."""
     line = _host(**facts)
-    cells = text_of(render.hosts_table([line])).splitlines()[2]
+    cells = text_of(render_hosts.hosts_table([line])).splitlines()[2]
     assert cells.split()[1] == state
     assert cells.rstrip().endswith(note or "ago")
     assert json_output.hosts([line])[0]["state"] == state
     kind = GpuTypeLine(name="CPU", vendor="none", aliases=(), description="", queued=0)
     registry = Registry.load()
     assert json_output.gpu_types([kind], [line], registry)[0]["slots"] == slots
-    assert text_of(render.gpu_types_table([kind], [line], registry)).splitlines()[2].split()[1] == str(slots)
+    assert text_of(render_hosts.gpu_types_table([kind], [line], registry)).splitlines()[2].split()[1] == str(slots)
 
 
 def test_a_slot_that_waits_for_its_container_is_not_counted_and_says_why() -> None:
     """In the list of hosts and in that of GPU types."""
     slots = ({"name": "cpu0", "gpu_type": "CPU"}, {"name": "cpu1", "gpu_type": "CPU", "quarantined": "it hangs"})
     line = _host(slots=slots)
-    cells = text_of(render.hosts_table([line])).splitlines()[2]
+    cells = text_of(render_hosts.hosts_table([line])).splitlines()[2]
     assert "1 x CPU" in cells
     assert cells.rstrip().endswith("cpu1 not used: it hangs")
     assert json_output.hosts([line])[0]["slots"][1]["quarantined"] == "it hangs"
@@ -319,10 +319,10 @@ def test_a_slot_that_waits_for_its_container_is_not_counted_and_says_why() -> No
 def test_a_slot_on_which_nothing_ranked_runs_is_counted_and_says_why() -> None:
     """It is in use; a slot that is out as well says that alone."""
     worse = {"name": "nvidia0", "gpu_type": "L4", "degraded": "it is hot"}
-    cells = text_of(render.hosts_table([_host(slots=(worse,))])).splitlines()[2]
+    cells = text_of(render_hosts.hosts_table([_host(slots=(worse,))])).splitlines()[2]
     assert "1 x L4" in cells
     assert cells.rstrip().endswith("nvidia0 ranks nothing: it is hot")
-    cells = text_of(render.hosts_table([_host(slots=({**worse, "quarantined": "lost"},))])).splitlines()[2]
+    cells = text_of(render_hosts.hosts_table([_host(slots=({**worse, "quarantined": "lost"},))])).splitlines()[2]
     assert cells.rstrip().endswith("nvidia0 not used: lost")
 
 
@@ -366,7 +366,7 @@ def test_a_retry_is_explained_to_everybody_and_its_cause_to_administrators() -> 
     )
     view = samples.submission(samples.job(state=JobState.QUEUED, causes=(cause,)), line=line)
     pages = {
-        admin: text_of(render.submission_page(from_store(view, admin=admin, history=[event])))
+        admin: text_of(render_submission.submission_page(from_store(view, admin=admin, history=[event])))
         for admin in (True, False)
     }
     assert "tried again because of a fault of host node7, not of the submission, not before 2030-01-02" in pages[False]
@@ -383,19 +383,19 @@ def test_boards_hosts_and_gpu_types_are_listed() -> None:
     assert "2030-01-02 03:04:05" in text_of(render.boards_table([board]))
     assert "no leaderboards" in text_of(render.boards_table([]))
     host = _host(silent_s=3.0)
-    hosts = text_of(render.hosts_table([host]))
+    hosts = text_of(render_hosts.hosts_table([host]))
     assert "2 x CPU" in hosts
     assert "3 s ago" in hosts
-    assert "kernel-runner serve" in text_of(render.hosts_table([]))
+    assert "kernel-runner serve" in text_of(render_hosts.hosts_table([]))
     types = text_of(
-        render.gpu_types_table(
+        render_hosts.gpu_types_table(
             [GpuTypeLine(name="CPU", vendor="none", aliases=("cpu",), description="cores", queued=5)],
             [host],
             Registry.load(),
         )
     )
     assert "CPU        2        5   none     cpu       -             cores" in types
-    assert "kernel-runner serve" in text_of(render.gpu_types_table([], [], Registry.load()))
+    assert "kernel-runner serve" in text_of(render_hosts.gpu_types_table([], [], Registry.load()))
 
 
 def test_a_gpu_type_says_when_something_last_ran_on_such_a_device() -> None:
@@ -408,7 +408,7 @@ def test_a_gpu_type_says_when_something_last_ran_on_such_a_device() -> None:
         GpuTypeLine(name=name, vendor="nvidia", aliases=(), description="", queued=0)
         for name in ("RAN", "NEW", "ELSEWHERE")
     ]
-    shown = text_of(render.gpu_types_table(lines, [], registry)).splitlines()[2:]
+    shown = text_of(render_hosts.gpu_types_table(lines, [], registry)).splitlines()[2:]
     assert [line.split()[-1] for line in shown] == ["2026-04-01", "never", "unknown"]
     found = [one["last_hardware_run"] for one in json_output.gpu_types(lines, [], registry)]
     assert found == [date(2026, 4, 1), None, None]
@@ -416,13 +416,13 @@ def test_a_gpu_type_says_when_something_last_ran_on_such_a_device() -> None:
 
 def test_the_page_of_a_gpu_type_has_its_figures_and_what_ran_on_hardware() -> None:
     """The latest run first, each with device, driver, software and what ran."""
-    page = text_of(render.gpu_type_page(Registry.load().get("H100"), Path("H100.toml")))
+    page = text_of(render_hosts.gpu_type_page(Registry.load().get("H100"), Path("H100.toml")))
     assert "device: 80 GiB, L2 50 MiB, 3350 GB/s, fp8 1978.9 TFLOP/s" in page
     assert "product NVIDIA H100 NVL: 94 GiB" in page
     assert "2026-11-23: NVIDIA H100 80GB HBM3, driver 580.159.04, CUDA 13.0, torch 2.11" in page
     assert "10 tests of the harness" in page
-    assert "on hardware: never" in text_of(render.gpu_type_page(Registry.load().get("H100x8"), None))
-    assert "on hardware" not in text_of(render.gpu_type_page(Registry.load().get("CPU"), None))
+    assert "on hardware: never" in text_of(render_hosts.gpu_type_page(Registry.load().get("H100x8"), None))
+    assert "on hardware" not in text_of(render_hosts.gpu_type_page(Registry.load().get("CPU"), None))
 
 
 def test_a_board_shows_its_task_without_the_texts() -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from runner.cli import render
+from runner.cli import render_submission
 from runner.cli.view import from_result, from_store
 from runner.model import JobResult, JobState, Mode, RunRecord, Verdict
 from runner.store.records import SubmissionView
@@ -37,7 +37,7 @@ def test_nothing_of_a_secret_run_but_verdict_passed_and_score_is_shown() -> None
     """Neither JSON nor page contains a single character that a secret run produced."""
     shown = from_store(_leaderboard_submission(), admin=False)
     document = json.dumps(shown.to_json())
-    page = text_of(render.submission_page(shown))
+    page = text_of(render_submission.submission_page(shown))
     assert samples.SECRET_MARK not in document
     assert samples.SECRET_MARK not in page
     secret = shown.to_json()["jobs"][1]
@@ -62,7 +62,7 @@ def test_an_administrator_sees_secret_runs_in_full() -> None:
     secret = shown.to_json()["jobs"][1]
     assert secret["error"] == f"case {samples.SECRET_MARK} differs"
     assert secret["runs"][0]["meta"]["stdout"] == samples.SECRET_MARK
-    assert samples.SECRET_MARK in text_of(render.submission_page(shown))
+    assert samples.SECRET_MARK in text_of(render_submission.submission_page(shown))
 
 
 def test_the_document_of_a_submission_has_the_promised_keys() -> None:

@@ -1,0 +1,157 @@
+"""GPU types and hosts as the command line prints them. Pure: no I/O."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from runner.cli.render import make_table
+from runner.cli.safe import one_line
+from runner.cli.units import age
+from runner.gpu_types import Figures, GpuType, Registry, Vendor
+from runner.store.records import (
+    GpuTypeLine,
+    HostLine,
+)
+
+#: Seconds after which a host that has not said goodbye is taken for lost.
+SILENT_S = 60.0
+
+
+def gpu_types_table(types: Sequence[GpuTypeLine], hosts: Sequence[HostLine], registry: Registry) -> RenderableType:
+    """GPU types with the number of slots for each on hosts that are up; `registry`: this host's."""
+    if not types:
+        return Text("no GPU types announced yet; start a daemon with `kernel-runner serve`")
+    slots = slots_per_type([line for line in hosts if host_state(line) == "up"])
+    known = {entry.name: entry for entry in registry.all()}
+    table = make_table("name", "slots", "queued", "vendor", "aliases", "on hardware", "description", numbers=2)
+    for line in types:
+        table.add_row(
+            Text(one_line(line.name)),
+            str(slots.get(line.name, 0)),
+            str(line.queued),
+            Text(one_line(line.vendor)),
+            Text(one_line(", ".join(line.aliases))),
+            _on_hardware(known[line.name]) if line.name in known else "unknown",
+            Text(one_line(line.description)),
+        )
+    return table
+
+
+def _on_hardware(entry: GpuType) -> str:
+    """The day of the last run on a device of a type, or "never"; a type without devices has none."""
+    if entry.vendor is Vendor.NONE:
+        return "-"
+    return "never" if entry.last_hardware_run is None else entry.last_hardware_run.isoformat()
+
+
+def gpu_type_page(entry: GpuType, origin: Path | None) -> RenderableType:
+    """One GPU type of a host: its settings, the figures of its devices, and what ran on them."""
+    settings = {
+        "file": origin,
+        "description": one_line(entry.description),
+        "vendor": entry.vendor.value,
+        "aliases": ", ".join(entry.aliases),
+        "devices per slot": entry.count,
+        "device names": ", ".join(entry.device_names),
+        "partition": entry.partition,
+        "detected": "yes" if entry.detect else "no, only where `slots` names it",
+        "image": entry.image if entry.image == "host" else f"{entry.image}, {entry.image_python}",
+        "runtime": entry.runtime,
+        "nvcc architecture": entry.nvcc_arch,
+        "environment": " ".join(f"{key}={value}" for key, value in entry.environment.items()),
+        "container": f"{entry.memory_gib:g} GiB memory, {entry.pids} processes, {entry.shm_mib} MiB /dev/shm, "
+        f"{entry.scratch_mib} MiB for each scratch folder",
+        "device": ", ".join(_figures(entry.device)),
+        **{f"product {', '.join(one.device_names)}": ", ".join(_figures(one.device)) for one in entry.products},
+    }
+    lines = [Text(entry.name, style="bold")]
+    lines += [Text(f"  {key}: {value}") for key, value in settings.items() if value not in (None, "")]
+    if entry.vendor is not Vendor.NONE:
+        lines.append(Text(f"  on hardware: {'' if entry.hardware_runs else 'never'}".rstrip()))
+    for run in sorted(entry.hardware_runs, key=lambda run: run.date, reverse=True):
+        software = f", {run.software}" if run.software else ""
+        lines.append(Text(f"    {run.date.isoformat()}: {run.device}, driver {run.driver}{software}"))
+        lines += [Text(f"      {what}") for what in run.what]
+    return Group(*lines)
+
+
+def _figures(figures: Figures) -> Iterator[str]:
+    """The figures that are known, with their units."""
+    if figures.memory_gib is not None:
+        yield f"{figures.memory_gib:g} GiB"
+    if figures.l2_mib is not None:
+        yield f"L2 {figures.l2_mib:g} MiB"
+    if figures.l3_mib is not None:
+        yield f"L3 {figures.l3_mib:g} MiB"
+    if figures.bandwidth_gb_s is not None:
+        yield f"{figures.bandwidth_gb_s:g} GB/s"
+    yield from (f"{dtype} {rate:g} TFLOP/s" for dtype, rate in figures.peak_tflops.items())
+
+
+def registry_table(types: Sequence[tuple[GpuType, Path | None]]) -> RenderableType:
+    """A host's own GPU types and the file that each is from."""
+    table = make_table("name", "vendor", "count", "aliases", "on hardware", "description", "file")
+    for entry, origin in types:
+        table.add_row(
+            Text(entry.name),
+            entry.vendor.value,
+            str(entry.count),
+            Text(", ".join(entry.aliases)),
+            _on_hardware(entry),
+            Text(one_line(entry.description)),
+            Text(str(origin)),
+        )
+    return table
+
+
+def hosts_table(hosts: Sequence[HostLine]) -> RenderableType:
+    """Daemons with their slots and when each was last heard of."""
+    if not hosts:
+        return Text("no hosts yet; start a daemon with `kernel-runner serve`")
+    table = make_table("name", "state", "version", "slots", "running", "last seen", "")
+    for line in hosts:
+        counts = slots_per_type((line,))
+        table.add_row(
+            Text(one_line(line.name)),
+            host_state(line),
+            Text(one_line(line.version)),
+            Text(one_line(", ".join(f"{count} x {gpu}" for gpu, count in sorted(counts.items())) or "none")),
+            str(line.running),
+            f"{age(line.silent_s)} ago",
+            Text(one_line("; ".join(filter(None, (_drain_note(line), *_quarantine_notes(line)))))),
+        )
+    return table
+
+
+def host_state(line: HostLine) -> str:
+    """How a host stands: up, draining, silent or stopped; what is gone cannot drain."""
+    if line.stopped_at is not None:
+        return "stopped"
+    if line.silent_s > SILENT_S:
+        return "silent"
+    return "draining" if line.draining else "up"
+
+
+def _quarantine_notes(line: HostLine) -> list[str]:
+    away = [f"{slot['name']} not used: {slot['quarantined']}" for slot in line.slots if slot.get("quarantined")]
+    return away + [
+        f"{slot['name']} ranks nothing: {slot['degraded']}"
+        for slot in line.slots
+        if slot.get("degraded") and not slot.get("quarantined")
+    ]
+
+
+def _drain_note(line: HostLine) -> str:
+    if not line.draining:
+        return ""
+    return "draining" if line.drain_reason is None else f"draining: {line.drain_reason}"
+
+
+def slots_per_type(hosts: Sequence[HostLine]) -> Mapping[str, int]:
+    """How many slots these hosts use, by GPU type; those whose last container does not go are left out."""
+    return Counter(str(slot.get("gpu_type")) for line in hosts for slot in line.slots if not slot.get("quarantined"))

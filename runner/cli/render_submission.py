@@ -1,0 +1,330 @@
+"""A submission as the command line prints it: verdicts, cases, times, output, provenance. Pure: no I/O.
+
+Shows records of `runner.cli.view`, which decides what may be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from runner.cli.render import assured, make_table, position, verdict_text
+from runner.cli.results import CheckedCase, TimedCase, checked_cases, profiled_cases, timed_cases
+from runner.cli.safe import one_line, printable, tail
+from runner.cli.units import duration, moment, score, spread
+from runner.cli.view import ShownJob, ShownRun, ShownSubmission
+from runner.model import JobState, Progress, Verdict
+from runner.store.records import (
+    ArtifactLine,
+    EventLine,
+)
+
+#: Lines of stdout and of stderr shown for a run that failed.
+_TAIL_LINES = 20
+#: Of a reader's remarks.
+_MOST_ADVICE = 10
+_SENTENCE: Mapping[Verdict, str] = {
+    Verdict.ACCEPTED: "accepted",
+    Verdict.WRONG_ANSWER: "wrong answer: a result differs from the reference",
+    Verdict.COMPILE_ERROR: "compile error: the submission does not compile",
+    Verdict.RUNTIME_ERROR: "runtime error: the submission crashed or cannot be imported",
+    Verdict.TIME_LIMIT: "time limit: it took longer than the task allows",
+    Verdict.MEMORY_LIMIT: "memory limit: it used more memory than the container has",
+    Verdict.OUTPUT_LIMIT: "output limit: it printed too much",
+    Verdict.REJECTED: "rejected: the harness caught it cheating",
+    Verdict.INVALID: "invalid: submission or task cannot be evaluated, nothing ran",
+    Verdict.INTERNAL_ERROR: "internal error: not the submission's fault",
+}
+
+
+def _timing(system_info: Mapping[str, object]) -> object:
+    """The timing assurance of a run, by its system info; None: not said."""
+    runner = system_info.get("runner")
+    assurance = runner.get("assurance") if isinstance(runner, Mapping) else None
+    return assurance.get("timing") if isinstance(assurance, Mapping) else None
+
+
+def _withheld_s(system_info: Mapping[str, object]) -> float | None:
+    """The score that a run would have if its leaderboard demanded less; None if it has one, or no time."""
+    runner = system_info.get("runner")
+    unranked = runner.get("unranked") if isinstance(runner, Mapping) else None
+    found = unranked.get("score_s") if isinstance(unranked, Mapping) else None
+    return float(found) if isinstance(found, (int, float)) else None
+
+
+def progress_text(progress: Progress) -> str:
+    """How far a run is, e.g. `benchmark 3/7`."""
+    phase = one_line(progress.phase)
+    return f"{phase} {progress.done}/{progress.total}" if progress.total > 0 else phase
+
+
+def waiting_text(submission: ShownSubmission) -> str:
+    """One line about what a submission is waiting for."""
+    parts = [_job_waiting(job) for job in submission.jobs if job.state in (JobState.QUEUED, JobState.RUNNING)]
+    where = f", {position(submission.position)} in the queue" if submission.position else ""
+    return f"submission {submission.submission_id}: {'; '.join(parts) or submission.state}{where}"
+
+
+def _job_waiting(job: ShownJob) -> str:
+    name = f"{job.gpu_type} {job.mode}{' (secret)' if job.secret else ''}"
+    if job.progress is not None and job.state is JobState.RUNNING:
+        return f"{name} {progress_text(job.progress)}"
+    again = f" (attempt {job.attempt + 1})" if job.attempt > 0 and job.state is JobState.QUEUED else ""
+    return f"{name} {job.state}{again}"
+
+
+def submission_page(submission: ShownSubmission) -> RenderableType:
+    """Everything about one submission."""
+    head = Text.assemble(
+        (f"submission {submission.submission_id}", "bold"),
+        f"  {one_line(submission.file_name)} by {one_line(submission.user_name or submission.user_id)} "
+        f"to {one_line(submission.leaderboard)}, {moment(submission.submitted)} UTC\n",
+        "verdict: ",
+        verdict_text(submission.verdict, submission.state),
+        f", {position(submission.position)} in the queue" if submission.position else "",
+        f"   score: {assured(score(submission.score_s), None if submission.score_s is None else submission.timing)}",
+        *(f"\n{one_line(remark)}" for remark in _remarks(submission)),
+    )
+    blocks: list[RenderableType] = [head, *(job_block(job) for job in submission.jobs)]
+    if submission.history:
+        blocks += [Text(""), Text("history", style="bold"), history_table(submission.history)]
+    return Group(*blocks)
+
+
+def _remarks(submission: ShownSubmission) -> list[str]:
+    """What a reader of verdict and score should know besides."""
+    remarks = []
+    if submission.phase is not None and submission.state is JobState.RUNNING:
+        remarks.append(f"now: {submission.phase}")
+    if submission.paused is not None:
+        remarks.append(f"its leaderboard or GPU type is paused: {submission.paused}")
+    if submission.no_host_since is not None:
+        remarks.append(f"no host has served its GPU type since {moment(submission.no_host_since)} UTC")
+    if submission.retry_reason is not None:
+        when = "" if submission.retry_at is None else f", not before {moment(submission.retry_at)} UTC"
+        remarks.append(f"tried again because of {submission.retry_reason}{when}")
+    if submission.unranked is not None:
+        remarks.append(f"does not rank: {submission.unranked}")
+    if submission.rerunning:
+        remarks.append("evaluated again; until that is over, the earlier results count")
+    elif submission.error is not None and any(job.retired_as == "invalidated" for job in submission.jobs):
+        remarks.append(submission.error)
+    return remarks
+
+
+def history_table(events: Sequence[EventLine]) -> RenderableType:
+    """What happened out of the ordinary, oldest first."""
+    table = make_table("when (UTC)", "what", "job", "attempt", "host", "details")
+    for event in events:
+        details = ", ".join(f"{key} {value}" for key, value in event.detail.items())
+        table.add_row(
+            moment(event.at),
+            event.kind,
+            "-" if event.job_id is None else str(event.job_id),
+            "-" if event.attempt is None else str(event.attempt),
+            Text(one_line(event.host or "-")),
+            Text(one_line(details)),
+        )
+    return table
+
+
+def job_block(job: ShownJob) -> RenderableType:
+    """One job: its verdict in words, then its runs."""
+    title = Text.assemble(
+        (f"{job.gpu_type}, {job.mode}{', secret' if job.secret else ''}", "bold"),
+        "  ",
+        verdict_text(job.verdict, job.state),
+        "" if job.id is None else f"   job {job.id}, attempt {job.attempt}",
+        "" if job.replaces is None else f", again for job {job.replaces}",
+    )
+    blocks: list[RenderableType] = [Text(""), title]
+    blocks += [Text(f"  {_cause(cause)}", style="dim") for cause in job.causes or ()]
+    if job.retired_reason is not None:
+        blocks.append(Text(f"  does not count: {one_line(job.retired_reason)}"))
+    if job.verdict is not None and job.verdict is not Verdict.ACCEPTED:
+        blocks.append(Text(f"  {_SENTENCE[job.verdict]}"))
+    elif job.progress is not None and job.state is JobState.RUNNING:
+        blocks.append(Text(f"  {progress_text(job.progress)}"))
+    if job.error is not None:
+        blocks.append(Padding.indent(Text(printable(job.error)), 2))
+    if job.redacted:
+        blocks.append(Text("  of a secret run only the verdict is shown (administrators: --admin)", style="dim"))
+        blocks += [_redacted_line(run) for run in job.runs]
+    else:
+        blocks += [Padding.indent(run_block(run), 2) for run in job.runs]
+        blocks += [Text(f"  {_artifact(line)}") for line in job.artifacts]
+        blocks += _provenance(job.runs)
+    if job.advice is not None:
+        blocks += [Text(f"  {line}", style="dim") for line in _advice(job.advice)]
+    return Group(*blocks)
+
+
+def _advice(advice: Mapping[str, object]) -> list[str]:
+    """What a reader of source code says; it decides nothing, and the first line says so."""
+    whose = one_line(f"{advice.get('tool')} {advice.get('version')}, advice from the source alone, no verdict")
+    if "error" in advice:
+        return [one_line(f"{whose}: {advice['error']}")]
+    findings = advice.get("findings")
+    findings = findings if isinstance(findings, list) else []
+    lines = [f"{whose}: {advice.get('count', 0)} remarks"]
+    known = (entry for entry in findings[:_MOST_ADVICE] if isinstance(entry, Mapping))
+    lines += [f"  {entry.get('severity')} {entry.get('pattern')}: {entry.get('evidence')}" for entry in known]
+    return [one_line(line) for line in lines]
+
+
+def _artifact(line: ArtifactLine) -> str:
+    """A file that a job left, and how to have it."""
+    name = one_line(line.name)
+    return f"file {name}, {line.size_bytes / 1024:.0f} KiB: kernel-runner artifact {line.id}"
+
+
+def _cause(cause: Mapping[str, object]) -> str:
+    """Why an attempt ended without a result."""
+    where = " ".join(str(cause[key]) for key in ("host", "slot") if cause.get(key))
+    return one_line(f"attempt {cause.get('attempt')} on {where}: {cause.get('error')}")
+
+
+def run_block(run: ShownRun) -> RenderableType:
+    """One run: passed or not, its cases, and the end of its output if it failed."""
+    ending = "" if run.score_s is None else f"   score {assured(score(run.score_s), _timing(run.system_info))}"
+    withheld = _withheld_s(run.system_info)
+    if withheld is not None:
+        ending = f"   {assured(score(withheld), _timing(run.system_info))}, does not rank"
+    blocks: list[RenderableType] = [Text.assemble(f"{run.mode}: ", _passed(passed=run.passed), ending)]
+    checked, timed = checked_cases(run.result), timed_cases(run.result)
+    if checked:
+        blocks.append(checked_table(checked))
+    profiled = profiled_cases(run.result)
+    if timed and not profiled:
+        blocks.append(timed_table(timed))
+    for case in profiled:
+        blocks += [Text(one_line(case.spec)), Text(printable(case.report).rstrip(), no_wrap=True, overflow="ignore")]
+    if not run.passed:
+        blocks += _output(run)
+    return Group(*blocks)
+
+
+def checked_table(cases: Sequence[CheckedCase]) -> Table:
+    """Test cases: spec, pass or fail, message."""
+    table = make_table("test", "", "message")
+    for case in cases:
+        table.add_row(Text(one_line(case.spec)), _passed(passed=case.passed), Text(one_line(case.message or "")))
+    return table
+
+
+def timed_table(cases: Sequence[TimedCase]) -> Table:
+    """Benchmark cases: mean with its 95 % confidence interval, median, extremes, samples, what the times are worth."""
+    with_sol = any(case.sol is not None for case in cases)
+    with_error = any(case.error is not None for case in cases)
+    with_timing = any(case.timing is not None for case in cases)
+    with_remarks = any(case.remarks for case in cases)
+    with_median = any(case.median_ns is not None for case in cases)
+    middle = ("median",) if with_median else ()
+    table = make_table("benchmark", "mean ± ci95", *middle, "best", "worst", "runs", numbers=4 + len(middle))
+    if with_sol:
+        table.add_column("speed of light", justify="right")
+    if with_timing:
+        table.add_column("timing")
+    if with_remarks:
+        table.add_column("remarks")
+    if with_error:
+        table.add_column("error")
+    for case in cases:
+        cells: list[str | Text] = [
+            Text(one_line(case.spec)),
+            spread(case.mean_ns, case.ci95_ns),
+            *([duration(case.median_ns)] if with_median else []),
+            duration(case.best_ns),
+            duration(case.worst_ns),
+            "-" if case.runs is None else str(case.runs),
+        ]
+        if with_sol:
+            cells.append(_speed_of_light(case))
+        if with_timing:
+            cells.append(Text(_case_timing(case)))
+        if with_remarks:
+            cells.append(Text(one_line("; ".join(case.remarks)), style="yellow"))
+        if with_error:
+            cells.append(Text(one_line(case.error or "")))
+        table.add_row(*cells)
+    return table
+
+
+def _case_timing(case: TimedCase) -> str:
+    """A case's timing assurance, e.g. `measured, 11.2 µs to 12.9 µs`."""
+    between = case.interval_ns
+    where = [] if between is None else [f"{duration(between[0])} to {duration(between[1])}"]
+    return one_line(", ".join((case.timing or "-", *where)))
+
+
+def _speed_of_light(case: TimedCase) -> Text:
+    """A fraction and its limit, e.g. `73% memory`; more than all of it stands out."""
+    if case.sol is None:
+        return Text("-")
+    shown = f"{100 * case.sol:.2g}%" if case.sol < 0.995 else f"{case.sol:.0%}"
+    return Text(one_line(f"{shown} {case.sol_limit or ''}").rstrip(), style="yellow" if case.sol > 1 else "")
+
+
+def _output(run: ShownRun) -> list[RenderableType]:
+    """The end of what a failed run printed, compiler first."""
+    sources = [
+        ("compiler", (run.compilation or {}).get("stderr")),
+        ("stdout", run.meta.get("stdout")),
+        ("stderr", run.meta.get("stderr")),
+    ]
+    blocks: list[RenderableType] = []
+    for name, text in sources:
+        if not isinstance(text, str) or not text.strip():
+            continue
+        shown, omitted = tail(text, lines=_TAIL_LINES)
+        more = f" (last {_TAIL_LINES} lines, {omitted} before)" if omitted else ""
+        blocks += [Text(f"{name}{more}:", style="dim"), Padding.indent(Text(shown), 2)]
+    code = run.meta.get("exit_code")
+    if code not in (None, 0):
+        blocks.append(Text(f"exit code {code}", style="dim"))
+    return blocks
+
+
+def _redacted_line(run: ShownRun) -> Text:
+    return Text.assemble(f"  {run.mode}: ", _passed(passed=run.passed), f"   score {score(run.score_s)}")
+
+
+def _provenance(runs: Sequence[ShownRun]) -> list[RenderableType]:
+    """Where the runs happened and what their results are worth, from the last run's system info."""
+    if not runs:
+        return []
+    system = runs[-1].system_info
+    runner = system.get("runner")
+    runner = runner if isinstance(runner, Mapping) else {}
+    assurance = runner.get("assurance")
+    lines = []
+    if isinstance(assurance, Mapping):
+        emulated = runner.get("emulated")
+        lines.append(
+            f"assurance: correctness {assurance.get('correctness', '?')}, timing {assurance.get('timing', '?')}"
+            + (f"; {str(emulated).upper()} is emulated, and nothing is ranked" if emulated else "")
+        )
+    where = [
+        f"{label} {value}"
+        for label, value in (
+            ("host", runner.get("host") or system.get("hostname")),
+            ("slot", runner.get("slot")),
+            ("on", system.get("gpu") or system.get("cpu")),
+            ("torch", system.get("torch")),
+            ("kernel-runner", runner.get("version")),
+        )
+        if value
+    ]
+    if where:
+        lines.append(", ".join(where))
+    return [Text(f"  {one_line(line)}", style="dim") for line in lines]
+
+
+def _passed(*, passed: bool | None) -> Text:
+    if passed is None:
+        return Text("?", style="yellow")
+    return Text("pass", style="green") if passed else Text("fail", style="red")
