@@ -92,6 +92,24 @@ class SingleRank:
         """
         return self._client, self._control if self._client.calls_by_flags else None
 
+    def measure_device(self, device: str, *, memory_bytes: int, deadline_ns: int) -> tuple[Calibration | None, str]:
+        """For a judge that does not ask through this object: what calls on a device cost, and why none is marked.
+
+        Returns:
+            The calibration, None if the known kernels failed; and `open`, or why calls go by message.
+
+        Raises:
+            Fault: the worker is gone.
+        """
+        self.limit(memory_bytes, device)
+        why_not = self.prepare_device(device, flush_bytes=None, deadline_ns=deadline_ns)
+        try:
+            return self.calibrate(deadline_ns=deadline_ns), why_not or "open"
+        except Fault as fault:
+            if fault.gone:
+                raise
+            return None, f"a known kernel failed: {fault.message}"
+
     def _end_control(self) -> None:
         if self._control is not None:
             self._control.close()
