@@ -263,7 +263,9 @@ def _enqueued(kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
         output = _over(addresses, 0, nbytes).view(first.dtype).view(first.shape)
 
         def work() -> None:
-            output.copy_(kernel(value))
+            # Whether gradients are wanted is the calling thread's own setting.
+            with torch.no_grad():
+                output.copy_(kernel(value))
 
         STREAM.submit(work)
         return output

@@ -41,7 +41,7 @@ from .prepare import Expected, Prepared, Trial, prepare
 from .reference_module import InvalidReference, Reference
 from .reference_times import ReferenceTimes
 from .side import ModuleSide
-from .speedup import Row, claimed_ratio, speedup_of, stats_of
+from .speedup import Row, Speedup, claimed_ratio, speedup_of, stats_of
 from .static import flags_of
 from .weights import describe_match, is_full, matching
 
@@ -610,13 +610,7 @@ class _Attempt:
         group.note_times(found.counted, in_eval=in_eval, drifted=drifted)
         if found.is_forged:
             raise Fault("rejected", "the candidate claims times that are far below what passed on the judge's clock")
-        result.reference_ns, result.candidate_ns = round(found.reference_ns, 1), round(found.candidate_ns, 1)
-        result.speedup = round(found.ratio, 4)
-        result.speedup_low, result.speedup_high = round(found.low, 4), round(found.high, 4)
-        result.timing = found.timing
-        result.reference_stats = stats_of(found.counted.counted_ns)
-        result.candidate_stats = stats_of(found.candidate_counted_ns)
-        result.reference_time_cached = found.with_known
+        self._tell(found)
         if host is not None and host_reference is not None:
             result.speedup_device = result.speedup
             result.speedup_host = round(claimed_ratio(host_reference, host), 4)
@@ -628,6 +622,17 @@ class _Attempt:
                 "speedup_low": round(other.low, 4),
                 "speedup_high": round(other.high, 4),
             }
+
+    def _tell(self, found: Speedup) -> None:
+        """Write a speed-up into the result."""
+        result = self._result
+        result.reference_ns, result.candidate_ns = round(found.reference_ns, 1), round(found.candidate_ns, 1)
+        result.speedup = round(found.ratio, 4)
+        result.speedup_low, result.speedup_high = round(found.low, 4), round(found.high, 4)
+        result.timing = found.timing
+        result.reference_stats = stats_of(found.counted.counted_ns)
+        result.candidate_stats = stats_of(found.candidate_counted_ns)
+        result.reference_time_cached = found.with_known
 
     def _check_timed(self, args: list[Any], seed: int | None, output: object) -> None:
         prepared, result = self._prepared, self._result
