@@ -354,13 +354,16 @@ class WorkerClient:
         self._tree, self._batch, self._single_tree = packed.tree, packed.batch, one
         return self._call_by_message(packed, output_capacity=output_capacity or 0, deadline_ns=deadline_ns)
 
-    def prepare_device(self, *, flush_bytes: int | None, deadline_ns: int, known: Measured | None = None) -> str | None:
+    def prepare_device(
+        self, *, flush_bytes: int | None, deadline_ns: int, known: Measured | None = None, tried: bool = False
+    ) -> str | None:
         """Make the worker's device ready for calls by flags. Must come before a submission is loaded.
 
         Args:
             flush_bytes: bytes to write between two calls to empty the device's caches; None: the worker decides.
             deadline_ns: on the monotonic clock.
-            known: what was measured for an earlier worker of this device; None: it is tried and measured now.
+            known: what was measured for an earlier worker of this container; None: it is measured now.
+            tried: an earlier worker has found that streams of this device can wait. Else this one tries it.
 
         Returns:
             Why it cannot, in the worker's words; None if it can.
@@ -370,7 +373,7 @@ class WorkerClient:
         """
         flags = CallFlags.create()
         answer = self._ask(
-            {"op": "prepare_device", "flush_bytes": flush_bytes, "tried": known is not None},
+            {"op": "prepare_device", "flush_bytes": flush_bytes, "tried": tried or known is not None},
             "device_prepared",
             deadline_ns,
             (flags.fd,),

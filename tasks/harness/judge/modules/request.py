@@ -25,6 +25,8 @@ class GroupRequest:
     device: str = "cpu"
     memory_bytes: int = 1 << 30
     tolerance: float = 0.1
+    #: As in JudgeRequest.
+    streams_wait: bool = False
     #: Times of the reference from earlier groups, by mode of the module.
     reference_times: Mapping[str, ReferenceTimes] = field(default_factory=dict)
 
@@ -45,6 +47,7 @@ class GroupRequest:
                 device=str(payload["device"]),
                 memory_bytes=int(payload["memory_bytes"]),
                 tolerance=float(payload["tolerance"]),
+                streams_wait=bool(payload.get("streams_wait")),
                 reference_times=from_message(payload["reference_times"]),
             )
         except (KeyError, TypeError, ValueError) as error:
