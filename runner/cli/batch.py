@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -63,6 +64,10 @@ def run(
     timed_calls: Annotated[
         int | None, typer.Option("--timed-calls", metavar="N", help="Timed calls, 0 to 1000; 0: no time.")
     ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--setting", metavar="KEY=VALUE", help="Setting (docs/trainers.md); may be repeated."),
+    ] = None,
     group_size: Annotated[int, typer.Option("--group-size", metavar="N", help="Candidates in one job, 1 to 16.")] = 8,
     outstanding: Annotated[
         int, typer.Option("--outstanding", metavar="N", help="Candidates that wait or run at a time.")
@@ -80,7 +85,8 @@ def run(
     database knows the others by their content. Ends with 1 if some candidate has no result, or some line no candidate.
     """
     named(reward)
-    settings = {key: value for key, value in (("inputs", inputs), ("timed_calls", timed_calls)) if value is not None}
+    settings = dict(map(_setting, setting or ()))
+    settings |= {key: value for key, value in (("inputs", inputs), ("timed_calls", timed_calls)) if value is not None}
     entries, unreadable = _read(source, candidates)
     scope = scope_of(gpu, settings)
     results = ResultsFile(out_file, scope)
@@ -171,6 +177,17 @@ def kernelgym(
 
     dsn = session(context).config.require_database_url()
     serve(AsyncClient(dsn, gpu_type=gpu, batch=batch, outstanding=outstanding), host=host.strip("[]"), port=int(port))
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """A setting of the command line: its value is JSON, or else a word."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"--setting is {text!r}, expected KEY=VALUE, e.g. baseline=compile")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
 
 
 def _read(source: Path, candidates: Path | None) -> tuple[Sequence[Entry], Sequence[Unreadable]]:

@@ -146,7 +146,8 @@ def write_kernelbench(folder: Path, rows: Iterable[Mapping[str, Any]], sources: 
 
 def _kernelbench(row: Mapping[str, Any]) -> dict[str, Any]:
     facts = row["facts"]
-    metadata = {"hardware": facts.get("device"), "device": row.get("host"), "kernel_runner_verdict": row["verdict"]}
+    place = {"hardware": facts.get("device"), "device": row.get("host")}
+    metadata = {**place, "kernel_runner_verdict": row["verdict"]}
     if row["verdict"] != "accepted":
         metadata[f"{facts.get('stage') or 'runtime'}_error"] = facts.get("message")
     return {
@@ -154,17 +155,27 @@ def _kernelbench(row: Mapping[str, Any]) -> dict[str, Any]:
         "compiled": rewards.compiled(facts),
         "correctness": rewards.correct(facts),
         "metadata": metadata,
-        **_times("runtime", facts.get("candidate_ns") if rewards.correct(facts) else None),
-        **_times("ref_runtime", facts.get("reference_ns")),
+        **_times("runtime", "candidate", facts if rewards.correct(facts) else {}, place),
+        **_times("ref_runtime", "reference", facts, place),
     }
 
 
-def _times(name: str, time_ns: float | None) -> dict[str, Any]:
-    """A time in milliseconds with three significant digits, as KernelBench has it; -1: none."""
-    if time_ns is None:
+def _times(name: str, side: str, facts: Mapping[str, Any], place: Mapping[str, Any]) -> dict[str, Any]:
+    """A side's mean and statistics, in milliseconds with three significant digits as KernelBench has them; -1: none.
+
+    Results from before there were statistics have the median alone.
+    """
+    stats, median_ns = facts.get(f"{side}_stats"), facts.get(f"{side}_ns")
+    if median_ns is None:
         return {name: -1.0, f"{name}_stats": {}}
-    value = float(f"{time_ns / 1e6:.3g}")
-    return {name: value, f"{name}_stats": {"median": value}}
+    if not isinstance(stats, Mapping):
+        return {name: _ms(median_ns), f"{name}_stats": {"median": _ms(median_ns), **place}}
+    told = {key: _ms(stats[f"{key}_ns"]) for key in ("mean", "std", "min", "max")}
+    return {name: told["mean"], f"{name}_stats": {**told, "num_trials": stats["calls"], **place}}
+
+
+def _ms(time_ns: float) -> float:
+    return float(f"{time_ns / 1e6:.3g}")
 
 
 def read_rows(path: Path, scope: str | None = None) -> Iterator[Mapping[str, Any]]:

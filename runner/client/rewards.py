@@ -134,6 +134,11 @@ def kevin(facts: Facts) -> float | None:
     return None if found is None else 0.3 + found
 
 
+def kevin_strict(facts: Facts) -> float | None:
+    """Kevin-32B with all of its conditions: 0 too for a candidate that calls torch.nn.functional."""
+    return 0.0 if "torch_functional" in (facts.get("flags") or ()) else kevin(facts)
+
+
 def tinker(facts: Facts) -> float | None:
     """kernelbench-tinker: 0.3 for a correct candidate plus what its speed-up is above 1, at most 10."""
     if not correct(facts):
@@ -187,6 +192,21 @@ def cuda_agent(facts: Facts) -> float | None:
         return 1.0
     other = facts.get("speedup_compile")
     return 3.0 if other is not None and other > 1.05 else 2.0
+
+
+def cuda_agent_measured(facts: Facts) -> float | None:
+    """CUDA Agent, with the compiled baseline that was timed beside the eager one (`further_baselines`).
+
+    A speed-up over it inside its noise band counts as 1. None: that baseline was not timed, and would decide.
+    """
+    found = cuda_agent({**facts, "speedup_compile": None})
+    if found != 2.0:
+        return found
+    other = (facts.get("baselines") or {}).get("compile")
+    if other is None:
+        return None
+    compiled_speedup = speedup({**other, "verdict": "accepted"})
+    return 3.0 if compiled_speedup is not None and compiled_speedup > 1.05 else 2.0
 
 
 def cuda_l1(facts: Facts) -> float | None:
@@ -243,11 +263,13 @@ REWARDS: Final[Mapping[str, Reward]] = {
     "correct@1": correctness,
     "kernelbook@1": kernelbook,
     "kevin@1": kevin,
+    "kevin@2": kevin_strict,
     "tinker@1": tinker,
     "drkernel@1": drkernel,
     "kernelgym-weighted@1": kernelgym_weighted,
     "kernelgym-stepped@1": kernelgym_stepped,
     "cuda-agent@1": cuda_agent,
+    "cuda-agent@2": cuda_agent_measured,
     "cuda-l1@1": cuda_l1,
     "openenv@1": openenv,
     "sol@1": speed_of_light,

@@ -25,6 +25,7 @@ from runner.evaluation.build_cache import Build, BuildCache
 from runner.evaluation.build_plan import BuildPlan, make_build_plan, should_build
 from runner.evaluation.container_spec import Environment
 from runner.evaluation.fifo_lock import FifoLock
+from runner.evaluation.open_gates import OpenGates
 from runner.evaluation.plan import Plan
 from runner.evaluation.result_rows import Evidence
 from runner.evaluation.verdict import compile_failure, decide
@@ -55,6 +56,8 @@ class HostResources:
     builds: BuildCache
     quarantine: Quarantine
     gate: HealthGate
+    #: What workers have found out of the slots' devices.
+    gates: OpenGates = field(default_factory=OpenGates)
     #: By slot: the holder uses the slot's devices and cores.
     slots: defaultdict[str, FifoLock] = field(default_factory=lambda: defaultdict(FifoLock))
 
@@ -323,6 +326,7 @@ def execute(
     request = plan.request
     if archive is not None:
         request = replace(plan.built_request or request, archive_bytes=archive.size_bytes)
+    request = resources.gates.told(request, slot)
     with ExitStack() as used:
 
         def converse(container: Container) -> tuple[ContainerReport, int]:
@@ -358,6 +362,7 @@ def execute(
             if isinstance(error, EngineUnavailable):
                 raise EngineUnavailableError(str(error)) from error
             raise EvaluationError(str(error)) from error
+        resources.gates.note(slot, [step.judged.details for step in found[0].steps if step.judged is not None])
         yield found
 
 

@@ -33,6 +33,7 @@ from runner.evaluation.container_spec import HOST_IMAGE, STAGE, Environment
 from runner.evaluation.groups import group_result
 from runner.evaluation.modules import GroupHost, evaluate_group
 from runner.evaluation.plan import make_plan, make_probe
+from runner.evaluation.reference_times import KeptTimes
 from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
 from runner.evaluation.warm_pool import PoolBounds, WarmPool
@@ -100,6 +101,8 @@ class Evaluator:
         self._build_cache = BuildCache(
             engine, self._quarantine, directory=settings.state_dir, workers=settings.build_workers
         )
+        #: Times of references of modules, between groups.
+        self._reference_times = KeptTimes()
         self._gate = HealthGate(self._quarantine, type_of=lambda slot: registry.get(slot.gpu_type))
         #: The version of the reader of source code beside this daemon, and where it reads.
         self._reader = installed()
@@ -267,6 +270,7 @@ class Evaluator:
         environment = self._environment(gpu)
         return GroupHost(
             resources=self._resources,
+            times=self._reference_times,
             gpu=gpu,
             environment=environment,
             max_run_s=self._settings.max_run_s,

@@ -23,9 +23,11 @@ VERDICTS: Final = frozenset(
 #: The keys of an item's result that the daemon keeps; others are dropped, so that a report cannot grow without bound.
 KEYS: Final = (
     *("id", "verdict", "stage", "compiled", "correct", "kb_correct", "message", "reference_ns", "candidate_ns"),
-    *("speedup", "speedup_low", "speedup_high", "speedup_device", "timing", "max_abs_error", "max_rel_error"),
+    *("speedup", "speedup_low", "speedup_high", "speedup_device", "speedup_host", "timing"),
+    *("reference_stats", "candidate_stats", "baselines", "max_abs_error", "max_rel_error"),
     *("failing_input", "weights", "perturbed", "distributions", "mode", "random", "tolerance", "degenerate", "flags"),
-    *("kernel_use", "memory_bytes", "reference_memory_bytes", "reference_cached", "build_ms", "eval_ms"),
+    *("kernel_use", "memory_bytes", "reference_memory_bytes", "reference_cached", "reference_time_cached"),
+    *("device", "software", "build_ms", "eval_ms"),
 )
 #: No text of a result is longer, and no list or object has more entries.
 MAX_TEXT: Final = 4000
@@ -105,7 +107,15 @@ def _trouble(item: Mapping[str, Any]) -> str | None:
         return f"the harness reports the verdict {item['verdict']!r}, which is none"
     if not isinstance(item["message"], str):
         return f"the harness reports {item['verdict']} without a message"
-    for key in ("reference_ns", "candidate_ns", "speedup", "speedup_low", "speedup_high", "speedup_device"):
+    for key in (
+        "reference_ns",
+        "candidate_ns",
+        "speedup",
+        "speedup_low",
+        "speedup_high",
+        "speedup_device",
+        "speedup_host",
+    ):
         value = item[key]
         if value is None:
             continue

@@ -13,12 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from runner.errors import CancelledByRequest, EvaluationError
 from runner.evaluation.attempt import HostResources, OnProgress, execute
 from runner.evaluation.case_memory import tensor_bytes
 from runner.evaluation.container_spec import Environment, job_labels, make_spec, pair_boot
 from runner.evaluation.groups import FoundGroup
 from runner.evaluation.plan import Plan
+from runner.evaluation.reference_times import KeptTimes, key_of, told_of
 from runner.gpu_types.model import GpuType, Vendor
 from runner.model import Job, Slot
 from runner.task_format.model import Harness
@@ -35,6 +38,8 @@ _KILLED = "signal 9"
 _PARTS = frozenset({"worker", "compile", "construct", "correctness", "timing", "reference_timing", "done"})
 _MOST_MS = 1e9
 
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
 Rows = list[dict[str, Any]]
 
 
@@ -44,6 +49,8 @@ class GroupHost:
 
     #: What all evaluations of the host share.
     resources: HostResources
+    #: Times of references that earlier groups have left.
+    times: KeptTimes
     gpu: GpuType
     #: The inside of the type's containers.
     environment: Environment
@@ -94,6 +101,7 @@ def evaluate_group(
     labels = {"kernel-runner.job": "group"} if job is None else job_labels(job)
     rows: Rows = []
     phases: Counter[str] = Counter()
+    key = key_of(parsed, slot, image=host.environment.image, runtime=host.gpu.runtime)
     with resources.slots[slot.name].hold(cancelled):
         stuck = resources.quarantine.reasons().get(slot.name)
         if stuck is not None:
@@ -108,6 +116,7 @@ def evaluate_group(
                         environment=host.environment,
                         max_run_s=host.max_run_s,
                         labels=labels,
+                        reference_times={} if parsed.settings.fresh_reference else host.times.get(key),
                     )
                     began_ns = time.monotonic_ns()
                     executed = execute(plan, slot, resources, cancel=cancelled, on_progress=on_progress)
@@ -117,6 +126,9 @@ def evaluate_group(
                     if report.outcome.ending is Ending.CANCELLED:
                         raise CancelledByRequest("the group was cancelled")
                     rows += rows_of(part, report)
+                    said = told_of([step.judged.details for step in report.steps if step.judged is not None])
+                    if said is not None and not host.times.put(key, said):
+                        _log.warning("reference_times_dropped", slot=slot.name)
             finally:
                 resources.refill_pool(slot, host.waiting)
     return FoundGroup(rows=rows, phases_ns=dict(phases))
@@ -130,8 +142,11 @@ def make_group_plan(
     environment: Environment,
     max_run_s: float,
     labels: Mapping[str, str],
+    reference_times: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Plan one container for a group. Pure.
+
+    `reference_times`: what is known of its reference's times.
 
     Raises:
         GroupError: the group cannot be read.
@@ -140,7 +155,7 @@ def make_group_plan(
     # The reference may take as long as a candidate.
     wall_s = _MARGIN_S + (len(parsed.candidates) + 1) * parsed.settings.timeout_s
     device = "cpu" if gpu.vendor is Vendor.NONE and not gpu.emulate_cuda else "cuda"
-    payload = payload_of(group, device=device, memory_bytes=tensor_bytes(gpu))
+    payload = payload_of(group, device=device, memory_bytes=tensor_bytes(gpu), reference_times=reference_times)
     boot = pair_boot(environment)
     return Plan(
         spec=make_spec(gpu, slot, environment, boot, wall_s=min(wall_s, max_run_s), labels=dict(labels)),

@@ -132,8 +132,8 @@ class Pair:
         self._streams: tuple[int, ...] = (out_write, err_write)
         self._number = 0
         self.workers = [self._start_worker(worker_end, places["worker"]) for _, worker_end in lines]
-        #: The reference's worker, if the judge asked for one.
-        self._reference: Started | None = None
+        #: The reference's workers, if the judge asked for any: one for each baseline.
+        self._references: list[Started] = []
         judge_end = lines[0][0]
         descriptors = {
             "KR_WORKER_FD": judge_end.fileno(),
@@ -192,7 +192,7 @@ class Pair:
 
     def _spawn(self, role: str) -> None:
         """Give the judge a new worker. A candidate's takes the place of the last one, which is killed first."""
-        place = Path(self._directory.name) / f"{role}-{self._number}"
+        place = Path(self._directory.name) / f"{role}-{len(self._references)}"
         if role == "candidate":
             # First, so that its end is not taken for one to tell the judge of.
             replaced, self.workers = self.workers, []
@@ -215,7 +215,7 @@ class Pair:
                 self._threads.append(thread)
                 thread.start()
             else:
-                self._reference = started
+                self._references.append(started)
             socket.send_fds(self._ranks_line, [b"w"], [judge_end.fileno()])
 
     def run(
@@ -259,7 +259,7 @@ class Pair:
     def close(self) -> None:
         """Kill all processes and their sessions, and remove their directories."""
         _kill(self.workers)
-        rest = [self._judge] if self._reference is None else [self._judge, self._reference]
+        rest = [self._judge, *self._references]
         _kill(rest)
         for process in (*rest, *self.workers):
             process.wait()

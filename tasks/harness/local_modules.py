@@ -17,7 +17,12 @@ from .local import JudgeFailed, Pair, Start
 
 
 def evaluate(
-    group: Mapping[str, Any], *, start: Start | None = None, device: str = "cpu", memory_bytes: int = 1 << 30
+    group: Mapping[str, Any],
+    *,
+    start: Start | None = None,
+    device: str = "cpu",
+    memory_bytes: int = 1 << 30,
+    reference_times: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """Judge a group.
 
@@ -26,6 +31,7 @@ def evaluate(
         start: starts processes; None gives each a new interpreter, which imports torch for a second or two.
         device: as in JudgeRequest.
         memory_bytes: that the tensors of one call may fill.
+        reference_times: the reference's times from earlier groups on this machine; what this group adds is put in.
 
     Returns:
         One result for each candidate, in the group's order.
@@ -34,7 +40,7 @@ def evaluate(
         parsed = Group.from_message(group)
     except GroupError as error:
         return failed_results(group, "invalid", str(error))
-    payload = payload_of(group, device=device, memory_bytes=memory_bytes)
+    payload = payload_of(group, device=device, memory_bytes=memory_bytes, reference_times=reference_times)
     frames: list[dict[str, Any]] = []
     lost = "the judge ended without a result for this candidate"
     try:
@@ -42,7 +48,11 @@ def evaluate(
             pair.run(payload, on_frame=frames.append)
     except JudgeFailed as error:
         lost = str(error)[-2000:]
-    found = results_of(StepResult.from_message(frame) for frame in frames if frame["type"] == "step")
+    steps = [StepResult.from_message(frame) for frame in frames if frame["type"] == "step"]
+    if reference_times is not None:
+        for step in steps:
+            reference_times.update(step.judged.details.get("reference_times", {}) if step.judged is not None else {})
+    found = results_of(steps)
     return [
         found.get(candidate.id) or Result(id=candidate.id, message=lost).to_message() for candidate in parsed.candidates
     ]

@@ -263,7 +263,9 @@ def _enqueued(kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
         output = _over(addresses, 0, nbytes).view(first.dtype).view(first.shape)
 
         def work() -> None:
-            output.copy_(kernel(value))
+            # Whether gradients are wanted is the calling thread's own setting.
+            with torch.no_grad():
+                output.copy_(kernel(value))
 
         STREAM.submit(work)
         return output
@@ -273,6 +275,8 @@ def _enqueued(kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _try_out() -> str | None:
     """What `cuda_driver.try_out` hears from its fork: no use of a device survives one."""
+    if os.environ.get("EMULATED_GPU_DEAF"):
+        return "the device did not see a number in the host's memory"
     return "DriverError: cuInit failed with CUresult 3" if STREAM.used else None
 
 
@@ -282,7 +286,7 @@ def install(memory_bytes: str) -> None:
     from tasks.harness.emulate import install_if_asked
 
     install_if_asked()
-    from tasks.harness.judge import activity, device_calls, evaluation, worker_client
+    from tasks.harness.judge import activity, device_calls, evaluation, main, worker_client
     from tasks.harness.shared import cuda_driver
     from tasks.harness.worker import device, stream_block
 
@@ -294,6 +298,7 @@ def install(memory_bytes: str) -> None:
     patches: Sequence[tuple[Any, Mapping[str, Any]]] = (
         (cuda_driver.Driver, {"open": staticmethod(Driver)}),
         (evaluation, {"asked": lambda: False}),
+        (main, {"asked": lambda: False}),
         (device, {"asked": lambda: False, "try_out": _try_out}),
         (device.Device, {"flush_l2": lambda _: None}),
         (stream_block, {"device_bytes": _over}),

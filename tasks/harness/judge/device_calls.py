@@ -80,6 +80,17 @@ class Marked:
     exclusive: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What is the same for all workers of a device: it is made and measured once."""
+
+    #: What is written to empty the caches.
+    l2: torch.Tensor
+    #: How long that takes, and how long the judge keeps the device, in nanoseconds.
+    flush_ns: float
+    hold_ns: float
+
+
 class DeviceCalls:
     """The judge's side of calls on the current device.
 
@@ -87,12 +98,15 @@ class DeviceCalls:
         flags: a page that the worker's device sees, too.
         activity: of the worker's processes.
         flush_bytes: bytes to write to empty the caches; None: as many as `flush_size` finds.
+        known: what an earlier worker's calls have measured; None: `warm_up` measures it.
 
     Raises:
         DriverError: the device cannot do it.
     """
 
-    def __init__(self, flags: CallFlags, activity: Activity, *, flush_bytes: int | None) -> None:
+    def __init__(
+        self, flags: CallFlags, activity: Activity, *, flush_bytes: int | None, known: Measured | None = None
+    ) -> None:
         self._flags = flags
         self._activity = activity
         torch.cuda.init()  # type: ignore[no-untyped-call]  # torch lacks it
@@ -100,8 +114,11 @@ class DeviceCalls:
         torch.cuda.synchronize()
         self._driver = Driver.open()
         self._pointer = self._driver.register(flags.address, FLAGS_BYTES)
-        nbytes = flush_size(flush_bytes, torch.cuda.get_device_properties("cuda"))
-        self._l2 = torch.empty(nbytes // _WORD.itemsize, dtype=_WORD, device="cuda")
+        if known is None:
+            nbytes = flush_size(flush_bytes, torch.cuda.get_device_properties("cuda"))
+            self._l2 = torch.empty(nbytes // _WORD.itemsize, dtype=_WORD, device="cuda")
+        else:
+            self._l2 = known.l2
         #: A number that holds the judge's own stream until it is set. No other process sees it.
         self._start = Arena.create(PAGE_BYTES)
         self._start.close()
@@ -111,14 +128,19 @@ class DeviceCalls:
         #: Memory for inputs that became too small. The worker lets go of it with its next call.
         self._retired = range(0)
         self._began, self._released, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(3))  # type: ignore[no-untyped-call]  # torch lacks it
-        self._flush_ns = 0.0
+        self._flush_ns = 0.0 if known is None else known.flush_ns
         #: How long the judge keeps the device after the release, in nanoseconds; and whether the next call does.
-        self.hold_ns = 0.0
+        self.hold_ns = 0.0 if known is None else known.hold_ns
         self.holds = False
         #: Of the last call: what the worker's threads were doing, whether the device was free, bytes of inputs.
         self._look: Look | None = None
         self._was_free = False
         self._input_bytes = 0
+
+    @property
+    def measured(self) -> Measured:
+        """For the calls of the next worker."""
+        return Measured(l2=self._l2, flush_ns=self._flush_ns, hold_ns=self.hold_ns)
 
     @property
     def arena_handle(self) -> bytes:
@@ -247,11 +269,19 @@ class DeviceCalls:
         self._close(output.mapped)
 
     def close(self) -> None:
-        """Close the files. The device's memory goes with the process."""
+        """Close the files. The device's memory goes with the process, or with `free`."""
         self._activity.close()
         for address in (self._flags.address, self._start.addresses.start):
             with suppress(DriverError):
                 self._driver.unregister(address)
+
+    def free(self) -> None:
+        """Free the memory for inputs, once the worker that has mapped it is gone."""
+        for addresses in (self._retired, self._arena):
+            if len(addresses):
+                with suppress(DriverError):
+                    self._driver.free(addresses.start)
+        self._retired = self._arena = range(0)
 
     def _close(self, mapped: Mapping[bytes, range]) -> None:
         for handle, addresses in mapped.items():

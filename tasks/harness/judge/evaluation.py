@@ -137,7 +137,9 @@ class Judge:
         """Make a device ready to be timed. Where its calls cannot be audited, the details say why."""
         deadline = time.monotonic_ns() + START_TIMEOUT_NS
         flush_bytes = self._request.flush_bytes
-        why_not = self._workers.prepare_device(self._device, flush_bytes=flush_bytes, deadline_ns=deadline)
+        why_not = self._workers.prepare_device(
+            self._device, flush_bytes=flush_bytes, deadline_ns=deadline, tried=self._request.streams_wait
+        )
         self._extra["gate"] = "open" if why_not is None else why_not
         if self._request.ranks is None:
             try:

@@ -28,7 +28,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 
-from tasks.harness.emulate import install_if_asked
+from tasks.harness.emulate import asked, install_if_asked
 
 from .accelerator import require_device
 from .control import Control
@@ -95,8 +95,15 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
     device = _device(request.device)
     require_device(device)
     deadline_ns = time.monotonic_ns() + START_TIMEOUT_NS
+    calibration, gate = None, ""
     if device == "cpu":
         single_rank.warm_up(deadline_ns=deadline_ns)
+    elif asked():
+        gate = "the device is emulated"
+    else:
+        calibration, gate = single_rank.measure_device(
+            device, memory_bytes=request.memory_bytes, deadline_ns=deadline_ns, tried=request.streams_wait
+        )
     first, control = single_rank.give_away()
     first.memory_bytes = request.memory_bytes
     with socket.socket(fileno=int(os.environ.pop("KR_RANKS_FD"))) as line:
@@ -119,6 +126,9 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
             first=first,
             control=control if device == "cpu" else None,
             new_worker=new_worker,
+            calibration=calibration,
+            gate=gate,
+            known=request.reference_times,
         ).run(Path.cwd())
 
 

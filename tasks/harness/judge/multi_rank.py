@@ -147,9 +147,16 @@ class MultiRank:
         )
         return Calibration(message=costs)
 
-    def prepare_device(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:  # noqa: ARG002 for one device
+    def prepare_device(
+        self,
+        device: str,  # noqa: ARG002 for one device
+        *,
+        flush_bytes: int | None,
+        deadline_ns: int,
+        tried: bool = False,
+    ) -> str | None:
         """See Workers."""
-        message = {"op": "prepare_device", "flush_bytes": flush_bytes}
+        message = {"op": "prepare_device", "flush_bytes": flush_bytes, "tried": tried}
         for rank in self._ranks():
             self._tell(rank, encode(message), deadline_ns)
         self._listen("device_prepared", deadline_ns)

@@ -92,6 +92,8 @@ class JudgeRequest:
     rejects_forged_times: bool = False
     #: A claim counts if the judge's clock bounds it to within this part of it. Else the judge's measure counts.
     tolerance: float = 0.1
+    #: Whether an earlier worker has found that streams of this device can wait for a number in the host's memory.
+    streams_wait: bool = False
     #: None: the submission is Python.
     compiled: Compiled | None = None
 

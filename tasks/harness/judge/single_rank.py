@@ -92,6 +92,26 @@ class SingleRank:
         """
         return self._client, self._control if self._client.calls_by_flags else None
 
+    def measure_device(
+        self, device: str, *, memory_bytes: int, deadline_ns: int, tried: bool
+    ) -> tuple[Calibration | None, str]:
+        """For a judge that does not ask through this object: what calls on a device cost, and why none is marked.
+
+        Returns:
+            The calibration, None if the known kernels failed; and `open`, or why calls go by message.
+
+        Raises:
+            Fault: the worker is gone.
+        """
+        self.limit(memory_bytes, device)
+        why_not = self.prepare_device(device, flush_bytes=None, deadline_ns=deadline_ns, tried=tried)
+        try:
+            return self.calibrate(deadline_ns=deadline_ns), why_not or "open"
+        except Fault as fault:
+            if fault.gone:
+                raise
+            return None, f"a known kernel failed: {fault.message}"
+
     def _end_control(self) -> None:
         if self._control is not None:
             self._control.close()
@@ -102,10 +122,12 @@ class SingleRank:
         self._client.memory_bytes = memory_bytes
         self._device = device
 
-    def prepare_device(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
+    def prepare_device(
+        self, device: str, *, flush_bytes: int | None, deadline_ns: int, tried: bool = False
+    ) -> str | None:
         """See Workers."""
         self._device = device
-        why_not = self._client.prepare_device(flush_bytes=flush_bytes, deadline_ns=deadline_ns)
+        why_not = self._client.prepare_device(flush_bytes=flush_bytes, deadline_ns=deadline_ns, tried=tried)
         if why_not is not None:
             return why_not
         try:

@@ -34,7 +34,7 @@ from tasks.harness.shared.wire import (
 )
 
 from .activity import Activity
-from .device_calls import DeviceCalls, Output, Part
+from .device_calls import DeviceCalls, Measured, Output, Part
 from .faults import Fault, died, expect, flooded, tampered, too_late
 from .request import Compiled
 from .sched_delay import SchedDelay
@@ -159,6 +159,8 @@ class WorkerClient:
         self.pid: int | None = None
         #: Calls on a device that the judge's own work there marks, and how many in a row were not enqueued in time.
         self._device_calls: DeviceCalls | None = None
+        #: The same, once they are closed.
+        self._given_up: DeviceCalls | None = None
         self._stream_flags: CallFlags | None = None
         self._not_enqueued = 0
         self._sched_delay = SchedDelay()
@@ -263,7 +265,17 @@ class WorkerClient:
         for opened in (self._device_calls, self._stream_flags):
             if opened is not None:
                 opened.close()
-        self._device_calls = self._stream_flags = None
+        self._given_up, self._device_calls, self._stream_flags = self._device_calls or self._given_up, None, None
+
+    def free_device(self) -> None:
+        """Free the device's memory that was kept for the worker's inputs. The worker must be gone."""
+        if self._given_up is not None:
+            self._given_up.free()
+
+    @property
+    def device_measured(self) -> Measured | None:
+        """What was measured of the device, for another worker; None: calls on it go by message."""
+        return None if self._device_calls is None else self._device_calls.measured
 
     def withdraw_call(self, *, deadline_ns: int) -> None:
         """Take back the call that the worker was told of: it waits for a message again, not for the start flag.
@@ -342,12 +354,16 @@ class WorkerClient:
         self._tree, self._batch, self._single_tree = packed.tree, packed.batch, one
         return self._call_by_message(packed, output_capacity=output_capacity or 0, deadline_ns=deadline_ns)
 
-    def prepare_device(self, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
+    def prepare_device(
+        self, *, flush_bytes: int | None, deadline_ns: int, known: Measured | None = None, tried: bool = False
+    ) -> str | None:
         """Make the worker's device ready for calls by flags. Must come before a submission is loaded.
 
         Args:
             flush_bytes: bytes to write between two calls to empty the device's caches; None: the worker decides.
             deadline_ns: on the monotonic clock.
+            known: what was measured for an earlier worker of this container; None: it is measured now.
+            tried: an earlier worker has found that streams of this device can wait. Else this one tries it.
 
         Returns:
             Why it cannot, in the worker's words; None if it can.
@@ -357,15 +373,19 @@ class WorkerClient:
         """
         flags = CallFlags.create()
         answer = self._ask(
-            {"op": "prepare_device", "flush_bytes": flush_bytes}, "device_prepared", deadline_ns, (flags.fd,)
+            {"op": "prepare_device", "flush_bytes": flush_bytes, "tried": tried or known is not None},
+            "device_prepared",
+            deadline_ns,
+            (flags.fd,),
         )
         if self._core is None:
             return "judge and worker share a core"
         if answer["why_not"] is not None:
             return str(answer["why_not"])[:1000]
         try:
-            calls = DeviceCalls(flags, Activity(answer["pid"]), flush_bytes=flush_bytes)
-            calls.warm_up()
+            calls = DeviceCalls(flags, Activity(answer["pid"]), flush_bytes=flush_bytes, known=known)
+            if known is None:
+                calls.warm_up()
         except (DriverError, RuntimeError) as error:
             flags.close()
             return f"the judge's side: {error}"[:1000]

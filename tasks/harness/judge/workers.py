@@ -90,8 +90,13 @@ class Workers(Protocol):
     def probe(self, *, deadline_ns: int) -> int:
         """One call of the calibration kernel, to prove that the workers answer; its span in nanoseconds."""
 
-    def prepare_device(self, device: str, *, flush_bytes: int | None, deadline_ns: int) -> str | None:
-        """Make workers with a device ready to be timed; why their calls cannot be bounded, None if they can."""
+    def prepare_device(
+        self, device: str, *, flush_bytes: int | None, deadline_ns: int, tried: bool = False
+    ) -> str | None:
+        """Make workers with a device ready to be timed; why their calls cannot be bounded, None if they can.
+
+        `tried`: an earlier worker has found that streams of this device can wait.
+        """
 
     def calibrate(self, *, deadline_ns: int) -> Calibration | None:
         """Measure the hand-over before the submission is loaded. None where control calls measure it."""

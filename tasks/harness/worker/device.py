@@ -29,12 +29,13 @@ class Device:
         self._driver: Driver | None = None
         self._stream_block: StreamBlock | None = None
 
-    def prepare(self, *, flush_bytes: int | None, page: Arena | None) -> str | None:
+    def prepare(self, *, flush_bytes: int | None, page: Arena | None, tried: bool = False) -> str | None:
         """Prepare calls by flags.
 
         Args:
             flush_bytes: bytes to write to empty the device's caches; None: as many as `flush_size` finds.
             page: a page of flags in shared memory.
+            tried: whether another process of this container has found that streams can wait.
 
         Returns:
             None, or the reason why streams cannot wait for the page. All other calls work.
@@ -44,7 +45,7 @@ class Device:
             return "no page was given"
         if torch.version.cuda is None:
             return "this torch is not for CUDA: streams of its devices cannot wait for memory of the judge's"
-        why_not = try_out()
+        why_not = None if tried else try_out()
         if why_not is not None:
             return why_not
         try:

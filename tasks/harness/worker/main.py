@@ -15,8 +15,9 @@ Messages on the socket in KR_JUDGE_FD, and their answers:
     load_module    {code, entry_points}    -> loaded | failed                 a PyTorch module (see `module`)
     open_flags     {}                      -> flags_open {pid}                descriptors: flags, a socket
         on that socket the worker sends a descriptor of its own memory, once, and gets descriptors of inputs
-    prepare_device {flush_bytes}           -> device_prepared {pid, why_not}  descriptor: a page of flags
-        flush_bytes: bytes to write to empty the device's caches; why_not: why its calls cannot begin by flags, or null
+    prepare_device {flush_bytes, tried}    -> device_prepared {pid, why_not}  descriptor: a page of flags
+        flush_bytes: bytes to write to empty the device's caches; tried: whether another worker has tried it before;
+        why_not: why its calls cannot begin by flags, or null
     enqueue        {call, arena, tree, storages, batch} -> enqueued {tree, parts} | failed
         one call on the device, or one batch, enqueued before its inputs exist (see `stream_block`). arena: handle of
         the device memory that will hold them; parts: handle, offset and bytes of each tensor of the output, empty
@@ -199,7 +200,7 @@ class Worker:
 
     def _prepare_device(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         page = map_memory(descriptors[0], FLAGS_BYTES) if descriptors else None
-        why_not = self._device.prepare(flush_bytes=message["flush_bytes"], page=page)
+        why_not = self._device.prepare(flush_bytes=message["flush_bytes"], page=page, tried=message["tried"])
         return {"op": "device_prepared", "pid": os.getpid(), "why_not": why_not}
 
     def _enqueue(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:

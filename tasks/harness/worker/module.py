@@ -3,8 +3,9 @@
 The judge's orders come as inputs of calls, like those of a kernel, so they use the same wire, arenas and clock. Every
 order is a dict with the key `do`:
 
-    construct  {args, kwargs, seed, device, dtype, compile}  seeds all generators, makes the module -> {state, train}
-               state: name, shape and dtype of every entry of its state_dict; train: its mode; compile: torch.compile it
+    construct  {args, kwargs, seed, device, dtype, baseline}  seeds all generators, makes the module -> {state, train}
+               state: name, shape and dtype of every entry of its state_dict; train: its mode; baseline: eager, compile
+               (torch.compile), tf32 (matrix products in TF32), graphs (replays of CUDA graphs)
     state      {state}                      copies tensors into the module's own, in place -> None
     mode       {eval}                       eval(), or back to the mode of construction, module by module -> None
     run        {args, seed}                 one call -> what the module returned
@@ -16,6 +17,7 @@ nothing here decides anything.
 
 from __future__ import annotations
 
+import copy
 import random
 import sys
 from collections.abc import Callable, Mapping
@@ -112,7 +114,7 @@ class Host:
         device, dtype = order["device"], order["dtype"]
         if isinstance(module, torch.nn.Module):
             module = module.to(device=device) if dtype is None else module.to(device=device, dtype=dtype)
-        self._module = torch.compile(module) if order["compile"] else module
+        self._module = _BASELINES[order["baseline"]](module)
         self._modes = (
             [(part, part.training) for part in module.modules()] if isinstance(module, torch.nn.Module) else []
         )
@@ -128,6 +130,8 @@ class Host:
                 own[name].copy_(value)
 
     def _set_mode(self, order: dict[str, Any]) -> None:
+        if isinstance(self._module, Graphed):
+            self._module.forget()
         if order["eval"] and hasattr(self._module, "eval"):
             self._module.eval()
         elif not order["eval"]:
@@ -140,6 +144,61 @@ class Host:
             seed_all(int(order["seed"]))
         out = plain(self._module(*args))
         return {"out": out, "after": [item.clone() for item in _tensors_in(args)]}
+
+
+class Graphed:
+    """A module whose calls replay a CUDA graph. The first call with inputs of other shapes or dtypes captures one."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._graphs: dict[object, tuple[Any, list[torch.Tensor], Any]] = {}
+
+    def eval(self) -> None:
+        """Put the module into eval mode."""
+        self._module.eval()
+
+    def forget(self) -> None:
+        """Drop all graphs: the next call does something else."""
+        self._graphs.clear()
+
+    def __call__(self, *args: Any) -> Any:
+        tensors = _tensors_in(args)
+        kind = tuple((item.shape, item.dtype) for item in tensors)
+        if kind not in self._graphs:
+            self._graphs[kind] = self._capture(args)
+        graph, own, output = self._graphs[kind]
+        for place, item in zip(own, tensors, strict=True):
+            place.copy_(item)
+        graph.replay()
+        return output
+
+    def _capture(self, args: Any) -> tuple[Any, list[torch.Tensor], Any]:
+        own = copy.deepcopy(args)
+        stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch lacks it
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            # As torch's manual asks: what a library sets up at its first calls must not be in the graph.
+            for _ in range(3):
+                self._module(*own)
+        torch.cuda.current_stream().wait_stream(stream)
+        graph: Any = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            output = self._module(*own)
+        return graph, _tensors_in(own), output
+
+
+def _with_tf32(module: Any) -> Any:
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.allow_tf32 = True
+    return module
+
+
+_BASELINES: Mapping[str, Callable[[Any], Any]] = {
+    "eager": lambda module: module,
+    "compile": torch.compile,
+    "tf32": _with_tf32,
+    "graphs": Graphed,
+}
 
 
 def _state_of(module: Any) -> dict[str, torch.Tensor]:

@@ -108,6 +108,13 @@ def test_json_lines_of_kernelbook_and_bad_ones(served: Rig, call: Call, tmp_path
         *("batch", "run", str(source), "--gpu", "CPU", "--out", str(out), "--inputs", "3"), database=served.url
     ).code == 0  # fmt: skip
     assert len(served.evaluator.seen) == seen + 1
+    settings = ("--setting", "baseline=compile", "--setting", "fresh_reference=true", "--setting", "timeout_s=5")
+    assert (
+        call("batch", "run", str(source), "--gpu", "CPU", "--out", str(out), *settings, database=served.url).code == 0
+    )
+    with psycopg.connect(served.url) as connection:
+        row = connection.execute("SELECT settings FROM runner.job_group ORDER BY job_id DESC LIMIT 1").fetchone()
+    assert row == ({"baseline": "compile", "fresh_reference": True, "timeout_s": 5},)
 
 
 def test_a_folder_of_problems(served: Rig, call: Call, tmp_path: Path) -> None:
@@ -132,3 +139,5 @@ def test_what_is_no_source_and_no_reward_is_said(call: Call, tmp_path: Path, dat
     (tmp_path / "x.jsonl").write_text("{}\n")
     said = call("batch", "run", str(tmp_path / "x.jsonl"), *out, "--reward", "kevni@1", database=database_url)
     assert (said.code, "kevin@1" in said.err) == (2, True)
+    said = call("batch", "run", str(tmp_path / "x.jsonl"), *out, "--setting", "baseline", database=database_url)
+    assert (said.code, "expected KEY=VALUE" in said.err) == (2, True)

@@ -7,6 +7,8 @@ from typing import Any
 
 from runner.evaluation.evaluate import Evaluator
 from runner.evaluation.modules import evaluate_group
+from runner.evaluation.reference_times import key_of
+from tasks.harness.judge.modules.group import Group
 from tests.unit import samples
 
 _REFERENCE = """
@@ -115,3 +117,19 @@ def test_a_bad_reference_is_invalid_for_all(evaluator: Evaluator) -> None:
     assert "no Python" in rows[0]["message"]
     crashes = _REFERENCE.replace("return torch.relu", "import ctypes; ctypes.string_at(0); return torch.relu")
     assert {row["verdict"] for row in _run(evaluator, [_GOOD], reference=crashes)} == {"invalid"}
+
+
+def test_times_of_the_reference_are_kept_for_the_next_group(evaluator: Evaluator) -> None:
+    """Under the slot and the reference; not where a candidate was never timed."""
+    reference = f"{_REFERENCE}# kept\n"
+    host = evaluator.group_host(samples.SLOT)
+    group = Group.from_message({"kind": "module", "reference": reference, "candidates": [{"id": 0, "code": ""}]})
+    key = key_of(group, samples.SLOT, image=host.environment.image, runtime=host.gpu.runtime)
+    _run(evaluator, [_WRONG], reference=reference)
+    assert host.times.get(key) == {}
+    (row,) = _run(evaluator, [_GOOD], reference=reference)
+    assert row["verdict"] == "accepted", row
+    (times,) = host.times.get(key).values()
+    # Five calls before the candidate and five after it.
+    assert (len(times["counted_ns"]), row["reference_stats"]["calls"]) == (10, 10)
+    assert row["software"].startswith("torch ")

@@ -91,6 +91,7 @@ def benchmark(
     rejects: bool = False,
     timing: Timing | None = None,
     memory_bytes: int = 1 << 30,
+    streams_wait: bool = False,
 ) -> StepResult:
     """Time one case."""
     case = f"size: {size}; kernel_ns: {kernel_ns}; seed: 3"
@@ -103,6 +104,7 @@ def benchmark(
         device="cuda",
         memory_bytes=memory_bytes,
         rejects_forged_times=rejects,
+        streams_wait=streams_wait,
     )
     (step,) = local.evaluate(request, start=emulated_gpu.start).steps
     return step
@@ -179,6 +181,15 @@ def test_a_device_that_processes_share_marks_no_calls(monkeypatch: pytest.Monkey
     assert judged.verdict == "accepted", judged.message
     assert str(judged.details["gate"]).startswith("kernels of two processes run at once on this device")
     assert "device" not in judged.details["calibration"]
+
+
+def test_what_an_earlier_worker_has_found_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it was, the gate is as open as the judge's own measurements find it."""
+    monkeypatch.setenv("EMULATED_GPU_DEAF", "1")
+    judged = benchmark(HONEST).judged
+    assert judged is not None
+    assert judged.details["gate"] == "the device did not see a number in the host's memory"
+    assert accepted(benchmark(HONEST, streams_wait=True))["timing"] == "audited"
 
 
 def test_a_kernel_that_raises_is_a_runtime_error() -> None:

@@ -33,6 +33,18 @@ def test_times_are_told_with_an_interval(processes: Nursery) -> None:
     assert row["timing"] in {"audited", "measured"}
 
 
+def test_further_baselines_are_numbers_of_their_own(processes: Nursery) -> None:
+    """Beside the one that counts; one that needs a device makes the reference invalid here."""
+    (row,) = _judged(processes, "linear", candidate("linear"), timed_calls=6, inputs=1, further_baselines=["compile"])
+    assert row["verdict"] == "accepted", row
+    (found,) = row["baselines"].values()
+    assert found["speedup"] == pytest.approx(found["reference_ns"] / row["candidate_ns"], rel=0.5)
+    assert found["speedup_low"] <= found["speedup"] <= found["speedup_high"]
+    (row,) = _judged(processes, "linear", candidate("linear"), baseline="graphs")
+    assert (row["verdict"], row["stage"]) == ("invalid", "reference")
+    assert row["message"] == "the baseline graphs needs a device, and this GPU type has none"
+
+
 def test_how_weights_came_is_recorded(processes: Nursery) -> None:
     """By name, by the seed, or both."""
     renamed = new("return torch.relu(self.q(x))", "self.q = nn.Linear(n, n)", init_args="self, n")

@@ -26,6 +26,7 @@ CRASHED = {"verdict": "runtime_error", "compiled": True}
 LIBRARY = {**FAST, "flags": ["no_custom_kernel"]}
 MEASURED = {**FAST, "kernel_use": {"custom": 2, "total": 3, "share": 0.6}}
 DECOY = {**FAST, "kernel_use": {"custom": 0, "total": 3, "share": 0.0}}
+OVER_COMPILED = {**FAST, "baselines": {"compile": {"speedup": 1.4, "speedup_low": 1.3, "speedup_high": 1.5}}}
 FOUR = {**FAST, "speedup": 4.0, "speedup_low": 3.9, "speedup_high": 4.1}
 
 
@@ -41,6 +42,8 @@ FOUR = {**FAST, "speedup": 4.0, "speedup_low": 3.9, "speedup_high": 4.1}
         ("kevin@1", NOISE, 1.3),
         ("kevin@1", LIBRARY, 0.0),
         ("kevin@1", WRONG, 0.0),
+        ("kevin@2", FAST, 2.3),
+        ("kevin@2", {**FAST, "flags": ["custom:triton", "torch_functional"]}, 0.0),
         ("tinker@1", FAST, 1.3),
         ("tinker@1", SLOW, 0.3),
         ("tinker@1", {**FAST, "speedup": 50.0, "speedup_low": 49.0, "speedup_high": 51.0}, 10.0),
@@ -64,6 +67,10 @@ FOUR = {**FAST, "speedup": 4.0, "speedup_low": 3.9, "speedup_high": 4.1}
         ("cuda-agent@1", NOISE, 1.0),
         ("cuda-agent@1", FAST, 2.0),
         ("cuda-agent@1", {**FAST, "speedup_compile": 1.2}, 3.0),
+        ("cuda-agent@2", WRONG, -1.0),
+        ("cuda-agent@2", NOISE, 1.0),
+        ("cuda-agent@2", OVER_COMPILED, 3.0),
+        ("cuda-agent@2", {**FAST, "baselines": {"compile": {**NOISE, "speedup": 1.2}}}, 2.0),
         ("cuda-l1@1", FAST, 1.5),
         ("cuda-l1@1", SLOW, 0.5),
         ("openenv@1", BROKEN, 0.0),
@@ -119,7 +126,13 @@ def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(NotFoundError, match=r"kevin@1"):
         named("kevni@1")
     with pytest.raises(NotFoundError):
-        named("kevin@2")
+        named("kevin@3")
+
+
+def test_a_baseline_that_was_not_timed_is_not_guessed() -> None:
+    """Where it would decide; a candidate that is slower than the eager one needs none."""
+    assert reward("cuda-agent@2", FAST) is None
+    assert reward("cuda-agent@2", SLOW) == 1.0
 
 
 def test_turns_and_groups() -> None:

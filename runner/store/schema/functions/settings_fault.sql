@@ -25,10 +25,14 @@ BEGIN
                     RETURN 'setting precision is not null, float32, float16 or bfloat16';
                 END IF;
             WHEN 'baseline' THEN
-                IF NOT v_value IN ('"eager"', '"compile"') THEN
-                    RETURN 'setting baseline is neither eager nor compile';
+                IF NOT v_value IN ('"eager"', '"compile"', '"tf32"', '"graphs"') THEN
+                    RETURN 'setting baseline is not eager, compile, tf32 or graphs';
                 END IF;
-            WHEN 'require_custom_kernel', 'separate_containers', 'perturb' THEN
+            WHEN 'further_baselines' THEN
+                IF jsonb_typeof(v_value) <> 'array' OR NOT v_value <@ '["eager", "compile", "tf32", "graphs"]' THEN
+                    RETURN 'setting further_baselines is not a list of eager, compile, tf32 and graphs';
+                END IF;
+            WHEN 'require_custom_kernel', 'separate_containers', 'perturb', 'fresh_reference' THEN
                 IF jsonb_typeof(v_value) <> 'boolean' THEN
                     RETURN format('setting %s is neither true nor false', v_key);
                 END IF;

@@ -23,9 +23,11 @@ from tasks.harness.judge.cases import parse_cases
 from tasks.harness.judge.control import Control
 from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.frames import Frames
+from tasks.harness.judge.hand_over import Calibration
 from tasks.harness.judge.mode_run import ModeRun
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Stopping
+from tasks.harness.judge.system_facts import facts
 from tasks.harness.judge.timed_case import TimedCase
 from tasks.harness.judge.worker_client import WorkerClient
 from tasks.harness.judge.worker_output import Collector
@@ -33,12 +35,13 @@ from tasks.harness.judge.workers import Workers
 
 from .compare import Tolerance, compare, kernelbench_allclose
 from .distributions import tensors_of
-from .group import Candidate, Group, Result
+from .group import DEVICE_BASELINES, Candidate, Group, Result
 from .moments import DRAWS, unlike
 from .prepare import Expected, Prepared, Trial, prepare
 from .reference_module import InvalidReference, Reference
+from .reference_times import ReferenceTimes
 from .side import ModuleSide
-from .speedup import Row, speedup_of
+from .speedup import Row, Speedup, claimed_ratio, speedup_of, stats_of
 from .static import flags_of
 from .weights import describe_match, is_full, matching
 
@@ -47,6 +50,8 @@ _START_NS = 120_000_000_000
 _SEEDS = 1 << 31
 #: Calls of one row of the reference: half of a candidate's, one row before it and one after.
 _FEWEST_REFERENCE_CALLS = 5
+#: Calls of each side with their launches in the time, on a device.
+_HOST_CALLS = 5
 #: Control calls of a row. Of tiny modules, more would tell little more, and cost more than the row itself.
 _MOST_CONTROLS = 30
 _VERDICTS = {"output_limit": "runtime_error"}
@@ -69,7 +74,25 @@ class GroupJudge:
         first: WorkerClient,
         control: Control | None,
         new_worker: NewWorker,
+        calibration: Calibration | None = None,
+        gate: str = "",
+        known: Mapping[str, ReferenceTimes] | None = None,
     ) -> None:
+        """Make the judge of one group.
+
+        Args:
+            group: what is judged.
+            request: what the timing of calls asks of a request.
+            device: where its tensors are.
+            frames: to the daemon.
+            collector: of what the candidates' workers print.
+            first: a worker that has run no candidate's code.
+            control: the control process; None on a device, or where it would say nothing.
+            new_worker: see `NewWorker`.
+            calibration: on a device, what calls cost there.
+            gate: on a device, `open` if the judge's own work marks calls, or why not.
+            known: times of the reference from earlier groups, by mode.
+        """
         self._group = group
         self._settings = group.settings
         self._request = request
@@ -79,6 +102,18 @@ class GroupJudge:
         self._control = control
         self._new_worker = new_worker
         self._core = first.core
+        self._calibration = calibration
+        self.gate = gate
+        #: What was measured of the device; None: calls on it go by message.
+        self._measured = first.device_measured
+        #: The candidate's worker that is there, or was last: what the judge holds for it is freed when it is gone.
+        self._spent = first
+        #: Times of the reference that count for the next candidate, and for later groups, by mode.
+        self._known = {} if self._settings.fresh_reference else dict(known or {})
+        self._times: dict[str, ReferenceTimes] = {}
+        system = facts(device)
+        self.device_name = str(system["cpu"] if device == "cpu" else system["gpu"])
+        self.software = f"torch {system['torch']}, {system['runtime']}, {system['platform']}"
         #: A worker that has run no candidate's code; None: the last one is used up.
         self._fresh: WorkerClient | None = first
         self._used = 0
@@ -86,6 +121,10 @@ class GroupJudge:
         self._reference_side: ModuleSide | None = None
         #: The reference's row before the next candidate, by mode.
         self._rows: dict[bool, Row] = {}
+        #: A worker for each further baseline, and its row by mode; and the reference's row with launches.
+        self._further: dict[str, ModuleSide] = {}
+        self._further_rows: dict[tuple[str, bool], Row] = {}
+        self._host_rows: dict[bool, Row] = {}
         self._prepared: Prepared
 
     def run(self, directory: Path) -> None:
@@ -95,7 +134,9 @@ class GroupJudge:
             self._prepare(directory)
         except InvalidReference as error:
             for candidate in self._group.candidates:
-                self._emit(Result(id=candidate.id, verdict="invalid", stage="reference", message=str(error)))
+                result = Result(id=candidate.id, verdict="invalid", stage="reference", message=str(error))
+                result.device, result.software = self.device_name, self.software
+                self._emit(result)
             return
         order = list(self._group.candidates)
         secrets.SystemRandom().shuffle(order)
@@ -123,7 +164,16 @@ class GroupJudge:
                     verdict=result.verdict,
                     message=result.message or None,
                     assurance={"correctness": "judge", "timing": result.timing or "claimed"},
-                    details={"module": result.to_message(), "parts_ms": dict(parts_ms or {})},
+                    details={
+                        "module": result.to_message(),
+                        "parts_ms": dict(parts_ms or {}),
+                        **({"gate": self.gate} if self.gate else {}),
+                        **(
+                            {"reference_times": {mode: times.to_message() for mode, times in self._times.items()}}
+                            if self._times
+                            else {}
+                        ),
+                    },
                 ),
             ).to_message()
         )
@@ -143,22 +193,39 @@ class GroupJudge:
         )
         reference.device = self._device
         reference.precision = None if settings.precision is None else getattr(torch, settings.precision)
-        args, kwargs = reference.init_inputs()
-        side = ModuleSide(self._connect("reference"), reference, control=self._control, subject="the reference")
-        deadline = time.monotonic_ns() + limit_ns
-        try:
-            side.client.load_module(self._group.reference, [self._group.entry_point], deadline_ns=deadline)
-            side.construct(args, kwargs, deadline_ns=deadline, compiled=settings.baseline == "compile")
-            # A reference that crashes or hangs does so there first, not in this process.
-            side.observe(reference.inputs(secrets.randbelow(_SEEDS)), 1, deadline_ns=deadline)
-        except Fault as fault:
-            raise InvalidReference(f"the reference does not run: {fault.message}") from fault
+        for name in (settings.baseline, *settings.further_baselines):
+            if name in DEVICE_BASELINES and self._device == "cpu":
+                raise InvalidReference(f"the baseline {name} needs a device, and this GPU type has none")
+        # A reference that crashes or hangs does so there first, not in this process.
+        side = self._reference_worker(reference, settings.baseline)
         self._prepared = prepare(reference, settings, memory_bytes=self._request.memory_bytes)
         self._reference_side = side
+        further = [name for name in settings.further_baselines if name != settings.baseline]
+        if settings.timed_calls:
+            self._further = {name: self._reference_worker(reference, name) for name in further}
         try:
-            side.load_state(self._prepared.state, deadline_ns=time.monotonic_ns() + limit_ns)
+            for each in (side, *self._further.values()):
+                each.load_state(self._prepared.state, deadline_ns=time.monotonic_ns() + limit_ns)
         except Fault as fault:
             raise InvalidReference(f"the reference's weights cannot be loaded: {fault.message}") from fault
+
+    def _reference_worker(self, reference: Reference, baseline: str) -> ModuleSide:
+        """A worker that hosts the reference, and has called it once.
+
+        Raises:
+            InvalidReference: it does not run.
+        """
+        args, kwargs = reference.init_inputs()
+        side = ModuleSide(self._connect("reference"), reference, control=self._control, subject="the reference")
+        deadline = time.monotonic_ns() + round(self._settings.timeout_s * 1e9)
+        try:
+            side.client.load_module(self._group.reference, [self._group.entry_point], deadline_ns=deadline)
+            side.construct(args, kwargs, deadline_ns=deadline, baseline=baseline)
+            side.observe(reference.inputs(secrets.randbelow(_SEEDS)), 1, deadline_ns=deadline)
+            side.rest(deadline_ns=deadline)
+        except Fault as fault:
+            raise InvalidReference(f"the reference does not run: {fault.message}") from fault
+        return side
 
     @property
     def prepared(self) -> Prepared:
@@ -170,18 +237,27 @@ class GroupJudge:
         """The control process."""
         return self._control
 
-    def reference_row(self, calls: int, *, in_eval: bool) -> Row:
+    def reference_row(
+        self, calls: int, *, in_eval: bool, side: ModuleSide | None = None, by_message: bool = False
+    ) -> Row:
         """Timed calls of the reference, now. Its worker serves all candidates, so no candidate's time limit ends them.
+
+        Args:
+            calls: how many.
+            in_eval: in eval mode.
+            side: a further baseline; None: the one that counts.
+            by_message: on a device, with the launches in the time.
 
         Raises:
             RuntimeError: its worker failed, which has worked before.
         """
-        side = self._reference_side
+        side = side or self._reference_side
         if side is None:
             raise RuntimeError("the reference has no worker")
         deadline_ns = time.monotonic_ns() + _START_NS + round(self._settings.timeout_s * 1e9)
         try:
             side.seeded = self._prepared.random_in_eval if in_eval else self._prepared.random
+            side.by_message = by_message
             side.set_eval(on=in_eval, deadline_ns=deadline_ns)
             row = self.timed_row(side, calls, deadline_ns=deadline_ns)
             side.rest(deadline_ns=deadline_ns)
@@ -196,6 +272,34 @@ class GroupJudge:
     def keep_reference_row(self, row: Row, *, in_eval: bool) -> None:
         """Keep a row for the next candidate."""
         self._rows = {in_eval: row}
+
+    def further_rows(self, calls: int, *, in_eval: bool) -> Mapping[str, Row]:
+        """A row of each further baseline, made once for all candidates."""
+        for name, side in self._further.items():
+            if (name, in_eval) not in self._further_rows:
+                self._further_rows[name, in_eval] = self.reference_row(calls, in_eval=in_eval, side=side)
+        return {name: self._further_rows[name, in_eval] for name in self._further}
+
+    def host_row(self, *, in_eval: bool) -> Row:
+        """Calls of the reference with their launches in the time, made once for all candidates."""
+        if in_eval not in self._host_rows:
+            self._host_rows[in_eval] = self.reference_row(_HOST_CALLS, in_eval=in_eval, by_message=True)
+        return self._host_rows[in_eval]
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the judge's own work on a device marks calls, so that launches are not in their time."""
+        return self._measured is not None
+
+    def known_times(self, *, in_eval: bool) -> ReferenceTimes | None:
+        """Times of the reference from earlier groups."""
+        return self._known.get(_mode(in_eval))
+
+    def note_times(self, times: ReferenceTimes, *, in_eval: bool, drifted: bool) -> None:
+        """Keep times for later groups; with `drifted` the known ones do not count any more."""
+        if drifted:
+            self._known.pop(_mode(in_eval), None)
+        self._times[_mode(in_eval)] = times
 
     def timed_row(self, side: ModuleSide, calls: int, *, deadline_ns: int) -> Row:
         """Timed calls of a module, each with new inputs and each checked.
@@ -217,7 +321,7 @@ class GroupJudge:
             device=self._device,
             workers=workers,
             readings=self._collector.readings,
-            calibration=None,
+            calibration=self._calibration,
             most_controls=_MOST_CONTROLS,
         )
         timed.forget_controls()
@@ -243,15 +347,22 @@ class GroupJudge:
             # Now the last worker is dead, so nothing that it wrote counts as this one's.
             self._used += 1
             self._collector.expect_worker(self._used)
+            self._spent.free_device()
         watched = self._collector if role == "candidate" else _Alone()
         client = WorkerClient(sock, watched, core=self._core)
         deadline = time.monotonic_ns() + _START_NS
         try:
             if self._control is not None and client.open_flags(deadline_ns=deadline):
                 client.warm_up(deadline_ns=deadline)
+            if self._measured is not None:
+                why_not = client.prepare_device(flush_bytes=None, deadline_ns=deadline, known=self._measured)
+                if why_not is not None:
+                    raise RuntimeError(f"a worker cannot be timed as the first one was: {why_not}")
         except Fault as fault:
             raise RuntimeError(f"a worker failed before any code was loaded: {fault.message}") from fault
         client.memory_bytes = self._request.memory_bytes
+        if role == "candidate":
+            self._spent = client
         return client
 
 
@@ -264,6 +375,10 @@ class _Alone:
     def wait_exit(self, timeout_s: float) -> None:  # noqa: ARG002 it is not waited for
         """Return None: nothing is known."""
         return
+
+
+def _mode(in_eval: bool) -> str:  # noqa: FBT001 a name for either
+    return "eval" if in_eval else "made"
 
 
 class _Wrong(Exception):
@@ -286,6 +401,8 @@ class _Attempt:
             degenerate=prepared.degenerate,
             flags=flags_of(candidate.code),
             reference_cached=cached,
+            device=group.device_name,
+            software=group.software,
         )
         self._side: ModuleSide
         self._deadline_ns = 0
@@ -459,7 +576,9 @@ class _Attempt:
                 return
             in_eval = True
         perturbed = self._full and prepared.shifted_state is not None
-        rows = max(calls // 2, _FEWEST_REFERENCE_CALLS)
+        known = group.known_times(in_eval=in_eval)
+        full = max(calls // 2, _FEWEST_REFERENCE_CALLS)
+        rows = full if known is None else _FEWEST_REFERENCE_CALLS
         began = time.monotonic_ns()
         before = group.last_reference_row(rows, in_eval=in_eval)
         # The reference's time is not the candidate's.
@@ -471,18 +590,49 @@ class _Attempt:
         side.seeded = prepared.random_in_eval if in_eval else prepared.random
         side.checker = self._check_timed
         own = group.timed_row(side, calls, deadline_ns=deadline)
+        host = None
+        if group.is_marked:
+            side.by_message = True
+            host = group.timed_row(side, _HOST_CALLS, deadline_ns=deadline)
         side.rest(deadline_ns=deadline)
         self._end_part("timing")
         after = group.reference_row(rows, in_eval=in_eval)
+        tolerance = group._request.tolerance  # noqa: SLF001 the same module
+        found = speedup_of(before.joined(after), own, tolerance=tolerance, known=known)
+        drifted = known is not None and not found.with_known
+        if drifted:
+            after = after.joined(group.reference_row(full, in_eval=in_eval))
+            found = speedup_of(before.joined(after), own, tolerance=tolerance)
+        further = group.further_rows(full, in_eval=in_eval)
+        host_reference = None if host is None else group.host_row(in_eval=in_eval)
         self._end_part("reference_timing")
         group.keep_reference_row(after, in_eval=in_eval)
-        found = speedup_of(before.joined(after), own, tolerance=group._request.tolerance)  # noqa: SLF001 the same module
+        group.note_times(found.counted, in_eval=in_eval, drifted=drifted)
         if found.is_forged:
             raise Fault("rejected", "the candidate claims times that are far below what passed on the judge's clock")
+        self._tell(found)
+        if host is not None and host_reference is not None:
+            result.speedup_device = result.speedup
+            result.speedup_host = round(claimed_ratio(host_reference, host), 4)
+        for name, row in further.items():
+            other = speedup_of(row, own, tolerance=tolerance)
+            result.baselines[name] = {
+                "reference_ns": round(other.reference_ns, 1),
+                "speedup": round(other.ratio, 4),
+                "speedup_low": round(other.low, 4),
+                "speedup_high": round(other.high, 4),
+            }
+
+    def _tell(self, found: Speedup) -> None:
+        """Write a speed-up into the result."""
+        result = self._result
         result.reference_ns, result.candidate_ns = round(found.reference_ns, 1), round(found.candidate_ns, 1)
         result.speedup = round(found.ratio, 4)
         result.speedup_low, result.speedup_high = round(found.low, 4), round(found.high, 4)
         result.timing = found.timing
+        result.reference_stats = stats_of(found.counted.counted_ns)
+        result.candidate_stats = stats_of(found.candidate_counted_ns)
+        result.reference_time_cached = found.with_known
 
     def _check_timed(self, args: list[Any], seed: int | None, output: object) -> None:
         prepared, result = self._prepared, self._result

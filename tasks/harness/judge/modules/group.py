@@ -13,7 +13,9 @@ KIND = "module"
 MOST_CANDIDATES = 16
 MAX_TEXT_BYTES = 1 << 20
 _DTYPES = ("float32", "float16", "bfloat16")
-_BASELINES = ("eager", "compile")
+BASELINES = ("eager", "compile", "tf32", "graphs")
+#: Baselines that only a device has.
+DEVICE_BASELINES = ("tf32", "graphs")
 
 
 class GroupError(ValueError):
@@ -36,6 +38,10 @@ class Settings:
     #: Both sides are cast to this; None: they stay as they are.
     precision: str | None = None
     baseline: str = "eager"
+    #: Baselines that are timed beside it, once for a group.
+    further_baselines: tuple[str, ...] = ()
+    #: Whether times of the reference from earlier groups do not count.
+    fresh_reference: bool = False
     require_custom_kernel: bool = False
     separate_containers: bool = False
     #: Whether parameters are shifted in some calls.
@@ -56,7 +62,11 @@ class Settings:
             raise GroupError(f"setting {unknown[0]!r} is unknown; known are {known}")
         _check_values(values)
         given = {key: value for key, value in values.items() if value is not None or key == "precision"}
-        return cls(**{**given, **({"timeout_s": float(given["timeout_s"])} if "timeout_s" in given else {})})
+        if "timeout_s" in given:
+            given["timeout_s"] = float(given["timeout_s"])
+        if "further_baselines" in given:
+            given["further_baselines"] = tuple(dict.fromkeys(given["further_baselines"]))
+        return cls(**given)
 
 
 def _check_values(values: Mapping[str, Any]) -> None:
@@ -73,11 +83,14 @@ def _check_values(values: Mapping[str, Any]) -> None:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if value is not None and not (number and least <= value <= most):
             raise GroupError(f"setting {name} is {value!r}, expected a number from {least:g} to {most:g}")
-    for name, choices in (("precision", (None, *_DTYPES)), ("baseline", _BASELINES)):
+    for name, choices in (("precision", (None, *_DTYPES)), ("baseline", BASELINES)):
         if name in values and values[name] not in choices:
             wanted = ", ".join("null" if choice is None else choice for choice in choices)
             raise GroupError(f"setting {name} is {values[name]!r}, expected one of {wanted}")
-    for name in ("require_custom_kernel", "separate_containers", "perturb"):
+    further = values.get("further_baselines", ())
+    if not isinstance(further, Sequence) or isinstance(further, str) or not all(name in BASELINES for name in further):
+        raise GroupError(f"setting further_baselines is {further!r}, expected a list of {', '.join(BASELINES)}")
+    for name in ("require_custom_kernel", "separate_containers", "perturb", "fresh_reference"):
         if name in values and type(values[name]) is not bool:
             raise GroupError(f"setting {name} is {values[name]!r}, expected true or false")
 
@@ -159,7 +172,14 @@ class Result:
     speedup: float | None = None
     speedup_low: float | None = None
     speedup_high: float | None = None
+    #: On a device: by its clock alone; and by the worker's events around a call with its launches.
     speedup_device: float | None = None
+    speedup_host: float | None = None
+    #: Mean, deviation, least and most of the times that count, and their number.
+    reference_stats: dict[str, float] | None = None
+    candidate_stats: dict[str, float] | None = None
+    #: By name of a further baseline: its time and the speed-up over it.
+    baselines: dict[str, dict[str, float]] = field(default_factory=dict)
     timing: str | None = None
     max_abs_error: float | None = None
     max_rel_error: float | None = None
@@ -176,6 +196,10 @@ class Result:
     memory_bytes: int | None = None
     reference_memory_bytes: int | None = None
     reference_cached: bool = False
+    #: Whether times of the reference from earlier groups counted, too.
+    reference_time_cached: bool = False
+    device: str | None = None
+    software: str | None = None
     build_ms: float | None = None
     eval_ms: float | None = None
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.harness.judge.request import JudgeRequest, RequestError
 
 from .group import KIND, Group, GroupError
+from .reference_times import ReferenceTimes, from_message
 
 __all__ = ["KIND", "VERSION", "GroupRequest"]
 
@@ -24,6 +25,10 @@ class GroupRequest:
     device: str = "cpu"
     memory_bytes: int = 1 << 30
     tolerance: float = 0.1
+    #: As in JudgeRequest.
+    streams_wait: bool = False
+    #: Times of the reference from earlier groups, by mode of the module.
+    reference_times: Mapping[str, ReferenceTimes] = field(default_factory=dict)
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> GroupRequest:
@@ -42,6 +47,8 @@ class GroupRequest:
                 device=str(payload["device"]),
                 memory_bytes=int(payload["memory_bytes"]),
                 tolerance=float(payload["tolerance"]),
+                streams_wait=bool(payload.get("streams_wait")),
+                reference_times=from_message(payload["reference_times"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             text = str(error) if isinstance(error, GroupError) else f"{type(error).__name__}: {error}"
@@ -62,7 +69,12 @@ class GroupRequest:
 
 
 def payload_of(
-    group: Mapping[str, Any], *, device: str = "cpu", memory_bytes: int = 1 << 30, tolerance: float = 0.1
+    group: Mapping[str, Any],
+    *,
+    device: str = "cpu",
+    memory_bytes: int = 1 << 30,
+    tolerance: float = 0.1,
+    reference_times: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The JSON object that `from_payload` reads, from a group's JSON form."""
     return {
@@ -72,4 +84,5 @@ def payload_of(
         "device": device,
         "memory_bytes": memory_bytes,
         "tolerance": tolerance,
+        "reference_times": dict(reference_times or {}),
     }

@@ -73,6 +73,8 @@ class ModuleSide:
         self._subject = subject
         #: Whether the generators are seeded before each call.
         self.seeded = False
+        #: Whether timed calls go by message, so that launches are in the time.
+        self.by_message = False
         #: Checks the output of a timed call, given its arguments and its seed; None: it is not checked.
         self.checker: Callable[[list[Any], int | None, object], None] | None = None
         self._last: tuple[list[Any], int | None, Called] | None = None
@@ -80,9 +82,11 @@ class ModuleSide:
     # -- orders --------------------------------------------------------------------------------------------------
 
     def construct(
-        self, args: Sequence[object], kwargs: Mapping[str, object], *, deadline_ns: int, compiled: bool = False
+        self, args: Sequence[object], kwargs: Mapping[str, object], *, deadline_ns: int, baseline: str = "eager"
     ) -> Constructed:
         """Make the module with the reference's arguments and weight seed.
+
+        `baseline`: how its calls run; of a candidate always `eager`, as it is.
 
         Raises:
             Fault: the worker failed, or its answer is none that its own code gives.
@@ -94,7 +98,7 @@ class ModuleSide:
             "seed": self._reference.weight_seed,
             "device": torch.device(self._reference.device),
             "dtype": self._reference.precision,
-            "compile": compiled,
+            "baseline": baseline,
         }
         answer = self._order(order, deadline_ns=deadline_ns)
         try:
@@ -161,7 +165,10 @@ class ModuleSide:
         packed = self._packed_run(args, seed)
         made_ns = time.perf_counter_ns() - start
         called = self.client.call(
-            packed, output_capacity=output_capacities[0] if output_capacities else None, deadline_ns=deadline_ns
+            packed,
+            output_capacity=output_capacities[0] if output_capacities else None,
+            deadline_ns=deadline_ns,
+            by_message=self.by_message,
         )
         self._last = args, seed, called
         return Call.of(called, packed, shape=tree_signature(packed), made_ns=made_ns)

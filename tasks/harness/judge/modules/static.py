@@ -17,6 +17,7 @@ _FLAGS = {
     "tf32": r"allow_tf32|set_float32_matmul_precision",
     "patches_torch": r"^\s*(torch|F)\.[\w.]+\s*=(?!=)|\bsetattr\(\s*torch",
     "evaluates_text": r"\b(exec|eval)\(|\bb64decode\b",
+    "torch_functional": r"\bF\.[a-z]\w*\(|\bnn\.functional\.\w+\(",
     "torch_compile": r"\btorch\.compile\b",
     "cuda_graph": r"\bCUDAGraph\b|\bmake_graphed_callables\b",
 }

@@ -24,6 +24,12 @@ def test_a_group_has_defaults() -> None:
     assert group.candidates[0].entry_points == ("ModelNew",)
 
 
+def test_further_baselines_are_named_once() -> None:
+    """In the order given."""
+    group = Group.from_message(_group(settings={"further_baselines": ["graphs", "compile", "graphs"]}))
+    assert group.settings.further_baselines == ("graphs", "compile")
+
+
 def test_a_class_of_kernelbook_may_have_both_names() -> None:
     """A class of kernelbook may have both names."""
     group = Group.from_message(_group(entry_point="Swish"))
@@ -53,6 +59,9 @@ def test_a_class_of_kernelbook_may_have_both_names() -> None:
         ({"settings": {"precision": "int8"}}, "precision is 'int8'"),
         ({"settings": {"baseline": "best"}}, "baseline is 'best'"),
         ({"settings": {"perturb": 1}}, "perturb is 1"),
+        ({"settings": {"fresh_reference": None}}, "fresh_reference is None"),
+        ({"settings": {"further_baselines": "compile"}}, "further_baselines is 'compile'"),
+        ({"settings": {"further_baselines": ["best"]}}, "expected a list of eager, compile, tf32, graphs"),
     ],
 )
 def test_what_cannot_be_read_is_told(change: dict[str, Any], said: str) -> None:

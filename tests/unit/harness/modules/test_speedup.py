@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from tasks.harness.judge.audit import Sample
-from tasks.harness.judge.modules.speedup import Row, speedup_of
+from tasks.harness.judge.hand_over import Bound
+from tasks.harness.judge.modules.reference_times import ReferenceTimes
+from tasks.harness.judge.modules.speedup import Row, claimed_ratio, speedup_of, stats_of
 
 _HAND_OVER_NS = 10_000
 
@@ -62,3 +64,66 @@ def test_rows_of_control_calls_are_joined() -> None:
         found = speedup_of(reference, candidate, tolerance=0.1)
         assert found.timing == "measured"
         assert min(found.reference_ns, found.candidate_ns) >= _HAND_OVER_NS
+
+
+def _bounded(claims_us: Sequence[float], *, kernel_us: Sequence[float] | None = None) -> Row:
+    """Calls on a device: a calibration bounds each to within 2 microseconds."""
+    samples = [
+        Sample(
+            claim_ns=round(claim * 1e3),
+            outside_ns=round(kernel * 1e3) + 280_000,
+            bound=Bound(kernel_ns=kernel * 1e3, margin_ns=2_000, bound_ns=kernel * 1e3 - 2_000),
+            delayed_ns=0,
+        )
+        for claim, kernel in zip(claims_us, kernel_us or claims_us, strict=True)
+    ]
+    return Row(samples=samples, controls_ns=None)
+
+
+def test_on_a_device_a_calibration_bounds_the_claims() -> None:
+    """Not the whole spans count, which are mostly hand-over; a claim that is too low gains nothing."""
+    found = speedup_of(_bounded([100] * 20), _bounded([50] * 20), tolerance=0.1)
+    assert (found.timing, found.ratio, found.low, found.high) == ("audited", 2.0, 2.0, 2.0)
+    forged = speedup_of(_bounded([100] * 20), _bounded([50] * 20, kernel_us=[100] * 20), tolerance=0.1)
+    assert forged.timing == "measured"
+    assert forged.low <= 1.0 <= forged.high
+    assert claimed_ratio(_bounded([100] * 20), _bounded([50] * 20, kernel_us=[100] * 20)) == 2.0
+
+
+def _known(time_us: float, timing: str = "audited") -> ReferenceTimes:
+    return ReferenceTimes(counted_ns=(time_us * 1e3,) * 100, timing=timing)
+
+
+@pytest.mark.parametrize(
+    ("known", "counts"),
+    [
+        (_known(100), True),
+        # Within what counts as no drift, and then in the interval.
+        (_known(101.5), True),
+        (_known(104), False),
+        (_known(50), False),
+        # Worth less: it holds what the hand-over may have cost.
+        (_known(100, "measured"), False),
+    ],
+)
+def test_known_times_count_while_they_hold(known: ReferenceTimes, counts: bool) -> None:
+    """Together with the fresh ones, whose difference is in the interval."""
+    found = speedup_of(_bounded([100] * 10), _bounded([50] * 20), tolerance=0.1, known=known)
+    assert found.with_known is counts
+    assert len(found.counted.counted_ns) == (110 if counts else 10)
+    assert found.low <= 2.0 <= found.high
+    assert found.low <= found.ratio <= found.high
+
+
+def test_no_known_times_where_whole_spans_count() -> None:
+    """They are not the same quantity."""
+    bare = Row(samples=_row([1] * 20).samples, controls_ns=None)
+    found = speedup_of(bare, bare, tolerance=0.1, known=_known(11, "measured"))
+    assert found.with_known is False
+
+
+def test_statistics_are_those_of_the_times_that_count() -> None:
+    """Mean, deviation, ends and number."""
+    assert stats_of([1000.0, 2000.0, 3000.0]) == {
+        "mean_ns": 2000.0, "std_ns": 816.5, "min_ns": 1000.0, "max_ns": 3000.0, "calls": 3,
+    }  # fmt: skip

@@ -18,6 +18,8 @@ from tasks.harness.judge.modules.static import flags_of
         ("t = time.perf_counter()", "clock"),
         ("torch.manual_seed(42)", "seed"),
         ("y = x.half()", "half"),
+        ("y = F.relu(x)", "torch_functional"),
+        ("y = torch.nn.functional.gelu(x)", "torch_functional"),
         ("torch.backends.cuda.matmul.allow_tf32 = True", "tf32"),
         ("torch.relu = f", "patches_torch"),
         ("exec(text)", "evaluates_text"),
@@ -29,4 +31,5 @@ from tasks.harness.judge.modules.static import flags_of
 def test_what_a_text_shows(line: str, flag: str) -> None:
     """Each finding has a name; a plain text has none."""
     assert flag in flags_of(f"import torch\n{line}\n")
+    assert flags_of("import torch.nn.functional as F\nx = DEF.relu\n") == ["no_custom_kernel"]
     assert flags_of("import torch\nif torch.ones(1) == 1:\n    pass\n") == ["no_custom_kernel"]
