@@ -26,25 +26,31 @@ DECLARE
     v_outcomes text[];
     v_states text[];
     v_attempts integer[];
+    v_keys text[];
+    v_unfit boolean;
+    v_sequence regclass;
     v_committed bigint[];
+    v_committed_for integer[];
     v_concerned integer[];
     v_done integer[];
 BEGIN
-    IF EXISTS (
-        SELECT FROM jsonb_to_recordset(complete.results) AS r (runs jsonb)
-        CROSS JOIN jsonb_to_recordset(r.runs) AS x (score_s numeric)
-        WHERE x.score_s <= 0 OR x.score_s::text IN ('NaN', 'Infinity')
-    ) THEN
+    -- Few statements for the usual case: starting one costs more than what it does for a few results.
+    SELECT array_agg(r.job_id), array_agg(r.submission_id), array_agg(r.job_id || '.' || r.attempt),
+           bool_or(EXISTS (SELECT FROM jsonb_to_recordset(r.runs) AS x (score_s numeric)
+                           WHERE x.score_s <= 0 OR x.score_s::text IN ('NaN', 'Infinity')))
+    INTO v_job_ids, v_submission_ids_given, v_keys, v_unfit
+    FROM jsonb_to_recordset(complete.results) AS r (job_id bigint, attempt integer, submission_id integer, runs jsonb);
+    IF v_unfit THEN
         PERFORM runner.refuse('KR028', 'a score is not above 0, or not finite', 'Correct the result.');
     END IF;
-    SELECT array_agg(r.job_id), array_agg(r.submission_id) INTO v_job_ids, v_submission_ids_given
-    FROM jsonb_to_recordset(complete.results) AS r (job_id bigint, submission_id integer);
     v_submission_ids := v_submission_ids_given;
     -- Groups have a batch in the place of a submission.
-    SELECT array_agg(DISTINCT j.batch_id) INTO v_batch_ids
-    FROM unnest(v_job_ids, v_submission_ids_given) AS g (id, submission_id)
-    CROSS JOIN LATERAL (SELECT o.batch_id FROM runner.job o WHERE o.id = g.id OFFSET 0) AS j
-    WHERE g.submission_id IS NULL AND j.batch_id IS NOT NULL;
+    IF array_position(v_submission_ids_given, NULL) IS NOT NULL THEN
+        SELECT array_agg(DISTINCT j.batch_id) INTO v_batch_ids
+        FROM unnest(v_job_ids, v_submission_ids_given) AS g (id, submission_id)
+        CROSS JOIN LATERAL (SELECT o.batch_id FROM runner.job o WHERE o.id = g.id OFFSET 0) AS j
+        WHERE g.submission_id IS NULL AND j.batch_id IS NOT NULL;
+    END IF;
 
     -- Without these locks a public and a secret job that end together would each see the other running, and neither
     -- would finish the submission.
@@ -87,7 +93,7 @@ BEGIN
                    -- A job that was deleted is held by no transaction.
                    WHEN r.submission_id IS NULL AND j.id IS NULL
                         AND EXISTS (SELECT FROM runner.job o WHERE o.id = r.job_id AND o.batch_id IS NOT NULL) THEN 'busy'
-                   WHEN r.number <> min(r.number) OVER (PARTITION BY r.job_id, r.attempt) THEN 'busy'
+                   WHEN r.number <> array_position(v_keys, r.job_id || '.' || r.attempt) THEN 'busy'
                    -- The time of the claim counts too: after a restored backup, or on another database, another
                    -- claim may have the same job and attempt.
                    WHEN j.started_at <> r.started_at THEN 'stale'
@@ -104,8 +110,9 @@ BEGIN
     )
     SELECT array_agg(a.outcome ORDER BY a.number), array_agg(a.state ORDER BY a.number),
            array_agg(a.attempt ORDER BY a.number), array_agg(a.job_id) FILTER (WHERE a.outcome = 'committed'),
+           array_agg(CASE a.outcome WHEN 'committed' THEN a.submission_id END ORDER BY a.number),
            array_agg(DISTINCT a.submission_id) FILTER (WHERE a.outcome = 'committed' AND a.submission_id IS NOT NULL)
-    INTO v_outcomes, v_states, v_attempts, v_committed, v_concerned FROM answered a;
+    INTO v_outcomes, v_states, v_attempts, v_committed, v_committed_for, v_concerned FROM answered a;
 
     IF v_committed IS NOT NULL THEN
         IF v_batch_ids IS NOT NULL THEN
@@ -131,10 +138,11 @@ BEGIN
         WHERE j.id = r.job_id AND v_outcomes[r.number] = 'committed' AND j.id = ANY (v_committed)
           AND NOT j.id = ANY (v_again);
 
+        -- The ids first, so that three tables are written from one list.
+        v_sequence := pg_get_serial_sequence('leaderboard.runs', 'id');
         WITH found AS MATERIALIZED (
-            SELECT row_number() OVER (ORDER BY r.number, x.number) AS number, j.id AS job_id, j.submission_id,
-                   j.started_at, j.secret, j.gpu_type, x.mode, x.start_us, x.end_us, x.score_s, x.passed,
-                   x.compilation, x.meta, x.result, x.system_info
+            SELECT nextval(v_sequence)::integer AS run_id, j.id AS job_id, j.submission_id, j.started_at, j.secret, j.gpu_type,
+                   x.mode, x.start_us, x.end_us, x.score_s, x.passed, x.compilation, x.meta, x.result, x.system_info
             FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (job_id bigint, runs jsonb))
                 WITH ORDINALITY AS r (job_id, runs, number)
             CROSS JOIN LATERAL (SELECT * FROM runner.job j WHERE j.id = r.job_id OFFSET 0) AS j
@@ -145,26 +153,20 @@ BEGIN
                                      number)
             WHERE v_outcomes[r.number] = 'committed'
         ), written AS (
-            INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed,
+            INSERT INTO leaderboard.runs (id, submission_id, start_time, end_time, mode, secret, runner, score, passed,
                                           compilation, meta, result, system_info)
-            SELECT f.submission_id, f.started_at + f.start_us * interval '1 microsecond',
+            SELECT f.run_id, f.submission_id, f.started_at + f.start_us * interval '1 microsecond',
                    f.started_at + f.end_us * interval '1 microsecond', f.mode, f.secret, f.gpu_type, f.score_s,
                    f.passed, f.compilation, f.meta, f.result, f.system_info
-            FROM found f ORDER BY f.number
-            RETURNING id
-        ), numbered AS MATERIALIZED (
-            -- Rows get their ids in the order in which they are inserted.
-            SELECT w.id AS run_id, f.job_id, f.submission_id, f.gpu_type, f.score_s, NOT f.secret AND f.passed AS counts
-            FROM (SELECT id, row_number() OVER (ORDER BY id) AS number FROM written) AS w
-            JOIN found f ON f.number = w.number
+            FROM found f
         ), linked AS (
-            INSERT INTO runner.job_run (run_id, job_id) SELECT n.run_id, n.job_id FROM numbered n
+            INSERT INTO runner.job_run (run_id, job_id) SELECT f.run_id, f.job_id FROM found f
         )
         INSERT INTO runner.score (run_id, leaderboard_id, gpu_type, user_id, score, submission_time, submission_id)
-        SELECT n.run_id, s.leaderboard_id, n.gpu_type, s.user_id, n.score_s, s.submission_time, s.id
-        FROM numbered n
-        CROSS JOIN LATERAL (SELECT * FROM leaderboard.submission o WHERE o.id = n.submission_id OFFSET 0) AS s
-        WHERE n.counts AND n.score_s IS NOT NULL;
+        SELECT f.run_id, s.leaderboard_id, f.gpu_type, s.user_id, f.score_s, s.submission_time, s.id
+        FROM found f
+        CROSS JOIN LATERAL (SELECT * FROM leaderboard.submission o WHERE o.id = f.submission_id OFFSET 0) AS s
+        WHERE f.passed AND NOT f.secret AND f.score_s IS NOT NULL;
 
         IF v_concerned IS NOT NULL THEN
             v_done := runner.after_attempts(v_concerned);
@@ -196,17 +198,15 @@ BEGIN
     SELECT o.outcome,
            CASE o.outcome
                -- Of several jobs that end their submission together, the last one does.
-               WHEN 'committed' THEN coalesce(r.submission_id = ANY (coalesce(v_done, '{}')) AND r.number = max(r.number)
-                   FILTER (WHERE o.outcome = 'committed') OVER (PARTITION BY r.submission_id), false)
+               WHEN 'committed' THEN coalesce(o.submission_id = ANY (v_done), false)
+                   AND (o.submission_id = ANY (v_committed_for[o.number::integer + 1 :])) IS NOT TRUE
                WHEN 'repeated' THEN coalesce((SELECT s.done FROM leaderboard.submission s
-                                              WHERE s.id = r.submission_id), false)
+                                              WHERE s.id = o.submission_id), false)
                ELSE false
            END,
            o.state, o.attempt
-    FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (submission_id integer))
-        WITH ORDINALITY AS r (submission_id, number)
-    JOIN unnest(v_outcomes, v_states, v_attempts) WITH ORDINALITY AS o (outcome, state, attempt, number)
-        ON o.number = r.number
-    ORDER BY r.number;
+    FROM unnest(v_outcomes, v_states, v_attempts, v_submission_ids_given) WITH ORDINALITY
+        AS o (outcome, state, attempt, submission_id, number)
+    ORDER BY o.number;
 END
 $$;
