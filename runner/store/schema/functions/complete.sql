@@ -28,7 +28,6 @@ DECLARE
     v_attempts integer[];
     v_keys text[];
     v_unfit boolean;
-    v_sequence regclass;
     v_committed bigint[];
     v_committed_for integer[];
     v_concerned integer[];
@@ -138,11 +137,10 @@ BEGIN
         WHERE j.id = r.job_id AND v_outcomes[r.number] = 'committed' AND j.id = ANY (v_committed)
           AND NOT j.id = ANY (v_again);
 
-        -- The ids first, so that three tables are written from one list.
-        v_sequence := pg_get_serial_sequence('leaderboard.runs', 'id');
         WITH found AS MATERIALIZED (
-            SELECT nextval(v_sequence)::integer AS run_id, j.id AS job_id, j.submission_id, j.started_at, j.secret, j.gpu_type,
-                   x.mode, x.start_us, x.end_us, x.score_s, x.passed, x.compilation, x.meta, x.result, x.system_info
+            SELECT row_number() OVER (ORDER BY r.number, x.number) AS number, j.id AS job_id, j.submission_id,
+                   j.started_at, j.secret, j.gpu_type, x.mode, x.start_us, x.end_us, x.score_s, x.passed,
+                   x.compilation, x.meta, x.result, x.system_info
             FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (job_id bigint, runs jsonb))
                 WITH ORDINALITY AS r (job_id, runs, number)
             CROSS JOIN LATERAL (SELECT * FROM runner.job j WHERE j.id = r.job_id OFFSET 0) AS j
@@ -153,20 +151,26 @@ BEGIN
                                      number)
             WHERE v_outcomes[r.number] = 'committed'
         ), written AS (
-            INSERT INTO leaderboard.runs (id, submission_id, start_time, end_time, mode, secret, runner, score, passed,
+            INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed,
                                           compilation, meta, result, system_info)
-            SELECT f.run_id, f.submission_id, f.started_at + f.start_us * interval '1 microsecond',
+            SELECT f.submission_id, f.started_at + f.start_us * interval '1 microsecond',
                    f.started_at + f.end_us * interval '1 microsecond', f.mode, f.secret, f.gpu_type, f.score_s,
                    f.passed, f.compilation, f.meta, f.result, f.system_info
-            FROM found f
+            FROM found f ORDER BY f.number
+            RETURNING id
+        ), numbered AS MATERIALIZED (
+            -- Rows get their ids in the order in which they are inserted.
+            SELECT w.id AS run_id, f.job_id, f.submission_id, f.gpu_type, f.score_s, NOT f.secret AND f.passed AS counts
+            FROM (SELECT id, row_number() OVER (ORDER BY id) AS number FROM written) AS w
+            JOIN found f ON f.number = w.number
         ), linked AS (
-            INSERT INTO runner.job_run (run_id, job_id) SELECT f.run_id, f.job_id FROM found f
+            INSERT INTO runner.job_run (run_id, job_id) SELECT n.run_id, n.job_id FROM numbered n
         )
         INSERT INTO runner.score (run_id, leaderboard_id, gpu_type, user_id, score, submission_time, submission_id)
-        SELECT f.run_id, s.leaderboard_id, f.gpu_type, s.user_id, f.score_s, s.submission_time, s.id
-        FROM found f
-        CROSS JOIN LATERAL (SELECT * FROM leaderboard.submission o WHERE o.id = f.submission_id OFFSET 0) AS s
-        WHERE f.passed AND NOT f.secret AND f.score_s IS NOT NULL;
+        SELECT n.run_id, s.leaderboard_id, n.gpu_type, s.user_id, n.score_s, s.submission_time, s.id
+        FROM numbered n
+        CROSS JOIN LATERAL (SELECT * FROM leaderboard.submission o WHERE o.id = n.submission_id OFFSET 0) AS s
+        WHERE n.counts AND n.score_s IS NOT NULL;
 
         IF v_concerned IS NOT NULL THEN
             v_done := runner.after_attempts(v_concerned);
