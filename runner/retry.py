@@ -10,8 +10,8 @@ import threading
 
 #: A host makes at most one connection attempt a second per loop; a fleet that lost its database must not storm it.
 MIN_S = 1.0
-#: Random numbers only spread load here.
-_random = random.SystemRandom()
+#: Random numbers only spread load here; asking the kernel for each would let go of the interpreter's lock.
+_random = random.Random()  # noqa: S311 - not for secrets
 
 
 class Backoff:

@@ -25,7 +25,7 @@ MAX_REACTING_HOSTS: Final = 12
 _APART_S: Final = 0.003
 #: The longest wait for a notification; after it the listener simply waits again.
 _LISTEN_S = 30.0
-_random = random.SystemRandom()
+_random = random.Random()  # noqa: S311 - not for secrets
 
 
 def is_chosen(rivals: int, ticket: float) -> bool:

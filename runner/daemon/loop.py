@@ -52,7 +52,7 @@ from runner.retry import Backoff, between_s
 from runner.store import Claims, HostRecord, QueueStore
 
 _log = get_logger(__name__)
-_random = random.SystemRandom()
+_random = random.Random()  # noqa: S311 - not for secrets
 
 #: How long stopped runs may take to remove their containers.
 ABORT_S: Final = 30.0

@@ -35,7 +35,7 @@ class Base:
         direct = direct_address(dsn, direct_host)
         self._listener = Link(direct, application_name=f"{application_name} listen", pacer=pacer)
         self._borrowed = False
-        #: After each use of it, the listener looks anew.
+        #: Its uses are told to the listener.
         self._watched = self._listener
 
     def listen_with(self, other: Base) -> None:

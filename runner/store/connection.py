@@ -16,9 +16,10 @@ import math
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from contextlib import contextmanager, suppress
+from typing import Any, Final, Protocol, TypeVar
 
 import psycopg
 from psycopg.abc import RV, PQGen
@@ -136,6 +137,22 @@ class _Connection(psycopg.Connection[Row]):
     #: Whether it has subscribed to notifications.
     listens: bool = False
 
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - whatever the driver passes
+        super().__init__(*arguments, **named)
+        #: Notifications that came with answers and are not taken yet.
+        self.heard: deque[psycopg.Notify] = deque()
+        self.add_notify_handler(self.heard.append)
+
+    def hear(self) -> None:
+        """Add every notification that has come to `heard`; waits for none.
+
+        Raises:
+            psycopg.OperationalError: the connection is gone.
+        """
+        self.pgconn.consume_input()
+        while (note := self.pgconn.notifies()) is not None:
+            self.heard.append(psycopg.Notify(note.relname.decode(), note.extra.decode(), note.be_pid))
+
     def wait(self, gen: PQGen[RV], *arguments: Any, **named: Any) -> RV:  # noqa: ANN401 - whatever the driver passes
         """Drive one exchange with the server; every statement comes through here."""
         return super().wait(self._bounded(gen), *arguments, **named)
@@ -156,6 +173,18 @@ class _Connection(psycopg.Connection[Row]):
                 awaited = gen.send(ready)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]  # a generator's value has no type here
+
+
+class Watcher(Protocol):
+    """A thread that waits for what comes on a connection that another thread uses. Each call returns at once."""
+
+    def begin(self) -> None:
+        """The other thread uses the connection: what comes now is for that one."""
+        ...
+
+    def end(self) -> None:
+        """It does so no longer."""
+        ...
 
 
 class Link:
@@ -191,11 +220,11 @@ class Link:
         self._waiting = waiting
         self._connection: _Connection | None = None
         self._turn = threading.RLock()
-        self._on_used: Callable[[], object] | None = None
+        self._watcher: Watcher | None = None
 
-    def on_used(self, told: Callable[[], object] | None) -> None:
-        """Call `told` after each `open` block of another than the listener: notifications may have come meanwhile."""
-        self._on_used = told
+    def watch(self, watcher: Watcher | None) -> None:
+        """Tell `watcher` of each `open` block of another than the listener."""
+        self._watcher = watcher
 
     @property
     def connected(self) -> bool:
@@ -206,6 +235,11 @@ class Link:
     def listens(self) -> bool:
         """Whether that connection has subscribed to notifications."""
         return self._connection is not None and self._connection.listens and self.connected
+
+    @property
+    def heard(self) -> bool:
+        """Whether notifications have come that nobody has taken."""
+        return self._connection is not None and bool(self._connection.heard)
 
     def close(self) -> None:
         """Close the connection, if there is one; the next call opens another."""
@@ -230,6 +264,9 @@ class Link:
         while not self._turn.acquire(timeout=LOOK_S / 3):
             if waiting is not None:
                 waiting(LOOK_S)
+        watcher = None if listener else self._watcher
+        if watcher is not None:
+            watcher.begin()
         try:
             connection = self._connected(answer_s, waiting)
             connection.answer_s = answer_s
@@ -246,9 +283,13 @@ class Link:
                     raise
                 raise translated from error
         finally:
+            if watcher is not None:
+                if self.listens and self._connection is not None:
+                    # One that came right behind an answer has been read with it, and is seen nowhere else.
+                    with suppress(psycopg.OperationalError):
+                        self._connection.hear()
+                watcher.end()
             self._turn.release()
-            if self._on_used is not None and not listener:
-                self._on_used()
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Row]]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     # Each function that needs it or alembic imports it: no other command, and no daemon, pays for the import.
     import sqlalchemy
 
-#: Alembic keeps the running migration in module globals; the advisory lock serialises per database only.
+#: Alembic keeps the running migration in module globals; the lock in the database serialises per database only.
 _ALEMBIC_LOCK = threading.Lock()
 _GIVEN_UP: Final = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 _APPLICATION_NAME = "kernel-runner migrate"
@@ -82,12 +82,12 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
                 with engine.begin() as connection:
                     _migrate(connection, remember, roles=roles)
                 break
-            except sqlalchemy.exc.OperationalError as error:
-                if not left or not isinstance(error.orig, _GIVEN_UP):
+            except (sqlalchemy.exc.OperationalError, sqlalchemy.exc.IntegrityError) as error:
+                if not left or not (isinstance(error.orig, _GIVEN_UP) or _is_schema_race(error.orig)):
                     raise
                 time.sleep(random.uniform(0.2, 1.0) * _PAUSE_S)  # noqa: S311 - two that met must not meet again
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            _build_indexes(connection)
+            _build_indexes(engine, connection)
             while _run(connection, queries.KEEP_SCORES, {"limit": _SCORES_AT_ONCE})[0].more:
                 pass
     except sqlalchemy.exc.OperationalError as error:
@@ -108,10 +108,11 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
 def _migrate(connection: sqlalchemy.Connection, on_version_apply: object, *, roles: bool) -> None:
     """One try, in the caller's transaction."""
     _run(connection, queries.MIGRATION_SETTINGS)
+    # Rolled back with the rest where the database is refused.
+    _run(connection, queries.CREATE_RUNNER_SCHEMA)
     _run(connection, queries.MIGRATION_LOCK)
     _refuse_drift(connection)
     _refuse_unknown_version(connection)
-    _run(connection, queries.CREATE_RUNNER_SCHEMA)
     pending = _version(connection) != migrations.versions()[-1]
     texts = (*schema.objects(), schema.rights_sql())
     files = hashlib.sha256("\0".join(texts).encode()).hexdigest()
@@ -131,7 +132,14 @@ def _migrate(connection: sqlalchemy.Connection, on_version_apply: object, *, rol
     _run(connection, queries.STORE_APPLIED, {"files": files, "objects": objects.objects})
 
 
-def _build_indexes(connection: sqlalchemy.Connection) -> None:
+def _is_schema_race(error: BaseException | None) -> bool:
+    """Whether another migration made the schema at the same moment, in a database that had none."""
+    return (
+        isinstance(error, psycopg.errors.UniqueViolation) and error.diag.constraint_name == "pg_namespace_nspname_index"
+    )
+
+
+def _build_indexes(engine: sqlalchemy.Engine, connection: sqlalchemy.Connection) -> None:
     """Build the indexes that are missing, each in its own transactions; a broken one is removed first.
 
     Then remove those that they replace.
@@ -144,15 +152,26 @@ def _build_indexes(connection: sqlalchemy.Connection) -> None:
     if not _index_changes(connection):
         return
     _run(connection, queries.INDEX_SETTINGS)
-    for _ in range(INDEX_TRIES):
-        (lock,) = _run(connection, queries.TRY_INDEX_LOCK)
-        if lock.taken:
-            break
-        time.sleep(1.0)
-        if not _index_changes(connection):
-            return
-    else:
-        raise DatabaseUnavailableError("another session keeps indexes from being built; end it and migrate again")
+    with engine.connect() as guard:
+        for _ in range(INDEX_TRIES):
+            try:
+                _run(guard, queries.TRY_INDEX_LOCK)
+                break
+            except sqlalchemy.exc.OperationalError as error:
+                if not isinstance(error.orig, psycopg.errors.LockNotAvailable):
+                    raise
+                guard.rollback()
+            time.sleep(1.0)
+            if not _index_changes(connection):
+                return
+        else:
+            raise DatabaseUnavailableError("another session keeps indexes from being built; end it and migrate again")
+        _change_indexes(connection)
+
+
+def _change_indexes(connection: sqlalchemy.Connection) -> None:
+    import sqlalchemy
+
     for name, statements in _index_changes(connection).items():
         what = f"index {name} is not {'built' if name in schema.indexes() else 'removed'}"
         try:

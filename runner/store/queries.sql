@@ -506,8 +506,9 @@ LISTEN runner_check
 SELECT pg_notify('runner_check', %(payload)s::text)
 
 -- name: migration_lock
--- Allows one migration at a time per database, until the transaction ends. The key is arbitrary.
-SELECT pg_advisory_xact_lock(7016325910443210)
+-- Allows one migration at a time per database, until the transaction ends. Not an advisory lock, which every login may
+-- take: this one only the schema's owner can hold.
+COMMENT ON SCHEMA runner IS 'The queue of kernel-runner.'
 
 -- name: migration_settings
 -- Lets a migration take long, but wait for a lock no longer than frontends may wait behind it.
@@ -556,9 +557,15 @@ $$
 SELECT set_config('lock_timeout', '60s', false), set_config('statement_timeout', '0', false)
 
 -- name: try_index_lock
--- Allows one builder of indexes per database, for as long as its connection lives. It is tried, not waited for: a
--- session that waits in a statement holds a snapshot, and building an index waits for those.
-SELECT pg_try_advisory_lock(7016325910443212) AS taken
+-- Allows one builder of indexes per database, until this transaction ends, which is not the builder's. It is tried, not
+-- waited for: a session that waits in a statement holds a snapshot, and building an index waits for those. As for
+-- migration_lock, only the owner can hold it; it stops neither a migration nor a reader.
+DO $$
+BEGIN
+    PERFORM set_config('idle_in_transaction_session_timeout', '0', true);
+    LOCK TABLE runner.migration IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+END
+$$
 
 -- name: built_indexes
 -- The indexes of both schemas; one that could not be finished is there, but not valid.

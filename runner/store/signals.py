@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import selectors
+import select
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -53,33 +53,68 @@ class Stop(threading.Event):
         raise NotImplementedError("a stop is for good; make another one")
 
 
-class _Flag:
-    """Something that is set by one thread and waited for by another, together with a connection."""
+class _Wait:
+    """What the listening thread waits for: a stop, another look, what comes on a connection that is also another's.
 
-    def __init__(self) -> None:
+    `look` says, when the other thread has used that connection, whether the listening thread must look anew. Answers to
+    the other thread's statements wake nobody: the connection is left out of the wait while that thread uses it.
+    """
+
+    def __init__(self, stop: Stop, look: Callable[[], bool]) -> None:
+        self._look = look
         self._lock = threading.Lock()
-        self._descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._closed = False
+        self._flag = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        #: The connection's descriptor, while it is waited for.
+        self._watched: int | None = None
+        self._poll = select.epoll()
+        self._poll.register(stop.fileno(), select.EPOLLIN)
+        self._poll.register(self._flag, select.EPOLLIN)
 
-    def fileno(self) -> int:
-        """A descriptor that is readable from `set` to `clear`."""
-        return self._descriptor
+    def begin(self) -> None:
+        """The other thread uses the connection."""
+        self._let_in(0)
 
-    def set(self) -> None:
-        """Wake the thread that waits, if the flag is not closed."""
-        with self._lock:
-            if self._descriptor >= 0:
-                os.eventfd_write(self._descriptor, 1)
+    def end(self) -> None:
+        """It does so no longer."""
+        self._let_in(select.EPOLLIN)
+        if self._look():
+            with self._lock:
+                if not self._closed:
+                    os.eventfd_write(self._flag, 1)
+
+    def poll(self, timeout_s: float) -> None:
+        """Wait once."""
+        self._poll.poll(timeout_s)
 
     def clear(self) -> None:
-        """Forget what was set."""
+        """Forget that the other thread has used the connection."""
         with suppress(BlockingIOError):
-            os.eventfd_read(self._descriptor)
+            os.eventfd_read(self._flag)
+
+    def watch(self, descriptor: int | None) -> None:
+        """Wait for this connection from now on, and for no other. The caller has it for itself."""
+        with self._lock:
+            if self._watched is not None:
+                # A descriptor that was closed is not there any more.
+                with suppress(OSError):
+                    self._poll.unregister(self._watched)
+            self._watched = descriptor
+            if descriptor is not None:
+                self._poll.register(descriptor, select.EPOLLIN)
 
     def close(self) -> None:
-        """Give the descriptor back; `set` does nothing afterwards."""
+        """Give the descriptors back; `begin` and `end` do nothing afterwards."""
         with self._lock:
-            os.close(self._descriptor)
-            self._descriptor = -1
+            self._closed = True
+            self._poll.close()
+            os.close(self._flag)
+
+    def _let_in(self, events: int) -> None:
+        with self._lock:
+            if self._watched is not None and not self._closed:
+                with suppress(OSError):
+                    self._poll.modify(self._watched, events)
 
 
 class Signals(Base):
@@ -108,17 +143,16 @@ class Signals(Base):
         The connection is the store's second one, or that of another store (`listen_with`). If it subscribed only now,
         it wakes every listener, because a notification may have been missed. None: nothing came, or `stop` was set.
 
-        `wanted` is asked at first and whenever the other store has used its connection. As long as it says no, it is
-        not subscribed: each notification costs the server a wake-up of every session that is.
+        `wanted` is asked at first and whenever the other store has used its connection, in that one's thread too. As
+        long as it says no, it is not subscribed: each notification costs the server a wake-up of every session that is.
         """
         link = self._listener
         deadline_s = time.monotonic() + timeout_s
-        used = _Flag()
-        self._watched.on_used(used.set)
+        wait = _Wait(stop, lambda: not link.listens or link.heard or not wanted())
+        self._watched.watch(wait)
         try:
             while not stop.is_set():
-                used.clear()
-                sources: list[_Flag | Stop | int] = [used, stop]
+                wait.clear()
                 if wanted():
                     with link.open(answer_s=LISTEN_ANSWER_S, listener=True) as connection:
                         if not connection.listens:
@@ -127,23 +161,23 @@ class Signals(Base):
                             connection.listens = True
                             return Wakeup(all_hosts=True)
                         # Before the first wait too: something may have come with the answer to an earlier statement.
-                        # Exhausted at once: a suspended generator would keep the connection's lock.
-                        heard = list(connection.notifies(timeout=0))
-                        sources.append(connection.fileno())
+                        connection.hear()
+                        heard = [(note.channel, note.payload) for note in connection.heard]
+                        connection.heard.clear()
+                        wait.watch(connection.fileno())
                     if heard:
-                        return _wakeup([(note.channel, note.payload) for note in heard])
-                elif link.listens:
-                    self._unsubscribe()
+                        return _wakeup(heard)
+                else:
+                    wait.watch(None)
+                    if link.listens:
+                        self._unsubscribe()
                 remaining_s = deadline_s - time.monotonic()
                 if remaining_s <= 0:
                     break
-                with selectors.DefaultSelector() as selector:
-                    for source in sources:
-                        selector.register(source, selectors.EVENT_READ)
-                    selector.select(remaining_s)
+                wait.poll(remaining_s)
         finally:
-            self._watched.on_used(None)
-            used.close()
+            self._watched.watch(None)
+            wait.close()
         return None
 
     def _unsubscribe(self) -> None:

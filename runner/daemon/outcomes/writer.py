@@ -143,11 +143,14 @@ class OutcomeWriter:
         self._give_up = give_up
         self._patience_s = patience_s
         self._clock = clock
-        #: Guards the attributes below; `_changed` announces changes.
+        #: Guards the attributes below.
         self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        #: Announces that every slot has submitted an outcome; under the same lock.
+        #: What is announced under this lock, apart, so that it wakes no thread in vain: a result, an ending, that every
+        #: slot has submitted an outcome, that there may be room for slots that wait.
+        self._result_came = threading.Condition(self._lock)
+        self._ending_came = threading.Condition(self._lock)
         self._complete = threading.Condition(self._lock)
+        self._room = threading.Condition(self._lock)
         self._slots = slots
         #: In order of arrival. An entry leaves when it is finished, so that a thread that breaks and is started again
         #: finds it.
@@ -166,14 +169,14 @@ class OutcomeWriter:
         """Take how a job ended, and its lease. Returns at once, or when there is room again."""
         # The run is over, so a stop request has no effect; the lease is renewed however long the database is away.
         handed = _Pending(job, outcome, slot, self._keeper.hold(job, running=False), self._clock())
-        with self._changed:
+        with self._lock:
             self._pending[job.key] = handed
             self._size_bytes += handed.size_bytes
-            self._changed.notify_all()
+            (self._result_came if handed.ending is None else self._ending_came).notify()
             if sum(not one.taken for one in self._pending.values()) >= self._slots:
-                self._complete.notify_all()
+                self._complete.notify()
             while not self._has_room(job) and not self._give_up.is_set() and not self._closed:
-                self._changed.wait(LOOK_S)
+                self._room.wait(LOOK_S)
             closed = self._closed
         if closed:
             self._save(handed)
@@ -181,12 +184,12 @@ class OutcomeWriter:
     def nudge(self) -> None:
         """Make the threads, and slots that wait for room, check their events."""
         with self._lock:
-            self._changed.notify_all()
-            self._complete.notify_all()
+            for announced in (self._result_came, self._ending_came, self._complete, self._room):
+                announced.notify_all()
 
     def close(self) -> None:
         """The threads have ended: what is left, or submitted from now on, goes to the spool."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             left = tuple(self._pending.values())
         for one in left:
@@ -197,7 +200,7 @@ class OutcomeWriter:
 
         If a commit in progress succeeds after all, the replayer finds that out.
         """
-        with self._changed:
+        with self._lock:
             handed = tuple(self._pending.values())
         return [one.job for one in handed if not self._spooled(one)]
 
@@ -238,11 +241,14 @@ class OutcomeWriter:
                 try:
                     self._write_batch(store, batch)
                 finally:
-                    with self._changed:
+                    with self._lock:
                         for one in batch:
                             one.taken = False
-                        # There may be room now for slots that wait.
-                        self._changed.notify_all()
+                        self._room.notify_all()
+                        if not all(one.over for one in batch):
+                            # It is to be tried again, or has become an ending.
+                            self._result_came.notify()
+                            self._ending_came.notify()
                 if any(one.waits_since_s is not None and not one.over for one in batch):
                     backoff.wait(self._give_up)
                 else:
@@ -252,7 +258,7 @@ class OutcomeWriter:
 
     def _next(self, stop: threading.Event) -> Sequence[_Pending]:
         """Take results that are due, waiting for them; empty: none came for a while, or `stop` was set."""
-        with self._changed:
+        with self._lock:
             self._wait_until_due(stop, endings=False)
             if 0 < len(self._due()) < self._slots and time.monotonic() < self._took_s + BUSY_S:
                 self._complete.wait(GATHER_S)
@@ -262,21 +268,22 @@ class OutcomeWriter:
     def _late(self, stop: threading.Event) -> Sequence[_Pending]:
         """After a pause, take results that have been due for too long."""
         stop.wait(TURN_S)
-        with self._changed:
+        with self._lock:
             return self._take(self._due(TURN_S))
 
     def _next_endings(self, stop: threading.Event) -> Sequence[_Pending]:
         """Take endings, waiting for them; empty: as `_next`."""
-        with self._changed:
+        with self._lock:
             self._wait_until_due(stop, endings=True)
             return self._take(self._due(endings=True))
 
     def _wait_until_due(self, stop: threading.Event, *, endings: bool) -> None:
         """Wait for an ending, or a result, that is due, for IDLE_S at most; the lock is held."""
         until_s = self._clock() + IDLE_S
+        came = self._ending_came if endings else self._result_came
         while not self._due(endings=endings) and not stop.is_set() and (now_s := self._clock()) < until_s:
             due_s = [one.due_s for one in self._open(endings=endings)]
-            self._changed.wait(max(0.0, min([*due_s, until_s]) - now_s))
+            came.wait(max(0.0, min([*due_s, until_s]) - now_s))
 
     def _due(self, age_s: float = 0.0, *, endings: bool = False) -> list[_Pending]:
         """Results, or endings, that no thread is writing and that have been due for so long; the lock is held."""
@@ -419,7 +426,7 @@ class OutcomeWriter:
     def _finish(self, one: _Pending) -> None:
         # Has no effect when the replayer holds the lease now.
         self._keeper.drop(one.lease)
-        with self._changed:
+        with self._lock:
             one.over = True
             del self._pending[one.job.key]
             self._size_bytes -= one.size_bytes

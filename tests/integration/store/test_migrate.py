@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -279,6 +280,37 @@ def test_concurrent_migrations_apply_each_version_once(empty_database_url: str) 
         thread.join(timeout=PATIENCE_S)
     assert errors == []
     assert sorted(applied) == list(VERSIONS)
+
+
+def test_no_login_can_stop_a_migration(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An advisory lock, which every login may take, stops nothing; those that stop it no other role may take."""
+    monkeypatch.setattr(sys.modules["runner.store.migrate"], "TRIES", 1)
+    monkeypatch.setattr(sys.modules["runner.store.migrate"], "INDEX_TRIES", 1)
+    fetch(database_url, "DROP INDEX runner.job_user_idx")
+    with psycopg.connect(database_url) as other:
+        other.execute("SET ROLE runner_readonly")
+        # Those that releases before this one took.
+        other.execute("SELECT pg_advisory_lock(n) FROM generate_series(7016325910443210, 7016325910443212) AS n")
+        migrate(database_url, roles=True)
+    assert valid_indexes(database_url) == set(schema.indexes())
+    for query in (queries.MIGRATION_LOCK, queries.TRY_INDEX_LOCK):
+        for role in ("daemon", "frontend", "operator", "readonly", "gateway", "kernelboard"):
+            with psycopg.connect(database_url) as other:
+                other.execute(f"SET ROLE runner_{role}".encode())
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    other.execute(query.sql)
+
+
+def test_indexes_are_built_by_one_at_a_time(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at once would wait for each other; the second says who is in the way."""
+    monkeypatch.setattr(sys.modules["runner.store.migrate"], "INDEX_TRIES", 1)
+    fetch(database_url, "DROP INDEX runner.job_user_idx")
+    with psycopg.connect(database_url) as builder:
+        builder.execute(queries.TRY_INDEX_LOCK.sql)
+        with pytest.raises(DatabaseUnavailableError, match="another session keeps indexes from being built"):
+            migrate(database_url)
+    assert migrate(database_url) == ()
+    assert valid_indexes(database_url) == set(schema.indexes())
 
 
 def test_kernelbots_own_schema_is_adopted_untouched(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import selectors
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ import pytest
 
 from runner.errors import DatabaseUnavailableError, NotFoundError, StaleAttemptError
 from runner.model import Artifact, JobState, Mode, Progress, Verdict
-from runner.store import Ended, Stop, Store, Wakeup
+from runner.store import Ended, Stop, Store, Wakeup, signals
 from runner.store.claims import MAX_RECLAIMS
 from tests.integration.store.conftest import CODE, TASK, Bench, notes, ranked, result, run_record
 from tests.integration.store.test_pooler import direct_host
@@ -537,14 +536,14 @@ def test_who_listens_sleeps_until_there_is_something_to_hear(bench: Bench, monke
     """One wait for connection and stop together, however long: no looking in several times a second."""
     stop = Stop()
     bench.store.listen(stop=stop, timeout_s=5)
-    waits: list[float | None] = []
+    waits: list[float] = []
+    poll = signals._Wait.poll
 
-    class Selector(selectors.DefaultSelector):
-        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-            waits.append(timeout)
-            return super().select(timeout)
+    def counted(wait: signals._Wait, timeout_s: float) -> None:
+        waits.append(timeout_s)
+        poll(wait, timeout_s)
 
-    monkeypatch.setattr(selectors, "DefaultSelector", Selector)
+    monkeypatch.setattr(signals._Wait, "poll", counted)
     threading.Timer(0.6, stop.set).start()
     assert bench.store.listen(stop=stop, timeout_s=60) is None
     assert len(waits) == 1
@@ -561,19 +560,19 @@ def test_one_connection_claims_in_one_thread_and_listens_in_another(
     own = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'test of one connection%'"
     assert one(db, own)["count"] == 0
     waits = 0
+    poll = signals._Wait.poll
 
-    class Selector(selectors.DefaultSelector):
-        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-            nonlocal waits
-            waits += 1
-            if waits == 1:
-                db.execute("NOTIFY runner_queue, 'H100'")
-                claiming = threading.Thread(target=claims.ping)
-                claiming.start()
-                claiming.join()
-            return super().select(timeout)
+    def after_a_claim(wait: signals._Wait, timeout_s: float) -> None:
+        nonlocal waits
+        waits += 1
+        if waits == 1:
+            db.execute("NOTIFY runner_queue, 'H100'")
+            claiming = threading.Thread(target=claims.ping)
+            claiming.start()
+            claiming.join()
+        poll(wait, timeout_s)
 
-    monkeypatch.setattr(selectors, "DefaultSelector", Selector)
+    monkeypatch.setattr(signals._Wait, "poll", after_a_claim)
     assert listening.listen(stop=stop, timeout_s=60) == Wakeup(gpu_types=frozenset({"H100"}))
     assert waits == 1
     listening.close()
@@ -611,6 +610,38 @@ def test_who_is_not_wanted_is_not_subscribed(bench: Bench, db: Db, database_url:
     assert pooled.listen(stop=stop, timeout_s=0, wanted=busy.is_set) is None
     assert not pooled._listener.connected
     pooled.close()
+
+
+def test_answers_to_the_thread_that_claims_do_not_wake_the_listener(
+    bench: Bench, db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits once while the other thread sends statements, and again only when there is something to hear."""
+    claims, listening = bench.store, Store(database_url, application_name="test of one connection")
+    listening.listen_with(claims)
+    stop = Stop()
+    assert listening.listen(stop=stop, timeout_s=5) == Wakeup(everybody=True)
+    waiting = threading.Event()
+    waits = 0
+    poll = signals._Wait.poll
+
+    def counted(wait: signals._Wait, timeout_s: float) -> None:
+        nonlocal waits
+        waits += 1
+        waiting.set()
+        poll(wait, timeout_s)
+
+    monkeypatch.setattr(signals._Wait, "poll", counted)
+    heard: list[Wakeup | None] = []
+    thread = threading.Thread(target=lambda: heard.append(listening.listen(stop=stop, timeout_s=60)))
+    thread.start()
+    assert waiting.wait(PATIENCE_S)
+    for _ in range(200):
+        claims.ping()
+    db.execute("NOTIFY runner_queue, 'H100'")
+    thread.join(PATIENCE_S)
+    assert heard == [Wakeup(gpu_types=frozenset({"H100"}))]
+    assert waits == 1
+    listening.close()
 
 
 def test_a_listener_does_not_hold_up_the_thread_that_claims(bench: Bench, database_url: str) -> None:

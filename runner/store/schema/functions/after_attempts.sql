@@ -7,6 +7,9 @@ DECLARE
     v_done integer[] := coalesce(runner.settle_all(after_attempts.submission_ids), '{}');
     v_waiting integer[];
 BEGIN
+    IF after_attempts.submission_ids <@ v_done THEN
+        RETURN v_done;
+    END IF;
     SELECT array_agg(u.id ORDER BY u.id) INTO v_waiting
     FROM unnest(after_attempts.submission_ids) AS u (id)
     CROSS JOIN LATERAL (

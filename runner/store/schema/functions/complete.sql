@@ -26,25 +26,30 @@ DECLARE
     v_outcomes text[];
     v_states text[];
     v_attempts integer[];
+    v_keys text[];
+    v_unfit boolean;
     v_committed bigint[];
+    v_committed_for integer[];
     v_concerned integer[];
     v_done integer[];
 BEGIN
-    IF EXISTS (
-        SELECT FROM jsonb_to_recordset(complete.results) AS r (runs jsonb)
-        CROSS JOIN jsonb_to_recordset(r.runs) AS x (score_s numeric)
-        WHERE x.score_s <= 0 OR x.score_s::text IN ('NaN', 'Infinity')
-    ) THEN
+    -- Few statements for the usual case: starting one costs more than what it does for a few results.
+    SELECT array_agg(r.job_id), array_agg(r.submission_id), array_agg(r.job_id || '.' || r.attempt),
+           bool_or(EXISTS (SELECT FROM jsonb_to_recordset(r.runs) AS x (score_s numeric)
+                           WHERE x.score_s <= 0 OR x.score_s::text IN ('NaN', 'Infinity')))
+    INTO v_job_ids, v_submission_ids_given, v_keys, v_unfit
+    FROM jsonb_to_recordset(complete.results) AS r (job_id bigint, attempt integer, submission_id integer, runs jsonb);
+    IF v_unfit THEN
         PERFORM runner.refuse('KR028', 'a score is not above 0, or not finite', 'Correct the result.');
     END IF;
-    SELECT array_agg(r.job_id), array_agg(r.submission_id) INTO v_job_ids, v_submission_ids_given
-    FROM jsonb_to_recordset(complete.results) AS r (job_id bigint, submission_id integer);
     v_submission_ids := v_submission_ids_given;
     -- Groups have a batch in the place of a submission.
-    SELECT array_agg(DISTINCT j.batch_id) INTO v_batch_ids
-    FROM unnest(v_job_ids, v_submission_ids_given) AS g (id, submission_id)
-    CROSS JOIN LATERAL (SELECT o.batch_id FROM runner.job o WHERE o.id = g.id OFFSET 0) AS j
-    WHERE g.submission_id IS NULL AND j.batch_id IS NOT NULL;
+    IF array_position(v_submission_ids_given, NULL) IS NOT NULL THEN
+        SELECT array_agg(DISTINCT j.batch_id) INTO v_batch_ids
+        FROM unnest(v_job_ids, v_submission_ids_given) AS g (id, submission_id)
+        CROSS JOIN LATERAL (SELECT o.batch_id FROM runner.job o WHERE o.id = g.id OFFSET 0) AS j
+        WHERE g.submission_id IS NULL AND j.batch_id IS NOT NULL;
+    END IF;
 
     -- Without these locks a public and a secret job that end together would each see the other running, and neither
     -- would finish the submission.
@@ -87,7 +92,7 @@ BEGIN
                    -- A job that was deleted is held by no transaction.
                    WHEN r.submission_id IS NULL AND j.id IS NULL
                         AND EXISTS (SELECT FROM runner.job o WHERE o.id = r.job_id AND o.batch_id IS NOT NULL) THEN 'busy'
-                   WHEN r.number <> min(r.number) OVER (PARTITION BY r.job_id, r.attempt) THEN 'busy'
+                   WHEN r.number <> array_position(v_keys, r.job_id || '.' || r.attempt) THEN 'busy'
                    -- The time of the claim counts too: after a restored backup, or on another database, another
                    -- claim may have the same job and attempt.
                    WHEN j.started_at <> r.started_at THEN 'stale'
@@ -104,8 +109,9 @@ BEGIN
     )
     SELECT array_agg(a.outcome ORDER BY a.number), array_agg(a.state ORDER BY a.number),
            array_agg(a.attempt ORDER BY a.number), array_agg(a.job_id) FILTER (WHERE a.outcome = 'committed'),
+           array_agg(CASE a.outcome WHEN 'committed' THEN a.submission_id END ORDER BY a.number),
            array_agg(DISTINCT a.submission_id) FILTER (WHERE a.outcome = 'committed' AND a.submission_id IS NOT NULL)
-    INTO v_outcomes, v_states, v_attempts, v_committed, v_concerned FROM answered a;
+    INTO v_outcomes, v_states, v_attempts, v_committed, v_committed_for, v_concerned FROM answered a;
 
     IF v_committed IS NOT NULL THEN
         IF v_batch_ids IS NOT NULL THEN
@@ -196,17 +202,15 @@ BEGIN
     SELECT o.outcome,
            CASE o.outcome
                -- Of several jobs that end their submission together, the last one does.
-               WHEN 'committed' THEN coalesce(r.submission_id = ANY (coalesce(v_done, '{}')) AND r.number = max(r.number)
-                   FILTER (WHERE o.outcome = 'committed') OVER (PARTITION BY r.submission_id), false)
+               WHEN 'committed' THEN coalesce(o.submission_id = ANY (v_done), false)
+                   AND (o.submission_id = ANY (v_committed_for[o.number::integer + 1 :])) IS NOT TRUE
                WHEN 'repeated' THEN coalesce((SELECT s.done FROM leaderboard.submission s
-                                              WHERE s.id = r.submission_id), false)
+                                              WHERE s.id = o.submission_id), false)
                ELSE false
            END,
            o.state, o.attempt
-    FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (submission_id integer))
-        WITH ORDINALITY AS r (submission_id, number)
-    JOIN unnest(v_outcomes, v_states, v_attempts) WITH ORDINALITY AS o (outcome, state, attempt, number)
-        ON o.number = r.number
-    ORDER BY r.number;
+    FROM unnest(v_outcomes, v_states, v_attempts, v_submission_ids_given) WITH ORDINALITY
+        AS o (outcome, state, attempt, submission_id, number)
+    ORDER BY o.number;
 END
 $$;

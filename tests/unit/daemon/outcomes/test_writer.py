@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -41,6 +43,8 @@ class Crowd:
         self.under_way = threading.Event()
         self.go_on = threading.Event()
         self.batches: list[list[int]] = []
+        #: How often each thread has asked for the time: with each look at what there is to write.
+        self.looks: Counter[int] = Counter()
         self.writer = OutcomeWriter(
             lambda purpose: parts.fake(purpose, self.late if purpose == "late commit" else None),
             parts.keeper,
@@ -51,7 +55,7 @@ class Crowd:
             leaving=lambda: self.leaving,
             give_up=self.give_up,
             patience_s=patience_s,
-            clock=lambda: self.now_s,
+            clock=self.clock,
         )
         commit_all = self.store.complete_all
 
@@ -61,6 +65,11 @@ class Crowd:
 
         self.store.complete_all = noted  # type: ignore[method-assign, assignment]
         self._threads: list[threading.Thread] = []
+
+    def clock(self) -> float:
+        """The time stands still unless a test moves it."""
+        self.looks[threading.get_ident()] += 1
+        return self.now_s
 
     def start(self, *bodies: Callable[[threading.Event], None]) -> None:
         """Start the threads that write at once, or these."""
@@ -469,3 +478,23 @@ def test_a_thread_that_breaks_finds_its_results_again(crowd: Crowd) -> None:
     assert crowd.writer.pending == 1
     crowd.start()
     crowd.wait_empty()
+
+
+def test_a_result_wakes_no_thread_that_does_not_write_it(crowd: Crowd) -> None:
+    """On a busy host each such wake-up takes the interpreter from the slots."""
+    writes_endings = threading.Thread(target=crowd.writer.run_endings, args=(crowd.stop,), daemon=True)
+    writes_endings.start()
+
+    def looks() -> int:
+        return crowd.looks[writes_endings.ident or 0]
+
+    wait_until(lambda: looks() >= 3, "the thread waits for endings")
+    before = looks()
+    for number in range(1, 31):
+        crowd.submit(number)
+        # So that a thread that was woken also looks.
+        time.sleep(0.005)
+    assert looks() - before < 10
+    crowd.stop.set()
+    crowd.writer.nudge()
+    writes_endings.join(PATIENCE_S)
