@@ -69,6 +69,7 @@ Versions = tuple[Mapping[int | None, tuple[int, int]], Mapping[int, tuple[int, i
 #: Submissions that are looked up one by one; more are read with all others.
 _TOUCHED: Final = 20_000
 #: Of mallopt(3).
+_M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 
@@ -134,12 +135,13 @@ def export(dsn: str, options: Options, progress: Progress) -> Summary:
 
 @contextmanager
 def _lean() -> Iterator[None]:
-    """Have the process give back memory that it no longer uses: it is most of what an export would hold."""
+    """Have the process keep memory for what comes next: the kernel clears whatever it gives anew."""
     pool = pa.default_memory_pool()
     with suppress(AttributeError):  # another C library than glibc
         library = ctypes.CDLL(None)
         library.mallopt(_M_ARENA_MAX, 2)
-        library.mallopt(_M_MMAP_THRESHOLD, 256 * 1024)
+        library.mallopt(_M_MMAP_THRESHOLD, 32 * 2**20)
+        library.mallopt(_M_TRIM_THRESHOLD, 64 * 2**20)
     pa.set_memory_pool(pa.system_memory_pool())
     # Lists of many rows have the collector of cycles walk all of them again and again.
     collects = gc.isenabled()
