@@ -48,6 +48,7 @@ from runner.data.tables import (
     content_sha256,
     shown,
     table,
+    trim,
 )
 from runner.data.watermark import Changes, Seen, Watermark, changes, key_proof, unchanged
 from runner.errors import DataError
@@ -299,7 +300,9 @@ class _Making:
                 self._put_aside(self._noting(merged), rough)
                 with rows.stored(rough) as pieces:
                     self._want(codes, pieces)
+            trim()
             parts = self._known_parts(codes)
+            trim()
             self._write_rows(
                 flat=flat,
                 codes=codes,

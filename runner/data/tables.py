@@ -120,7 +120,7 @@ GROUP_BYTES: Final = 8 * 2**20
 #: Ids of submissions whose runs are a row group of `runs.parquet`.
 BLOCK: Final = 4096
 _DIGEST_ROWS: Final = 8192
-#: After so many row groups that were encoded, free memory is given back.
+#: After so many row groups free memory is given back.
 _GROUPS_TO_TRIM: Final = 8
 
 
@@ -151,7 +151,7 @@ def columns_of(path: Path, names: Sequence[str]) -> pa.Table:
         return file.read(columns=list(names), use_threads=False)
 
 
-def _trim() -> None:
+def trim() -> None:
     """Give memory back that is free: pieces of all sizes leave gaps, which would be most of what an export holds."""
     with suppress(AttributeError):  # another C library than glibc
         ctypes.CDLL(None).malloc_trim(0)
@@ -172,7 +172,7 @@ class Writer:
         self._file = Spliced(path, encoded(schema.empty_table()).footer)
         self._encoders = ThreadPoolExecutor(2)
         self._waiting: deque[Future[Encoded] | Group] = deque()
-        self._encoded = 0
+        self._done = 0
 
     def __enter__(self) -> Self:
         return self
@@ -219,13 +219,10 @@ class Writer:
 
     def _write_first(self) -> None:
         first = self._waiting.popleft()
-        if isinstance(first, Group):
-            self._file.add(first)
-            return
-        self._file.add(first.result().group(0))
-        self._encoded += 1
-        if self._encoded % _GROUPS_TO_TRIM == 0:
-            _trim()
+        self._file.add(first if isinstance(first, Group) else first.result().group(0))
+        self._done += 1
+        if self._done % _GROUPS_TO_TRIM == 0:
+            trim()
 
 
 class Grouped:
