@@ -5,6 +5,7 @@ Importing this package alone needs nothing; its modules need the extra `data` (`
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -48,8 +49,11 @@ class _Hidden:
 def without_pandas() -> None:
     """Have pyarrow work without pandas in this process: an export does not use it, and it is half of the start.
 
-    pyarrow looks for pandas once, when it makes its first array. `to_pandas` looks again.
+    pyarrow looks for pandas once, when it makes its first array. `to_pandas` looks again. Where pyarrow is not loaded
+    yet, it also takes its memory from the C library: the writers of parquet files ask for no other, and its own holds
+    a third of what an export may.
     """
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if "pandas" in sys.modules:
         return
     sys.meta_path.insert(0, _Hidden)

@@ -27,6 +27,10 @@ Submissions to GPU kernel leaderboards: code, scores and runs. Scores are second
 |---|---|---|---|---|---|---|---|
 {boards}
 
+## Columns
+
+{columns}
+
 ## Reading it
 
 ```python
@@ -73,6 +77,42 @@ WHERE s.score IS NOT NULL GROUP BY ALL;
 
 Cite the leaderboards' organisers and `content_sha256` of `manifest.json`: `{digest}`.
 """
+#: What columns say, by the files that have them; a column that several files have is explained once.
+_COLUMNS: Final = {
+    "`{flat}` and `submissions.parquet`": {
+        "submission_id, leaderboard_id, problem_name": "the submission and its leaderboard",
+        "user_id, user_name": "who submitted it; a name is not unique, and may be empty",
+        "code_id, file_name": "the code in the database, and the file's name",
+        "submission_time": "UTC",
+        "status": "`succeeded`, `hacked`, or else the job's",
+        "score": "seconds; null where it does not rank",
+        "passed, mode, runner": "of the run that the score is of; null without a score. `runner` is the GPU type",
+        "code": "the submitted text; not in `submissions.parquet`",
+    },
+    "`submissions.parquet`": {
+        "mode_category, verdict": "as what it was submitted, and what kernel-runner says of it; null: not known",
+        "run_id": "the score's run in `runs.parquet`",
+        "score_raw, score_invalid_reason": "what was measured, in seconds, and why it does not rank",
+        "flags": "suspect checks that the row fails",
+        "code_sha256, code_bytes, code_encoding": "of the submitted bytes",
+        "assurance_correctness, assurance_timing": "what the result is worth; null: not known",
+        "sol": "fraction of the speed of light, geometric mean over the cases",
+    },
+    "`runs.parquet`": {
+        "case_index, spec": "the case, and its arguments; null for a run without cases",
+        "mean_ns, std_ns, best_ns, runs, sol": "nanoseconds over so many repetitions of the case; its own `sol`",
+        "duration_s": "seconds that the whole run took",
+        "gpu, torch, runtime, host": "where it ran",
+        "start_time, end_time": "UTC",
+    },
+    "`leaderboards.parquet`": {
+        "id, name, deadline, lang, description": "of the leaderboard",
+        "ranking_by": "how the means of the cases make the score",
+        "gpu_types": "the runners that it ranks",
+        "visibility, demanded_timing": "who saw it, and the least timing assurance that ranks",
+        "trust_note": "what to know before trusting its scores",
+    },
+}
 _PEOPLE: Final = {
     "name": "Users have the ids and names that they chose. A name that is an address of electronic mail is empty.",
     "id": "Users have their ids, and no names.",
@@ -103,6 +143,16 @@ def render(manifest: Mapping[str, Any], rows: Mapping[str, int]) -> str:
         code_rows=sum(count for path, count in rows.items() if path.startswith("code/")),
         leaderboards_rows=rows["leaderboards.parquet"],
         boards=boards,
+        columns="\n\n".join(
+            "\n".join(
+                [f"| column of {files.format(flat=flat)} | meaning |", "|---|---|"]
+                + [
+                    f"| {', '.join(f'`{name}`' for name in names.split(', '))} | {text} |"
+                    for names, text in columns.items()
+                ]
+            )
+            for files, columns in _COLUMNS.items()
+        ),
         people=_PEOPLE[manifest["identity"]],
         hosts=_HOSTS,
         notes=f"\n{notes}" if notes else "\nThe operator has given no notes on single leaderboards.",

@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
@@ -73,6 +74,8 @@ class Codes:
         """`folder`: where the temporary file is made; it needs the room of all code that is new, uncompressed."""
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by `close`
         self._end = 0
+        #: Where each thread puts what it reads.
+        self._rooms = threading.local()
         #: Of each code, by its number.
         self.hashes: pa.Array = pa.array([], pa.large_string())
         self.sizes: Integers = np.zeros(0, np.int64)
@@ -130,14 +133,20 @@ class Codes:
         return as_text(code, _ENCODINGS[self._encodings[number]])
 
     def column(self, numbers: Integers) -> pa.LargeBinaryArray:
-        """The bytes of codes that were fetched or taken; by any thread. No code becomes an object of Python."""
+        """The bytes of codes that were fetched or taken; by any thread, until its next call. No code becomes an object.
+
+        Memory that is given back and taken again for each row group would cost as much as reading the code.
+        """
         sizes, starts = self.sizes[numbers], self._offsets[numbers]
         edges = np.zeros(len(numbers) + 1, np.int64)
         np.cumsum(sizes, out=edges[1:])
-        data = pa.allocate_buffer(int(edges[-1]))
+        room: bytearray | None = getattr(self._rooms, "room", None)
+        if room is None or len(room) < edges[-1]:
+            room = self._rooms.room = bytearray(max(GROUP_BYTES, int(edges[-1])))
+        data = pa.py_buffer(room).slice(0, int(edges[-1]))
         # What lies together in the file is read at once.
         breaks = np.flatnonzero(starts[1:] != starts[:-1] + sizes[:-1]) + 1
-        with memoryview(data) as view:
+        with memoryview(room) as view:
             for first, last in pairwise([0, *breaks.tolist(), len(numbers)]):
                 at, rest = int(starts[first]) if first < last else 0, view[edges[first] : edges[last]]
                 while rest:

@@ -48,6 +48,7 @@ from runner.data.tables import (
     content_sha256,
     shown,
     table,
+    trim,
 )
 from runner.data.watermark import Changes, Seen, Watermark, changes, key_proof, unchanged
 from runner.errors import DataError
@@ -64,9 +65,12 @@ _ROUGH: Final = pa.schema(
     ]
 )
 _LAST: Final = 2**31 - 1
+#: Rows per block of submissions (None: leaderboards) and per block of codes, and how many of them are newer.
+Versions = tuple[Mapping[int | None, tuple[int, int]], Mapping[int, tuple[int, int]]]
 #: Submissions that are looked up one by one; more are read with all others.
 _TOUCHED: Final = 20_000
 #: Of mallopt(3).
+_M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 
@@ -132,12 +136,13 @@ def export(dsn: str, options: Options, progress: Progress) -> Summary:
 
 @contextmanager
 def _lean() -> Iterator[None]:
-    """Have the process give back memory that it no longer uses: it is most of what an export would hold."""
+    """Have the process keep memory for what comes next: the kernel clears whatever it gives anew."""
     pool = pa.default_memory_pool()
     with suppress(AttributeError):  # another C library than glibc
         library = ctypes.CDLL(None)
         library.mallopt(_M_ARENA_MAX, 2)
-        library.mallopt(_M_MMAP_THRESHOLD, 256 * 1024)
+        library.mallopt(_M_MMAP_THRESHOLD, 32 * 2**20)
+        library.mallopt(_M_TRIM_THRESHOLD, 64 * 2**20)
     pa.set_memory_pool(pa.system_memory_pool())
     # Lists of many rows have the collector of cycles walk all of them again and again.
     collects = gc.isenabled()
@@ -277,11 +282,14 @@ class _Making:
             for_runs = stack.enter_context(Reader(self._dsn, shared))
             for_code = stack.enter_context(Reader(self._dsn, shared))
             threads = stack.enter_context(ThreadPoolExecutor(3))
-            # The longest statement of a second export; it needs no more than the leaderboards.
-            flags_read = threads.submit(self._read_flags, for_rows, Scope(boards=tuple(board.id for board in boards)))
+            # These need no more than the leaderboards, and would be most of a second export one after the other.
+            everyone = Scope(boards=tuple(board.id for board in boards))
+            flags_read = threads.submit(self._read_flags, for_rows, everyone)
+            hosts_read = threads.submit(self._read_hosts, for_runs, everyone)
+            versions_read = threads.submit(self._read_versions, for_code, moment)
             scope, people = self._scope(boards)
             _refuse_addresses(people, self._options)
-            mark, known = self._marks(moment, scope)
+            mark, known = self._marks(scope, hosts_read.result(), versions_read.result())
             runs_done = threads.submit(self._write_runs, for_runs, scope, known)
             rows_read: Future[None] | None = None
             merged = self._merged(for_code, scope, known)
@@ -292,7 +300,9 @@ class _Making:
                 self._put_aside(self._noting(merged), rough)
                 with rows.stored(rough) as pieces:
                     self._want(codes, pieces)
+            trim()
             parts = self._known_parts(codes)
+            trim()
             self._write_rows(
                 flat=flat,
                 codes=codes,
@@ -302,6 +312,7 @@ class _Making:
                 rows_read=rows_read,
                 flags_read=flags_read,
                 runs_done=runs_done,
+                threads=threads,
                 reader=for_rows,
                 scope=scope,
                 known=known,
@@ -337,21 +348,47 @@ class _Making:
 
     # -- what need not be read again ---------------------------------------------------------------------------------
 
-    def _marks(self, moment: Moment, scope: Scope) -> tuple[Watermark | None, _Unchanged]:
-        """What is noted for the next export, and what the older one has of runs."""
+    def _older_mark(self) -> Watermark | None:
+        """What the older export noted."""
+        return None if self._old.manifest is None else Watermark.from_json(self._old.manifest.get("watermark"))
+
+    def _read_hosts(self, reader: Reader, scope: Scope) -> list[int]:
+        """Number the hosts, unless a key names them; the submission of the first run of each, in their order."""
+        if self._options.key is not None:
+            return []
         first_runs: list[int] = []
-        if self._options.key is None:
-            for host, submission_id in self._database.hosts(scope):
+        for batch in reader.batches(self._database.statement(queries.DATASET_HOSTS, scope.parameters())):
+            for host in batch.column("host_sha256").to_pylist():
                 self._namer.host(host)
-                first_runs.append(submission_id)
+            first_runs += batch.column("first_submission_id").to_pylist()
+        return first_runs
+
+    def _read_versions(self, reader: Reader, moment: Moment) -> Versions | None:
+        """How many rows there are and how many are newer than the older export; None: that cannot be known."""
+        if moment.replica or not moment.history_known:
+            return None
+        older = self._older_mark()
+        parameters = {"since": 0 if older is None else older.seen.number, "block": BLOCK}
+        versions, of_codes = {}, {}
+        for batch in reader.batches(self._database.statement(queries.DATASET_VERSIONS, parameters)):
+            for block, code_block, held, newer in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if code_block is None:
+                    versions[block] = held, newer
+                else:
+                    of_codes[code_block] = held, newer
+        return versions, of_codes
+
+    def _marks(
+        self, scope: Scope, first_runs: Sequence[int], found_versions: Versions | None
+    ) -> tuple[Watermark | None, _Unchanged]:
+        """What is noted for the next export, and what the older one has of runs."""
         # A list of exclusions is not noted, so exports with one are read in full.
-        if moment.replica or not moment.history_known or scope.users or scope.submissions:
+        if found_versions is None or scope.users or scope.submissions:
             return None, _Unchanged()
+        versions, of_codes = found_versions
         found = self._database.watermark()
-        old = self._old.manifest
-        older = None if old is None else Watermark.from_json(old.get("watermark"))
+        old, older = self._old.manifest, self._older_mark()
         since = 0 if older is None else older.seen.number
-        versions, of_codes = self._database.versions(since, BLOCK)
         mark = Watermark(
             seen=Seen.parse(found["seen"]),
             text=found["seen"],
@@ -533,6 +570,7 @@ class _Making:
         rows_read: Future[None] | None,
         flags_read: Future[None],
         runs_done: Future[None],
+        threads: ThreadPoolExecutor,
         reader: Reader,
         scope: Scope,
         known: _Unchanged,
@@ -557,17 +595,24 @@ class _Making:
             for_parts = np.concatenate([part.needed for _, part in parts])
             self._take_code(codes, known_parts, older, for_parts, plan)
             self._write_parts(parts, codes, iter(()))
-        with rows.stored(rough) as pieces:
-            total = sum(count for count, _ in self._per_board.values())
-            written = rows.write_flat(
-                self._folder / flat,
-                rows=pieces,
-                plan=plan,
-                codes=codes,
-                old=None if older is None else older.path,
-                progress=lambda done: self._progress("files written", done, total),
-            )
-        self._written[flat] = written.rows, written.sha256
+        total = sum(count for count, _ in self._per_board.values())
+
+        def write_flat() -> None:
+            with rows.stored(rough) as pieces:
+                written = rows.write_flat(
+                    self._folder / flat,
+                    rows=pieces,
+                    plan=plan,
+                    codes=codes,
+                    old=None if older is None else older.path,
+                    progress=lambda done: self._progress("files written", done, total),
+                )
+            self._written[flat] = written.rows, written.sha256
+
+        # Beside the other files where it is mostly copied; to encode it takes all that may be held in memory.
+        flat_written = threads.submit(write_flat) if known_parts else None
+        if flat_written is None:
+            write_flat()
         flags_read.result()
         runs_done.result()
         self._know_figures(reader, scope, known, rough)
@@ -583,6 +628,8 @@ class _Making:
                 digest=self._submissions,
             )
         self._written["submissions.parquet"] = written.rows, written.sha256
+        if flat_written is not None:
+            flat_written.result()
         if rows.double_keys(path):
             raise DataError("two rows have the same submission and runner; nothing was exported")
 

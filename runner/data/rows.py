@@ -137,9 +137,9 @@ def _put(stream: pa.ipc.RecordBatchStreamWriter, waiting: list[pa.Table]) -> pa.
 
 @contextmanager
 def stored(file: IO[bytes]) -> Iterator[Iterator[pa.Table]]:
-    """The rows that were put aside, in pieces."""
-    file.seek(0)
-    with pa.ipc.open_stream(file) as stream:
+    """The rows that were put aside, in pieces; by any thread, several at once."""
+    # A descriptor of its own: `dup` would share the place in the file.
+    with Path(f"/proc/self/fd/{file.fileno()}").open("rb") as own, pa.ipc.open_stream(own) as stream:
         yield (pa.Table.from_batches([batch]) for batch in stream)
 
 

@@ -5,10 +5,12 @@ Equal rows give equal bytes with one version of pyarrow: the boundaries of row g
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -118,6 +120,8 @@ GROUP_BYTES: Final = 8 * 2**20
 #: Ids of submissions whose runs are a row group of `runs.parquet`.
 BLOCK: Final = 4096
 _DIGEST_ROWS: Final = 8192
+#: After so many row groups free memory is given back.
+_GROUPS_TO_TRIM: Final = 8
 
 
 def _options(schema: pa.Schema) -> dict[str, Any]:
@@ -147,6 +151,12 @@ def columns_of(path: Path, names: Sequence[str]) -> pa.Table:
         return file.read(columns=list(names), use_threads=False)
 
 
+def trim() -> None:
+    """Give memory back that is free: pieces of all sizes leave gaps, which would be most of what an export holds."""
+    with suppress(AttributeError):  # another C library than glibc
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 class Writer:
     """A parquet file in the making, a row group at a time: compressed with zstd, with a page index.
 
@@ -162,6 +172,7 @@ class Writer:
         self._file = Spliced(path, encoded(schema.empty_table()).footer)
         self._encoders = ThreadPoolExecutor(2)
         self._waiting: deque[Future[Encoded] | Group] = deque()
+        self._done = 0
 
     def __enter__(self) -> Self:
         return self
@@ -209,6 +220,9 @@ class Writer:
     def _write_first(self) -> None:
         first = self._waiting.popleft()
         self._file.add(first if isinstance(first, Group) else first.result().group(0))
+        self._done += 1
+        if self._done % _GROUPS_TO_TRIM == 0:
+            trim()
 
 
 class Grouped:

@@ -143,24 +143,6 @@ class Snapshot:
         """
         return expect(row(self._connection, queries.DATASET_WATERMARK))
 
-    def versions(
-        self, since: int, block: int
-    ) -> tuple[Mapping[int | None, tuple[int, int]], Mapping[int, tuple[int, int]]]:
-        """Rows per `block` submissions (None: leaderboards) and per `block` codes, and how many of them are newer.
-
-        Newer: transaction `since` or a later one wrote them.
-        """
-        found = rows(self._connection, queries.DATASET_VERSIONS, {"since": since, "block": block})
-        of_codes = {
-            line["code_block"]: (line["held"], line["newer"]) for line in found if line["code_block"] is not None
-        }
-        return {line["block"]: (line["held"], line["newer"]) for line in found if line["code_block"] is None}, of_codes
-
-    def hosts(self, scope: Scope) -> Sequence[tuple[str, int]]:
-        """Hashes of the names of hosts, in the order of their first runs, with the submission of each first run."""
-        found = rows(self._connection, queries.DATASET_HOSTS, scope.parameters())
-        return [(line["host_sha256"], line["first_submission_id"]) for line in found]
-
     def keys(self, boards: Sequence[int], *, at_once: int = 5000) -> Iterator[list[tuple[Any, ...]]]:
         """Submission, runner, problem, user, code id, code hash and code bytes of every row, by submission."""
         return self._stream("dataset_keys", queries.DATASET_KEYS, {"boards": list(boards)}, at_once)

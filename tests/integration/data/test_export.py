@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -384,7 +385,7 @@ def test_an_export_without_rows(filler: Filler, database_url: str, tmp_path: Pat
 
 
 def test_the_manifest_says_what_was_exported(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
-    """Files with rows, hash and schema; leaderboards with counts; versions; the card names the notes."""
+    """Files with rows, hash and schema; leaderboards with counts; versions; a card with notes and every column."""
     done = exported(database_url, tmp_path / "out", notes={"gemv": "Hardware was unreliable."}, licence="mit")
     told = manifest.read(tmp_path / "out")
     assert told == done.manifest
@@ -413,6 +414,10 @@ def test_the_manifest_says_what_was_exported(oddities: Oddities, database_url: s
     card = (tmp_path / "out" / "README.md").read_text()
     assert card.startswith("---\nlicense: mit\n")
     assert "Hardware was unreliable." in card
+    explained = card.split("## Columns")[1].split("## Reading it")[0]
+    columns = {column["name"] for file in files.values() for column in file.get("schema", [])}
+    first_cells = re.findall(r"^\| (`[a-z].*?) \|", explained, re.MULTILINE)
+    assert {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)} == columns
     (row,) = rows(tmp_path / "out" / "leaderboards.parquet")
     assert (row["name"], row["gpu_types"], row["lang"], row["trust_note"]) == (
         "gemv",

@@ -26,18 +26,16 @@ LEFT JOIN LATERAL (
            CASE WHEN octet_length(n.runs) <= 15 AND n.runs ~ '^[0-9]+$' THEN n.runs::bigint END AS runs,
            CASE WHEN octet_length(n.sol) <= 60 AND n.sol ~ n.number THEN n.sol::float8 END AS sol
     FROM (
-        SELECT i, p.result ->> concat(p.kind, '.', i, '.spec') AS spec,
-               p.result ->> concat(p.kind, '.', i, '.mean') AS mean, p.result ->> concat(p.kind, '.', i, '.std') AS std,
-               p.result ->> concat(p.kind, '.', i, '.best') AS best, p.result ->> concat(p.kind, '.', i, '.runs') AS runs,
-               p.result ->> concat(p.kind, '.', i, '.sol') AS sol,
+        SELECT k.i, k.place, p.result ->> (k.place || 'spec') AS spec, p.result ->> (k.place || 'mean') AS mean,
+               p.result ->> (k.place || 'std') AS std, p.result ->> (k.place || 'best') AS best,
+               p.result ->> (k.place || 'runs') AS runs, p.result ->> (k.place || 'sol') AS sol,
                '^[0-9]+(\.[0-9]+)?([eE][-+]?[0-9][0-9]?)?$' AS number
-        FROM generate_series(0, p.cases - 1) AS i
+        FROM (SELECT i, concat(p.kind, '.', i, '.') AS place FROM generate_series(0, p.cases - 1) AS i OFFSET 0) AS k
         OFFSET 0  -- each text is looked up once
     ) AS n
     -- A run that stopped early announced more cases than it has.
     WHERE n.spec IS NOT NULL OR n.mean IS NOT NULL
-       OR p.result ?| ARRAY[concat(p.kind, '.', n.i, '.spec'), concat(p.kind, '.', n.i, '.mean'),
-                            concat(p.kind, '.', n.i, '.status')]
+       OR p.result ?| ARRAY[n.place || 'spec', n.place || 'mean', n.place || 'status']
 ) AS c ON true;
 COMMENT ON VIEW runner.dataset_runs IS
     'A row per public run and case; scores and durations in seconds, times of a case in nanoseconds.';
