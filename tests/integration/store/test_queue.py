@@ -619,7 +619,7 @@ def test_answers_to_the_thread_that_claims_do_not_wake_the_listener(
     claims, listening = bench.store, Store(database_url, application_name="test of one connection")
     listening.listen_with(claims)
     stop = Stop()
-    assert listening.listen(stop=stop, timeout_s=5) == Wakeup(everybody=True)
+    assert listening.listen(stop=stop, timeout_s=5) == Wakeup(all_hosts=True)
     waiting = threading.Event()
     waits = 0
     poll = signals._Wait.poll

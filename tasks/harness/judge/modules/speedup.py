@@ -10,7 +10,7 @@ import numpy as np
 
 from tasks.harness.judge.audit import Audit, Sample, audit
 
-from .reference_times import MOST_TIMES, ASSURANCES, ReferenceTimes
+from .reference_times import ASSURANCES, MOST_TIMES, ReferenceTimes
 
 _RESAMPLES = 1000
 #: Earlier times of the reference count if the median of the fresh ones is within this part of theirs, or cannot be told
