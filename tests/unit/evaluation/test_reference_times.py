@@ -87,10 +87,7 @@ def test_the_key_is_all_that_times_depend_on() -> None:
 
 def test_the_last_step_that_says_anything_counts() -> None:
     """Times grow from candidate to candidate."""
-    steps: list[Mapping[str, Any]] = [
-        {"reference_times": {"made": 1}},
-        {"reference_times": {"made": 2}},
-        {"module": {}},
-    ]
+    steps: list[Mapping[str, Any]] = [{"reference_times": {"made": number}} for number in (1, 2)]
+    steps.append({"module": {}})
     assert told_of(steps) == {"made": 2}
     assert told_of([{"module": {}}]) is None
