@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from runner.errors import CancelledByRequest, EvaluationError
 from runner.evaluation.attempt import HostResources, OnProgress, execute
 from runner.evaluation.case_memory import tensor_bytes
@@ -23,6 +21,7 @@ from runner.evaluation.groups import FoundGroup
 from runner.evaluation.plan import Plan
 from runner.evaluation.reference_times import KeptTimes, key_of, told_of
 from runner.gpu_types.model import GpuType, Vendor
+from runner.logs import get_logger
 from runner.model import Job, Slot
 from runner.task_format.model import Harness
 from sandbox.host.container import ContainerReport
@@ -38,7 +37,7 @@ _KILLED = "signal 9"
 _PARTS = frozenset({"worker", "compile", "construct", "correctness", "timing", "reference_timing", "done"})
 _MOST_MS = 1e9
 
-_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 Rows = list[dict[str, Any]]
 
