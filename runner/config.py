@@ -718,11 +718,6 @@ def _nearest(key: str) -> str:
     return get_close_matches(key.lower(), Config.model_fields, n=1, cutoff=0)[0]
 
 
-def set_default(name: str, value: str) -> None:
-    """Set a variable that a library reads when it is loaded, unless it is set already."""
-    os.environ.setdefault(name, value)
-
-
 def process_environment() -> Mapping[str, str]:
     """The environment of this process, for what is handed on to child processes on purpose (the development stack)."""
     return os.environ

@@ -5,10 +5,10 @@ Importing this package alone needs nothing; its modules need the extra `data` (`
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
-from runner.config import set_default
 from runner.errors import ConfigError
 from runner.extras import missing
 
@@ -53,7 +53,7 @@ def without_pandas() -> None:
     yet, it also takes its memory from the C library: the writers of parquet files ask for no other, and its own holds
     a third of what an export may.
     """
-    set_default("ARROW_DEFAULT_MEMORY_POOL", "system")
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if "pandas" in sys.modules:
         return
     sys.meta_path.insert(0, _Hidden)

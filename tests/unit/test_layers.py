@@ -103,7 +103,13 @@ CONTAINER_IMPORTS = {"torch", "numpy", "sandbox", "tasks"}
 
 #: May read the process environment: the configuration, that of the KernelBook pipeline, which has names of its own, and
 #: code that runs inside the container.
-ENVIRONMENT_READERS = ("runner/config.py", "runner/kernelbook/settings.py", *CONTAINER_CODE)
+ENVIRONMENT_READERS = (
+    "runner/config.py",
+    "runner/kernelbook/settings.py",
+    # Sets a variable of pyarrow's before that is loaded, without the time that importing the configuration takes.
+    "runner/data/__init__.py",
+    *CONTAINER_CODE,
+)
 
 
 #: Folder of the harness -> what it may import of the harness: the folders are the trust boundary.
