@@ -92,6 +92,7 @@ def _locked() -> Iterator[None]:
 
 def _bootstrap(archive: Path) -> None:
     root = CACHE / "root"
+    _unmount_below(root)
     shutil.rmtree(root, ignore_errors=True)
     debs = CACHE / "debs"
     debs.mkdir(exist_ok=True)
@@ -106,6 +107,13 @@ def _bootstrap(archive: Path) -> None:
         tar.add(root, arcname=".", filter=wanted)
     unfinished.rename(archive)
     shutil.rmtree(root)
+
+
+def _unmount_below(root: Path) -> None:
+    """Unmount what a run that was killed has left there: debootstrap mounts /proc, and then cannot start again."""
+    points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()]
+    for point in reversed([point for point in points if point.startswith(f"{root}/")]):
+        _run(["umount", point])
 
 
 def _run(command: list[str]) -> None:
