@@ -15,6 +15,17 @@ _LOOK = """
 import json, os, sys
 sys.path.insert(0, sys.argv[1])
 before = sorted(os.sched_getaffinity(0))
+beside = []
+
+
+class Look:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "torch._C":
+            beside.extend(sorted(os.sched_getaffinity(0)))
+
+
+sys.meta_path.insert(0, Look)
 import tasks.harness.preload
 import numpy
 import torch
@@ -29,6 +40,7 @@ for _ in range(2):
     children.append(child)
 print(json.dumps({
     "cores": [before, sorted(os.sched_getaffinity(0))],
+    "while torch is imported": beside,
     "threads": torch.get_num_threads(),
     "ends": [os.waitpid(child, 0)[1] for child in children],
     "spin": os.environ.get("GOMP_SPINCOUNT"),
@@ -58,6 +70,8 @@ def test_it_leaves_a_process_that_can_be_forked() -> None:
     assert before == after  # type: ignore[has-type]
     assert 1 <= found["threads"] <= max(1, len(before) - 1)  # type: ignore[operator, has-type]
     assert found["ends"] == [0, 0]
+    # Containers that start at once share the cores.
+    assert found["while torch is imported"] == before  # type: ignore[has-type]
     assert found["cuda"] is False
 
 
