@@ -11,11 +11,9 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, MutableMapping
 from contextvars import ContextVar
-from types import MappingProxyType
-from typing import Any, Final, Literal, TextIO, cast
+from typing import Any, ClassVar, Final, Literal, TextIO, cast
 
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
@@ -27,8 +25,8 @@ from runner.model import Job
 _FORBIDDEN: Final = frozenset({"code", "password", "request", "secret", "secret_seed", "seed", "task", "token"})
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _MAX_VALUE_CHARS: Final = 8000
-#: The fields of every line of this thread, in one variable; structlog has one for each field, which costs more per job.
-_ABOUT: Final[ContextVar[Mapping[str, object]]] = ContextVar("about", default=MappingProxyType({}))
+#: What the lines of this thread are about, the innermost last: jobs with further fields. Most jobs have no line.
+_ABOUT: Final[ContextVar[tuple[tuple[Job, Mapping[str, str]], ...]]] = ContextVar("about", default=())
 #: The least time between two log lines of one kind.
 LOG_INTERVAL_S: Final = 60.0
 
@@ -63,6 +61,7 @@ def configure(log_format: Literal["auto", "json", "console"], level: str, stream
         # Loggers are made at import time, before this function runs, and tests configure more than once.
         cache_logger_on_first_use=False,
     )
+    _Logger.least = _LEVELS[level]
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _Bridge)]:
         root.removeHandler(handler)
@@ -72,31 +71,53 @@ def configure(log_format: Literal["auto", "json", "console"], level: str, stream
 
 def get_logger(name: str) -> FilteringBoundLogger:
     """A logger whose lines carry `component=name`."""
-    return cast("FilteringBoundLogger", structlog.get_logger(component=name))
+    return cast("FilteringBoundLogger", _Logger(name))
 
 
-@contextmanager
-def job_context(job: Job, **more: str) -> Iterator[None]:
+class _Logger:
+    """structlog's logger, which is put together for each line, but not for one that is left out for its level."""
+
+    #: The least level that is logged, of all loggers.
+    least: ClassVar[int] = 0
+
+    def __init__(self, component: str) -> None:
+        self._logger = structlog.get_logger(component=component)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a method of the logger
+        return _left_out if _LEVELS.get(name, self.least) < self.least else getattr(self._logger, name)
+
+
+def _left_out(*_: object, **__: object) -> None:
+    """Log nothing."""
+
+
+class job_context:  # noqa: N801 - used as a function
     """Put the ids of a job on every line this thread logs; `run` is job and attempt in one word, to search for."""
-    about = {
-        "job": job.id,
-        "submission": job.submission_id,
-        "attempt": job.attempt,
-        "run": f"{job.id}.{job.attempt}",
-        "leaderboard": job.leaderboard,
-        "gpu_type": job.gpu_type,
-        "mode": str(job.mode),
-        **more,
-    }
-    before = _ABOUT.set({**_ABOUT.get(), **about})
-    try:
-        yield
-    finally:
-        _ABOUT.reset(before)
+
+    def __init__(self, job: Job, **more: str) -> None:
+        self._about = job, more
+
+    def __enter__(self) -> None:
+        self._before = _ABOUT.set((*_ABOUT.get(), self._about))
+
+    def __exit__(self, *_: object) -> None:
+        _ABOUT.reset(self._before)
 
 
 def _about_the_job(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    return {**_ABOUT.get(), **event}
+    about: dict[str, object] = {}
+    for job, more in _ABOUT.get():
+        about |= {
+            "job": job.id,
+            "submission": job.submission_id,
+            "attempt": job.attempt,
+            "run": f"{job.id}.{job.attempt}",
+            "leaderboard": job.leaderboard,
+            "gpu_type": job.gpu_type,
+            "mode": str(job.mode),
+            **more,
+        }
+    return {**about, **event}
 
 
 class LogRateLimit:

@@ -81,6 +81,8 @@ class Capacity:
             )
             for one in workers
         }
+        #: Whether any two slots share cores or devices. On most hosts none do, which makes each claim cheaper.
+        self._any_shared = any(self._rivals.values())
         self._outer = tuple(one for one in workers if len(self._devices[one.slot.name]) > 1)
         #: Slots that get no job for now, because a larger one waits for them.
         self._withheld: frozenset[str] = frozenset()
@@ -95,11 +97,13 @@ class Capacity:
     def free(self) -> list[SlotHandle]:
         """Slots that could start a job now."""
         quarantined = self._quarantined()
+        idle = [worker for worker in self._workers if not worker.busy]
+        if not quarantined and not self._withheld and not self._any_shared:
+            return idle
         return [
             worker
-            for worker in self._workers
+            for worker in idle
             if worker.slot.name not in self._withheld
-            and not worker.busy
             and not self._barred(worker, quarantined)
             and not any(rival.busy for rival in self._rivals[worker.slot.name])
         ]
@@ -147,22 +151,34 @@ class Capacity:
         gets the slot that blocks the fewest others: of eight, one whose neighbours are busy already.
         """
         free, degraded = self.free(), self._degraded()
-        ranks = {worker.slot.name: self._ranks(worker, degraded) for worker in free}
+        alike = not degraded and not self._any_shared
+        ranks = {} if alike else {worker.slot.name: self._ranks(worker, degraded) for worker in free}
         for job in sorted(jobs, key=lambda job: job.avoid_slot is None):
             self._served.pop(job.gpu_type, None)
             self._served[job.gpu_type] = None
             gpu_type, ranked = self._registry.get(job.gpu_type).name, job.mode.ranked
-            names = {worker.slot.name for worker in free}
-            chosen = min(
-                (worker for worker in free if worker.slot.gpu_type == gpu_type),
-                key=lambda worker, job=job, ranked=ranked, names=names: (  # type: ignore[misc]  # mypy: default in lambda
-                    # A device may have become degraded since the claim: then no better slot is left.
-                    ranked and not ranks[worker.slot.name],
-                    worker.slot.name == job.avoid_slot,
-                    ranks[worker.slot.name],
-                    len(self._sharing[worker.slot.name] & names),
-                ),
-            )
+            fitting = (worker for worker in free if worker.slot.gpu_type == gpu_type)
+            if alike:
+                chosen = (
+                    next(fitting)
+                    if job.avoid_slot is None
+                    else min(
+                        fitting,
+                        key=lambda worker, job=job: worker.slot.name == job.avoid_slot,  # type: ignore[misc]
+                    )
+                )
+            else:
+                names = {worker.slot.name for worker in free}
+                chosen = min(
+                    fitting,
+                    key=lambda worker, job=job, ranked=ranked, names=names: (  # type: ignore[misc]  # mypy: default in lambda
+                        # A device may have become degraded since the claim: then no better slot is left.
+                        ranked and not ranks[worker.slot.name],
+                        worker.slot.name == job.avoid_slot,
+                        ranks[worker.slot.name],
+                        len(self._sharing[worker.slot.name] & names),
+                    ),
+                )
             yield job, chosen
             free = self.beside(free, chosen)
 

@@ -53,7 +53,9 @@ class SlotSignals:
             self._busy -= 1
             if not self._busy:
                 self.all_free.set()
-        self.wake.set()
+        # Who clears it looks at the slots afterwards.
+        if not self.wake.is_set():
+            self.wake.set()
 
 
 class SlotWorker:
@@ -78,16 +80,16 @@ class SlotWorker:
         self._writer = writer
         self._signals = signals
         self._inbox: queue.SimpleQueue[Lease | None] = queue.SimpleQueue()
-        self._busy = threading.Event()
+        self._busy = False
 
     @property
     def busy(self) -> bool:
         """Whether it has a job whose outcome is not submitted, or whose container is not gone."""
-        return self._busy.is_set()
+        return self._busy
 
     def give(self, lease: Lease) -> None:
         """Take a claimed job; only for a worker that is not busy."""
-        self._busy.set()
+        self._busy = True
         self._signals.given()
         self._inbox.put(lease)
 
@@ -110,7 +112,7 @@ class SlotWorker:
             finally:
                 # Has no effect when the writer holds the lease now.
                 self._keeper.drop(lease)
-                self._busy.clear()
+                self._busy = False
                 self._signals.over()
 
     def _work(self, lease: Lease) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
@@ -141,10 +142,15 @@ def _job(claimed: Row) -> Job | Unreadable:
         own["mode"] = Mode(own["mode"])
         if own["submission_id"] is None:
             return _group(own)
-        own["demand"] = Demand(timing=TimingAssurance(claimed["timing"]), tolerance=claimed["tolerance"])
+        own["demand"] = _demand(claimed["timing"], claimed["tolerance"])
     except ValueError as error:
         return _unreadable(own, str(error))
     return Job(**own)
+
+
+@functools.lru_cache(maxsize=64)
+def _demand(timing: str, tolerance: float) -> Demand:
+    return Demand(timing=TimingAssurance(timing), tolerance=tolerance)
 
 
 def _group(own: dict[str, Any]) -> Job:

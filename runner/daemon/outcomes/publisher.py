@@ -80,7 +80,9 @@ class EventPublisher:
         with self._lock:
             self._dropped += len(self._events) == MAX_EVENTS
             self._events.append(event)
-        self._wake.set()
+        # Who clears it looks for events afterwards.
+        if not self._wake.is_set():
+            self._wake.set()
 
     def committed(self, job: Job, verdict: Verdict, *, submission_done: bool) -> None:
         """Publish a verdict that is committed, and wake daemons that may take the secret job that waited for it."""

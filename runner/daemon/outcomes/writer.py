@@ -32,12 +32,15 @@ _log = get_logger(__name__)
 
 #: No more results than this in one transaction.
 MAX_RESULTS: Final = 32
-#: When a commit follows another within BUSY_S, results wait for each other: for GATHER_S, or until every slot has
-#: submitted one. A single result is committed at once.
-GATHER_S: Final = 0.0025
+#: When a commit follows another within BUSY_S, results wait for each other: for GATHER_S, or until there are
+#: GATHER_PER_SLOT of each slot. A commit of 16 results costs hardly more than one of 8. A single result is committed
+#: at once.
+GATHER_S: Final = 0.01
+GATHER_PER_SLOT: Final = 2
 BUSY_S: Final = 0.025
 #: A slot waits when so many results per slot, or bytes of files, are not written yet: a killed process loses them all.
-WAITING_PER_SLOT: Final = 2
+#: As many as one commit writes and the next one gathers.
+WAITING_PER_SLOT: Final = 2 * GATHER_PER_SLOT
 MAX_WAITING_BYTES: Final = 64 << 20
 #: Results that have waited so long go on the second connection.
 TURN_S: Final = 1.0
@@ -94,7 +97,8 @@ class _Pending:
         self.result = outcome if isinstance(outcome, JobResult) else None
         #: How the attempt ends without a result. Set later for a result that the database refuses.
         self.ending = None if isinstance(outcome, JobResult) else outcome
-        self.size_bytes = sum(len(artifact.data) for artifact in self.result.artifacts) if self.result else 0
+        files = self.result.artifacts if self.result is not None else ()
+        self.size_bytes = sum(len(artifact.data) for artifact in files) if files else 0
         #: Not tried before this time, on the writer's clock.
         self.due_s = now_s
         #: A thread is writing it.
@@ -145,13 +149,13 @@ class OutcomeWriter:
         self._clock = clock
         #: Guards the attributes below.
         self._lock = threading.Lock()
-        #: What is announced under this lock, apart, so that it wakes no thread in vain: a result, an ending, that every
-        #: slot has submitted an outcome, that there may be room for slots that wait.
+        #: What is announced under this lock, apart, so that it wakes no thread in vain: a result, an ending, that
+        #: enough outcomes for a commit have gathered, that there may be room for slots that wait.
         self._result_came = threading.Condition(self._lock)
         self._ending_came = threading.Condition(self._lock)
         self._complete = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
-        self._slots = slots
+        self._enough = slots * GATHER_PER_SLOT
         #: In order of arrival. An entry leaves when it is finished, so that a thread that breaks and is started again
         #: finds it.
         self._pending: dict[tuple[int, int], _Pending] = {}
@@ -173,7 +177,8 @@ class OutcomeWriter:
             self._pending[job.key] = handed
             self._size_bytes += handed.size_bytes
             (self._result_came if handed.ending is None else self._ending_came).notify()
-            if sum(not one.taken for one in self._pending.values()) >= self._slots:
+            waiting = self._pending.values()
+            if len(waiting) >= self._enough and sum(not one.taken for one in waiting) >= self._enough:
                 self._complete.notify()
             while not self._has_room(job) and not self._give_up.is_set() and not self._closed:
                 self._room.wait(LOOK_S)
@@ -260,7 +265,7 @@ class OutcomeWriter:
         """Take results that are due, waiting for them; empty: none came for a while, or `stop` was set."""
         with self._lock:
             self._wait_until_due(stop, endings=False)
-            if 0 < len(self._due()) < self._slots and time.monotonic() < self._took_s + BUSY_S:
+            if 0 < len(self._due()) < self._enough and time.monotonic() < self._took_s + BUSY_S:
                 self._complete.wait(GATHER_S)
             self._took_s = time.monotonic()
             return self._take(self._due())

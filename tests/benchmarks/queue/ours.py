@@ -114,6 +114,8 @@ class AtOnce:
 
     def __init__(self, notebook: Notebook) -> None:
         self._notebook = notebook
+        #: By mode and slot, made once: making results is no work of the queue.
+        self._found: dict[tuple[Mode, str], JobResult] = {}
 
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Nothing to prepare."""
@@ -137,10 +139,13 @@ class AtOnce:
             cancel.wait()
             self._notebook.note("stop", job.submission)
             raise CancelledByRequest("told to")
-        runs = tuple(_run(mode, ranked=job.mode is Mode.LEADERBOARD) for mode in _RUNS[job.mode])
-        yield JobResult(
-            verdict=Verdict.ACCEPTED, runs=runs, error=None, report={"slot": slot.name}, build_ns=1, eval_ns=1
-        )
+        found = self._found.get((job.mode, slot.name))
+        if found is None:
+            runs = tuple(_run(mode, ranked=job.mode is Mode.LEADERBOARD) for mode in _RUNS[job.mode])
+            found = self._found[job.mode, slot.name] = JobResult(
+                verdict=Verdict.ACCEPTED, runs=runs, error=None, report={"slot": slot.name}, build_ns=1, eval_ns=1
+            )
+        yield found
 
 
 def _run(mode: str, *, ranked: bool) -> RunRecord:
