@@ -266,7 +266,8 @@ def test_a_host_that_an_earlier_release_registered_is_bound_by_the_next_registra
 
 def test_evidence_is_kept_for_a_day_at_least(thief: Login) -> None:
     """A host does not erase what speaks against it."""
-    for keep in ("-100 years", "23 hours", None):
+    disguised = ("-1200 mons 36001 days", "-12 mons 360 days 24:00:00")
+    for keep in ("-100 years", "23 hours", *disguised, None):
         with pytest.raises(psycopg.Error) as refused:
             thief.ask("SELECT * FROM runner.reap(%s::interval, 1000000)", keep)
         assert refused.value.sqlstate == "KR025"
