@@ -107,7 +107,7 @@ def rights(url: str) -> str:
 
 def on_channels(connection: psycopg.Connection[tuple[object, ...]], role: str) -> list[tuple[str, str]]:
     """What a role may do on each channel that our functions and statements name."""
-    texts = connection.execute("SELECT prosrc FROM pg_proc WHERE pronamespace = 'runner'::regnamespace").fetchall()
+    texts = connection.execute("SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'runner'::regnamespace").fetchall()
     sources = [str(text) for (text,) in texts]
     sources += [query.sql.decode() for query in vars(queries).values() if isinstance(query, queries.Query)]
     found: list[tuple[str, str]] = []
@@ -143,8 +143,7 @@ def test_a_new_grant_is_seen(database_url: str) -> None:
         "GRANT EXECUTE ON FUNCTION runner.cancel(bigint, text) TO runner_frontend WITH GRANT OPTION",
         "ALTER DEFAULT PRIVILEGES IN SCHEMA runner GRANT SELECT ON TABLES TO runner_daemon",
         "CREATE TYPE runner.another AS ENUM ()",
-        "CREATE FUNCTION runner.another() RETURNS void LANGUAGE plpgsql AS"
-        " $$BEGIN PERFORM pg_notify('runner_another', ''); END$$",
+        "CREATE FUNCTION runner.another() RETURNS void BEGIN ATOMIC SELECT pg_notify('runner_another', ''); END",
     ):
         with psycopg.connect(database_url, autocommit=True) as connection:
             connection.execute(grant.encode())

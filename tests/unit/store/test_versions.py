@@ -10,8 +10,8 @@ from alembic.script import ScriptDirectory
 
 from runner.store import migrations, schema
 
-#: The newest version, and a digest of the functions and views that it was made for. A daemon refuses a database of an older
-#: version, and looks at nothing else.
+#: The newest version, and a digest of the functions and views that it was made for. A daemon refuses a database of an
+#: older version, and looks at nothing else.
 NEWEST: Final = ("0023_bounds", "f8fc71923405d395")
 
 
@@ -28,6 +28,6 @@ def test_a_change_of_functions_or_views_comes_with_a_version() -> None:
     code = [" ".join(re.sub("--.*", "", text).split()) for text in schema.objects()]
     found = hashlib.sha256("\0".join(code).encode()).hexdigest()[:16]
     assert (migrations.versions()[-1], found) == NEWEST, (
-        "functions or views were changed: add a version to runner/store/migrations/versions, which may be empty, and put "
-        "its name and this digest into NEWEST. The digest alone is changed only while no database has that version"
+        "functions or views were changed: add a version to runner/store/migrations/versions, which may be empty, and "
+        "put its name and this digest into NEWEST. The digest alone is changed only while no database has that version"
     )
