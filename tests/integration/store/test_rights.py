@@ -107,7 +107,9 @@ def rights(url: str) -> str:
 
 def on_channels(connection: psycopg.Connection[tuple[object, ...]], role: str) -> list[tuple[str, str]]:
     """What a role may do on each channel that our functions and statements name."""
-    texts = connection.execute("SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'runner'::regnamespace").fetchall()
+    texts = connection.execute(
+        "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'runner'::regnamespace"
+    ).fetchall()
     sources = [str(text) for (text,) in texts]
     sources += [query.sql.decode() for query in vars(queries).values() if isinstance(query, queries.Query)]
     found: list[tuple[str, str]] = []
@@ -150,3 +152,4 @@ def test_a_new_grant_is_seen(database_url: str) -> None:
         after = rights(database_url)
         assert after != before, grant
         before = after
+    assert "    channel runner_another: LISTEN, NOTIFY" in before.splitlines()
