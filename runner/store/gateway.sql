@@ -140,7 +140,8 @@ SELECT
 SELECT s.id, s.leaderboard_id, l.name AS leaderboard_name, s.file_name, s.user_id, s.submission_time,
        coalesce(s.done, false) AS done, s.status AS mark,
        CASE WHEN %(with_code)s::boolean THEN coalesce(convert_to(c.old_code, 'UTF8'), c.code) END AS code,
-       t.status, t.error, t.last_heartbeat,
+       -- Written when the secret run begins and when it ends: to the second only, as in runner.status.
+       t.status, t.error, date_trunc('second', t.last_heartbeat) AS last_heartbeat,
        (SELECT jsonb_agg(to_jsonb(r) - 'submission_id' - 'job_id' || jsonb_build_object('score', r.score::text) ORDER BY r.secret, r.run_id)
         FROM runner.result r WHERE r.submission_id = s.id) AS runs
 FROM leaderboard.submission s
