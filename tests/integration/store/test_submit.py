@@ -406,6 +406,27 @@ def test_submitting_wakes_the_queue_once(bench: Bench, db: Db) -> None:
     assert payloads == ["A100,H100"]
 
 
+def test_where_all_hosts_are_busy_submitting_wakes_nobody(bench: Bench, db: Db) -> None:
+    """A job has waited for longer than hosts poll apart. One that was tried before may wait for another host."""
+    bench.board("identity", "A100", "H100")
+    old = bench.submit(gpu_types=["A100"], mode="leaderboard", priority=1)
+    db.execute("LISTEN runner_queue")
+
+    def woken(mode: str) -> list[str]:
+        bench.submit(mode=mode, gpu_types=["A100"])
+        bench.submit(mode=mode, gpu_types=["A100", "H100"])
+        db.execute("DELETE FROM runner.job WHERE submission_id <> %s", (old,))
+        return [note.payload for note in notes(db)]
+
+    assert woken("leaderboard") == ["A100", "A100,H100"]
+    db.execute("UPDATE runner.job SET created_at = now() - interval '11 seconds'")
+    assert woken("leaderboard") == ["H100"]
+    # A slot whose times do not count may be idle.
+    assert woken("test") == ["A100", "A100,H100"]
+    db.execute("UPDATE runner.job SET attempt = 1")
+    assert woken("leaderboard") == ["A100", "A100,H100"]
+
+
 def test_text_with_nul_bytes_is_a_refusal_not_a_crash(bench: Bench) -> None:
     """PostgreSQL's text holds no NUL; a frontend that lets one through gets a message for its user."""
     bench.board()
