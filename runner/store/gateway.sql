@@ -140,7 +140,8 @@ SELECT
 SELECT s.id, s.leaderboard_id, l.name AS leaderboard_name, s.file_name, s.user_id, s.submission_time,
        coalesce(s.done, false) AS done, s.status AS mark,
        CASE WHEN %(with_code)s::boolean THEN coalesce(convert_to(c.old_code, 'UTF8'), c.code) END AS code,
-       t.status, t.error, t.last_heartbeat,
+       -- Written when the secret run begins and when it ends: to the second only, as in runner.status.
+       t.status, t.error, date_trunc('second', t.last_heartbeat) AS last_heartbeat,
        (SELECT jsonb_agg(to_jsonb(r) - 'submission_id' - 'job_id' || jsonb_build_object('score', r.score::text) ORDER BY r.secret, r.run_id)
         FROM runner.result r WHERE r.submission_id = s.id) AS runs
 FROM leaderboard.submission s
@@ -170,9 +171,9 @@ ORDER BY gpu_type, name
 -- A user's submissions, the newest first, with the public runs that passed once the secret run has passed too.
 SELECT f.*,
        (SELECT jsonb_agg(jsonb_build_object('gpu_type', r.runner, 'score', r.score::text) ORDER BY r.id)
-        FROM leaderboard.runs r
+        FROM runner.seen_run r
         WHERE r.submission_id = f.id AND NOT r.secret AND r.passed
-          AND (SELECT bool_and(k.passed) FROM leaderboard.runs k
+          AND (SELECT bool_and(k.passed) FROM runner.seen_run k
                WHERE k.submission_id = f.id AND k.runner = r.runner AND k.secret)) AS runs
 FROM (
     SELECT s.id, l.name AS leaderboard_name, s.file_name, s.submission_time, coalesce(s.done, false) AS done,
@@ -200,7 +201,7 @@ WHERE r.leaderboard = %(leaderboard)s::text AND r.gpu_type = %(gpu_type)s::text
 -- How many runs a user has on a leaderboard and GPU type.
 SELECT count(*)::integer AS count
 FROM leaderboard.submission s
-JOIN leaderboard.runs r ON r.submission_id = s.id
+JOIN runner.seen_run r ON r.submission_id = s.id
 WHERE s.leaderboard_id = %(board_id)s::integer AND s.user_id = %(user_id)s::text AND r.runner = %(gpu_type)s::text
   AND NOT r.secret AND r.passed AND r.score IS NOT NULL
 
@@ -240,7 +241,7 @@ ORDER BY s.id DESC LIMIT %(limit)s::integer OFFSET %(offset)s::bigint
 -- name: user_submission_ids
 -- A user's submissions to a leaderboard, with their numbers of jobs and runs; by the user's name.
 SELECT s.id, (SELECT count(*) FROM leaderboard.submission_job_status t WHERE t.submission_id = s.id)::integer AS statuses,
-       (SELECT count(*) FROM leaderboard.runs r WHERE r.submission_id = s.id)::integer AS runs
+       (SELECT count(*) FROM runner.seen_run r WHERE r.submission_id = s.id)::integer AS runs
 FROM leaderboard.submission s JOIN leaderboard.user_info u ON u.id = s.user_id
 WHERE s.leaderboard_id = %(board_id)s::integer AND u.user_name = %(user_name)s::text ORDER BY s.id LIMIT 1000
 
@@ -296,12 +297,12 @@ WHERE (%(board_id)s::integer IS NULL OR s.leaderboard_id = %(board_id)s::integer
 -- name: stats_runs
 -- Runs per GPU type.
 SELECT r.runner, count(*)::integer AS runs, count(*) FILTER (WHERE r.passed)::integer AS passed,
-       count(*) FILTER (WHERE r.score IS NOT NULL)::integer AS scored, count(*) FILTER (WHERE r.secret)::integer AS secret,
+       count(*) FILTER (WHERE r.scored)::integer AS scored, count(*) FILTER (WHERE r.secret)::integer AS secret,
        max(r.start_time - s.submission_time) FILTER (WHERE NOT r.secret) AS max_delay,
        avg(r.start_time - s.submission_time) FILTER (WHERE NOT r.secret) AS avg_delay,
        sum(r.end_time - r.start_time) FILTER (WHERE NOT r.secret) AS total_runtime,
        count(r.start_time) FILTER (WHERE NOT r.secret)::integer AS timed
-FROM leaderboard.runs r JOIN leaderboard.submission s ON s.id = r.submission_id
+FROM runner.seen_run r JOIN leaderboard.submission s ON s.id = r.submission_id
 WHERE (%(board_id)s::integer IS NULL OR s.leaderboard_id = %(board_id)s::integer)
   AND (NOT %(last_day)s::boolean OR s.submission_time > now() - interval '1 day')
 GROUP BY r.runner ORDER BY r.runner

@@ -121,8 +121,8 @@ GRANT EXECUTE ON FUNCTION
     runner.revoke_login(text) TO runner_operator;
 
 -- The gateway (HTTP) may do what a frontend may. It also finds users by their credentials without reading any, shows
--- authors their code, and does what the admin routes offer. It sees no secret seed and nothing of a secret run but mode
--- and verdict.
+-- authors their code, and does what the admin routes offer. It sees no secret seed and nothing of a secret run but mode,
+-- verdict and when its job ended.
 GRANT runner_frontend TO runner_gateway;
 GRANT EXECUTE ON FUNCTION
     runner.begin_login(text, text, text),
@@ -137,8 +137,7 @@ GRANT EXECUTE ON FUNCTION
     runner.admit_login(text, text, text) TO runner_gateway;
 GRANT SELECT (task), UPDATE (visibility) ON leaderboard.leaderboard TO runner_gateway;
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.code_files TO runner_gateway;
-GRANT SELECT (id, submission_id, runner, mode, secret, score, passed, start_time, end_time) ON leaderboard.runs
-    TO runner_gateway;
+GRANT SELECT ON runner.seen_run TO runner_gateway;
 GRANT SELECT (id, user_name, is_banned), UPDATE (is_banned) ON leaderboard.user_info TO runner_gateway;
 GRANT SELECT, INSERT, UPDATE, DELETE ON leaderboard.rate_limit TO runner_gateway;
 GRANT SELECT, INSERT, DELETE ON leaderboard.leaderboard_invite TO runner_gateway;
@@ -160,8 +159,8 @@ END
 $sequences$;
 GRANT SELECT, INSERT, DELETE ON runner.intake_stop TO runner_gateway;
 GRANT SELECT ON runner.migration, runner.public_profile, runner.open_batch TO runner_gateway;
-GRANT SELECT (id, submission_id, gpu_type, mode, secret, state, verdict, lease_owner, host, created_at, started_at,
-              finished_at, retired_at) ON runner.job TO runner_gateway;
+GRANT SELECT (id, submission_id, gpu_type, mode, secret, state, verdict, lease_owner, host, created_at, finished_at,
+              retired_at) ON runner.job TO runner_gateway;
 
 -- kernelboard, which reads schema leaderboard itself and logs its users in. Of the columns it reads, it gets those; of
 -- runs also the secret rows, which it reads by a condition of its own.

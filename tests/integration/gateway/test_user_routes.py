@@ -11,6 +11,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -334,6 +335,7 @@ def test_a_ranked_submission_from_the_queue_to_the_ranking(gate: Gate, finish: F
     for run in secret:
         assert set(run) == {"start_time", "end_time", "mode", "secret", "runner", "score", "passed"}
         assert (run["score"], run["start_time"], run["end_time"]) == (None, *[told["submission_time"]] * 2)
+    assert datetime.fromisoformat(told["job"]["last_heartbeat"]).microsecond == 0, "the end of the secret run"
     places = gate.ask("GET", "/submissions/identity/CPU").json
     assert places == [
         {

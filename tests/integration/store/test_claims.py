@@ -491,6 +491,18 @@ def test_a_score_that_is_none_is_not_stored(bench: Bench, db: Db, score: str) ->
     assert one(db, "SELECT state FROM runner.job WHERE id = %s", job.id)["state"] == "running"
 
 
+def test_results_that_are_too_large_are_not_stored(bench: Bench, db: Db) -> None:
+    """No daemon sends as much; the database refuses it before it looks at the rest."""
+    bench.board()
+    bench.submit()
+    job = bench.claim()
+    large = run_record(meta={"stdout": "x" * (32 << 20)})
+    with pytest.raises(psycopg.Error, match="expected 32 MiB at most") as refused:
+        db.execute("SELECT FROM runner.complete(%s)", (to_jsonb([_result(job, result(Verdict.ACCEPTED, large))]),))
+    assert refused.value.sqlstate == "KR028"
+    assert one(db, "SELECT state FROM runner.job WHERE id = %s", job.id)["state"] == "running"
+
+
 def test_a_claim_whose_answer_is_never_read_costs_something_after_three(bench: Bench) -> None:
     """The line may break three times; after that it counts as a lost lease, and the job ends after five of those."""
     bench.board()

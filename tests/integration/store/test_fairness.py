@@ -302,6 +302,21 @@ def test_what_has_waited_for_an_hour_is_served_now_and_then(queue: Queue, db: Db
     assert taken[0] == 100 - taken[-1]
 
 
+def test_no_class_between_others_waits_for_ever(queue: Queue, db: Db) -> None:
+    """The highest never ends, the lowest has a job that is younger, or that has waited for less long."""
+    queue.submit("middle", 1)
+    queue.submit("low", 20, priority=-1)
+    queue.submit("high", 400, priority=1)
+    for low_minutes in (1, 90):
+        db.execute(
+            "UPDATE runner.job SET state = 'queued', lease_owner = NULL, lease_expires_at = NULL,"
+            " created_at = now() - CASE priority WHEN 0 THEN 300 WHEN -1 THEN %s ELSE 1 END * interval '1 minute'"
+            " WHERE priority < 1",
+            (low_minutes,),
+        )
+        assert aged(db, queue.bench, 100).count(0) == 1
+
+
 def test_of_several_types_the_oldest_low_job_is_served(bench: Bench, db: Db) -> None:
     """Also where the higher class is another type's; a type without a free slot, or that ranks nothing, has none."""
     bench.board("identity", "A100", "H100")

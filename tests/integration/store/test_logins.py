@@ -144,8 +144,11 @@ def test_a_host_ends_and_forges_nothing_of_another(
         claims = thief.bench.store.claim(host="host-a", slots={"CPU": 1}, lease_s=60, instance=instance)
         assert (claims.jobs, claims.registered) == ((), False)
     assert thief.ask("SELECT runner.keep_file(%s, %s, 'x', 'x', 'x')", job.id, job.attempt) == [(False,)]
-    assert thief.bench.store.reserve(host="host-a", gpu_types=["CPU"], smaller=[], waited_s=0, hold_s=60) is None
     assert untouched(db, job)
+    bench.submit()
+    reserve: dict[str, Any] = {"host": "host-a", "gpu_types": ["CPU"], "smaller": [], "waited_s": -1, "hold_s": 60}
+    assert thief.bench.store.reserve(**reserve) is None
+    assert thief.ask("SELECT runner.reserve('host-b', '{CPU}', '{}', -1, 60)") == [("CPU",)]
 
     db.execute("UPDATE runner.job SET lease_expires_at = now() - interval '1 minute' WHERE id = %s", (job.id,))
     assert thief.ask("SELECT state FROM runner.reclaim(1)") == [("queued",)], "taken back, but not ended"
@@ -183,6 +186,16 @@ def test_a_file_is_kept_with_its_result_only(mine: Login, job: Job, db: psycopg.
     assert mine.ask("SELECT runner.keep_file(%s, %s, 'trace', 'x', 'x')", job.id, job.attempt) == [(False,)]
     (kept,) = db.execute("SELECT data FROM runner.artifact")
     assert kept["data"] == b"as committed"
+
+
+def test_no_other_host_adds_a_file(mine: Login, thief: Login, job: Job, db: psycopg.Connection[dict[str, Any]]) -> None:
+    """Not even in a transaction that began in the microsecond in which the result was committed."""
+    mine.bench.store.complete(job, result(Verdict.ACCEPTED, run_record("leaderboard", score_s=1.0)))
+    for login, kept in ((thief, False), (mine, True)):
+        with login.db.transaction():
+            ((began,),) = login.ask("SELECT now()")
+            db.execute("UPDATE runner.job SET finished_at = %s WHERE id = %s", (began, job.id))
+            assert login.ask("SELECT runner.keep_file(%s, %s, 'x', 'x', 'x')", job.id, job.attempt) == [(kept,)]
 
 
 def test_a_result_names_its_own_submission(bench: Bench, mine: Login, job: Job) -> None:
@@ -266,7 +279,8 @@ def test_a_host_that_an_earlier_release_registered_is_bound_by_the_next_registra
 
 def test_evidence_is_kept_for_a_day_at_least(thief: Login) -> None:
     """A host does not erase what speaks against it."""
-    for keep in ("-100 years", "23 hours", None):
+    disguised = ("-1200 mons 36001 days", "-12 mons 360 days 24:00:00")
+    for keep in ("-100 years", "23 hours", *disguised, None):
         with pytest.raises(psycopg.Error) as refused:
             thief.ask("SELECT * FROM runner.reap(%s::interval, 1000000)", keep)
         assert refused.value.sqlstate == "KR025"

@@ -127,13 +127,23 @@ def test_a_mark_waits_for_transactions_that_have_stored_a_job(bench: Bench, db: 
     assert bench.idle()
 
 
-def test_a_job_that_waits_again_is_found_before_the_mark(bench: Bench, db: Db) -> None:
+@pytest.mark.parametrize("how", ["released", "evicted", "failed", "reclaimed"])
+def test_a_job_that_waits_again_is_found_before_the_mark(bench: Bench, db: Db, how: str) -> None:
     """It keeps its place; the mark goes back there, and on when it is gone."""
     bench.board()
     ids = [bench.submit(user_id=f"u{number}") for number in range(4)]
     jobs = [bench.claim() for _ in range(3)]
     moves_to(db, jobs[-1].id + 1)
-    bench.store.release(jobs[1], reason="its host stops")
+    if how == "released":
+        bench.store.release(jobs[1], reason="its host stops")
+    elif how == "evicted":
+        assert bench.store.evict(jobs[1].id, reason="its host hangs")
+    elif how == "failed":
+        bench.store.fail(jobs[1], error="the engine hung", report=None, slot="gpu0")
+    else:
+        db.execute("UPDATE runner.job SET lease_expires_at = now() WHERE id = %s", (jobs[1].id,))
+        assert len(bench.store.reclaim()) == 1
+    db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL WHERE id = %s", (jobs[1].id,))
     assert [bench.claim().submission_id for _ in range(2)] == [ids[1], ids[3]]
     assert bench.idle()
     moves_to(db, jobs[-1].id + 2)

@@ -26,6 +26,7 @@ from tests.support.waiting import PATIENCE_S, wait_until
 VERSIONS = (
     *("0012_demands", "0013_logins", "0014_turns", "0015_scale", "0016_gateway"),
     *("0017_dataset", "0018_web_login", "0019_modules", "0020_trace", "0021_late", "0022_follow"),
+    "0023_bounds",
 )
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"

@@ -64,13 +64,16 @@ def test_intake_and_operators_go_on(full: Bench) -> None:
 
 
 def test_the_reaper_empties_what_all_have_read(full: Bench) -> None:
-    """Nothing else would: not a listener that comes later, and not a submission, which sends nothing now."""
+    """For other programs on the server too: a listener that comes later frees nothing, and each of theirs fails."""
     with psycopg.connect(full.url, autocommit=True) as db:
         waiting = "FROM pg_stat_activity WHERE state = 'idle in transaction'"
         db.execute(f"SELECT pg_terminate_backend(pid) {waiting}".encode())
         # It is only told to end. While it is there, the queue waits for it.
         wait_until(lambda: db.execute(f"SELECT {waiting}".encode()).fetchone() is None, "the session has ended")
-        full.store.reap(keep_s=DAY_S)
         db.execute("LISTEN runner_queue")
+        with pytest.raises(psycopg.Error, match="too many notifications"):
+            fill(db)
+        full.store.reap(keep_s=DAY_S)
+        db.execute("NOTIFY other")
         full.store.announce(wake=["CPU"])
         assert [note.payload for note in db.notifies(timeout=PATIENCE_S, stop_after=1)] == ["CPU"]

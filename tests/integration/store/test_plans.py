@@ -181,7 +181,7 @@ def check(meter: Meter, bench: Bench) -> None:
         (queries.RESERVE.sql, {"host": "h", "gpu_types": ["B200"], "smaller": ["L4"], "waited_s": 0, "hold_s": 9}, 200),
         (queries.CANCEL.sql, {"submission_id": jobs[1].submission_id, "user_id": None}, 200),
         (queries.HOSTS.sql, {}, 100),
-        (SUBMIT, {}, 200),
+        (SUBMIT, {}, 250),
         (queries.STATUS.sql, {"submission_id": jobs[0].submission_id}, 200),
         # It counts the jobs in front, up to a thousand of them.
         (queries.STATUS.sql, {"submission_id": JOBS}, 800),

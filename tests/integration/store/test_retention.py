@@ -194,7 +194,7 @@ def test_reports_go_by_outcome(bench: Bench, db: Db) -> None:
     for verdict in (Verdict.ACCEPTED, Verdict.WRONG_ANSWER, Verdict.WRONG_ANSWER):
         bench.submit()
         bench.store.complete(bench.claim(), result(verdict, run_record(passed=verdict is Verdict.ACCEPTED)))
-    db.execute("UPDATE runner.job SET finished_at = now() - id * interval '1 day' WHERE id < 3")
+    db.execute("UPDATE runner.job SET finished_at = now() - (4 - id) * interval '1 day'")
     db.execute(
         "INSERT INTO runner.superseded_run (run_id, submission_id, run, reason, superseded_at)"
         " SELECT -d, 1, '{}', 'x', now() - d * interval '1 day' FROM generate_series(1, 3) d"

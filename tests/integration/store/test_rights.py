@@ -1,25 +1,33 @@
-"""Every role against every table, column, view, sequence and function of both schemas.
+"""Every role against every table, column, view, sequence, function, type, schema and channel, and the database.
 
 `tests/fixtures/rights.txt` lists all that a role may do, inherited rights too; what it does not list is forbidden. A
-new grant is a new line there.
+new grant is a new line there. `public` is what every login may do. PostgreSQL has no rights on channels: what each role
+may do there is tried, and a new channel is a new line.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 from psycopg.rows import tuple_row
+
+from runner.store import queries
 
 EXPECTED = Path(__file__).parents[2] / "fixtures" / "rights.txt"
 
-#: Rights on a schema, on a whole relation, on columns of one on which there is no such right as a whole, on functions.
+#: Where functions and daemons send, and daemons and frontends listen.
+CHANNEL = re.compile(r"(?:(?:tell|call|pg_notify)\('|LISTEN |SELECT ')(runner_\w+)")
+#: Rights on the database, a schema, a whole relation, on columns of one on which there is no such right as a whole, on
+#: functions and types; where one may be handed on, that is a line of its own.
 RIGHTS = """
 WITH role AS (
     SELECT rolname::text AS name FROM pg_roles WHERE rolname LIKE 'runner\\_%' AND NOT rolcanlogin
     UNION ALL SELECT 'public'
 ), home AS (
-    SELECT oid, nspname FROM pg_namespace WHERE nspname IN ('leaderboard', 'runner')
+    SELECT oid, nspname FROM pg_namespace WHERE nspname IN ('leaderboard', 'runner', 'public')
 ), relation AS (
     SELECT c.oid, c.relkind, n.nspname || '.' || c.relname AS name
     FROM pg_class c JOIN home n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
@@ -27,6 +35,30 @@ WITH role AS (
     SELECT unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) AS name
     UNION ALL SELECT 'MAINTAIN' WHERE current_setting('server_version_num')::integer >= 170000
 )
+SELECT r.name, 'database', string_agg(p.name, ', ' ORDER BY p.name)
+FROM role r, unnest(ARRAY['CONNECT', 'CREATE', 'TEMPORARY']) AS p (name)
+WHERE has_database_privilege(r.name, current_database(), p.name) GROUP BY 1
+UNION ALL
+SELECT r.name, 'type ' || t.oid::regtype, 'USAGE'
+FROM role r, pg_type t JOIN home n ON n.oid = t.typnamespace LEFT JOIN pg_class c ON c.oid = t.typrelid
+WHERE coalesce(c.relkind = 'c', t.typtype <> 'b') AND has_type_privilege(r.name, t.oid, 'USAGE')
+UNION ALL
+SELECT CASE a.grantee WHEN 0 THEN 'public' ELSE a.grantee::regrole::text END, 'to hand on ' || g.name, a.privilege_type
+FROM (
+    SELECT c.name, o.relacl AS acl FROM relation c JOIN pg_class o ON o.oid = c.oid
+    UNION ALL
+    SELECT concat(c.name, '.', o.attname), o.attacl FROM relation c JOIN pg_attribute o ON o.attrelid = c.oid
+    UNION ALL SELECT f.oid::regprocedure::text, f.proacl FROM pg_proc f JOIN home n ON n.oid = f.pronamespace
+    UNION ALL SELECT 'schema ' || o.nspname, o.nspacl FROM pg_namespace o JOIN home n ON n.oid = o.oid
+    UNION ALL SELECT 'database', d.datacl FROM pg_database d WHERE d.datname = current_database()
+) AS g
+CROSS JOIN LATERAL aclexplode(g.acl) AS a
+WHERE a.is_grantable AND (a.grantee = 0 OR a.grantee::regrole::text IN (SELECT r.name FROM role r))
+UNION ALL
+SELECT CASE a.grantee WHEN 0 THEN 'public' ELSE a.grantee::regrole::text END,
+       concat('what ', d.defaclrole::regrole, ' makes (', d.defaclobjtype, ')'), a.privilege_type
+FROM pg_default_acl d CROSS JOIN LATERAL aclexplode(d.defaclacl) AS a
+UNION ALL
 SELECT r.name, 'schema ' || n.nspname, string_agg(p.name, ', ')
 FROM role r, home n, unnest(ARRAY['USAGE', 'CREATE']) AS p (name)
 WHERE has_schema_privilege(r.name, n.oid, p.name) GROUP BY 1, 2
@@ -50,7 +82,8 @@ UNION ALL
 SELECT r.rolname::text, 'role', concat_ws(', ', CASE WHEN r.rolsuper THEN 'SUPERUSER' END,
     CASE WHEN r.rolcreaterole THEN 'CREATEROLE' END, CASE WHEN r.rolcreatedb THEN 'CREATEDB' END,
     CASE WHEN r.rolreplication THEN 'REPLICATION' END, CASE WHEN r.rolbypassrls THEN 'BYPASSRLS' END,
-    'member of ' || (SELECT string_agg(m.roleid::regrole::text, ', ') FROM pg_auth_members m WHERE m.member = r.oid))
+    'member of ' || (SELECT string_agg(concat(m.roleid::regrole, CASE WHEN m.admin_option THEN ' (admin)' END), ', ')
+                     FROM pg_auth_members m WHERE m.member = r.oid))
 FROM pg_roles r JOIN role ON role.name = r.rolname
 """
 
@@ -59,6 +92,8 @@ def rights(url: str) -> str:
     """What the roles may do in a database, as the file has it."""
     with psycopg.connect(url, row_factory=tuple_row) as connection:
         found = connection.execute(RIGHTS.encode()).fetchall()
+        roles = sorted({role for role, _, _ in found} - {"public"})
+        found += [(role, f"channel {name}", right) for role in roles for name, right in on_channels(connection, role)]
     found.sort()
     lines: list[str] = []
     for role in sorted({role for role, _, _ in found}):
@@ -70,13 +105,33 @@ def rights(url: str) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
+def on_channels(connection: psycopg.Connection[tuple[object, ...]], role: str) -> list[tuple[str, str]]:
+    """What a role may do on each channel that our functions and statements name."""
+    texts = connection.execute(
+        "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'runner'::regnamespace"
+    ).fetchall()
+    sources = [str(text) for (text,) in texts]
+    sources += [query.sql.decode() for query in vars(queries).values() if isinstance(query, queries.Query)]
+    found: list[tuple[str, str]] = []
+    for channel in sorted({name for text in sources for name in CHANNEL.findall(text)}):
+        for right in ("LISTEN", "NOTIFY"):
+            try:
+                with connection.transaction(force_rollback=True):
+                    connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(role)))
+                    connection.execute(sql.SQL(right + " {}").format(sql.Identifier(channel)))
+            except psycopg.errors.InsufficientPrivilege:
+                continue
+            found.append((channel, right))
+    return found
+
+
 def test_every_role_may_do_what_the_file_says_and_nothing_else(database_url: str) -> None:
     """On a database that `migrate --roles` made."""
     assert rights(database_url).splitlines() == EXPECTED.read_text(encoding="utf-8").splitlines()
 
 
 def test_a_new_grant_is_seen(database_url: str) -> None:
-    """A column, a sequence, a function, PUBLIC, and a role that inherits."""
+    """A column, a sequence, a function, PUBLIC, a role that inherits, and what can be handed on or is to come."""
     before = rights(database_url)
     for grant in (
         "GRANT SELECT (report) ON runner.job TO runner_frontend",
@@ -84,9 +139,17 @@ def test_a_new_grant_is_seen(database_url: str) -> None:
         "GRANT EXECUTE ON FUNCTION runner.settle(integer) TO PUBLIC",
         "GRANT TRUNCATE ON leaderboard.runs TO runner_operator",
         "GRANT CREATE ON SCHEMA runner TO runner_readonly",
+        "GRANT CREATE ON SCHEMA public TO runner_daemon",
+        f"GRANT CREATE ON DATABASE {psycopg.conninfo.conninfo_to_dict(database_url)['dbname']} TO runner_frontend",
+        "GRANT SELECT ON runner.status TO runner_frontend WITH GRANT OPTION",
+        "GRANT EXECUTE ON FUNCTION runner.cancel(bigint, text) TO runner_frontend WITH GRANT OPTION",
+        "ALTER DEFAULT PRIVILEGES IN SCHEMA runner GRANT SELECT ON TABLES TO runner_daemon",
+        "CREATE TYPE runner.another AS ENUM ()",
+        "CREATE FUNCTION runner.another() RETURNS void BEGIN ATOMIC SELECT pg_notify('runner_another', ''); END",
     ):
         with psycopg.connect(database_url, autocommit=True) as connection:
             connection.execute(grant.encode())
         after = rights(database_url)
         assert after != before, grant
         before = after
+    assert "    channel runner_another: LISTEN, NOTIFY" in before.splitlines()

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from runner.model import Job, Progress, Verdict
 from runner.store import POSITION_LIMIT, Selection, queries
@@ -125,8 +126,11 @@ def test_how_long_a_secret_run_took_is_not_told(bench: Bench, db: Db, mode: str)
     assert line["finished_at"].microsecond == 0
     ended = one(db, "SELECT max(finished_at) AS at FROM runner.job")["at"]
     assert timedelta(0) <= line["finished_at"] - ended < timedelta(seconds=1)
-    for row in db.execute("SELECT secret, start_time, end_time FROM runner.result").fetchall():
-        assert (row["start_time"] is None, row["end_time"] is None) == (row["secret"], row["secret"])
+    for view in ("result", "seen_run"):
+        query = sql.SQL("SELECT secret, start_time, end_time, score FROM runner.{}").format(sql.Identifier(view))
+        for row in db.execute(query).fetchall():
+            assert (row["start_time"] is None, row["end_time"] is None) == (row["secret"], row["secret"])
+            assert row["score"] is None or not row["secret"]
 
 
 def test_the_end_of_public_runs_is_told_as_it_was(bench: Bench, db: Db) -> None:

@@ -130,6 +130,11 @@ REFUSED = [
     ({"user_name": "Ada\U000e0041"}, "KR010", "none of them a control character"),
     ({"user_name": "A\u200dda"}, "KR010", "none of them a control character"),
     ({"user_name": "Ada\u200c"}, "KR010", "none of them a control character"),
+    ({"user_name": "A\u3164da"}, "KR010", "none of them a control character"),
+    ({"user_name": "A\u034fda"}, "KR010", "none of them a control character"),
+    ({"user_name": "A\u061cda"}, "KR010", "none of them a control character"),
+    ({"user_name": "Ada\ufe0f"}, "KR010", "none of them a control character"),
+    ({"user_name": "Ada\U000e0100"}, "KR010", "none of them a control character"),
     ({"idempotency_key": "k\u2066"}, "KR014", "none of them a control character"),
     ({"priority": 1001}, "KR022", "priority 1001 is out of range"),
     ({"priority": -1001}, "KR022", "priority -1001 is out of range"),
@@ -401,6 +406,27 @@ def test_submitting_wakes_the_queue_once(bench: Bench, db: Db) -> None:
     assert payloads == ["A100,H100"]
 
 
+def test_where_all_hosts_are_busy_submitting_wakes_nobody(bench: Bench, db: Db) -> None:
+    """A job has waited for longer than hosts poll apart. One that was tried before may wait for another host."""
+    bench.board("identity", "A100", "H100")
+    old = bench.submit(gpu_types=["A100"], mode="leaderboard", priority=1)
+    db.execute("LISTEN runner_queue")
+
+    def woken(mode: str) -> list[str]:
+        bench.submit(mode=mode, gpu_types=["A100"])
+        bench.submit(mode=mode, gpu_types=["A100", "H100"])
+        db.execute("DELETE FROM runner.job WHERE submission_id <> %s", (old,))
+        return [note.payload for note in notes(db)]
+
+    assert woken("leaderboard") == ["A100", "A100,H100"]
+    db.execute("UPDATE runner.job SET created_at = now() - interval '11 seconds'")
+    assert woken("leaderboard") == ["H100"]
+    # A slot whose times do not count may be idle.
+    assert woken("test") == ["A100", "A100,H100"]
+    db.execute("UPDATE runner.job SET attempt = 1")
+    assert woken("leaderboard") == ["A100", "A100,H100"]
+
+
 def test_text_with_nul_bytes_is_a_refusal_not_a_crash(bench: Bench) -> None:
     """PostgreSQL's text holds no NUL; a frontend that lets one through gets a message for its user."""
     bench.board()
@@ -426,10 +452,17 @@ def test_status_before_anything_ran(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\U0001f469\u200d\U0001f4bb", "J\u00f6rg"]
+    "name",
+    [
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "\U0001f469\u200d\U0001f4bb",
+        "J\u00f6rg",
+        "Ada \u2764\ufe0f",
+        "\u845b\U000e0100",
+    ],
 )
-def test_joiners_that_a_script_or_a_symbol_needs_pass(bench: Bench, name: str) -> None:
-    """Persian words and composed symbols have them, between characters that are not ASCII."""
+def test_joiners_and_selectors_that_a_script_or_a_symbol_needs_pass(bench: Bench, name: str) -> None:
+    """Persian words, composed symbols and forms of Japanese names have them, after characters that are not ASCII."""
     bench.board()
     assert bench.store.submission(bench.submit(user_name=name)).status.user_name == name
 
@@ -459,8 +492,12 @@ def test_a_transaction_that_stays_open_holds_up_the_same_file_for_seconds(bench:
     bench.board()
     with db.transaction():
         db.execute("SELECT runner.submit('identity', 'u2', 'x.py', %s, 'test')", (CODE,))
-        with pytest.raises(SubmissionError, match=r"same file is being stored .* Try again"):
-            bench.submit()
+        # A frontend's session that would wait for ever.
+        with psycopg.connect(bench.url, autocommit=True) as other:
+            other.execute("SET lock_timeout = 0; SET statement_timeout = '60s'")
+            with pytest.raises(psycopg.Error, match=r"same file is being stored") as refused:
+                other.execute("SELECT runner.submit('identity', 'u1', 'x.py', %s, 'test')", (CODE,))
+            assert refused.value.sqlstate == "KR031"
         bench.submit(code=CODE + b"#")
     bench.submit()
 
@@ -490,6 +527,38 @@ def test_enqueue_asks_what_submit_asks(bench: Bench, db: Db, spoil: str, state: 
     with pytest.raises(psycopg.Error) as refused:
         one(db, "SELECT runner.enqueue(%s, 'leaderboard', NULL)", submission_id)
     assert refused.value.sqlstate == state
+
+
+def test_enqueue_keeps_the_cap_on_open_jobs(bench: Bench, db: Db) -> None:
+    """Also where two calls for different submissions of one user come at once."""
+    bench.board("identity", "A100", "H100")
+    first, second = (bench.submit(gpu_types=["A100"]) for _ in range(2))
+    bench.store.set_open_jobs("identity", 4)
+    with pytest.raises(SubmissionError, match="2 of 4 jobs that may be open on leaderboard 'identity' are"):
+        bench.store.enqueue(first, mode="leaderboard", gpu_types=["A100", "H100"])
+
+    def enqueue(store: Store, index: int) -> int:
+        return store.enqueue((first, second)[index], mode="leaderboard", gpu_types=["A100"])
+
+    outcomes = together(2, bench, enqueue)
+    assert sorted(map(str, map(type, outcomes))) == sorted(map(str, (int, SubmissionError)))
+    assert one(db, "SELECT count(*) FROM runner.job")["count"] == 4
+
+
+def test_a_ranked_job_that_is_added_to_a_test_submission_counts_as_ranked(bench: Bench, db: Db) -> None:
+    """Enqueued or submitted: the hourly limit of ranked submissions is one and the same."""
+    board_id = bench.board()
+    db.execute("INSERT INTO leaderboard.rate_limit VALUES (DEFAULT, %s, 'leaderboard', 1)", (board_id,))
+    first, second = bench.submit(), bench.submit()
+    assert bench.store.enqueue(first, mode="benchmark") == 1
+    assert bench.store.enqueue(first, mode="leaderboard") == 2
+    full = "1 of 1 leaderboard submissions an hour"
+    with pytest.raises(SubmissionError, match=full):
+        bench.store.enqueue(second, mode="leaderboard")
+    with pytest.raises(SubmissionError, match=full):
+        bench.submit(mode="leaderboard")
+    found = db.execute("SELECT mode_category FROM leaderboard.submission ORDER BY id").fetchall()
+    assert [row["mode_category"] for row in found] == ["leaderboard", "test"]
 
 
 def test_a_row_that_was_stored_before_the_deadline_is_queued_after_it(bench: Bench, db: Db) -> None:

@@ -1,5 +1,5 @@
--- Adds the jobs of a submission, marks the submission as waiting and wakes the daemons. The caller holds the lock on
--- the submission's row. The secret job of a ranked submission waits for its public one (runner.follow_public).
+-- Adds the jobs of a submission, marks the submission as waiting and wakes the daemons, unless none can be idle. The caller
+-- holds the lock on the submission's row. The secret job of a ranked submission waits for its public one (runner.follow_public).
 CREATE OR REPLACE FUNCTION runner.add_jobs(submission_id integer, mode text, gpu_types text[], priority integer)
 RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -38,7 +38,10 @@ BEGIN
     VALUES (add_jobs.submission_id, 'pending')
     ON CONFLICT (submission_id) DO UPDATE SET status = 'pending' WHERE j.status IS DISTINCT FROM 'running';
 
-    PERFORM runner.call('runner_queue', array_to_string(add_jobs.gpu_types, ','));
+    PERFORM runner.call('runner_queue', string_agg(w.name, ',' ORDER BY w.number))
+    FROM unnest(add_jobs.gpu_types) WITH ORDINALITY AS w (name, number)
+    WHERE NOT runner.is_busy(w.name, add_jobs.mode IN ('test', 'benchmark', 'profile'))
+    HAVING count(*) > 0;
     RETURN v_added;
 END
 $$;

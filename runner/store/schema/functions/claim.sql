@@ -14,8 +14,8 @@
 -- serves those who were there when it began. Before every round but the first in a turn, one job of the others is
 -- taken.
 --
--- Priorities are strict, but one claim in twenty first takes a job that has waited for an hour in the lowest class of its
--- type, behind a higher one: see runner.first_aged.
+-- Priorities are strict, but one claim in twenty first takes a job that has waited for an hour behind a higher class: see
+-- runner.first_aged.
 --
 -- For the types in `unranked`, only jobs whose times do not count are taken: in the same order, along
 -- job_ready_unranked_idx. Of a paused type nothing is taken.

@@ -33,6 +33,10 @@ DECLARE
     v_concerned integer[];
     v_done integer[];
 BEGIN
+    IF pg_column_size(complete.results) > 33554432 THEN
+        PERFORM runner.refuse('KR028', format('results of %s bytes, expected 32 MiB at most',
+            pg_column_size(complete.results)), 'Commit fewer at once, or a shorter one.');
+    END IF;
     -- Few statements for the usual case: starting one costs more than what it does for a few results.
     SELECT array_agg(r.job_id), array_agg(r.submission_id), array_agg(r.job_id || '.' || r.attempt),
            bool_or(EXISTS (SELECT FROM jsonb_to_recordset(r.runs) AS x (score_s numeric)

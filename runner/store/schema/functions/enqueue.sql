@@ -1,5 +1,6 @@
--- Adds jobs to a leaderboard.submission row that a frontend has made itself. Returns how many. Bans, deadlines and
--- invitations hold as in runner.submit; the hourly limit counts submissions, which the frontend has made.
+-- Adds jobs to a leaderboard.submission row that a frontend has made itself. Returns how many. Bans, deadlines, invitations
+-- and the cap on open jobs hold as in runner.submit. The hourly limits count rows, which the frontend has made; a test
+-- submission to which a ranked job is added becomes a ranked one, and counts as such.
 CREATE OR REPLACE FUNCTION runner.enqueue(submission_id bigint, mode text, gpu_types text[], priority integer DEFAULT 0)
 RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -14,7 +15,10 @@ DECLARE
 BEGIN
     PERFORM runner.check_isolation();
     PERFORM runner.check_mode(enqueue.mode);
-    SELECT s.id, s.leaderboard_id, s.done, s.code_id, s.user_id, s.submission_time INTO v_submission
+    -- As in runner.submit, a user's calls pass one by one: limit and cap need that.
+    PERFORM FROM leaderboard.user_info u
+    WHERE u.id = (SELECT s.user_id FROM leaderboard.submission s WHERE s.id = enqueue.submission_id) FOR NO KEY UPDATE;
+    SELECT s.id, s.leaderboard_id, s.done, s.code_id, s.user_id, s.submission_time, s.mode_category INTO v_submission
     FROM leaderboard.submission s WHERE s.id = enqueue.submission_id FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         PERFORM runner.refuse('KR015', format('submission %s does not exist', enqueue.submission_id), 'Store it first.');
@@ -44,9 +48,14 @@ BEGIN
             format('submission %s already waits for mode %s on %s', enqueue.submission_id, enqueue.mode, v_open),
             'Wait for it, or cancel it.');
     END IF;
+    IF enqueue.mode = 'leaderboard' AND v_submission.mode_category <> 'leaderboard' THEN
+        PERFORM runner.check_hourly_limit(v_submission.leaderboard_id, v_submission.user_id, 'leaderboard');
+    END IF;
+    PERFORM runner.check_open_jobs(v_submission.leaderboard_id, v_submission.user_id, enqueue.mode, cardinality(v_gpu_types));
     UPDATE leaderboard.submission s
     SET mode_category = CASE enqueue.mode WHEN 'leaderboard' THEN 'leaderboard' ELSE 'test' END
-    WHERE s.id = v_submission.id AND s.mode_category IS NULL;
+    WHERE s.id = v_submission.id
+      AND (s.mode_category IS NULL OR enqueue.mode = 'leaderboard' AND s.mode_category <> 'leaderboard');
     v_added := runner.add_jobs(v_submission.id, enqueue.mode, v_gpu_types, enqueue.priority);
     UPDATE runner.job j SET enqueued = true WHERE j.submission_id = v_submission.id AND NOT j.enqueued;
     RETURN v_added;

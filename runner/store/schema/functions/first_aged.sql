@@ -1,5 +1,5 @@
--- Locks and returns a job that has waited for an hour in the lowest class of its GPU type, if a higher class of these types
--- has jobs; of several types the job that has waited longest. Part of runner.claim, with the same settings.
+-- Locks and returns a job that has waited for an hour behind a higher class of these GPU types. Of the first jobs of all such
+-- classes it is the one that has waited longest, so no class waits for ever. Part of runner.claim, with the same settings.
 CREATE OR REPLACE FUNCTION runner.first_aged(host text, gpu_types text[], free integer[], at_most integer, unranked text[])
 RETURNS TABLE (id bigint, submission_id integer, gpu_type text, priority integer, turn bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -8,7 +8,6 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET j
 DECLARE
     v_type record;
     v_head record;
-    v_low record;
     v_best record;
     v_created_at timestamptz;
     v_oldest timestamptz;
@@ -29,15 +28,15 @@ BEGIN
     LOOP
         SELECT h.priority, h.turn, h.id INTO v_head FROM runner.head(first_aged.host, v_type.gpu_type, false) AS h;
         WHILE v_head.id IS NOT NULL LOOP
-            v_low := v_head;
-            SELECT h.priority, h.turn, h.id INTO v_head
-            FROM runner.head(first_aged.host, v_type.gpu_type, false, v_low.priority) AS h;
-            CONTINUE WHEN v_head.id IS NOT NULL OR v_low.priority >= v_highest;
-            SELECT q.created_at INTO v_created_at FROM runner.job q WHERE q.id = v_low.id;
-            IF v_created_at < now() - interval '1 hour' AND (v_oldest IS NULL OR v_created_at < v_oldest) THEN
-                v_oldest := v_created_at;
-                SELECT v_type.gpu_type, v_low.priority, v_low.turn, v_low.id INTO v_best;
+            IF v_head.priority < v_highest THEN
+                SELECT q.created_at INTO v_created_at FROM runner.job q WHERE q.id = v_head.id;
+                IF v_created_at < now() - interval '1 hour' AND (v_oldest IS NULL OR v_created_at < v_oldest) THEN
+                    v_oldest := v_created_at;
+                    SELECT v_type.gpu_type, v_head.priority, v_head.turn, v_head.id INTO v_best;
+                END IF;
             END IF;
+            SELECT h.priority, h.turn, h.id INTO v_head
+            FROM runner.head(first_aged.host, v_type.gpu_type, false, v_head.priority) AS h;
         END LOOP;
     END LOOP;
     IF v_oldest IS NULL THEN

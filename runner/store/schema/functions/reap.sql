@@ -16,7 +16,9 @@ DECLARE
     v_ids integer[];
     v_from integer;
 BEGIN
-    IF keep IS NULL OR keep < interval '1 day' THEN
+    -- Compared by what it takes off now, too: '-1200 mons 36001 days' is a day by comparison and lies in the future. An
+    -- hour less, since a day may have 23.
+    IF keep IS NULL OR keep < interval '1 day' OR now() - keep > now() - interval '23 hours' THEN
         PERFORM runner.refuse('KR025', format('evidence and events are kept for %s, expected a day at least', keep),
             'Ask for a longer time.');
     END IF;

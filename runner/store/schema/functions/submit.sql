@@ -28,9 +28,6 @@ DECLARE
     v_board record;
     v_gpu_types text[];
     v_banned boolean;
-    v_limit integer;
-    v_recent integer;
-    v_open integer;
     v_lock_timeout text;
     v_code_id integer;
     v_submission_id integer;
@@ -124,29 +121,8 @@ BEGIN
         END IF;
     END IF;
 
-    SELECT r.max_submissions_per_hour INTO v_limit
-    FROM leaderboard.rate_limit r WHERE r.leaderboard_id = v_board.id AND r.mode_category = v_category;
-    IF FOUND THEN
-        SELECT count(*) INTO v_recent
-        FROM leaderboard.submission s
-        WHERE s.leaderboard_id = v_board.id AND s.user_id = submit.user_id AND s.mode_category = v_category
-          AND s.submission_time > now() - interval '1 hour';
-        IF v_recent >= v_limit THEN
-            PERFORM runner.refuse('KR013',
-                format('%s of %s %s submissions an hour to leaderboard %L are used', v_recent, v_limit, v_category, v_board_name),
-                'Wait until the oldest of them is an hour old.');
-        END IF;
-    END IF;
-
-    SELECT b.max_open_jobs INTO v_limit FROM runner.board b WHERE b.leaderboard_id = v_board.id;
-    IF v_limit IS NOT NULL THEN
-        v_open := runner.open_jobs(v_board.id, submit.user_id);
-        IF v_open + cardinality(v_gpu_types) * (CASE submit.mode WHEN 'leaderboard' THEN 2 ELSE 1 END) > v_limit THEN
-            PERFORM runner.refuse('KR030',
-                format('%s of %s jobs that may be open on leaderboard %L are', v_open, v_limit, v_board_name),
-                'Wait for one of them, or cancel it. A ranked submission is two jobs on each GPU type.');
-        END IF;
-    END IF;
+    PERFORM runner.check_hourly_limit(v_board.id, submit.user_id, v_category);
+    PERFORM runner.check_open_jobs(v_board.id, submit.user_id, submit.mode, cardinality(v_gpu_types));
 
     -- Another transaction may have stored the same bytes and not be over: that is waited for, but not for long.
     v_lock_timeout := current_setting('lock_timeout');
