@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
-from runner.evaluation.evaluate import Evaluator
+from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.evaluation.modules import evaluate_group
 from runner.evaluation.reference_times import key_of
+from runner.gpu_types import GpuType, Registry
+from sandbox.host.engine import DockerEngine
 from tasks.harness.judge.modules.group import Group
 from tests.unit import samples
 
@@ -133,3 +136,26 @@ def test_times_of_the_reference_are_kept_for_the_next_group(evaluator: Evaluator
     # Five calls before the candidate and five after it.
     assert (len(times["counted_ns"]), row["reference_stats"]["calls"]) == (10, 10)
     assert row["software"].startswith("torch ")
+
+
+class _Emulated:
+    """The registry, whose types have an emulated device."""
+
+    def get(self, name: str) -> GpuType:
+        return replace(Registry.load().get(name), emulate_cuda=True, memory_gib=2.0)
+
+
+def test_a_group_on_an_emulated_device(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:
+    """Reference and candidates are there, and are timed there; what it is worth is said."""
+    registry: Any = _Emulated()
+    there = GOOD.replace("return torch.relu", "assert x.is_cuda\n        return torch.relu")
+    evaluator = Evaluator(docker_engine, registry, replace(settings, warm_containers=0))
+    try:
+        right, wrong = _run(evaluator, [there, GOOD.replace("torch.relu(", "torch.tanh(")])
+    finally:
+        evaluator.close()
+    assert (right["verdict"], wrong["verdict"]) == ("accepted", "wrong_answer"), (right, wrong)
+    assert right["device"] == "CUDA, emulated on the CPU"
+    assert right["candidate_ns"] > 0
+    assert right["timing"] != "audited"
+    assert (right["speedup_device"], right["speedup_host"], right["kernel_use"]) == (None, None, None)
