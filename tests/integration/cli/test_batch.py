@@ -142,6 +142,11 @@ def test_lines_that_spoil_a_call_harm_no_other(served: Rig, call: Call, tmp_path
     assert {key: row["verdict"] for key, row in found.items()} == {
         "good": "accepted", "nan": "invalid", "infinite": "invalid", "class": "invalid", "last": "accepted",
     }  # fmt: skip
+    rows[-1]["candidate"] = WRONG
+    source.write_text(json.dumps(rows[-1]) + "\n")
+    changed = call("batch", "run", str(source), "--gpu", "CPU", "--out", str(out), database=served.url)
+    assert changed.code == 2, changed.err
+    assert "key 'last' has the result of other content" in changed.err
     assert found["nan"]["facts"]["message"] == "setting rtol is not a number"
 
 
