@@ -25,9 +25,9 @@ from tasks.harness.judge.modules.group import Candidate
 
 #: Words of Python submissions that compile something during the import, into one of CACHES. Triton's and
 #: torch.compile's kernels are compiled when they are first called, with inputs and on the device: a build has neither.
-_BUILDS: Final = re.compile(
-    rb"load_inline|cpp_extension|triton\.compile\s*\(|\.warmup\s*\(|torch\._inductor|aot_compile|aoti_compile"
-)
+_BUILDS: Final = re.compile(rb"load_inline|cpp_extension|triton\.compile\s*\(|\.warmup\s*\(|aot_compile|aoti_compile")
+#: Submissions that name it may compile. Candidates of KernelBook's form all name it, for helpers of their launches.
+_INDUCTOR: Final = b"torch._inductor"
 
 
 #: Exit code of a module's build that compilers have refused, and the name of its file.
@@ -48,11 +48,11 @@ def should_build(code: bytes, task: Task, gpu: GpuType) -> bool:
     if isinstance(task.config, CuConfig):
         # Without a known architecture nvcc asks the device for it.
         return gpu.vendor is Vendor.NONE or gpu.nvcc_arch is not None
-    return compiles(code)
+    return _INDUCTOR in code or compiles(code)
 
 
 def compiles(code: bytes) -> bool:
-    """Whether a Python file probably compiles something when it runs."""
+    """Whether a candidate's file probably compiles something when it runs."""
     return _BUILDS.search(code) is not None
 
 

@@ -7,7 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from runner.evaluation.build_plan import REFUSED, BuildPlan, make_build_plan, make_module_build_plan, should_build
+from runner.evaluation.build_plan import (
+    REFUSED,
+    BuildPlan,
+    compiles,
+    make_build_plan,
+    make_module_build_plan,
+    should_build,
+)
 from runner.evaluation.container_spec import CACHES
 from runner.evaluation.plan import Plan, make_plan
 from runner.evaluation.result_rows import Evidence
@@ -98,6 +105,12 @@ def test_a_build_has_the_runs_container_but_for_device_cores_and_judge(gpu: GpuT
     assert built.limits.memory_bytes == ran.limits.memory_bytes
     assert built.limits.pids == ran.limits.pids
     assert built.labels["kernel-runner.build"] == "3"
+
+
+def test_candidates_are_built_if_they_compile_when_their_file_runs() -> None:
+    """Those of KernelBook's form only name helpers of the compiler, and compile at their first call."""
+    assert compiles(b"module = load_inline(name='x', cuda_sources=source)")
+    assert not compiles(b"from torch._inductor.runtime.triton_heuristics import grid\n@triton.jit\ndef kernel(x): pass")
 
 
 @pytest.mark.parametrize("gpu", [samples.CPU, samples.H100], ids=["cpu", "gpu"])
