@@ -19,7 +19,7 @@ from runner.evaluation.case_memory import tensor_bytes
 from runner.evaluation.container_spec import Environment, job_labels, make_spec, pair_boot
 from runner.evaluation.groups import FoundGroup
 from runner.evaluation.plan import Plan
-from runner.evaluation.reference_times import KeptTimes, key_of, told_of
+from runner.evaluation.reference_times import KeptTimes, key_of
 from runner.gpu_types.model import GpuType, Vendor
 from runner.logs import get_logger
 from runner.model import Job, Slot
@@ -28,6 +28,7 @@ from sandbox.host.container import ContainerReport
 from sandbox.protocol import PairRequest, StepResult
 from sandbox.spec import Ending, SandboxSpec
 from tasks.harness.judge.modules.group import Group, GroupError, Result, failed_results
+from tasks.harness.judge.modules.reference_times import last_reported
 from tasks.harness.judge.modules.request import payload_of
 
 #: Added to what the candidates may take: imports of torch, preparing the reference, killing.
@@ -125,8 +126,8 @@ def evaluate_group(
                     if report.outcome.ending is Ending.CANCELLED:
                         raise CancelledByRequest("the group was cancelled")
                     rows += rows_of(part, report)
-                    said = told_of([step.judged.details for step in report.steps if step.judged is not None])
-                    if said is not None and not host.times.put(key, said):
+                    reported = last_reported(report.steps)
+                    if reported is not None and not host.times.put(key, reported):
                         _log.warning("reference_times_dropped", slot=slot.name)
             finally:
                 resources.refill_pool(slot, host.waiting)
