@@ -94,6 +94,7 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
     request = GroupRequest.from_payload(payload)
     device = _device(request.device)
     require_device(device)
+    single_rank.limit(request.memory_bytes, device)
     deadline_ns = time.monotonic_ns() + START_TIMEOUT_NS
     calibration, gate = None, ""
     if device == "cpu":
@@ -101,11 +102,10 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
     elif asked():
         gate = "the device is emulated"
     else:
-        calibration, gate = single_rank.measure_device(
-            device, memory_bytes=request.memory_bytes, deadline_ns=deadline_ns, tried=request.streams_wait
+        calibration, gate = single_rank.prepare_device(
+            device, flush_bytes=None, deadline_ns=deadline_ns, tried=request.streams_wait
         )
     first, control = single_rank.give_away()
-    first.memory_bytes = request.memory_bytes
     with socket.socket(fileno=int(os.environ.pop("KR_RANKS_FD"))) as line:
         line.settimeout(START_TIMEOUT_NS / 1e9)
 

@@ -153,14 +153,14 @@ class MultiRank:
         *,
         flush_bytes: int | None,
         deadline_ns: int,
-        tried: bool = False,
-    ) -> str | None:
+        tried: bool,
+    ) -> tuple[None, str]:
         """See Workers."""
         message = {"op": "prepare_device", "flush_bytes": flush_bytes, "tried": tried}
         for rank in self._ranks():
             self._tell(rank, encode(message), deadline_ns)
         self._listen("device_prepared", deadline_ns)
-        return "calls of several ranks begin together, by the clock"
+        return None, "calls of several ranks begin together, by the clock"
 
     def control(self, cases: object, count: int, *, like: Call, deadline_ns: int) -> None:
         """See Workers."""
