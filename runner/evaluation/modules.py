@@ -102,35 +102,28 @@ def evaluate_group(
     rows: Rows = []
     phases: Counter[str] = Counter()
     key = key_of(parsed, slot, image=host.environment.image, runtime=host.gpu.runtime)
-    with resources.slots[slot.name].hold(cancelled):
-        stuck = resources.quarantine.reasons().get(slot.name)
-        if stuck is not None:
-            raise EvaluationError(f"slot {slot.name} cannot be used: {stuck}")
-        with resources.gate.using(slot):
-            try:
-                for part in parts:
-                    plan = make_group_plan(
-                        part,
-                        gpu=host.gpu,
-                        slot=slot,
-                        environment=host.environment,
-                        max_run_s=host.max_run_s,
-                        labels=labels,
-                        reference_times={} if parsed.settings.fresh_reference else host.times.get(key),
-                    )
-                    began_ns = time.monotonic_ns()
-                    executed = execute(plan, slot, resources, cancel=cancelled, on_progress=on_progress)
-                    with executed as (report, ready_ns):
-                        ended_ns = time.monotonic_ns()
-                    phases.update(phases_of(report, spans_ns=(began_ns, ready_ns, ended_ns, time.monotonic_ns())))
-                    if report.outcome.ending is Ending.CANCELLED:
-                        raise CancelledByRequest("the group was cancelled")
-                    rows += rows_of(part, report)
-                    reported = last_reported(report.steps)
-                    if reported is not None and not host.times.put(key, reported):
-                        _log.warning("reference_times_dropped", slot=slot.name)
-            finally:
-                resources.refill_pool(slot, host.waiting)
+    with resources.using(slot, host.waiting):
+        for part in parts:
+            plan = make_group_plan(
+                part,
+                gpu=host.gpu,
+                slot=slot,
+                environment=host.environment,
+                max_run_s=host.max_run_s,
+                labels=labels,
+                reference_times={} if parsed.settings.fresh_reference else host.times.get(key),
+            )
+            began_ns = time.monotonic_ns()
+            executed = execute(plan, slot, resources, cancel=cancelled, on_progress=on_progress)
+            with executed as (report, ready_ns):
+                ended_ns = time.monotonic_ns()
+            phases.update(phases_of(report, spans_ns=(began_ns, ready_ns, ended_ns, time.monotonic_ns())))
+            if report.outcome.ending is Ending.CANCELLED:
+                raise CancelledByRequest("the group was cancelled")
+            rows += rows_of(part, report)
+            reported = last_reported(report.steps)
+            if reported is not None and not host.times.put(key, reported):
+                _log.warning("reference_times_dropped", slot=slot.name)
     return FoundGroup(rows=rows, phases_ns=dict(phases))
 
 
