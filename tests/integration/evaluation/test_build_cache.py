@@ -1,4 +1,4 @@
-"""Submissions that compile are built once, without their slot, and what came of it is nobody else's."""
+"""Submissions that compile are built once, without their slot, and no other submission gets what was built."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Stuck:
 
 
 def evaluate(evaluator: Evaluator, given: Job, slot: Slot = SLOT) -> JobResult:
-    """Its result, which nobody stops."""
+    """Its result, without a cancellation."""
     return evaluator.run(given, slot, cancel=threading.Event())
 
 

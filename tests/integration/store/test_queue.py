@@ -104,7 +104,7 @@ def test_many_claimers_get_each_job_once(bench: Bench) -> None:
 
 
 def test_a_locked_job_does_not_hide_the_next_one(bench: Bench, db: Db) -> None:
-    """While somebody holds the first row, the second is claimed."""
+    """While the first row is locked, the second is claimed."""
     bench.board()
     first, second = bench.submit(), bench.submit()
     with db.transaction():
@@ -452,8 +452,8 @@ def test_no_text_of_a_submission_can_lose_its_result(bench: Bench, db: Db) -> No
     assert view.artifacts[0].name == clean
 
 
-def test_progress_of_a_job_that_somebody_writes_waits_for_nobody(bench: Bench, db: Db) -> None:
-    """It is said that nothing was shown, and nobody is told; for a job that is over there is nothing left to show."""
+def test_progress_of_a_locked_job_does_not_wait(bench: Bench, db: Db) -> None:
+    """`progress` says that nothing was shown, and sends nothing. A job that is over has nothing left to show."""
     bench.board()
     bench.submit()
     job = bench.claim()

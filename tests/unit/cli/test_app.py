@@ -93,7 +93,7 @@ def test_every_error_has_its_exit_code(error: Exception, code: int) -> None:
 
 
 def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception that nobody foresaw is not dressed up as an error message."""
+    """An unforeseen exception is not dressed up as an error message."""
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a defect")

@@ -256,7 +256,7 @@ def test_serving_needs_an_executable_interpreter(load: Callable[..., Config], tm
 
 
 def test_the_service_managers_socket_is_read_here() -> None:
-    """An empty variable means that nobody listens."""
+    """An empty variable means: no listener."""
     assert notify_socket({"NOTIFY_SOCKET": "/run/x"}) == "/run/x"
     assert notify_socket({"NOTIFY_SOCKET": ""}) is None
     assert notify_socket({}) is None
