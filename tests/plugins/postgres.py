@@ -1,7 +1,7 @@
 """A real PostgreSQL for the tests: one server per session, one fresh migrated database per test.
 
-The server is embedded, unless KERNEL_RUNNER_TEST_DATABASE_URL names one (its user must be
-allowed to create databases and roles).
+The server is embedded, unless KERNEL_RUNNER_TEST_DATABASE_URL names one (its user must be allowed to create databases
+and roles).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Entry point of the judge: makes inputs, releases them to the worker, measures each call, checks outputs, decides.
 
-Init starts this process beside the worker, under another uid, before there is anything to judge. Torch is
-imported at once. One request arrives on stdin (`request`). The task's files are written to this process's private
-directory, and its reference is imported here. The submission only ever reaches the worker. One `step` frame per mode
-goes to stdout. File descriptor 1 is kept for frames: whatever a task prints goes to stderr. The process ends with 0
-after its last frame. Any other exit code means that the harness itself broke.
+Init starts this process beside the worker, under another uid, before there is anything to judge. Torch is imported at
+once. One request arrives on stdin (`request`). The task's files are written to this process's private directory, and
+its reference is imported here. The submission only ever reaches the worker. One `step` frame per mode goes to stdout.
+File descriptor 1 is kept for frames: whatever a task prints goes to stderr. The process ends with 0 after its last
+frame. Any other exit code means that the harness itself broke.
 
 Every verdict comes from bytes that the judge copied and from its own clock. What the worker says is a claim, or text to
 show.
