@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from runner import logs, metrics
-from runner.config import Config, notify_socket, watchdog_s
+from runner.config import Config
 from runner.daemon.instance import instance_id
 from runner.daemon.loop import Daemon, ExitReason
 from runner.daemon.monitoring.health import DaemonView, HealthReport
@@ -27,6 +27,7 @@ from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
 from runner.devices.quarantine import Quarantine
 from runner.disk import DiskFloor
+from runner.environment import notify_socket, watchdog_s
 from runner.errors import ConfigError, DatabaseUnavailableError, EngineUnavailableError
 from runner.evaluation.container_spec import SLOT_LABEL
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from runner import config as config_module
-from runner.config import Config, HttpAddress, Settings, mask_password, notify_socket, watchdog_s
+from runner.config import Config, HttpAddress, Settings, mask_password
+from runner.environment import notify_socket, watchdog_s
 from runner.errors import ConfigError
 from tests.unit.config.page import PAGE, examples, page
 
