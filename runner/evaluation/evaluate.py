@@ -216,7 +216,7 @@ class Evaluator:
         return group_result(job, slot, found.rows, eval_ns=eval_ns, phases_ns=found.phases_ns)
 
     def run(self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: OnProgress | None = None) -> JobResult:
-        """The result of `evaluate`, once the slot is free."""
+        """The result of `evaluate`, when its container is gone."""
         with self.evaluate(job, slot, cancel=cancel, on_progress=on_progress) as result:
             pass
         return result
@@ -225,7 +225,7 @@ class Evaluator:
     def evaluate(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: OnProgress | None = None
     ) -> Iterator[JobResult]:
-        """Evaluate a job in a fresh container on a slot, once the slot is free.
+        """Evaluate a job in a fresh container on a slot, which evaluates no other job meanwhile.
 
         The block gets the result as soon as it is final. Its container is removed when the block has been left.
 

@@ -70,7 +70,7 @@ def evaluate_group(
     job: Job | None = None,
     on_progress: OnProgress | None = None,
 ) -> FoundGroup:
-    """Judge a group once its slot is free.
+    """Judge a group on a slot, which evaluates no other job meanwhile.
 
     Args:
         host: what `Evaluator.group_host` says of it.
