@@ -91,7 +91,7 @@ class BuildCache:
 
     @property
     def wanted(self) -> bool:
-        """Whether submissions are built ahead at all."""
+        """Whether submissions are built before their runs at all."""
         return self._workers != 0
 
     @property

@@ -1,4 +1,4 @@
-"""Submissions that compile are built once, without their slot, and no other submission gets what was built."""
+"""Submissions that compile are built once, before their runs, and no other submission gets what was built."""
 
 from __future__ import annotations
 
