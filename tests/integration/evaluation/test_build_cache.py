@@ -250,7 +250,7 @@ def test_nvcc_runs_once_for_both_jobs_and_its_facts_stand_with_both(made: Evalua
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="lang cu needs nvcc on the host, this one has none")
-def test_what_nvcc_refuses_never_gets_to_its_slot(made: Evaluator) -> None:
+def test_what_nvcc_refuses_never_runs(made: Evaluator) -> None:
     """The slot could not be used, and both jobs have their verdict from one build."""
     made._resources.quarantine.add(SLOT.name, Stuck(), EngineRefused("it will not go"))
     with capture_logs() as logs:
