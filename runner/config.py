@@ -273,10 +273,10 @@ class Config(BaseModel):
     """
     build_workers: Annotated[_Count, Reload.AT_ONCE] = Field(default="auto", examples=[2])
     """
-    How many submissions compile at the same time on cores that no slot uses (`reserve_cpus`). They hold no slot: the
-    slots' next jobs compile there while the current ones run. `"auto"` is one. Where every core belongs to a slot, a
-    submission compiles on its own slot's cores before its run. With 0 it compiles in its run. Each worker needs as much
-    memory as a run on the host's largest GPU type.
+    How many submissions compile at the same time on cores that no slot uses (`reserve_cpus`), each before its run and
+    without its device. `"auto"` is one. Candidates of a group compile side by side, so hosts for trainers gain by more.
+    Where every core belongs to a slot, a submission compiles on its own slot's cores before its run, and a candidate in
+    its run; with 0, both in the run. Each worker needs as much memory as a run on the host's largest GPU type.
     """
     reserve_after_s: Annotated[float, Reload.AT_ONCE] = Field(default=60.0, ge=0.0, examples=[300.0])
     """

@@ -189,6 +189,9 @@ class PairRequest:
     archive_bytes: int = 0
     #: Whether the judge may ask for further workers, one after the other, each in the place of the last.
     successive: bool = False
+    #: Of a successive request: the parts of the archive in their order, name -> size. Each is an archive of its own,
+    #: which init unpacks in /work when the judge asks for it by name. None is unpacked before.
+    archives: Mapping[str, int] = field(default_factory=dict)
 
     def to_message(self) -> dict[str, Any]:
         """The `request` frame."""
@@ -199,6 +202,7 @@ class PairRequest:
             "ranks": self.ranks,
             "successive": self.successive,
             "archive_bytes": self.archive_bytes,
+            "archives": dict(self.archives),
             "payload": dict(self.payload),
         }
 

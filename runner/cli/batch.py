@@ -95,6 +95,8 @@ def run(
         for entry in entries:
             by_key.setdefault(entry.item.key, []).append(entry)
         # Their own file names what is there; two entries of equal content are one item.
+        for same in by_key.values():
+            results.require_same(same[0].item)
         missing = [key for key in by_key if key not in results.known]
         note(f"{len(entries)} candidates, {len(by_key) - len(missing)} of them evaluated already")
         if missing:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from runner.client.items import EvaluationFaultError, Item, Result, calls, result_of, scope_of, stored_key
+from runner.errors import SubmissionError
 from runner.store.gateway import GatewayStore, RefusedError
 
 #: How long an outage of the database is waited out before a caller hears of it.
@@ -123,7 +124,7 @@ class AsyncClient:
 
         Raises:
             DatabaseUnavailableError: an outage lasts longer than `patience_s`; the same call may be made again.
-            SubmissionError: the database refused the call.
+            SubmissionError: the database refused the call, or two different items have one key.
         """
         asked = list(items)
         found: dict[str, Result] = {}
@@ -201,12 +202,14 @@ class AsyncClient:
 
     async def _send(self, items: Iterable[Item], ready: asyncio.Queue[asyncio.Future[Result]]) -> int:
         """Submit items as there is room; how many different ones there were."""
-        seen: set[str] = set()
+        seen: dict[str, str] = {}
         portion: list[Item] = []
         for item in items:
             if item.key in seen:
+                if seen[item.key] != item.digest:
+                    raise SubmissionError(f"{item.key!r} is the key of two items; give each a key of its own")
                 continue
-            seen.add(item.key)
+            seen[item.key] = item.digest
             portion.append(item)
             if len(portion) >= self._portion:
                 await self._submit(portion, ready)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +43,11 @@ class Item:
     def __post_init__(self) -> None:
         if not self.key:
             object.__setattr__(self, "key", _content_key(self))
+
+    @property
+    def digest(self) -> str:
+        """A hash of all but the key: what makes two items of one key the same."""
+        return _content_key(self)
 
     def as_json(self) -> dict[str, Any]:
         """As `runner.submit_batch` takes it. What no database stores goes as a sentence that says so."""
@@ -180,11 +186,12 @@ def _trouble(what: str, text: object) -> str | None:
 
 
 def _clean(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """The value without what PostgreSQL's JSON has no form for."""
+    """The value without what PostgreSQL's JSON has no form for; other numbers and objects as texts."""
     if isinstance(value, str):
         return _UNFIT.sub("�", value)
     if isinstance(value, Mapping):
         return {_clean(str(key)): _clean(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_clean(item) for item in value]
-    return value
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    return value if value is None or is_number else str(value)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from runner.client import rewards
-from runner.client.items import Result
+from runner.client.items import Item, Result
 from runner.client.sources import Entry
 from runner.errors import DataError
 
@@ -46,6 +46,16 @@ class ResultsFile:
         self._file.truncate(whole)
         self._file.seek(0, os.SEEK_END)
 
+    def require_same(self, item: Item) -> None:
+        """Check that what is known of an item's key is of this item.
+
+        Raises:
+            DataError: the key belongs to another reference, candidate or setting.
+        """
+        known = self.known.get(item.key, {}).get("digest")
+        if known is not None and known != item.digest:
+            raise DataError(f"{self._path}: key {item.key!r} has the result of other content (give it a new key)")
+
     def add(self, row: Mapping[str, Any]) -> None:
         """Append a line, whole or not at all."""
         self._file.write(json.dumps(row, default=str).encode() + b"\n")
@@ -61,6 +71,7 @@ def row_of(entry: Entry, result: Result, reward: str, scope: str) -> dict[str, A
     """A line of the file."""
     return {
         "key": result.key,
+        "digest": entry.item.digest,
         "scope": scope,
         "name": entry.name,
         "level": entry.level,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ _PROBLEM: Final = re.compile(r"(\d+)_.*\.py")
 _REFERENCE: Final = ("reference", "python_code", "reference_code", "original_code")
 _CANDIDATE: Final = ("candidate", "triton_code", "kernel_code")
 _NAME: Final = ("name", "uuid", "example_id", "task_id")
+#: The database refuses a call with a longer key, or one with such characters: controls, formats, separators of lines.
+_MAX_KEY_CHARS: Final = 255
+_UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +79,16 @@ def entry_of(row: Mapping[str, Any], name: str) -> Entry | Unreadable:
     settings = row.get("settings") or {}
     if not isinstance(settings, Mapping):
         return Unreadable(name=name, reason="its settings are no object")
+    key = str(row.get("key") or "")
+    if len(key) > _MAX_KEY_CHARS:
+        return Unreadable(name=name, reason=f"its key has {len(key)} characters, expected at most {_MAX_KEY_CHARS}")
+    if any(unicodedata.category(char) in _UNSEEN for char in key):
+        return Unreadable(name=name, reason="its key has characters that cannot be seen")
     own = next((str(row[key]) for key in _NAME if row.get(key) is not None), name)
     level = row.get("level", row.get("difficulty"))
     item = Item(
         **found,
-        key=str(row.get("key") or ""),
+        key=key,
         entry_point=str(row.get("entry_point") or "Model"),
         candidate_entry_point=row.get("candidate_entry_point"),
         settings=settings,
@@ -88,6 +97,7 @@ def entry_of(row: Mapping[str, Any], name: str) -> Entry | Unreadable:
 
 
 def _lines(path: Path) -> Iterator[Entry | Unreadable]:
+    digests: dict[str, str] = {}
     with path.open(encoding="utf-8", errors="surrogateescape") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -98,7 +108,14 @@ def _lines(path: Path) -> Iterator[Entry | Unreadable]:
             except ValueError as error:
                 yield Unreadable(name=name, reason=f"it is not JSON: {error}")
                 continue
-            yield entry_of(row, name) if isinstance(row, dict) else Unreadable(name=name, reason="it is no JSON object")
+            found = (
+                entry_of(row, name) if isinstance(row, dict) else Unreadable(name=name, reason="it is no JSON object")
+            )
+            if isinstance(found, Entry):
+                digest = found.item.digest
+                if digests.setdefault(found.item.key, digest) != digest:
+                    found = Unreadable(name=name, reason="an earlier line has its key and other content")
+            yield found
 
 
 def _folder(source: Path) -> Iterator[Entry | Unreadable]:

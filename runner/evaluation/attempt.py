@@ -34,7 +34,7 @@ from runner.model import Artifact, Job, JobResult, Json, Mode, Progress, Slot
 from runner.task_format.model import Task
 from sandbox import protocol
 from sandbox.errors import EngineUnavailable, SandboxError
-from sandbox.host.build_archive import BuildArchive
+from sandbox.host.build_archive import BuildArchive, JoinedArchives
 from sandbox.host.container import Container, ContainerReport, MessageQueue
 from sandbox.host.engine import DockerEngine
 from sandbox.protocol import PairRequest
@@ -196,7 +196,8 @@ class Attempt:
         with self._resources.using(self._context.slot, self._context.waiting):
             try:
                 self._cool_down()
-                self._before = self._inspect()
+                ranked = self._context.job.mode.ranked
+                self._before = inspect_before(self._context.slot, self._resources, ranked=ranked)
                 yield
             finally:
                 self._used.close()
@@ -204,76 +205,42 @@ class Attempt:
     def _cool_down(self) -> None:
         """Let the devices of a timed run cool down as far as its GPU type asks."""
         context = self._context
-        gpu, slot = context.gpu, context.slot
-        if gpu.cool_below_c is None or not slot.devices or context.job.mode in {Mode.TEST, Mode.PROFILE}:
+        if context.job.mode in {Mode.TEST, Mode.PROFILE}:
             return
-        self._cooled_s = self._resources.gate.cool(
-            slot, below_c=gpu.cool_below_c, limit_s=gpu.cool_limit_s, cancel=self._cancel
-        )
-        self._waited_ns += round(self._cooled_s * 1e9)
-
-    def _inspect(self) -> Inspection:
-        """The slot's devices before a run.
-
-        Raises:
-            EvaluationError: they are not fit for it.
-        """
-        context = self._context
-        found = self._resources.gate.inspect(context.slot)
-        metrics.inspected(context.slot, found.readings)
-        if found.health.bars(ranked=context.job.mode.ranked):
-            raise EvaluationError(
-                f"slot {context.slot.name} is {found.health.condition}: {'; '.join(found.health.reasons)}"
-            )
-        return found
+        self._cooled_s = cool_down(context.slot, self._resources, context.gpu, cancel=self._cancel)
+        self._waited_ns += round((self._cooled_s or 0.0) * 1e9)
 
     def _measure(self, build: Build | None) -> JobResult:
         context, gate, slot = self._context, self._resources.gate, self._context.slot
         archive = None if build is None else build.archive
-        report, begun_ns, sampler = self._execute_sampled(archive)
+        report, begun_ns, sampler = self._execute(archive)
         if archive is not None and _broke_before_submission(report):
             _log.warning("build_archive_not_usable", job=context.job.id, error=report.message or report.outcome.detail)
             build = None
             self._used.close()
-            report, begun_ns, sampler = self._execute_sampled(None)
+            report, begun_ns, sampler = self._execute(None)
         if slot.devices:
             # Remove the container first: only then is everything on the device left over.
             self._used.close()
-            before, after = self._before, gate.inspect(slot)
-            metrics.inspected(slot, after.readings)
-            spoiled = gate.spoiled(slot, before, after)
-            if spoiled is not None and report.outcome.ending is not Ending.CANCELLED:
-                raise EvaluationError(f"the result does not count: {spoiled}")
-            self._devices = gate.metadata(slot, before, after, sampler)
+            after = inspect_after(slot, self._resources, self._before, report)
+            self._devices = gate.metadata(slot, self._before, after, sampler)
         if report.outcome.ending is Ending.CANCELLED:
             seconds = report.outcome.wall_ns / 1e9
             raise CancelledByRequest(f"job {context.job.id} was cancelled after {seconds:.1f} s")
         return decide(context.job, context.task, context.plan, self._evidence(report, build, begun_ns))
 
-    def _execute_sampled(self, archive: BuildArchive | None) -> tuple[ContainerReport, int, Sampler | None]:
-        """Run while the slot's devices are sampled; the judge gets their readings as they come."""
-        plan = self._context.plan
-        messages = MessageQueue() if isinstance(plan.request, PairRequest) else None
-
-        # Called by the sampler's thread: the judge needs a reading while the call beside it is still known.
-        def tell(readings: Sequence[Reading]) -> None:
-            if messages is not None:
-                for reading in judge_readings(readings, self._context.gpu, at_ns=time.monotonic_ns()):
-                    messages.put(reading.to_message())
-
-        slot, every_s = self._context.slot, self._context.gpu.sample_every_s
-        with self._resources.gate.sampling(slot, every_s, on_round=tell) as sampler:
-            executed = execute(
-                plan,
-                slot,
-                self._resources,
-                cancel=self._cancel,
-                on_progress=self._on_progress,
-                archive=archive,
-                messages=messages,
-            )
-            report, begun_ns = self._used.enter_context(executed)
-        return report, begun_ns, sampler
+    def _execute(self, archive: BuildArchive | None) -> tuple[ContainerReport, int, Sampler | None]:
+        context = self._context
+        executed = execute_sampled(
+            context.plan,
+            context.slot,
+            self._resources,
+            context.gpu,
+            cancel=self._cancel,
+            on_progress=self._on_progress,
+            archive=archive,
+        )
+        return self._used.enter_context(executed)
 
     def _evidence(self, report: ContainerReport, build: Build | None, begun_ns: int) -> Evidence:
         compiled = () if build is None or build.report is None else build.report.steps
@@ -304,6 +271,81 @@ class Attempt:
             self._on_progress(Progress(phase=phase, done=0, total=0))
 
 
+def cool_down(slot: Slot, resources: HostResources, gpu: GpuType, *, cancel: threading.Event) -> float | None:
+    """Let a slot's devices cool down as far as its GPU type asks; the seconds waited, or None: it asks for nothing."""
+    if gpu.cool_below_c is None or not slot.devices:
+        return None
+    return resources.gate.cool(slot, below_c=gpu.cool_below_c, limit_s=gpu.cool_limit_s, cancel=cancel)
+
+
+def inspect_before(slot: Slot, resources: HostResources, *, ranked: bool) -> Inspection:
+    """The slot's devices before a run.
+
+    Raises:
+        EvaluationError: they are not fit for it.
+    """
+    found = resources.gate.inspect(slot)
+    metrics.inspected(slot, found.readings)
+    if found.health.bars(ranked=ranked):
+        raise EvaluationError(f"slot {slot.name} is {found.health.condition}: {'; '.join(found.health.reasons)}")
+    return found
+
+
+def inspect_after(slot: Slot, resources: HostResources, before: Inspection, report: ContainerReport) -> Inspection:
+    """The slot's devices after a run whose container is gone.
+
+    Raises:
+        EvaluationError: something happened to them during the run.
+    """
+    after = resources.gate.inspect(slot)
+    metrics.inspected(slot, after.readings)
+    spoiled = resources.gate.spoiled(slot, before, after)
+    if spoiled is not None and report.outcome.ending is not Ending.CANCELLED:
+        raise EvaluationError(f"the result does not count: {spoiled}")
+    return after
+
+
+@contextmanager
+def execute_sampled(
+    plan: Plan,
+    slot: Slot,
+    resources: HostResources,
+    gpu: GpuType,
+    *,
+    cancel: threading.Event,
+    on_progress: OnProgress | None = None,
+    archive: BuildArchive | JoinedArchives | None = None,
+) -> Iterator[tuple[ContainerReport, int, Sampler | None]]:
+    """Run a request as `execute` does, while the slot's devices are sampled; the judge gets the readings as they come.
+
+    The block also gets the sampler; None where nothing is sampled.
+
+    Raises:
+        CancelledByRequest, EngineUnavailableError, EvaluationError: as `Attempt.run`.
+    """
+    messages = MessageQueue() if isinstance(plan.request, PairRequest) else None
+
+    # Called by the sampler's thread: the judge needs a reading while the call beside it is still known.
+    def tell(readings: Sequence[Reading]) -> None:
+        if messages is not None:
+            for reading in judge_readings(readings, gpu, at_ns=time.monotonic_ns()):
+                messages.put(reading.to_message())
+
+    with ExitStack() as used:
+        with resources.gate.sampling(slot, gpu.sample_every_s, on_round=tell) as sampler:
+            executed = execute(
+                plan,
+                slot,
+                resources,
+                cancel=cancel,
+                on_progress=on_progress,
+                archive=archive,
+                messages=messages,
+            )
+            report, begun_ns = used.enter_context(executed)
+        yield report, begun_ns, sampler
+
+
 @contextmanager
 def execute(
     plan: Plan,
@@ -312,7 +354,7 @@ def execute(
     *,
     cancel: threading.Event,
     on_progress: OnProgress | None = None,
-    archive: BuildArchive | None = None,
+    archive: BuildArchive | JoinedArchives | None = None,
     messages: MessageQueue | None = None,
 ) -> Iterator[tuple[ContainerReport, int]]:
     """Run a request in a fresh container; in a waiting one of the slot, if it fits.

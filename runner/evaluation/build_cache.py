@@ -2,7 +2,8 @@
 
 Owns the build workers (how many builds run at a time on cores that no slot uses), their containers, and the archives.
 An archive is made by the submission itself. Only its public and its secret job on one GPU type and image share it. It
-is never inspected, and is bounded in number, size and age. Decides no verdict.
+is never inspected, and is bounded in number, size and age. The build of a group's candidate is for the caller alone and
+is not kept here. Decides no verdict.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,6 +42,9 @@ KEPT_OUTPUT: Final = 1 << 15
 BUILD_WORKER: Final = "build worker"
 
 _log = get_logger(__name__)
+
+#: What is built, for log events and errors; `job` is the id of its job.
+_What = Mapping[str, object]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,14 +145,33 @@ class BuildCache:
             EngineUnavailableError: no engine answers.
         """
         entry, built_ns = self._entry(job, image), 0
-        with _hold(entry.building, job, cancel):
+        what = {"job": job.id, "submission": job.submission}
+        with _hold(entry.building, what, cancel):
             if entry.build is None:
-                with self._build_worker(job, cancel) if beside else nullcontext():
+                with self._build_worker(what, cancel) if beside else nullcontext():
                     began_ns = time.monotonic_ns()
-                    entry.build = self._make(job, plan, BUILD_WORKER if beside else slot.name, cancel)
+                    entry.build = self._make(what, plan, BUILD_WORKER if beside else slot.name, cancel)
                     built_ns = time.monotonic_ns() - began_ns
                 self._evict(entry)
             return entry.build, built_ns
+
+    def build(self, plan: BuildPlan, *, what: _What, cancel: threading.Event) -> tuple[Build, int]:
+        """Build on spare cores for the caller alone.
+
+        Args:
+            plan: of the build, on the cores that `cpus` returns.
+            what: fields of its log events; `job` is its id.
+            cancel: set by another thread to stop it.
+
+        Returns:
+            The build, and how many nanoseconds it took once a build worker was idle.
+
+        Raises:
+            CancelledByRequest, EngineUnavailableError: as `get`.
+        """
+        with self._build_worker(what, cancel):
+            began_ns = time.monotonic_ns()
+            return self._make(what, plan, BUILD_WORKER, cancel), time.monotonic_ns() - began_ns
 
     def done(self, job: Job, image: str) -> None:
         """The job has its result; the build is dropped when no other job needs it."""
@@ -181,12 +204,12 @@ class BuildCache:
     # -- a build -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _build_worker(self, job: Job, cancel: threading.Event) -> Iterator[None]:
+    def _build_worker(self, what: _What, cancel: threading.Event) -> Iterator[None]:
         """Wait for an idle build worker and use it. A worker that a reload removes finishes its build."""
         with self._changed:
             while self._running >= max(1, self.workers):
                 self._changed.wait(CANCEL_POLL_S)
-                _raise_if_cancelled(job, cancel)
+                _raise_if_cancelled(what, cancel)
             self._running += 1
         try:
             yield
@@ -195,25 +218,24 @@ class BuildCache:
                 self._running -= 1
                 self._changed.notify_all()
 
-    def _make(self, job: Job, plan: BuildPlan, place: str, cancel: threading.Event) -> Build:
+    def _make(self, what: _What, plan: BuildPlan, place: str, cancel: threading.Event) -> Build:
         try:
             archive = BuildArchive(self._directory)
-            report = self._run(plan, place, archive, job, cancel)
+            report = self._run(plan, place, archive, what, cancel)
         except (SandboxError, OSError) as error:
             if isinstance(error, SandboxError) and error.leftover is not None:
                 self._quarantine.add(place, error.leftover, error)
             if isinstance(error, EngineUnavailable):
                 raise EngineUnavailableError(str(error)) from error
             # A run with the same problem reports it, and can be retried.
-            _log.warning("build_failed", job=job.id, error=str(error))
+            _log.warning("build_failed", error=str(error), **what)
             return Build(archive=None, report=None)
         complete = report.outcome.ending is Ending.COMPLETED and report.ok is True
         usable = complete and archive.size_bytes > 0
         metrics.built(report.outcome.wall_ns / 1e9, usable=usable)
         _log.info(
             "build_finished",
-            job=job.id,
-            submission=job.submission_id,
+            **what,
             seconds=round(report.outcome.wall_ns / 1e9, 2),
             cpus=plan.spec.limits.cpus,
             ending=report.outcome.ending,
@@ -227,7 +249,7 @@ class BuildCache:
         return Build(archive=archive if usable else None, report=replace(report, steps=said))
 
     def _run(
-        self, plan: BuildPlan, place: str, archive: BuildArchive, job: Job, cancel: threading.Event
+        self, plan: BuildPlan, place: str, archive: BuildArchive, what: _What, cancel: threading.Event
     ) -> ContainerReport:
         container = self._engine.start(plan.spec)
         try:
@@ -235,23 +257,23 @@ class BuildCache:
         finally:
             remove(container, place, self._quarantine)
         if report.outcome.ending is Ending.CANCELLED:
-            raise CancelledByRequest(f"job {job.id} was cancelled while it was built")
+            raise CancelledByRequest(f"job {what['job']} was cancelled while it was built")
         return report
 
 
 @contextmanager
-def _hold(lock: threading.Lock, job: Job, cancel: threading.Event) -> Iterator[None]:
+def _hold(lock: threading.Lock, what: _What, cancel: threading.Event) -> Iterator[None]:
     while not lock.acquire(timeout=CANCEL_POLL_S):
-        _raise_if_cancelled(job, cancel)
+        _raise_if_cancelled(what, cancel)
     try:
         yield
     finally:
         lock.release()
 
 
-def _raise_if_cancelled(job: Job, cancel: threading.Event) -> None:
+def _raise_if_cancelled(what: _What, cancel: threading.Event) -> None:
     if cancel.is_set():
-        raise CancelledByRequest(f"job {job.id} was cancelled before it was built")
+        raise CancelledByRequest(f"job {what['job']} was cancelled before it was built")
 
 
 def _size(entry: _Entry) -> int:

@@ -274,6 +274,7 @@ class Evaluator:
             gpu=gpu,
             environment=environment,
             max_run_s=self._settings.max_run_s,
+            build_timeout_s=self._settings.build_timeout_s,
             waiting=make_probe(gpu, slot, environment).spec,
         )
 

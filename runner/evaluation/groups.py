@@ -60,7 +60,7 @@ def group_result(
         job: the group.
         slot: where it ran.
         found: what the harness reports of its candidates.
-        eval_ns: how long it ran.
+        eval_ns: how long it took, its builds included.
         phases_ns: where that time went, for the job's report.
     """
     asked = [candidate["id"] for candidate in job.task["candidates"]]
@@ -80,13 +80,14 @@ def group_result(
         "causes": ours[:3],
         "phases_ns": dict(phases_ns or {}),
     }
+    built_ns = min(eval_ns, (phases_ns or {}).get("build", 0))
     return JobResult(
         verdict=Verdict.INTERNAL_ERROR if ours else Verdict.ACCEPTED,
         runs=(),
         error=ours[0] if ours else None,
         report=report,
-        build_ns=0,
-        eval_ns=eval_ns,
+        build_ns=built_ns,
+        eval_ns=eval_ns - built_ns,
         items=tuple(items.values()),
     )
 

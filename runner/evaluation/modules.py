@@ -1,7 +1,8 @@
 """Evaluates a group of PyTorch modules on one slot: one container, one reference, its candidates one after the other.
 
-The container's layout and policy are those of every job. A group has no leaderboard, no task and no build: its result
-is one dict for each candidate (docs/trainers.md).
+The container's layout and policy are those of every job. A group has no leaderboard and no task: its result is one dict
+for each candidate (docs/trainers.md). Candidates that compile are built before the slot is used, each in a container of
+its own, on cores that no slot uses. What is built goes to that candidate's worker alone.
 """
 
 from __future__ import annotations
@@ -10,11 +11,21 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 from runner.errors import CancelledByRequest, EvaluationError
-from runner.evaluation.attempt import HostResources, OnProgress, execute
+from runner.evaluation.attempt import (
+    HostResources,
+    OnProgress,
+    cool_down,
+    execute_sampled,
+    inspect_after,
+    inspect_before,
+)
+from runner.evaluation.build_cache import Build
+from runner.evaluation.build_plan import REFUSED, compiles, make_module_build_plan
 from runner.evaluation.case_memory import tensor_bytes
 from runner.evaluation.container_spec import Environment, job_labels, make_spec, pair_boot
 from runner.evaluation.groups import FoundGroup
@@ -22,18 +33,21 @@ from runner.evaluation.plan import Plan
 from runner.evaluation.reference_times import KeptTimes, key_of
 from runner.gpu_types.model import GpuType, Vendor
 from runner.logs import get_logger
-from runner.model import Job, Slot
+from runner.model import Job, Progress, Slot
 from runner.task_format.model import Harness
+from sandbox.host.build_archive import BuildArchive, JoinedArchives
 from sandbox.host.container import ContainerReport
-from sandbox.protocol import PairRequest, StepResult
+from sandbox.protocol import MAX_ARCHIVE_BYTES, PairRequest, StepResult
 from sandbox.spec import Ending, SandboxSpec
-from tasks.harness.judge.modules.group import Group, GroupError, Result, failed_results
+from tasks.harness.judge.modules.group import Candidate, Group, GroupError, Result, failed_results
 from tasks.harness.judge.modules.reference_times import last_reported
 from tasks.harness.judge.modules.request import payload_of
 
 #: Added to what the candidates may take: imports of torch, preparing the reference, killing.
 _MARGIN_S = 60.0
 _KILLED = "signal 9"
+#: Characters of what compilers said that a result keeps.
+_MOST_SAID = 4000
 #: Parts of a candidate's evaluation that the judge times, and more milliseconds than any takes.
 _PARTS = frozenset({"worker", "compile", "construct", "correctness", "timing", "reference_timing", "done"})
 _MOST_MS = 1e9
@@ -56,6 +70,8 @@ class GroupHost:
     environment: Environment
     #: The operator's limit of one container's run.
     max_run_s: float
+    #: The operator's limit of one candidate's build.
+    build_timeout_s: float
     #: The container that waits for the slot's next job.
     waiting: SandboxSpec
 
@@ -99,32 +115,141 @@ def evaluate_group(
     parts = _parts(group, parsed)
     resources = host.resources
     labels = {"kernel-runner.job": "group"} if job is None else job_labels(job)
-    rows: Rows = []
-    phases: Counter[str] = Counter()
-    key = key_of(parsed, slot, image=host.environment.image, runtime=host.gpu.runtime)
+    run = _Run(host=host, slot=slot, labels=labels, cancelled=cancelled, on_progress=on_progress)
+    began_ns = time.monotonic_ns()
+    run.build(parsed, job_id=None if job is None else job.id)
+    built_ns = time.monotonic_ns()
     with resources.using(slot, host.waiting):
-        for part in parts:
-            plan = make_group_plan(
-                part,
-                gpu=host.gpu,
-                slot=slot,
-                environment=host.environment,
-                max_run_s=host.max_run_s,
-                labels=labels,
-                reference_times={} if parsed.settings.fresh_reference else host.times.get(key),
+        if parsed.settings.timed_calls:
+            cool_down(slot, resources, host.gpu, cancel=cancelled)
+        run.phases.update(build=built_ns - began_ns, wait=time.monotonic_ns() - built_ns)
+        rows = [row for part in parts for row in run.judge(part, parsed)]
+    return FoundGroup(rows=rows, phases_ns=dict(run.phases))
+
+
+@dataclass(kw_only=True)
+class _Run:
+    """The evaluation of one group."""
+
+    host: GroupHost
+    slot: Slot
+    labels: Mapping[str, str]
+    cancelled: threading.Event
+    on_progress: OnProgress | None
+    #: Where the time goes, in nanoseconds.
+    phases: Counter[str] = field(default_factory=Counter)
+    #: By candidate: its build, and the nanoseconds that it took.
+    builds: dict[int, tuple[Build, int]] = field(default_factory=dict)
+
+    def build(self, group: Group, *, job_id: int | None) -> None:
+        """Build the candidates that probably compile, as many at a time as there are build workers.
+
+        Raises:
+            CancelledByRequest: it was cancelled, and the containers are gone.
+            EngineUnavailableError: no engine answers.
+        """
+        cache = self.host.resources.builds
+        wanted = [candidate for candidate in group.candidates if compiles(candidate.code.encode("utf-8", "replace"))]
+        if not wanted or not cache.wanted or not cache.workers:
+            return
+        timeout_s = min(self.host.build_timeout_s, group.settings.timeout_s)
+
+        def make(candidate: Candidate) -> tuple[Build, int]:
+            plan = make_module_build_plan(
+                candidate,
+                self.host.gpu,
+                self.slot,
+                self.host.environment,
+                cpus=cache.cpus(self.slot, beside=True),
+                build_timeout_s=timeout_s,
+                labels=self.labels,
             )
-            began_ns = time.monotonic_ns()
-            executed = execute(plan, slot, resources, cancel=cancelled, on_progress=on_progress)
-            with executed as (report, ready_ns):
-                ended_ns = time.monotonic_ns()
-            phases.update(phases_of(report, spans_ns=(began_ns, ready_ns, ended_ns, time.monotonic_ns())))
-            if report.outcome.ending is Ending.CANCELLED:
-                raise CancelledByRequest("the group was cancelled")
-            rows += rows_of(part, report)
-            reported = last_reported(report.steps)
-            if reported is not None and not host.times.put(key, reported):
-                _log.warning("reference_times_dropped", slot=slot.name)
-    return FoundGroup(rows=rows, phases_ns=dict(phases))
+            return cache.build(plan, what={"job": job_id, "candidate": candidate.id}, cancel=self.cancelled)
+
+        threads = ThreadPoolExecutor(cache.workers, thread_name_prefix="build")
+        try:
+            made = [(candidate.id, threads.submit(make, candidate)) for candidate in wanted]
+            for done, (number, found) in enumerate(made):
+                if self.on_progress is not None:
+                    self.on_progress(Progress(phase="build", done=done, total=len(made)))
+                self.builds[number] = found.result()
+        finally:
+            # After a failure no further build begins, and no thread outlives the evaluation.
+            threads.shutdown(cancel_futures=True)
+
+    def judge(self, part: Mapping[str, Any], group: Group) -> Rows:
+        """The results of the candidates of one container.
+
+        Raises:
+            CancelledByRequest, EngineUnavailableError, EvaluationError: as `evaluate_group`.
+        """
+        host, slot, resources = self.host, self.slot, self.host.resources
+        key = key_of(group, slot, image=host.environment.image, runtime=host.gpu.runtime)
+        ids = [candidate["id"] for candidate in part["candidates"]]
+        builds = {number: self.builds[number][0] for number in ids if number in self.builds}
+        refused = {number: said for number in builds if (said := refusal_of(builds[number], host.gpu)) is not None}
+        archives = archives_of({number: build for number, build in builds.items() if number not in refused})
+        plan = make_group_plan(
+            part,
+            gpu=host.gpu,
+            slot=slot,
+            environment=host.environment,
+            max_run_s=host.max_run_s,
+            labels=self.labels,
+            reference_times={} if group.settings.fresh_reference else host.times.get(key),
+            builds={**dict.fromkeys(archives), **refused},
+            archives={str(number): archive.size_bytes for number, archive in archives.items()},
+        )
+        before = inspect_before(slot, resources, ranked=False)
+        began_ns = time.monotonic_ns()
+        executed = execute_sampled(
+            plan,
+            slot,
+            resources,
+            host.gpu,
+            cancel=self.cancelled,
+            on_progress=self.on_progress,
+            archive=JoinedArchives(list(archives.values())) if archives else None,
+        )
+        with executed as (report, ready_ns, _):
+            ended_ns = time.monotonic_ns()
+        self.phases.update(phases_of(report, spans_ns=(began_ns, ready_ns, ended_ns, time.monotonic_ns())))
+        inspect_after(slot, resources, before, report)
+        if report.outcome.ending is Ending.CANCELLED:
+            raise CancelledByRequest("the group was cancelled")
+        times = last_reported(report.steps)
+        if times is not None and not host.times.put(key, times):
+            _log.warning("reference_times_dropped", slot=slot.name)
+        return [with_build(row, self.builds) for row in rows_of(part, report)]
+
+
+def archives_of(builds: Mapping[int, Build]) -> dict[int, BuildArchive]:
+    """The archives that fit into one request, by candidate. The others compile in their runs."""
+    found, left = {}, MAX_ARCHIVE_BYTES
+    for number, build in builds.items():
+        if build.archive is not None and build.archive.size_bytes <= left:
+            found[number] = build.archive
+            left -= build.archive.size_bytes
+    return found
+
+
+def refusal_of(build: Build, gpu: GpuType) -> str | None:
+    """What compilers said of a candidate that they refused; None: they did not, or the run may see it otherwise.
+
+    Where the type has a device, a file that asks for it may build something else without it.
+    """
+    step = next(iter(build.report.steps), None) if build.report is not None else None
+    if gpu.vendor is not Vendor.NONE or step is None or step.exit_code != REFUSED:
+        return None
+    return step.stderr[-_MOST_SAID:].strip() or "the compilers refused it"
+
+
+def with_build(row: Mapping[str, Any], builds: Mapping[int, tuple[Build, int]]) -> dict[str, Any]:
+    """A result, with what its build took ahead."""
+    if row["id"] not in builds:
+        return dict(row)
+    built_ms = builds[row["id"]][1] / 1e6
+    return {**row, "build_ms": round((row["build_ms"] or 0.0) + built_ms, 3)}
 
 
 def make_group_plan(
@@ -136,10 +261,21 @@ def make_group_plan(
     max_run_s: float,
     labels: Mapping[str, str],
     reference_times: Mapping[str, Any] | None = None,
+    builds: Mapping[int, str | None] | None = None,
+    archives: Mapping[str, int] | None = None,
 ) -> Plan:
     """Plan one container for a group. Pure.
 
-    `reference_times`: what is known of its reference's times.
+    Args:
+        group: its JSON form.
+        gpu: the registry's entry for its GPU type.
+        slot: where it runs.
+        environment: the inside of the type's containers.
+        max_run_s: the operator's limit.
+        labels: of the container.
+        reference_times: what is known of its reference's times.
+        builds: as `GroupRequest` has them.
+        archives: as `PairRequest` has them.
 
     Raises:
         GroupError: the group cannot be read.
@@ -148,11 +284,13 @@ def make_group_plan(
     # The reference may take as long as a candidate.
     wall_s = _MARGIN_S + (len(parsed.candidates) + 1) * parsed.settings.timeout_s
     device = "cpu" if gpu.vendor is Vendor.NONE and not gpu.emulate_cuda else "cuda"
-    payload = payload_of(group, device=device, memory_bytes=tensor_bytes(gpu), reference_times=reference_times)
+    payload = payload_of(
+        group, device=device, memory_bytes=tensor_bytes(gpu), reference_times=reference_times, builds=builds
+    )
     boot = pair_boot(environment)
     return Plan(
         spec=make_spec(gpu, slot, environment, boot, wall_s=min(wall_s, max_run_s), labels=dict(labels)),
-        request=PairRequest(payload=payload, successive=True),
+        request=PairRequest(payload=payload, successive=True, archives=archives or {}),
         harness=Harness.BUILTIN,
         run_names=tuple(f"candidate.{candidate.id}" for candidate in parsed.candidates),
         case_counts={},

@@ -9,10 +9,31 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sandbox import protocol
+
+
+class JoinedArchives:
+    """Several archives, sent as one. The request says where each begins."""
+
+    def __init__(self, archives: Sequence[BuildArchive]) -> None:
+        self._archives = archives
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all of them."""
+        return sum(archive.size_bytes for archive in self._archives)
+
+    def frames(self) -> Iterator[bytes]:
+        """Yield all of them as frames for another container.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        for archive in self._archives:
+            yield from archive.frames()
 
 
 class BuildArchive:

@@ -18,7 +18,7 @@ from typing import Any, Self
 from sandbox import protocol
 from sandbox.errors import EngineRefused, EngineUnavailable, ProtocolError
 from sandbox.host.attach import STDERR, Attachment
-from sandbox.host.build_archive import BuildArchive
+from sandbox.host.build_archive import BuildArchive, JoinedArchives
 from sandbox.host.cgroup import CgroupReader
 from sandbox.spec import Ending, Outcome, SandboxSpec
 
@@ -301,7 +301,7 @@ class Container:
         on_progress: OnProgress | None,
         cancel: threading.Event,
         wall_s: float | None = None,
-        archive: BuildArchive | None = None,
+        archive: BuildArchive | JoinedArchives | None = None,
         receive: BuildArchive | None = None,
         messages: MessageQueue | None = None,
     ) -> ContainerReport:

@@ -4,12 +4,15 @@ Owns their descriptors. Forwards the request to the judge and the judge's frames
 The judge's frames are checked and rebuilt. The worker has no descriptor over which it could send one. A request for
 several ranks gets further workers, which share all but the socket to the judge. When one worker ends, all are killed.
 A `successive` request gets its workers one after the other: the judge's `spawn` frames ask for them. Before each, all
-processes of the last one are killed and waited for, and its files are removed, so no submission meets another's.
+processes of the last one are killed and waited for, and its files are removed, so no submission meets another's. The
+build archive of such a request has parts. An `unpack` frame of the judge names the part of the worker that is there,
+before it runs any of its submission. Each worker gets one part at most, and each part is unpacked once.
 
 Judge: stdin = one `request` frame, then `reading` frames and one `worker_exit` frame; stdout = frames; stderr = kept
 for the end message. KR_WORKER_FD, KR_WORKER_STDOUT_FD and KR_WORKER_STDERR_FD name the descriptors of the first worker.
 Over KR_RANKS_FD come the sockets of further workers before the request, one descriptor with one byte each, or after
-each `spawn` frame the socket of that worker. One that is asked for the `reference` has the judge's account.
+each `spawn` frame the socket of that worker. One that is asked for the `reference` has the judge's account. After an
+`unpack` frame one byte comes: `u` if the files are there, `n` if none of them is.
 Worker: KR_JUDGE_FD names its socket; stdin = /dev/null.
 
 Standard library only: this runs inside the container.
@@ -57,6 +60,9 @@ class Pair:
         self._pending: tuple[dict[str, Any], IncomingArchive] | None = None
         self._worker_reported = False
         self._successive = False
+        #: Parts of the archive that no worker has had, and whether the worker that is there has had one.
+        self._archives: dict[str, bytes] = {}
+        self._unpacked = False
         #: Workers of the request that came before the one that is there.
         self._replaced = 0
         self._selector = selectors.DefaultSelector()
@@ -141,10 +147,30 @@ class Pair:
             if role == "candidate":
                 self._worker_pids = [pid]
                 self._replaced += 1
-                self._worker_reported = False
+                self._worker_reported = self._unpacked = False
             with contextlib.suppress(BrokenPipeError):
                 # If the judge has died, its exit status says how.
                 socket.send_fds(self._ranks_line, [b"w"], [judge_end.fileno()])
+
+    def _on_unpack(self, name: object) -> None:
+        """Put what was built for the worker that is there into its directory. It has run nothing of a submission.
+
+        Raises:
+            FrameError: there is no such part, or this worker has had one.
+            InitError: what was unpacked of a part cannot be removed.
+        """
+        if not isinstance(name, str) or name not in self._archives or self._unpacked:
+            raise protocol.FrameError(f"an unpack frame for {name!r}, which the request does not allow")
+        self._unpacked = True
+        answer = b"u"
+        try:
+            unpack_archive(self._archives.pop(name), boot=self._boot, reaper=self._reaper)
+        except InitError:
+            # Half a cache is worse than none.
+            clean_up(self._boot, self._reaper)
+            answer = b"n"
+        with contextlib.suppress(BrokenPipeError):
+            self._ranks_line.sendall(answer)
 
     def _add_workers(self, ranks: int) -> None:
         """Start the further workers that the request needs. None is added later."""
@@ -244,7 +270,10 @@ class Pair:
             raise InitError(f"request for {ranks!r} ranks, expected 1 to {MAX_RANKS}")
         self._requested = True
         self._successive = request.get("successive") is True
-        unpack_archive(archive, boot=self._boot, reaper=self._reaper)
+        if self._successive:
+            self._archives = split_archive(archive, request.get("archives"))
+        else:
+            unpack_archive(archive, boot=self._boot, reaper=self._reaper)
         self._add_workers(ranks)
         self._send_to_judge({"type": "request", "payload": request["payload"]})
 
@@ -288,6 +317,8 @@ class Pair:
             for message in self._frames.feed(data):
                 if message["type"] == "spawn":
                     self._on_spawn(message.get("role"))
+                elif message["type"] == "unpack":
+                    self._on_unpack(message.get("name"))
                 else:
                     self._forward(rebuild_frame(message))
         except protocol.FrameError as error:
@@ -315,6 +346,22 @@ class Pair:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(fd)
         return data
+
+
+def split_archive(archive: bytes, sizes: object) -> dict[str, bytes]:
+    """The parts of a successive request's archive, by name.
+
+    Raises:
+        InitError: the sizes are not those of this archive.
+    """
+    named = sizes if isinstance(sizes, dict) else {}
+    if not all(type(size) is int and size > 0 for size in named.values()) or sum(named.values()) != len(archive):
+        raise InitError(f"request names archives {sizes!r}, found {len(archive)} bytes")
+    found, begin = {}, 0
+    for name, size in named.items():
+        found[name] = archive[begin : begin + size]
+        begin += size
+    return found
 
 
 def rebuild_frame(message: Mapping[str, Any]) -> dict[str, Any]:

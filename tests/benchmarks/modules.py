@@ -5,11 +5,14 @@ Each reference is one of its own; each candidate is compared on five inputs and 
 one Python for each candidate and evaluates it in that process beside its reference, as the public evaluators do. It
 takes a part of the candidates, half before and half after the groups, with one process and with one for each core.
 
-KERNEL_RUNNER_TEST_EXAMPLES is the number of candidates, 2,000 by default.
+KERNEL_RUNNER_TEST_EXAMPLES is the number of candidates, 2,000 by default. `make bench ARGS="modules --gpu H100"`
+evaluates on this host's slots of a GPU type, without the loop; `--emulate` on an emulated device, whose times are no
+device's.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -33,8 +36,9 @@ CANDIDATES: Final = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "2000"))
 GROUP: Final = 8
 OUTSTANDING: Final = 512
 SETTINGS: Final = {"inputs": 5, "timed_calls": 20}
-#: What is asked for, on two cores without a device.
+#: What is asked for: on two cores without a device, and on a host with one device.
 TARGET_PER_S: Final = 2.0
+TARGET_ON_DEVICE_PER_S: Final = 5.0
 #: One candidate in so many is also evaluated by the loop, and at least so many are.
 LOOP_PART: Final = 50
 LOOP_LEAST: Final = 16
@@ -45,6 +49,8 @@ _ONE: Final = (
 )
 #: What the phases of a group's report are.
 PHASES: Final = {
+    "build": "build what compiles",
+    "wait": "wait for the slot",
     "container": "start a container",
     "import": "import torch, measure the hand-over, end",
     "reference": "prepare the reference",
@@ -99,9 +105,19 @@ def items_of(number: int) -> list[Item]:
     return [Item(reference=reference, candidate=code) for code in codes]
 
 
-def main(slots: int = 1) -> None:
+def main(options: Sequence[str] = ()) -> None:
     """Measure and print."""
+    parser = argparse.ArgumentParser(prog="modules", description=main.__doc__)
+    parser.add_argument("--slots", type=int, default=1, help="slots of the CPU type")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--gpu", metavar="TYPE", help="evaluate on what this host has of a GPU type")
+    where.add_argument("--emulate", action="store_true", help="evaluate on an emulated device")
+    asked = parser.parse_args(list(options))
     items = [item for number in range(-(-CANDIDATES // GROUP)) for item in items_of(number)][:CANDIDATES]
+    if asked.gpu is not None or asked.emulate:
+        _measure_devices(items, asked.gpu, slots=asked.slots)
+        return
+    slots: int = asked.slots
     chosen = items[:: max(1, min(LOOP_PART, len(items) // LOOP_LEAST))]
     cores = len(os.sched_getaffinity(0))
     loops = {1: Loop(), cores: Loop()}
@@ -109,15 +125,34 @@ def main(slots: int = 1) -> None:
     for at_once, loop in loops.items():
         loop.run(chosen[:half], at_once=at_once)
     with database("modules") as url, live_runner(url, cpu_slots=slots, warm_containers=1) as live:
-        batch = _evaluate(live, items)
+        batch = _evaluate(live, items, gpu_type="CPU")
     for at_once, loop in loops.items():
         loop.run(chosen[half:], at_once=at_once)
-    _print(batch, loops, slots=slots, references=len({item.reference for item in items}))
+    _print(batch, loops, slots=slots, references=len({item.reference for item in items}), target_per_s=TARGET_PER_S)
 
 
-def _evaluate(live: LiveRunner, items: Sequence[Item]) -> Batch:
+def _measure_devices(items: Sequence[Item], gpu_type: str | None, *, slots: int) -> None:
+    """Evaluate on devices; None: on emulated ones, one in each slot."""
+    with tempfile.TemporaryDirectory() as overlay, database("modules") as url:
+        settings: dict[str, object] = {"gpus_dir": overlay, "warm_containers": 1, "build_timeout_s": 120}
+        if gpu_type is None:
+            emulated = 'extends = "CPU"\nname = "CPU"\nmemory_gib = 2.0\nemulate_cuda = true\n'
+            (Path(overlay) / "CPU.toml").write_text(emulated, encoding="utf-8")
+            settings["cpu_slots"] = slots
+        with live_runner(url, **settings) as live:
+            batch = _evaluate(live, items, gpu_type=gpu_type or "CPU")
+            with psycopg.connect(url) as connection:
+                row = connection.execute(
+                    "SELECT count(DISTINCT report ->> 'slot') FROM runner.job WHERE batch_id IS NOT NULL"
+                ).fetchone()
+    used = 1 if row is None else int(row[0])
+    references = len({item.reference for item in items})
+    _print(batch, {}, slots=used, references=references, target_per_s=TARGET_ON_DEVICE_PER_S)
+
+
+def _evaluate(live: LiveRunner, items: Sequence[Item], *, gpu_type: str) -> Batch:
     batch = Batch()
-    with Client(live.database_url, gpu_type="CPU", settings=SETTINGS, outstanding=OUTSTANDING) as client:
+    with Client(live.database_url, gpu_type=gpu_type, settings=SETTINGS, outstanding=OUTSTANDING) as client:
         # The first container of a daemon is made while the GPU type is probed.
         client.evaluate(items_of(-1))
         began_s = time.perf_counter()
@@ -142,13 +177,13 @@ def _evaluate_plainly(folder: Path, number: int, item: Item) -> None:
     subprocess.run([sys.executable, "-c", _ONE, reference, code], check=False, capture_output=True, cwd=ROOT)
 
 
-def _print(batch: Batch, loops: Mapping[int, Loop], *, slots: int, references: int) -> None:
+def _print(batch: Batch, loops: Mapping[int, Loop], *, slots: int, references: int, target_per_s: float) -> None:
     count = len(batch.results)
     verdicts = dict(Counter(str(result.verdict) for result in batch.results))
     timing = dict(Counter(str(result.facts["timing"]) for result in batch.results if result.correct))
     print(f"\n{count} candidates of {references} references, {slots} slots; {verdicts}; times {timing}")
     print("| | candidates | seconds | candidates/s | asked for |\n|---|---|---|---|---|")
-    print(f"| runner | {count} | {batch.seconds:.1f} | {count / batch.seconds:.2f} | {TARGET_PER_S:g} |")
+    print(f"| runner | {count} | {batch.seconds:.1f} | {count / batch.seconds:.2f} | {target_per_s:g} |")
     for at_once, loop in loops.items():
         rate = loop.done / loop.seconds
         print(f"| plain loop, {at_once} at a time | {loop.done} | {loop.seconds:.1f} | {rate:.2f} | |")

@@ -116,6 +116,13 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
                 raise RuntimeError(f"no {role} worker was started")
             return socket.socket(fileno=descriptors[0])
 
+        def unpack(candidate: int) -> bool:
+            frames.send({"type": "unpack", "name": str(candidate)})
+            answer = line.recv(1)
+            if not answer:
+                raise RuntimeError("init does not say whether it has unpacked a build")
+            return answer == b"u"
+
         collector.start()
         GroupJudge(
             request.group,
@@ -129,6 +136,8 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
             calibration=calibration,
             gate=gate,
             known=request.reference_times,
+            builds=request.builds,
+            unpack=unpack,
         ).run(Path.cwd())
 
 

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,16 @@ def test_ten_lines_from_candidates_to_rewards(served: Rig) -> None:
     assert [result.verdict for result in results[22:]] == ["invalid"] * 4
     assert results[22].message == "the candidate has a NUL character at position 1"
     assert _count(served.url, "item") == len(items)
+
+
+def test_a_key_for_two_candidates_is_an_error(served: Rig) -> None:
+    """Not the first one's result for both; equal items may share a key."""
+    one, other = item(1), item(2)
+    with Client(served.url, gpu_type="CPU") as client:
+        with pytest.raises(SubmissionError, match="'same' is the key of two items"):
+            client.evaluate([replace(one, key="same"), replace(other, key="same")])
+        twice = client.evaluate([replace(one, key="mine"), replace(one, key="mine")])
+    assert [result.verdict for result in twice] == ["accepted"] * 2
 
 
 @pytest.mark.usefixtures("long_pauses")

@@ -29,6 +29,7 @@ def task(name: str, **found: object) -> dict[str, Any]:
         "timeout": 300,
         "entry_point": "Model",
         "use_reference_cache": True,
+        "enable_profiling": True,
     }
 
 
@@ -86,6 +87,8 @@ def test_what_its_clients_send_is_answered(served: Rig) -> None:
         "error_code": None,
     }  # fmt: skip
     assert (first["reference_runtime"], first["kernel_runtime"]) == (0.002, 0.001)
+    # Nothing has been profiled, so no share is told, and certainly not 0.
+    assert first["metadata"]["custom_kernel_time_share"] is None
     one, two, three = answers[1][1]["results"]
     assert one == first
     assert (two["correctness"], two["error_code"], two["error_message"]) == (False, "CORRECTNESS_ERROR", "off by one")

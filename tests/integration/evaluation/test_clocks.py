@@ -6,6 +6,8 @@ What a hot device has slowed does not count, nor what was timed at other clocks 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,14 +17,17 @@ from runner.devices.gate import HealthGate
 from runner.devices.nvidia import Nvml
 from runner.errors import EvaluationError
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.modules import evaluate_group
 from runner.gpu_types import ClockPolicy, GpuType, Registry, Vendor
-from runner.model import Device, JobResult, Mode, Verdict
+from runner.model import Device, JobResult, Mode, Progress, Slot, Verdict
 from runner.task_format import extra_to_stored, load_folder, to_stored
 from runner.task_format.model import CaseSet
 from sandbox.host.engine import DockerEngine
 from tests.fakes.nvml import Nvml as FakeNvml
 from tests.fakes.recordings import nvidia
+from tests.integration.evaluation.test_modules import GOOD, REFERENCE
 from tests.plugins.live import ROOT
+from tests.support.waiting import PATIENCE_S
 from tests.unit import samples
 
 TASK = load_folder(ROOT / "tasks" / "vectoradd").task
@@ -49,6 +54,16 @@ def evaluate(
     clocks: ClockPolicy = ClockPolicy(),  # noqa: B008 - frozen
 ) -> JobResult:
     """A benchmark on a slot whose device answers so."""
+    job = replace(samples.job(mode=Mode.BENCHMARK, code=CODE), task=to_stored(TASK), extra=extra_to_stored(TASK.extra))
+    with evaluator_of(engine, settings, answers, clocks) as (made, slot):
+        return made.run(job, slot, cancel=threading.Event())
+
+
+@contextmanager
+def evaluator_of(
+    engine: DockerEngine, settings: EvaluationSettings, answers: dict[str, Any], clocks: ClockPolicy
+) -> Iterator[tuple[Evaluator, Slot]]:
+    """An evaluator, and a slot whose device answers so."""
     fake = FakeNvml(lambda: [answers])
     gate_of = {Vendor.NVIDIA: lambda: Nvml(fake)}
     device = Device(
@@ -62,11 +77,32 @@ def evaluate(
         made._resources,
         gate=HealthGate(made._quarantine, type_of=lambda slot: registry.get(slot.gpu_type), openers=gate_of),
     )
-    job = replace(samples.job(mode=Mode.BENCHMARK, code=CODE), task=to_stored(TASK), extra=extra_to_stored(TASK.extra))
     try:
-        return made.run(job, replace(samples.SLOT, devices=(device,)), cancel=threading.Event())
+        yield made, replace(samples.SLOT, devices=(device,))
     finally:
         made.close()
+
+
+def group_rows(
+    engine: DockerEngine,
+    settings: EvaluationSettings,
+    answers: dict[str, Any],
+    codes: list[str],
+    on_progress: Callable[[Progress], None] | None = None,
+) -> list[Mapping[str, Any]]:
+    """The results of a group of modules on a slot whose device answers so."""
+    group = {
+        "kind": "module",
+        "reference": REFERENCE,
+        "settings": {"timed_calls": 5, "inputs": 2, "timeout_s": PATIENCE_S},
+        "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
+    }
+    with evaluator_of(engine, settings, answers, ClockPolicy()) as (made, slot):
+        host = made.group_host(slot)
+        found = evaluate_group(
+            host, group, slot=slot, gpu_type="CPU", cancelled=threading.Event(), on_progress=on_progress
+        )
+        return list(found.rows)
 
 
 def test_clocks_are_told_to_the_judge_and_shown(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:
@@ -109,3 +145,29 @@ def test_times_count_at_the_clocks_that_the_gpu_type_demands(
         EvaluationError, match=r"too unsteady to time on: .*off what its GPU type demands \(sm_clock_off"
     ):
         evaluate(docker_engine, settings, answers, ClockPolicy(sm_mhz=1980))
+
+
+def test_a_group_on_a_hot_device_is_our_fault(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:
+    """Of what is right no time counts, so it is evaluated again; what is wrong is wrong on any device."""
+    answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0), nvmlDeviceGetCurrentClocksEventReasons=HW_THERMAL)
+    right, wrong = group_rows(docker_engine, settings, answers, [GOOD, GOOD.replace("torch.relu(", "torch.tanh(")])
+    assert (right["verdict"], right["stage"], wrong["verdict"]) == ("internal_error", "timing", "wrong_answer"), right
+    assert "too unsteady to time on" in right["message"]
+    assert "hw_thermal_slowdown" in right["message"]
+
+
+def test_a_group_does_not_count_where_its_device_broke(
+    docker_engine: DockerEngine, settings: EvaluationSettings
+) -> None:
+    """Memory errors during the run, or before it: all of the group is evaluated again."""
+    answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0))
+
+    def breaks(progress: Progress) -> None:
+        if progress.phase == "candidates":
+            answers["nvmlDeviceGetTotalEccErrors"] = 3
+
+    with pytest.raises(EvaluationError, match=r"the result does not count: .*3 memory errors"):
+        group_rows(docker_engine, settings, answers, [GOOD], breaks)
+    answers["nvmlDeviceGetRemappedRows"] = [0, 0, 0, 1]
+    with pytest.raises(EvaluationError, match="slot cpu0 is quarantined"):
+        group_rows(docker_engine, settings, answers, [GOOD])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
-from runner.evaluation.evaluate import Evaluator
+from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.evaluation.modules import evaluate_group
 from runner.evaluation.reference_times import key_of
+from runner.gpu_types import GpuType, Registry
+from sandbox.host.engine import DockerEngine
 from tasks.harness.judge.modules.group import Group
 from tests.unit import samples
 
-_REFERENCE = """
+REFERENCE = """
 import torch
 import torch.nn as nn
 
@@ -31,8 +34,8 @@ def get_inputs():
 def get_init_inputs():
     return [SIZE]
 """
-_GOOD = _REFERENCE.replace("class Model(", "class ModelNew(")
-_WRONG = _GOOD.replace("torch.relu(", "torch.tanh(")
+GOOD = REFERENCE.replace("class Model(", "class ModelNew(")
+_WRONG = GOOD.replace("torch.relu(", "torch.tanh(")
 #: Leaves whatever it can, and fails if it meets what another has left.
 _LEAVER = (
     """
@@ -55,11 +58,11 @@ if os.fork() == 0:
         os._exit(0)
     os.execvp("sleep", ["sleep", "86399"])
 """
-    + _GOOD
+    + GOOD
 )
 
 
-def _run(evaluator: Evaluator, codes: list[str], reference: str = _REFERENCE, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
+def _run(evaluator: Evaluator, codes: list[str], reference: str = REFERENCE, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
     group = {
         "kind": "module",
         "reference": reference,
@@ -77,7 +80,7 @@ def _run(evaluator: Evaluator, codes: list[str], reference: str = _REFERENCE, **
 def test_a_group_has_one_result_for_each_candidate(evaluator: Evaluator) -> None:
     """Right, wrong, without a class, with a syntax error, killed: each has its own verdict, whatever the order."""
     dies = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    rows = _run(evaluator, [_GOOD, _WRONG, "x = 1", "class ModelNew(:", dies, _GOOD])
+    rows = _run(evaluator, [GOOD, _WRONG, "x = 1", "class ModelNew(:", dies, GOOD])
     assert [row["verdict"] for row in rows] == [
         "accepted",
         "wrong_answer",
@@ -99,37 +102,60 @@ def test_a_candidate_meets_nothing_of_another(evaluator: Evaluator) -> None:
 def test_workers_are_forks_of_a_process_that_has_imported_torch(evaluator: Evaluator) -> None:
     """All of them: killing a candidate's processes must not end the template, or each worker imports torch again."""
     # A fork of the template has objects that no collection looks at; a fresh interpreter has none.
-    forked = f"import gc\nif not gc.get_freeze_count():\n    raise RuntimeError('not a fork')\n{_GOOD}"
+    forked = f"import gc\nif not gc.get_freeze_count():\n    raise RuntimeError('not a fork')\n{GOOD}"
     rows = _run(evaluator, [forked] * 3, timed_calls=0)
     assert [row["verdict"] for row in rows] == ["accepted"] * 3, rows
 
 
 def test_candidates_may_have_a_container_each(evaluator: Evaluator) -> None:
     """Asked for, each candidate is alone."""
-    rows = _run(evaluator, [_GOOD, _WRONG], separate_containers=True)
+    rows = _run(evaluator, [GOOD, _WRONG], separate_containers=True)
     assert [row["verdict"] for row in rows] == ["accepted", "wrong_answer"], rows
 
 
 def test_a_bad_reference_is_invalid_for_all(evaluator: Evaluator) -> None:
     """Each candidate gets the sentence."""
-    rows = _run(evaluator, [_GOOD, _WRONG], reference="class Model(:")
+    rows = _run(evaluator, [GOOD, _WRONG], reference="class Model(:")
     assert [row["verdict"] for row in rows] == ["invalid"] * 2, rows
     assert "no Python" in rows[0]["message"]
-    crashes = _REFERENCE.replace("return torch.relu", "import ctypes; ctypes.string_at(0); return torch.relu")
-    assert {row["verdict"] for row in _run(evaluator, [_GOOD], reference=crashes)} == {"invalid"}
+    crashes = REFERENCE.replace("return torch.relu", "import ctypes; ctypes.string_at(0); return torch.relu")
+    assert {row["verdict"] for row in _run(evaluator, [GOOD], reference=crashes)} == {"invalid"}
 
 
 def test_times_of_the_reference_are_kept_for_the_next_group(evaluator: Evaluator) -> None:
     """Under the slot and the reference; not where a candidate was never timed."""
-    reference = f"{_REFERENCE}# kept\n"
+    reference = f"{REFERENCE}# kept\n"
     host = evaluator.group_host(samples.SLOT)
     group = Group.from_message({"kind": "module", "reference": reference, "candidates": [{"id": 0, "code": ""}]})
     key = key_of(group, samples.SLOT, image=host.environment.image, runtime=host.gpu.runtime)
     _run(evaluator, [_WRONG], reference=reference)
     assert host.times.get(key) == {}
-    (row,) = _run(evaluator, [_GOOD], reference=reference)
+    (row,) = _run(evaluator, [GOOD], reference=reference)
     assert row["verdict"] == "accepted", row
     (times,) = host.times.get(key).values()
     # Five calls before the candidate and five after it.
     assert (len(times["counted_ns"]), row["reference_stats"]["calls"]) == (10, 10)
     assert row["software"].startswith("torch ")
+
+
+class _Emulated:
+    """The registry, whose types have an emulated device."""
+
+    def get(self, name: str) -> GpuType:
+        return replace(Registry.load().get(name), emulate_cuda=True, memory_gib=2.0)
+
+
+def test_a_group_on_an_emulated_device(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:
+    """Reference and candidates are there, and are timed there; what it is worth is said."""
+    registry: Any = _Emulated()
+    there = GOOD.replace("return torch.relu", "assert x.is_cuda\n        return torch.relu")
+    evaluator = Evaluator(docker_engine, registry, replace(settings, warm_containers=0))
+    try:
+        right, wrong = _run(evaluator, [there, GOOD.replace("torch.relu(", "torch.tanh(")])
+    finally:
+        evaluator.close()
+    assert (right["verdict"], wrong["verdict"]) == ("accepted", "wrong_answer"), (right, wrong)
+    assert right["device"] == "CUDA, emulated on the CPU"
+    assert right["candidate_ns"] > 0
+    assert right["timing"] != "audited"
+    assert (right["speedup_device"], right["speedup_host"], right["kernel_use"]) == (None, None, None)

@@ -47,6 +47,15 @@ def test_settings_are_sent_without_what_json_columns_refuse() -> None:
     assert (sent["reference"], sent["candidate"]) == ("r", "c")
 
 
+def test_numbers_and_objects_that_json_lacks_are_sent_as_texts() -> None:
+    """So that they are refused as a setting of their own item, and not as a call."""
+    sent = Item(reference="r", candidate="c", settings={"a": float("nan"), "b": [-float("inf")], "c": {1}}).as_json()
+    assert sent["settings"] == {"a": "nan", "b": ["-inf"], "c": "{1}"}
+    assert json.loads(json.dumps(sent, allow_nan=False)) == sent
+    plain = {"a": 1, "b": 0.5, "c": True, "d": None}
+    assert Item(reference="r", candidate="c", settings=plain).as_json()["settings"] == plain
+
+
 def test_portions_are_bounded() -> None:
     """By number and by size."""
     small = [Item(reference="r", candidate="c", key=str(n)) for n in range(2 * MAX_ITEMS + 1)]

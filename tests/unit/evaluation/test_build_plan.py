@@ -7,7 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from runner.evaluation.build_plan import BuildPlan, make_build_plan, should_build
+from runner.evaluation.build_plan import (
+    REFUSED,
+    BuildPlan,
+    compiles,
+    make_build_plan,
+    make_module_build_plan,
+    should_build,
+)
 from runner.evaluation.container_spec import CACHES
 from runner.evaluation.plan import Plan, make_plan
 from runner.evaluation.result_rows import Evidence
@@ -17,6 +24,7 @@ from runner.model import Job, Mode, Verdict
 from runner.task_format.model import Extra, Harness, Task
 from sandbox.protocol import StepResult, StepsRequest
 from sandbox.spec import Ending
+from tasks.harness.judge.modules.group import Candidate
 from tests.unit import samples
 
 CPUS = (6, 7)
@@ -97,6 +105,29 @@ def test_a_build_has_the_runs_container_but_for_device_cores_and_judge(gpu: GpuT
     assert built.limits.memory_bytes == ran.limits.memory_bytes
     assert built.limits.pids == ran.limits.pids
     assert built.labels["kernel-runner.build"] == "3"
+
+
+def test_candidates_are_built_if_they_compile_when_their_file_runs() -> None:
+    """Those of KernelBook's form only name helpers of the compiler, and compile at their first call."""
+    assert compiles(b"module = load_inline(name='x', cuda_sources=source)")
+    assert not compiles(b"from torch._inductor.runtime.triton_heuristics import grid\n@triton.jit\ndef kernel(x): pass")
+
+
+@pytest.mark.parametrize("gpu", [samples.CPU, samples.H100], ids=["cpu", "gpu"])
+def test_a_candidate_is_built_alone(gpu: GpuType) -> None:
+    """In the container of a run but for device, cores and judge; with its own file and the names of its class."""
+    candidate = Candidate(id=7, code="its code", entry_points=("ModelNew", "NetNew"))
+    plan = make_module_build_plan(
+        candidate, gpu, samples.SLOT, samples.ENVIRONMENT, cpus=CPUS, build_timeout_s=9, labels={"a": "b"}
+    )
+    ran = run(samples.task(), gpu).spec
+    assert dict(plan.request.files) == {"candidate.py": b"its code"}
+    (step,) = plan.request.steps
+    assert step.argv[-4:] == ("candidate.py", str(REFUSED), "ModelNew", "NetNew")
+    assert (step.timeout_s, step.result_pipe, dict(step.files)) == (9, False, {})
+    assert (plan.spec.devices, plan.spec.limits.cpus, plan.spec.environment) == (None, CPUS, ran.environment)
+    assert (plan.spec.labels["a"], plan.spec.labels["kernel-runner.build"]) == ("b", "candidate 7")
+    assert set(plan.request.keep) == set(CACHES.values())
 
 
 def test_caches_are_below_work_and_come_back() -> None:

@@ -37,7 +37,9 @@ def test_every_candidate_has_its_result() -> None:
     assert [(item["id"], item["verdict"]) for item in found.items] == [(4, "accepted"), (5, "time_limit")]
     assert all(tuple(item) == KEYS for item in found.items)
     assert found.report["slot"] == "cpu0"
-    assert (found.runs, found.eval_ns) == ((), 9)
+    assert (found.runs, found.build_ns, found.eval_ns) == ((), 0, 9)
+    built = group_result(group(4), SLOT, [{**FINE, "id": 4}], eval_ns=9, phases_ns={"build": 6, "wait": 1})
+    assert (built.build_ns, built.eval_ns) == (6, 3)
 
 
 @pytest.mark.parametrize(

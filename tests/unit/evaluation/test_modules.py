@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runner.evaluation.build_cache import Build
+from runner.evaluation.build_plan import REFUSED
 from runner.evaluation.container_spec import Environment
-from runner.evaluation.modules import make_group_plan, phases_of, rows_of
+from runner.evaluation.modules import archives_of, make_group_plan, phases_of, refusal_of, rows_of, with_build
 from runner.gpu_types import Registry
+from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import ContainerReport
-from sandbox.protocol import Judged, PairRequest, StepResult
+from sandbox.protocol import ARCHIVE_PIECE_BYTES, MAX_ARCHIVE_BYTES, ArchivePiece, Judged, PairRequest, StepResult
 from sandbox.spec import Ending, Outcome
 from tasks.harness.judge.modules.group import Result
 from tests.unit import samples
@@ -61,6 +65,42 @@ def test_the_container_is_that_of_every_job() -> None:
     assert plan.request.payload["group"] == _GROUP
     assert plan.spec.limits.wall_s == pytest.approx(60 + 3 * 10)
     assert plan.spec.boot.kind == "pair"
+
+
+def _build(tmp_path: Path, *, size: int = 0, exit_code: int = 0, stderr: str = "") -> Build:
+    archive = BuildArchive(tmp_path)
+    for begin in range(0, size, ARCHIVE_PIECE_BYTES):
+        archive.take(ArchivePiece(data=bytes(min(size - begin, ARCHIVE_PIECE_BYTES))))
+    step = StepResult(name="compile", command="c", start_ns=0, duration_ns=0, exit_code=exit_code, stderr=stderr)
+    return Build(archive=archive if size else None, report=replace(_report(), steps=(step,)))
+
+
+def test_archives_that_do_not_fit_into_a_request_are_left_out(tmp_path: Path) -> None:
+    """Their candidates compile in their runs; smaller ones that come later still fit."""
+    half = MAX_ARCHIVE_BYTES // 2
+    builds = {1: _build(tmp_path, size=half), 2: _build(tmp_path), 3: _build(tmp_path, size=half + 1)}
+    builds[4] = _build(tmp_path, size=half)
+    assert list(archives_of(builds)) == [1, 4]
+
+
+def test_only_what_compilers_say_where_there_is_no_device_is_a_verdict(tmp_path: Path) -> None:
+    """Its text is cut; whatever else ends a build is no verdict, and on a type with devices nothing is."""
+    said = _build(tmp_path, exit_code=REFUSED, stderr="x" * 5000 + "an error\n")
+    text = refusal_of(said, samples.CPU)
+    assert text is not None
+    assert (len(text), text[-8:]) == (3999, "an error")
+    assert refusal_of(_build(tmp_path, exit_code=REFUSED), samples.CPU) == "the compilers refused it"
+    assert refusal_of(said, samples.H100) is None
+    assert refusal_of(_build(tmp_path, exit_code=1, stderr="error"), samples.CPU) is None
+    assert refusal_of(Build(archive=None, report=None), samples.CPU) is None
+
+
+def test_what_a_build_took_is_in_its_candidates_result(tmp_path: Path) -> None:
+    """Beside what running the file took."""
+    builds = {5: (_build(tmp_path), 2_500_000)}
+    assert with_build({"id": 5, "build_ms": 0.25}, builds)["build_ms"] == 2.75
+    assert with_build({"id": 5, "build_ms": None}, builds)["build_ms"] == 2.5
+    assert with_build({"id": 3, "build_ms": None}, builds)["build_ms"] is None
 
 
 def test_results_come_in_the_order_of_the_group() -> None:

@@ -13,7 +13,7 @@ from sandbox.inside import output
 from sandbox.inside.boot import parse_boot
 from sandbox.inside.build_archive import check_name
 from sandbox.inside.output import Excerpt, ResultLines
-from sandbox.inside.pair import rebuild_frame
+from sandbox.inside.pair import rebuild_frame, split_archive
 from sandbox.inside.process import InitError, decode_status
 from sandbox.inside.steps import parse_request, runs_next, shorten
 from sandbox.protocol import FrameError, Judged, Step, StepResult, StepsRequest
@@ -210,3 +210,12 @@ def test_a_wait_status_is_an_exit_code_or_a_signal() -> None:
     assert decode_status(112 << 8) == (112, None)
     assert decode_status(9) == (None, 9)
     assert decode_status(11 | 0x80) == (None, 11)
+
+
+def test_an_archive_of_several_parts_is_what_the_request_says() -> None:
+    """Parts by name, in order; sizes that are not those of the archive are the daemon's fault."""
+    assert split_archive(b"aabbb", {"7": 2, "3": 3}) == {"7": b"aa", "3": b"bbb"}
+    assert split_archive(b"", {}) == split_archive(b"", None) == {}
+    for archive, sizes in ((b"aa", {}), (b"aa", {"7": 3}), (b"aa", {"7": 2, "3": 0}), (b"a", {"7": True})):
+        with pytest.raises(InitError, match="names archives"):
+            split_archive(archive, sizes)

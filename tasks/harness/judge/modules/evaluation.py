@@ -18,6 +18,7 @@ from typing import Any, cast
 import torch
 
 from sandbox.protocol import Judged, StepResult
+from tasks.harness.judge.accelerator import DeviceFailed
 from tasks.harness.judge.benchmark import Benchmark
 from tasks.harness.judge.cases import parse_cases
 from tasks.harness.judge.control import Control
@@ -28,6 +29,7 @@ from tasks.harness.judge.mode_run import ModeRun
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Stopping
 from tasks.harness.judge.system_facts import facts
+from tasks.harness.judge.throttling import DeviceUnsteady
 from tasks.harness.judge.timed_case import TimedCase
 from tasks.harness.judge.worker_client import WorkerClient
 from tasks.harness.judge.worker_output import Collector
@@ -58,6 +60,8 @@ _VERDICTS = {"output_limit": "runtime_error"}
 
 #: Asks init for a worker ("candidate" or "reference"), and returns the judge's end of its socket.
 NewWorker = Callable[[str], socket.socket]
+#: Asks init for what was built of a candidate, for the worker that is there. False: none of it can be used.
+Unpack = Callable[[int], bool]
 
 
 class GroupJudge:
@@ -77,6 +81,8 @@ class GroupJudge:
         calibration: Calibration | None = None,
         gate: str = "",
         known: Mapping[str, ReferenceTimes] | None = None,
+        builds: Mapping[int, str | None] | None = None,
+        unpack: Unpack | None = None,
     ) -> None:
         """Make the judge of one group.
 
@@ -92,6 +98,8 @@ class GroupJudge:
             calibration: on a device, what calls cost there.
             gate: on a device, `open` if the judge's own work marks calls, or why not.
             known: times of the reference from earlier groups, by mode.
+            builds: of candidates that were built ahead, as `GroupRequest` has them.
+            unpack: see `Unpack`; None: nothing was built.
         """
         self._group = group
         self._settings = group.settings
@@ -101,6 +109,8 @@ class GroupJudge:
         self._collector = collector
         self._control = control
         self._new_worker = new_worker
+        self._builds = builds or {}
+        self._unpack = unpack
         self._core = first.core
         self._calibration = calibration
         self.gate = gate
@@ -337,9 +347,16 @@ class GroupJudge:
             self._fresh = self._connect("candidate")
         return self._fresh
 
-    def use_up(self) -> None:
-        """From now on the worker is the candidate's."""
+    def use_up(self, candidate: int) -> None:
+        """From now on the worker is the candidate's, and so is what was built for it."""
         self._fresh = None
+        if self._unpack is not None and candidate in self._builds:
+            # Without it the candidate compiles for itself.
+            self._unpack(candidate)
+
+    def refused(self, candidate: int) -> str | None:
+        """What the compilers said of a candidate that they refused ahead; None: they did not."""
+        return self._builds.get(candidate)
 
     def _connect(self, role: str) -> WorkerClient:
         sock = self._new_worker(role)
@@ -438,6 +455,9 @@ class _Attempt:
                 result.correct = False
         except InvalidReference as error:
             result.verdict, result.message = "invalid", str(error)
+        except (DeviceUnsteady, DeviceFailed) as unfit:
+            # Neither the candidate's fault nor the reference's: it is evaluated again, on another device if it can.
+            result.verdict, result.message = "internal_error", str(unfit)
         if result.correct is False and result.kb_correct is None and result.stage in ("compile", "construct"):
             result.kb_correct = False
         if client is not None and client is not self._group._fresh:  # noqa: SLF001 the same module
@@ -466,7 +486,10 @@ class _Attempt:
         client.parse(self._candidate.code, deadline_ns=deadline)
         if self._settings.require_custom_kernel and "no_custom_kernel" in result.flags:
             raise Fault("rejected", "a custom kernel is demanded, and the candidate's text defines none")
-        self._group.use_up()
+        refused = self._group.refused(self._candidate.id)
+        if refused is not None:
+            raise Fault("compile_error", refused)
+        self._group.use_up(self._candidate.id)
         client.load_module(self._candidate.code, self._candidate.entry_points, deadline_ns=deadline)
         result.compiled = True
         result.build_ms = round((time.monotonic_ns() - built) / 1e6, 3)

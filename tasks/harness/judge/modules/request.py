@@ -29,6 +29,8 @@ class GroupRequest:
     streams_wait: bool = False
     #: Times of the reference from earlier groups, by mode of the module.
     reference_times: Mapping[str, ReferenceTimes] = field(default_factory=dict)
+    #: Candidates that were built ahead, by id: what the compilers said if they refused it, else None.
+    builds: Mapping[int, str | None] = field(default_factory=dict)
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> GroupRequest:
@@ -49,6 +51,7 @@ class GroupRequest:
                 tolerance=float(payload["tolerance"]),
                 streams_wait=bool(payload.get("streams_wait")),
                 reference_times=from_message(payload["reference_times"]),
+                builds={int(number): said for number, said in payload["builds"].items()},
             )
         except (KeyError, TypeError, ValueError) as error:
             text = str(error) if isinstance(error, GroupError) else f"{type(error).__name__}: {error}"
@@ -75,6 +78,7 @@ def payload_of(
     memory_bytes: int = 1 << 30,
     tolerance: float = 0.1,
     reference_times: Mapping[str, Any] | None = None,
+    builds: Mapping[int, str | None] | None = None,
 ) -> dict[str, Any]:
     """The JSON object that `from_payload` reads, from a group's JSON form."""
     return {
@@ -85,4 +89,6 @@ def payload_of(
         "memory_bytes": memory_bytes,
         "tolerance": tolerance,
         "reference_times": dict(reference_times or {}),
+        # JSON has no keys but texts.
+        "builds": {str(number): said for number, said in (builds or {}).items()},
     }
