@@ -121,7 +121,7 @@ def test_lines_that_spoil_a_call_harm_no_other(served: Rig, call: Call, tmp_path
     """Keys that no database takes, one key for two candidates, numbers that JSON lacks: a sentence for each."""
     source, out = tmp_path / "rows.jsonl", tmp_path / "results.jsonl"
     pair = {"reference": "class Model: pass", "candidate": RIGHT}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {**pair, "key": "good"},
         {**pair, "key": "k" * 256},
         {**pair, "key": "a\u0000b"},
