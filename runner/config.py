@@ -2,7 +2,7 @@
 
 Owns every setting's name, default, meaning and example, and how a running daemon takes a new value. The string below a
 field of `Config` is its description. docs/configuration.md is made of all that (`python -m tests.unit.config.page`).
-The only module of the daemon that reads the environment. Must not connect to anything.
+`runner.environment` reads the process's environment. Must not connect to anything.
 
 Pydantic validates; pydantic-settings does not read. It passes over unknown variables, and its errors do not say which
 file or variable a value is from. Both would have to be written around it, and so would the credential and the hidden
@@ -23,25 +23,16 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
+from runner.environment import PATH_VARIABLE, PREFIX, credential_file, nearest, overrides, process_environment
 from runner.errors import ConfigError
 
 DEFAULT_PATH: Final = Path("/etc/kernel-runner/config.toml")
-PREFIX: Final = "KERNEL_RUNNER_"
-#: Names the configuration file; no key of the file itself.
-PATH_VARIABLE: Final = "KERNEL_RUNNER_CONFIG"
-#: Settings of the test suite, which a daemon under test inherits.
-_TEST_PREFIX: Final = "KERNEL_RUNNER_TEST_"
-#: Where systemd puts the credentials of a unit.
-_CREDENTIALS: Final = "CREDENTIALS_DIRECTORY"
-#: Names that other tools share with us, and the key each one sets.
-_SHARED_VARIABLES: Final = {"DATABASE_URL": "database_url", "DOCKER_HOST": "docker_host"}
 _EXAMPLE_URL: Final = "postgresql://runner@db.example/kernelbot"
 _SECRET: Final = frozenset({"database_url"})
 #: The shortest token for the gateway's admin routes.
@@ -469,7 +460,7 @@ class Config(BaseModel):
         Raises:
             ConfigError: a named file is missing or does not parse, a key is unknown, or a value is wrong.
         """
-        environ = os.environ if environ is None else environ
+        environ = process_environment() if environ is None else environ
         if path is None and PATH_VARIABLE in environ:
             path = Path(environ[PATH_VARIABLE])
         values: dict[str, Any] = {}
@@ -478,10 +469,11 @@ class Config(BaseModel):
             path = path or DEFAULT_PATH
             values = _read(path)
             origin = {key: f"{path}: {key}" for key in values}
-        credential = _credential(environ)
-        if credential is not None:
-            values["database_url"], origin["database_url"] = credential
-        for variable, key, text in _overrides(environ):
+        credential = credential_file("database_url", environ)
+        # The unit has an empty one for hosts that name the database elsewhere.
+        if credential is not None and (found := _secret_file(credential)):
+            values["database_url"], origin["database_url"] = found, f"credential {credential}"
+        for variable, key, text in overrides(environ, list(cls.model_fields)):
             values[key] = _parse(key, text)
             origin[key] = f"environment: {variable}"
         config = _validate(values, origin)
@@ -525,10 +517,9 @@ class Config(BaseModel):
         Raises:
             ConfigError: the file cannot be read.
         """
-        directory = (os.environ if environ is None else environ).get(_CREDENTIALS)
-        path = Path(directory) / name if directory else None
+        path = credential_file(name, environ)
         # The unit has an empty one for sites that do not need it.
-        if path is None or not path.is_file() or not path.stat().st_size > 1:
+        if path is None or not path.stat().st_size > 1:
             path = getattr(self, f"{name}_file")
         if path is None:
             return None
@@ -609,28 +600,6 @@ def mask_password(text: str) -> str:
     return re.sub(r"(password\s*=\s*)('(?:\\.|[^'\\])*'|[^\s&]+)", r"\1***", text, flags=re.IGNORECASE)
 
 
-def notify_socket(environ: Mapping[str, str] | None = None) -> str | None:
-    """Where the service manager listens for readiness (`sd_notify`), or None when there is no service manager."""
-    return (os.environ if environ is None else environ).get("NOTIFY_SOCKET") or None
-
-
-def listening_socket(environ: Mapping[str, str] | None = None) -> int | None:
-    """The file descriptor of the socket that the service manager listens on for us (`sd_listen_fds`), or None."""
-    found = os.environ if environ is None else environ
-    mine = found.get("LISTEN_PID") == str(os.getpid())
-    return 3 if mine and found.get("LISTEN_FDS") == "1" else None
-
-
-def watchdog_s(environ: Mapping[str, str] | None = None) -> float | None:
-    """How long the service manager waits for a sign of life, in seconds, or None where it does not."""
-    found = os.environ if environ is None else environ
-    period = found.get("WATCHDOG_USEC", "")
-    # A process that another one started inherits the variables; they are meant for that one.
-    if not period.isdigit() or int(period) == 0 or found.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
-        return None
-    return int(period) / 1e6
-
-
 def _read(path: Path) -> dict[str, Any]:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -642,19 +611,9 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not a TOML file: {error}") from error
     for key in values:
         if key not in Config.model_fields:
-            raise ConfigError(f"{path}: key {key!r} is not known, the nearest valid key is {_nearest(key)!r}")
+            near = nearest(key, Config.model_fields)
+            raise ConfigError(f"{path}: key {key!r} is not known, the nearest valid key is {near!r}")
     return values
-
-
-def _credential(environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """What systemd hands us as the database's address (`LoadCredential=`), and where it is from; None without one."""
-    directory = environ.get(_CREDENTIALS)
-    path = Path(directory) / "database_url" if directory else None
-    if path is None or not path.is_file():
-        return None
-    # The unit has an empty one for hosts that name the database elsewhere.
-    found = _secret_file(path)
-    return (found, f"credential {path}") if found else None
 
 
 def _secret_file(path: Path) -> str:
@@ -669,21 +628,6 @@ def _secret_file(path: Path) -> str:
             "(database_url_file). Write it as root, mode 0600; the service gets it from systemd, other users need "
             "DATABASE_URL"
         ) from error
-
-
-def _overrides(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """(variable, key, text) in rising precedence; an empty variable counts as absent, as it does for Docker."""
-    found = [(name, key, environ[name]) for name, key in _SHARED_VARIABLES.items() if environ.get(name)]
-    for name in sorted(environ):
-        if not name.startswith(PREFIX) or name.startswith(_TEST_PREFIX) or name == PATH_VARIABLE:
-            continue
-        key = name.removeprefix(PREFIX).lower()
-        if key not in Config.model_fields:
-            near = PREFIX + _nearest(key).upper()
-            raise ConfigError(f"environment variable {name} is not known, the nearest valid one is {near}")
-        if environ[name]:
-            found.append((name, key, environ[name]))
-    return found
 
 
 def _parse(key: str, text: str) -> object:
@@ -707,17 +651,8 @@ def _validate(values: Mapping[str, Any], origin: Mapping[str, str]) -> Config:
         where = origin.get(str(key), f"default: {key}")
         where += "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
         if first["type"] == "extra_forbidden":
-            near = get_close_matches(str(rest[-1]), SlotConfig.model_fields, n=1, cutoff=0)[0]
+            near = nearest(str(rest[-1]), SlotConfig.model_fields)
             raise ConfigError(f"{where} is not known, the nearest valid key is {near!r}") from None
         found = "a value that is not shown" if key in _SECRET else repr(first["input"])
         # The cause would print the input, and with it a password.
         raise ConfigError(f"{where}: found {found}, expected: {first['msg'].removeprefix('Value error, ')}") from None
-
-
-def _nearest(key: str) -> str:
-    return get_close_matches(key.lower(), Config.model_fields, n=1, cutoff=0)[0]
-
-
-def process_environment() -> Mapping[str, str]:
-    """The environment of this process, for what is handed on to child processes on purpose (the development stack)."""
-    return os.environ

@@ -83,7 +83,8 @@ def export(
     """
     require("adbc_driver_postgresql")
     without_pandas()
-    from runner.data.export import Options, export
+    from runner.data.choice import Options
+    from runner.data.export import export
 
     options = Options(
         target=directory,

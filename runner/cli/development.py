@@ -18,7 +18,7 @@ from pathlib import Path
 from shlex import quote
 
 from runner.cli.stack import REPOSITORY, STACKS, Stack, orderly, own_environment, say, state_directory
-from runner.config import process_environment
+from runner.environment import process_environment
 from runner.errors import ConfigError, InfrastructureError, KernelRunnerError
 from runner.store import Store
 

@@ -125,8 +125,8 @@ def runtimes(
 ) -> Iterator[Finding]:
     """Each runtime, whether the engine has it and whether it starts a sandbox.
 
-    `used`: GPU types of this host's slots by their runtime. `starts` makes a container and says what went
-    wrong: nothing if it is empty; None where it was not tried.
+    `used`: GPU types of this host's slots by their runtime. `starts` makes a container and says what went wrong:
+    nothing if it is empty; None where it was not tried.
     """
     for runtime in dict.fromkeys(("runc", "runsc", *used)):
         name, users = f"runtime {runtime}", ", ".join(used.get(runtime, ()))

@@ -23,7 +23,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.config import Config, process_environment
+from runner.config import Config
+from runner.environment import process_environment
 from runner.errors import ConfigError, InfrastructureError
 from sandbox.errors import SandboxError
 from sandbox.host.engine import DockerEngine

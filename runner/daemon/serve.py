@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from runner import logs, metrics
-from runner.config import Config, notify_socket, watchdog_s
+from runner.config import Config
 from runner.daemon.instance import instance_id
 from runner.daemon.loop import Daemon, ExitReason
 from runner.daemon.monitoring.health import DaemonView, HealthReport
@@ -27,6 +27,7 @@ from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
 from runner.devices.quarantine import Quarantine
 from runner.disk import DiskFloor
+from runner.environment import notify_socket, watchdog_s
 from runner.errors import ConfigError, DatabaseUnavailableError, EngineUnavailableError
 from runner.evaluation.container_spec import SLOT_LABEL
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
@@ -208,7 +209,7 @@ def evaluation_settings(config: Config, eval_python: Path) -> EvaluationSettings
         warm_containers=config.warm_containers,
         build_workers=None if config.build_workers == "auto" else config.build_workers,
         warm_max_age_s=config.warm_max_age_s,
-        park_memory_bytes=config.warm_memory_mib * _MIB,
+        warm_memory_bytes=config.warm_memory_mib * _MIB,
     )
 
 

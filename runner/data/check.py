@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from runner.data import Progress
+from runner.data.choice import named
 from runner.data.code import INVALID, WITH_NUL, encoding_of, is_blank
-from runner.errors import DataError
-from runner.store.dataset import DataBoard, Oddity, Snapshot, snapshot
+from runner.store.dataset import Oddity, Snapshot, snapshot
 
 #: What stops an export, or takes a score out of it.
 FATAL: Final = ("structural", "unusable")
@@ -78,7 +78,7 @@ def check(dsn: str, boards: Sequence[str], progress: Progress) -> Report:
         DatabaseUnavailableError: the database cannot be reached, went away, or refuses this user.
     """
     with snapshot(dsn) as database:
-        chosen = _chosen(database.boards(), boards)
+        chosen = named(database.boards(), boards)
         ids = [board.id for board in chosen]
         findings = list(database.oddities(ids))
         progress("checks of the database", 1, 1)
@@ -100,14 +100,6 @@ def _order(finding: Oddity) -> tuple[int, str, int, int]:
         finding.submission_id or 0,
         finding.run_id or 0,
     )
-
-
-def _chosen(known: Sequence[DataBoard], names: Sequence[str]) -> Sequence[DataBoard]:
-    by_name = {board.name: board for board in known}
-    for name in names:
-        if name not in by_name:
-            raise DataError(f"there is no leaderboard {name!r}; `kernel-runner leaderboard list` shows those that are")
-    return [board for board in known if not names or board.name in names]
 
 
 class _Rows:

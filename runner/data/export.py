@@ -7,17 +7,12 @@ are. The result is that of an export into an empty folder, byte for byte but for
 
 from __future__ import annotations
 
-import ctypes
-import gc
-import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -29,10 +24,13 @@ from runner import __version__
 from runner.data import Progress, card, manifest, rows
 from runner.data import code as code_files
 from runner.data.arrow import Reader, cast
+from runner.data.choice import Options, chosen, flat_name, refuse_addresses
 from runner.data.code import Codes, Known, Part
-from runner.data.folder import MANIFEST, carry_over, files_of, replace, sha256_of, staging
+from runner.data.folder import MANIFEST, carry_over, copy_shipped, files_of, replace, sha256_of, staging
 from runner.data.manifest import Manifest
-from runner.data.people import Exclusions, Identity, Namer
+from runner.data.memory import lean, trim
+from runner.data.older import OlderExport
+from runner.data.people import Identity, Namer
 from runner.data.runs import RunsFile
 from runner.data.tables import (
     BLOCK,
@@ -48,14 +46,12 @@ from runner.data.tables import (
     content_sha256,
     shown,
     table,
-    trim,
 )
 from runner.data.watermark import Changes, Seen, Watermark, changes, key_proof, unchanged
 from runner.errors import DataError
 from runner.store import queries
 from runner.store.dataset import DataBoard, Moment, People, Scope, Snapshot, queries_sha256, snapshot
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 #: What the database says of a row.
 _ROUGH: Final = pa.schema(
     [
@@ -69,30 +65,6 @@ _LAST: Final = 2**31 - 1
 Versions = tuple[Mapping[int | None, tuple[int, int]], Mapping[int, tuple[int, int]]]
 #: Submissions that are looked up one by one; more are read with all others.
 _TOUCHED: Final = 20_000
-#: Of mallopt(3).
-_M_TRIM_THRESHOLD: Final = -1
-_M_MMAP_THRESHOLD: Final = -3
-_M_ARENA_MAX: Final = -8
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What is to be exported, where to, and how."""
-
-    target: Path
-    #: Names of leaderboards; none: all of them.
-    boards: tuple[str, ...] = ()
-    #: Open and closed leaderboards too, and no licence.
-    private: bool = False
-    licence: str | None = None
-    identity: Identity = Identity.NAME
-    key: bytes | None = None
-    exclusions: Exclusions = field(default_factory=Exclusions)
-    without_banned: bool = False
-    #: The flat file is NAME_submissions.parquet; None: the name of the only leaderboard, else `kernels`.
-    name: str | None = None
-    #: Leaderboard -> what a reader should know before trusting its scores.
-    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,9 +91,9 @@ def export(dsn: str, options: Options, progress: Progress) -> Summary:
             to cancel the export; likewise.
     """
     target = options.target.resolve()
-    old = _Old.of(target)
+    old = OlderExport.of(target)
     namer = Namer(options.identity, options.key)
-    with _lean(), staging(target) as folder:
+    with lean(), staging(target) as folder:
         with snapshot(dsn) as database, ExitStack() as stack:
             hashing = ThreadPoolExecutor(1)
             stack.callback(hashing.shutdown, cancel_futures=True)
@@ -132,90 +104,6 @@ def export(dsn: str, options: Options, progress: Progress) -> Summary:
             carry_over(target, folder, {MANIFEST, *({} if old.manifest is None else manifest.paths(old.manifest))})
         replace(target, folder)
     return made.summary(target)
-
-
-@contextmanager
-def _lean() -> Iterator[None]:
-    """Have the process keep memory for what comes next: the kernel clears whatever it gives anew."""
-    pool = pa.default_memory_pool()
-    with suppress(AttributeError):  # another C library than glibc
-        library = ctypes.CDLL(None)
-        library.mallopt(_M_ARENA_MAX, 2)
-        library.mallopt(_M_MMAP_THRESHOLD, 32 * 2**20)
-        library.mallopt(_M_TRIM_THRESHOLD, 64 * 2**20)
-    pa.set_memory_pool(pa.system_memory_pool())
-    # Lists of many rows have the collector of cycles walk all of them again and again.
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        pa.set_memory_pool(pool)
-        if collects:
-            gc.enable()
-
-
-class _Old:
-    """The export that is in the target: which of its files are as its manifest says."""
-
-    def __init__(self, target: Path, found: Manifest | None) -> None:
-        self.target = target
-        self.manifest = found
-        #: Whether its row groups are as they would be written now.
-        self.equal = (
-            found is not None
-            and found["format"] == manifest.FORMAT
-            and found["software"].get("pyarrow") == pa.__version__
-        )
-        self._sound: dict[str, Future[bool]] = {}
-
-    @classmethod
-    def of(cls, target: Path) -> _Old:
-        """What is in the target.
-
-        Raises:
-            DataError: something else than an export.
-        """
-        if not target.exists():
-            return cls(target, None)
-        if not target.is_dir():
-            raise DataError(f"{target} is no folder")
-        if (target / MANIFEST).exists():
-            return cls(target, manifest.read(target, older=True))
-        strange = sorted(entry.name for entry in target.iterdir() if not entry.name.startswith("."))
-        if strange:
-            raise DataError(
-                f"{target} holds {strange[0]!r} and no export; name a new folder, an empty one, or an export"
-            )
-        return cls(target, None)
-
-    def file(self, name: str) -> Path | None:
-        """The path of one of its files; None if it is not there as the manifest says."""
-        if self.manifest is None or (entry := manifest.paths(self.manifest).get(name)) is None:
-            return None
-        path = self.target / name
-        checked = self._sound.get(name)
-        return path if (self._is_sound(name, entry) if checked is None else checked.result()) else None
-
-    def rows(self, name: str) -> int:
-        """The rows of one of its files."""
-        return 0 if self.manifest is None else int(manifest.paths(self.manifest)[name]["rows"])
-
-    def begin(self, threads: ThreadPoolExecutor) -> None:
-        """Have another thread compare its tables with their hashes, while the database is read."""
-        for name, entry in sorted({} if self.manifest is None else manifest.paths(self.manifest).items()):
-            if name.endswith(".parquet"):
-                self._sound[name] = threads.submit(self._is_sound, name, entry)
-
-    def _is_sound(self, name: str, entry: Mapping[str, Any]) -> bool:
-        path = self.target / name
-        return path.is_file() and not path.is_symlink() and sha256_of(path) == entry["sha256"]
-
-    def parts(self) -> Iterator[tuple[str, Path]]:
-        """Name and path of its parts of code."""
-        for name in sorted({} if self.manifest is None else manifest.paths(self.manifest)):
-            if re.fullmatch(r"code/part-\d{5}\.parquet", name) and (path := self.file(name)) is not None:
-                yield name, path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +134,7 @@ class _Making:
         namer: Namer,
         folder: Path,
         progress: Progress,
-        old: _Old,
+        old: OlderExport,
     ) -> None:
         self._dsn = dsn
         self._database = database
@@ -272,8 +160,8 @@ class _Making:
         """Write every file of the export into the folder."""
         database = self._database
         moment = database.moment()
-        boards = _chosen(database.boards(), self._options)
-        flat = f"{_flat_name(boards, self._options)}_submissions.parquet"
+        boards = chosen(database.boards(), self._options)
+        flat = f"{flat_name(boards, self._options)}_submissions.parquet"
         shared = database.shared()
         with ExitStack() as stack:
             codes = stack.enter_context(closing(Codes(self._folder)))
@@ -288,7 +176,7 @@ class _Making:
             hosts_read = threads.submit(self._read_hosts, for_runs, everyone)
             versions_read = threads.submit(self._read_versions, for_code, moment)
             scope, people = self._scope(boards)
-            _refuse_addresses(people, self._options)
+            refuse_addresses(people, self._options)
             mark, known = self._marks(scope, hosts_read.result(), versions_read.result())
             runs_done = threads.submit(self._write_runs, for_runs, scope, known)
             rows_read: Future[None] | None = None
@@ -320,7 +208,7 @@ class _Making:
             self._codes = len(codes)
         self._compare(boards, people)
         self._write_leaderboards(boards)
-        _copy_shipped(self._folder)
+        copy_shipped(self._folder)
         self._finish(flat, moment, boards, people, mark)
 
     def summary(self, target: Path) -> Summary:
@@ -827,50 +715,6 @@ def _take_from(files: Sequence[Known], codes: Codes, wanted: code_files.Integers
             progress("code known", done, len(wanted))
 
 
-def _chosen(boards: Sequence[DataBoard], options: Options) -> Sequence[DataBoard]:
-    """The leaderboards to export, if they may be."""
-    by_name = {board.name: board for board in boards}
-    unknown = [name for name in (*options.boards, *options.notes) if name not in by_name]
-    if unknown:
-        raise DataError(
-            f"there is no leaderboard {unknown[0]!r}; `kernel-runner leaderboard list` shows those that are"
-        )
-    chosen = [board for board in boards if not options.boards or board.name in options.boards]
-    if options.private:
-        return chosen
-    kept_back = [
-        f"{board.name} ({'open until ' + manifest.moment(board.deadline_us) if board.open else board.visibility})"
-        for board in chosen
-        if board.open or board.visibility != "public"
-    ]
-    if kept_back:
-        raise DataError(
-            f"a public export may not have leaderboards that are open or not public: {', '.join(kept_back)}. Choose "
-            "others with --leaderboard, or export for yourself with --private"
-        )
-    if not options.licence:
-        raise DataError("a public export needs a licence, e.g. --licence cc-by-4.0; --private does without")
-    return chosen
-
-
-def _refuse_addresses(people: Sequence[People], options: Options) -> None:
-    addresses = sum(line.addresses for line in people)
-    if addresses and not options.private and options.identity is not Identity.PSEUDONYM:
-        raise DataError(
-            f"{addresses} users have an address of electronic mail for an id, which a public export may not show; use "
-            "--identity pseudonym"
-        )
-
-
-def _flat_name(boards: Sequence[DataBoard], options: Options) -> str:
-    name = options.name or (re.sub(r"[^A-Za-z0-9._-]", "_", boards[0].name) if len(boards) == 1 else "kernels")
-    if not _NAME.fullmatch(name):
-        raise DataError(
-            f"{name!r} cannot be the name of a data set: use letters, digits, dot, dash and underscore (--name)"
-        )
-    return name
-
-
 def _board(board: DataBoard, people: People | None, counts: Sequence[int], options: Options) -> dict[str, Any]:
     return {
         "id": board.id,
@@ -885,18 +729,3 @@ def _board(board: DataBoard, people: People | None, counts: Sequence[int], optio
         "ranked": counts[1],
         "trust_note": options.notes.get(board.name),
     }
-
-
-def _copy_shipped(folder: Path) -> None:
-    """Put the queries and scripts of every export into it."""
-    _copy(resources.files("runner.data").joinpath("shipped"), folder)
-
-
-def _copy(source: Traversable, folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    for entry in source.iterdir():
-        if entry.is_dir():
-            if entry.name != "__pycache__":
-                _copy(entry, folder / entry.name)
-        else:
-            (folder / entry.name).write_bytes(entry.read_bytes())

@@ -14,6 +14,8 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
@@ -162,3 +164,18 @@ def sha256_of(path: Path) -> str:
 def files_of(folder: Path) -> list[str]:
     """The paths of all files of a folder, relative to it, sorted."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def copy_shipped(folder: Path) -> None:
+    """Put the queries and scripts of every export into it."""
+    _copy(resources.files("runner.data").joinpath("shipped"), folder)
+
+
+def _copy(source: Traversable, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for entry in source.iterdir():
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                _copy(entry, folder / entry.name)
+        else:
+            (folder / entry.name).write_bytes(entry.read_bytes())

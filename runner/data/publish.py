@@ -1,9 +1,9 @@
 """Publishing an exported folder as a data set of a hub (Hugging Face).
 
 Only what the manifest lists is published, and only if every file still has the hash that the manifest says, and the
-files agree with one another. All files
-of one publication are one commit, so a reader sees the old data set or the new one. A publication that was interrupted
-is started again: the hub keeps the large files that had arrived, and files that it has already are not sent.
+files agree with one another. All files of one publication are one commit, so a reader sees the old data set or the new
+one. A publication that was interrupted is started again: the hub keeps the large files that had arrived, and files that
+it has already are not sent.
 """
 
 from __future__ import annotations

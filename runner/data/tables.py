@@ -5,12 +5,10 @@ Equal rows give equal bytes with one version of pyarrow: the boundaries of row g
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from runner.data.memory import trim
 from runner.data.splice import Encoded, Group, Spliced
 
 TIME: Final = pa.timestamp("us", tz="UTC")
@@ -149,12 +148,6 @@ def columns_of(path: Path, names: Sequence[str]) -> pa.Table:
     """Some columns of a parquet file. `pyarrow.parquet.read_table` would load much more of pyarrow first."""
     with pq.ParquetFile(path) as file:
         return file.read(columns=list(names), use_threads=False)
-
-
-def trim() -> None:
-    """Give memory back that is free: pieces of all sizes leave gaps, which would be most of what an export holds."""
-    with suppress(AttributeError):  # another C library than glibc
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 class Writer:

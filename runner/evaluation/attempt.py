@@ -1,15 +1,14 @@
-"""One job on one slot: its build, the wait for the slot, its container, its result.
+"""One job on one slot: its build, its container, its result.
 
 Owns the order of these steps. A build uses no device; it uses the slot's cores only where the host has no spare ones. A
-run uses its slot's devices and cores alone. A build is only ever an advantage: whatever goes wrong with it, the run
-compiles for itself.
+run uses its slot's devices and cores alone: a slot evaluates one job at a time, as the caller ensures. A build is only
+ever an advantage: whatever goes wrong with it, the run compiles for itself.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,7 +23,6 @@ from runner.errors import CancelledByRequest, EngineUnavailableError, Evaluation
 from runner.evaluation.build_cache import Build, BuildCache
 from runner.evaluation.build_plan import BuildPlan, make_build_plan, should_build
 from runner.evaluation.container_spec import Environment
-from runner.evaluation.fifo_lock import FifoLock
 from runner.evaluation.open_gates import OpenGates
 from runner.evaluation.plan import Plan
 from runner.evaluation.result_rows import Evidence
@@ -58,8 +56,22 @@ class HostResources:
     gate: HealthGate
     #: What workers have found out of the slots' devices.
     gates: OpenGates = field(default_factory=OpenGates)
-    #: By slot: the holder uses the slot's devices and cores.
-    slots: defaultdict[str, FifoLock] = field(default_factory=lambda: defaultdict(FifoLock))
+
+    @contextmanager
+    def using(self, slot: Slot, waiting: SandboxSpec) -> Iterator[None]:
+        """Use a slot's devices and cores; afterwards the pool is refilled.
+
+        Raises:
+            EvaluationError: the slot was quarantined after it got its job: something of an earlier run still computes.
+        """
+        stuck = self.quarantine.reasons().get(slot.name)
+        if stuck is not None:
+            raise EvaluationError(f"slot {slot.name} cannot be used: {stuck}")
+        with self.gate.using(slot):
+            try:
+                yield
+            finally:
+                self.refill_pool(slot, waiting)
 
     def refill_pool(self, slot: Slot, waiting: SandboxSpec) -> None:
         """Let containers wait for the slot's next jobs; those jobs decide whether they fit."""
@@ -114,7 +126,7 @@ class Attempt:
         self._resources = resources
         self._cancel = cancel
         self._on_progress = on_progress
-        #: Time spent on its own build, and on waiting: for a build worker, another job's build, or the slot.
+        #: Time spent on its own build, and on waiting: for a build worker, another job's build, or cooler devices.
         self._built_ns = 0
         self._waited_ns = 0
         #: The inspection before the run, and what the result says of the devices.
@@ -180,26 +192,15 @@ class Attempt:
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
-        """Use the slot, alone."""
-        name, asked_ns = self._context.slot.name, time.monotonic_ns()
-        lock = self._resources.slots[name]
-        if lock.length:
-            self._post_phase("waiting")
-        with lock.hold(self._cancel):
-            self._waited_ns += time.monotonic_ns() - asked_ns
-            stuck = self._resources.quarantine.reasons().get(name)
-            if stuck is not None:
-                # Quarantined since the job was given: an earlier run left something that still computes.
-                raise EvaluationError(f"slot {name} cannot be used: {stuck}")
-            with self._resources.gate.using(self._context.slot):
-                try:
-                    self._cool_down()
-                    ranked = self._context.job.mode.ranked
-                    self._before = inspect_before(self._context.slot, self._resources, ranked=ranked)
-                    yield
-                finally:
-                    self._used.close()
-                    self._resources.refill_pool(self._context.slot, self._context.waiting)
+        """Use the slot: check its devices, and clear it afterwards."""
+        with self._resources.using(self._context.slot, self._context.waiting):
+            try:
+                self._cool_down()
+                ranked = self._context.job.mode.ranked
+                self._before = inspect_before(self._context.slot, self._resources, ranked=ranked)
+                yield
+            finally:
+                self._used.close()
 
     def _cool_down(self) -> None:
         """Let the devices of a timed run cool down as far as its GPU type asks."""

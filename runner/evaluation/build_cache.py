@@ -22,8 +22,7 @@ from runner.devices import spare_cpus
 from runner.devices.quarantine import Quarantine
 from runner.errors import CancelledByRequest, EngineUnavailableError
 from runner.evaluation.build_plan import BuildPlan
-from runner.evaluation.fifo_lock import CANCEL_POLL_S
-from runner.evaluation.warm_pool import remove
+from runner.evaluation.warm_pool import CANCEL_POLL_S, remove
 from runner.logs import get_logger
 from runner.model import Job, Mode, Slot
 from sandbox.errors import EngineUnavailable, SandboxError
@@ -96,7 +95,7 @@ class BuildCache:
 
     @property
     def wanted(self) -> bool:
-        """Whether submissions are built ahead at all."""
+        """Whether submissions are built before their runs at all."""
         return self._workers != 0
 
     @property

@@ -70,12 +70,12 @@ class EvaluationSettings:
     build_workers: int | None = 0
     #: No container waits longer for a submission, and all together take no more memory.
     warm_max_age_s: float = math.inf
-    park_memory_bytes: int | None = None
+    warm_memory_bytes: int | None = None
 
     @property
     def pool_bounds(self) -> PoolBounds:
         """The bounds of the waiting containers."""
-        return PoolBounds(size=self.warm_containers, max_age_s=self.warm_max_age_s, memory_bytes=self.park_memory_bytes)
+        return PoolBounds(size=self.warm_containers, max_age_s=self.warm_max_age_s, memory_bytes=self.warm_memory_bytes)
 
 
 class Evaluator:
@@ -124,7 +124,7 @@ class Evaluator:
             warm_containers=settings.warm_containers,
             build_workers=settings.build_workers,
             warm_max_age_s=settings.warm_max_age_s,
-            park_memory_bytes=settings.park_memory_bytes,
+            warm_memory_bytes=settings.warm_memory_bytes,
         )
         self._warm_pool.adopt(settings.pool_bounds)
         self._build_cache.resize(settings.build_workers)
@@ -216,7 +216,7 @@ class Evaluator:
         return group_result(job, slot, found.rows, eval_ns=eval_ns, phases_ns=found.phases_ns)
 
     def run(self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: OnProgress | None = None) -> JobResult:
-        """The result of `evaluate`, once the slot is free."""
+        """The result of `evaluate`, when its container is gone."""
         with self.evaluate(job, slot, cancel=cancel, on_progress=on_progress) as result:
             pass
         return result
@@ -225,7 +225,7 @@ class Evaluator:
     def evaluate(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: OnProgress | None = None
     ) -> Iterator[JobResult]:
-        """Evaluate a job in a fresh container on a slot, once the slot is free.
+        """Evaluate a job in a fresh container on a slot, which evaluates no other job meanwhile.
 
         The block gets the result as soon as it is final. Its container is removed when the block has been left.
 

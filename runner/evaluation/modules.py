@@ -30,7 +30,7 @@ from runner.evaluation.case_memory import tensor_bytes
 from runner.evaluation.container_spec import Environment, job_labels, make_spec, pair_boot
 from runner.evaluation.groups import FoundGroup
 from runner.evaluation.plan import Plan
-from runner.evaluation.reference_times import KeptTimes, key_of, told_of
+from runner.evaluation.reference_times import KeptTimes, key_of
 from runner.gpu_types.model import GpuType, Vendor
 from runner.logs import get_logger
 from runner.model import Job, Progress, Slot
@@ -40,6 +40,7 @@ from sandbox.host.container import ContainerReport
 from sandbox.protocol import MAX_ARCHIVE_BYTES, PairRequest, StepResult
 from sandbox.spec import Ending, SandboxSpec
 from tasks.harness.judge.modules.group import Candidate, Group, GroupError, Result, failed_results
+from tasks.harness.judge.modules.reference_times import last_reported
 from tasks.harness.judge.modules.request import payload_of
 
 #: Added to what the candidates may take: imports of torch, preparing the reference, killing.
@@ -85,7 +86,7 @@ def evaluate_group(
     job: Job | None = None,
     on_progress: OnProgress | None = None,
 ) -> FoundGroup:
-    """Judge a group once its slot is free.
+    """Judge a group on a slot, which evaluates no other job meanwhile.
 
     Args:
         host: what `Evaluator.group_host` says of it.
@@ -118,18 +119,11 @@ def evaluate_group(
     began_ns = time.monotonic_ns()
     run.build(parsed, job_id=None if job is None else job.id)
     built_ns = time.monotonic_ns()
-    with resources.slots[slot.name].hold(cancelled):
-        stuck = resources.quarantine.reasons().get(slot.name)
-        if stuck is not None:
-            raise EvaluationError(f"slot {slot.name} cannot be used: {stuck}")
-        with resources.gate.using(slot):
-            try:
-                if parsed.settings.timed_calls:
-                    cool_down(slot, resources, host.gpu, cancel=cancelled)
-                run.phases.update(build=built_ns - began_ns, wait=time.monotonic_ns() - built_ns)
-                rows = [row for part in parts for row in run.judge(part, parsed)]
-            finally:
-                resources.refill_pool(slot, host.waiting)
+    with resources.using(slot, host.waiting):
+        if parsed.settings.timed_calls:
+            cool_down(slot, resources, host.gpu, cancel=cancelled)
+        run.phases.update(build=built_ns - began_ns, wait=time.monotonic_ns() - built_ns)
+        rows = [row for part in parts for row in run.judge(part, parsed)]
     return FoundGroup(rows=rows, phases_ns=dict(run.phases))
 
 
@@ -223,7 +217,7 @@ class _Run:
         inspect_after(slot, resources, before, report)
         if report.outcome.ending is Ending.CANCELLED:
             raise CancelledByRequest("the group was cancelled")
-        times = told_of([step.judged.details for step in report.steps if step.judged is not None])
+        times = last_reported(report.steps)
         if times is not None and not host.times.put(key, times):
             _log.warning("reference_times_dropped", slot=slot.name)
         return [with_build(row, self.builds) for row in rows_of(part, report)]

@@ -11,7 +11,6 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
 from typing import Any, Final
 
 from runner.model import Slot
@@ -61,8 +60,3 @@ def key_of(group: Group, slot: Slot, *, image: str, runtime: str) -> str:
         *([[device.uuid, device.name] for device in slot.devices], list(slot.cpus), image, runtime),
     ]
     return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def told_of(steps: list[Mapping[str, Any]]) -> object:
-    """What the last of a judge's steps that says anything says of the reference's times; None: nothing."""
-    return next((step["reference_times"] for step in reversed(steps) if "reference_times" in step), None)

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 
 from runner.devices.quarantine import Quarantine
 from runner.evaluation.container_spec import SLOT_LABEL
-from runner.evaluation.fifo_lock import CANCEL_POLL_S
 from runner.logs import get_logger
 from sandbox.errors import SandboxError
 from sandbox.host.engine import Container, DockerEngine
@@ -32,6 +31,8 @@ IDLE_S = 1.0
 PREPARE_S = 120.0
 #: After a failed start, until the next try; a job that arrives meanwhile starts its own and gets the error.
 RETRY_S = 10.0
+#: How soon a job that waits, here or for a build, notices its cancellation.
+CANCEL_POLL_S = 0.1
 WARM_LABEL = "kernel-runner.warm"
 #: The assumed memory of a container before one was measured: judge and worker with torch.
 _USUAL_BYTES = 512 << 20

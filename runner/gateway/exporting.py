@@ -18,7 +18,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runner.config import process_environment
+from runner.environment import process_environment
 from runner.gateway.context import MOST, Ascii, Door, Refusal, door, json_body, problem
 from runner.gateway.identity import admin
 

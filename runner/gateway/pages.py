@@ -1,63 +1,52 @@
-"""Pages for people, made on the server; without scripts they work too, but for live progress.
-
-A form counts only with the session's token and from a page of this address.
-"""
+"""Pages for people, made on the server; without scripts they work too, but for live progress."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from runner.errors import DatabaseUnavailableError
-from runner.gateway import charts, identity, oauth, results, sizes
+from runner.gateway import charts, identity, login_pages, results, sizes
 from runner.gateway.boards import admit, named, own_name
 from runner.gateway.context import Door, Refusal, door, path_number, query_number
-from runner.gateway.identity import COOKIE, OPERATOR, SESSION_S, Session, User
+from runner.gateway.html import (
+    HEADERS,
+    MESSAGE_BYTES,
+    SPEC_BYTES,
+    go_to,
+    operator_of,
+    page,
+    require_token,
+    rows_asked_for,
+    show,
+    static,
+    user_of,
+)
+from runner.gateway.identity import Session
 from runner.gateway.submissions import HEARTBEAT_S, MODES, STREAM_S, event, owned, store
 from runner.gateway.upload import Upload, form, upload
 from runner.store.gateway import RefusedError, Row
 
-_HERE: Final = Path(__file__).parent
-_POLICY: Final = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'"
-)
-_HEADERS: Final = {
-    "Content-Security-Policy": _POLICY,
-    "Referrer-Policy": "same-origin",
-    "Cache-Control": "no-store",
-    "Cross-Origin-Opener-Policy": "same-origin",
-}
-_STATIC: Final = {"style.css": "text/css; charset=utf-8", "progress.js": "text/javascript; charset=utf-8"}
 #: What a page shows of long things: lines of lists, and bytes of texts.
 PLACES: Final = 100
 _LINES: Final = 50
-_ROWS: Final = 50
-_DESCRIPTION: Final = 8000
 _SOURCES: Final = 20_000
 _CASES: Final = 36_000
 _OUTPUTS: Final = 18_000
 _OUTPUT: Final = 4000
 _CODE: Final = 24_000
-#: Of a case: its texts, and what its line has beside them.
-_SPEC: Final = 120
-_MESSAGE: Final = 240
-_CASE: Final = 420
 #: Of a leaderboard: its templates, and the name of a template's language.
 _TEMPLATES: Final = 8
 _LANG: Final = 40
+#: Of a case: what its line has beside its texts.
+_CASE: Final = 420
 #: A submission to several GPU types has some runs on each.
 _RUNS: Final = 40
 #: Of a host or a leaderboard: its GPU types.
@@ -66,31 +55,6 @@ _FRESH_S: Final = 60.0
 #: From how many scores a leaderboard's drawings are made, and how many records are listed.
 _SCORES: Final = 3000
 _RECORDS: Final = 20
-
-Page = Callable[[Request], Awaitable[Response]]
-
-
-def _seconds(value: object) -> str:
-    """A score for people."""
-    number = results.number(value)
-    return results.nanoseconds(None if number is None else number * 1e9)
-
-
-def _when(value: datetime | None) -> str:
-    return "" if value is None else f"{value.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-_templates: Final = Environment(
-    loader=FileSystemLoader(_HERE / "templates"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-_templates.filters.update(
-    seconds=_seconds, when=_when, ns=results.nanoseconds, segment=lambda text: quote(text, safe=""), cut=sizes.cut
-)
-_templates.globals.update(description_bytes=_DESCRIPTION, spec_bytes=_SPEC, message_bytes=_MESSAGE)
 
 
 def routes() -> list[Route]:
@@ -104,53 +68,23 @@ def routes() -> list[Route]:
         Route("/view/{id}/events", progress, methods=["GET"]),
         Route("/view/{id}/code", page(code), methods=["GET"]),
         Route("/view/{id}/cancel", page(cancel), methods=["POST"]),
-        Route("/login", page(login), methods=["GET", "POST"]),
-        Route("/login/cli", page(attach), methods=["GET", "POST"]),
-        Route("/login/{provider}", page(begin_oauth), methods=["GET"]),
-        Route("/auth/cli/{provider}", page(finish_oauth), methods=["GET"]),
-        Route("/logout", page(logout), methods=["POST"]),
+        Route("/login", page(login_pages.login), methods=["GET", "POST"]),
+        Route("/login/cli", page(login_pages.attach), methods=["GET", "POST"]),
+        Route("/login/{provider}", page(login_pages.begin_oauth), methods=["GET"]),
+        Route("/auth/cli/{provider}", page(login_pages.finish_oauth), methods=["GET"]),
+        Route("/logout", page(login_pages.logout), methods=["POST"]),
         Route("/hosts", page(hosts), methods=["GET"]),
         Route("/users", page(users), methods=["GET", "POST"]),
         Route("/static/{name}", static, methods=["GET"]),
     ]
 
 
-def page(handler: Callable[[Request, Session | None], Awaitable[Response]]) -> Page:
-    """A route that makes a page: it knows who is logged in, and what is refused becomes a page too."""
-
-    @functools.wraps(handler)
-    async def answer(request: Request) -> Response:
-        session: Session | None = None
-        try:
-            session = await identity.session(request)
-            if session is None:
-                identity.from_here(request)
-            if request.method == "POST":
-                _from_this_site(request)
-            return await handler(request, session)
-        except Refusal as refusal:
-            if refusal.status == 401 and request.method == "GET":
-                return _to(f"/login?{urlencode({'next': request.url.path})}")
-            return _refused(request, session, refusal)
-        except DatabaseUnavailableError:
-            return _show(request, None, "error.html", 503, message="The database is away. Try again in a moment.")
-
-    return answer
-
-
-def _refused(request: Request, session: Session | None, refusal: Refusal) -> Response:
-    detail = refusal.detail if isinstance(refusal.detail, str) else "Something in the form is missing"
-    made = _show(request, session, "error.html", refusal.status, message=detail)
-    made.headers.update(refusal.headers)
-    return made
-
-
 async def boards(request: Request, session: Session | None) -> Response:
     """GET /: the leaderboards."""
     found = await door(request).store.all("board_list", tasks=False)
     lines = sorted(found, key=lambda line: (line["over"], line["deadline"], line["name"]))
-    some, turning = _rows(request, lines)
-    return _show(request, session, "boards.html", boards=some, **turning)
+    some, turning = rows_asked_for(request, lines)
+    return show(request, session, "boards.html", boards=some, **turning)
 
 
 async def board(request: Request, session: Session | None) -> Response:
@@ -168,7 +102,7 @@ async def board(request: Request, session: Session | None) -> Response:
     }
     budget = sizes.Budget(_SOURCES)
     sources = [("Reference", told["reference"]), *((f"Template for {lang}", code) for lang, code in told["templates"])]
-    return _show(
+    return show(
         request,
         session,
         "board.html",
@@ -229,12 +163,12 @@ async def drawn(current: Door, board_id: int, gpu: str, ranking_by: str | None) 
 
 async def mine(request: Request, session: Session | None) -> Response:
     """GET /mine: the user's submissions."""
-    user = _user(session)
+    user = user_of(session)
     offset = query_number(request, "offset", 0, low=0, high=1_000_000)
     found = await door(request).store.all(
         "my_submissions", user_id=user.user.id, leaderboard=None, limit=_LINES + 1, offset=offset
     )
-    return _show(
+    return show(
         request,
         session,
         "mine.html",
@@ -248,7 +182,7 @@ async def mine(request: Request, session: Session | None) -> Response:
 
 async def send(request: Request, session: Session | None) -> Response:
     """GET and POST /send: a file or pasted text."""
-    user = _user(session)
+    user = user_of(session)
     if user.user.operator:
         raise Refusal(403, "The operator has no submissions; log in as a user")
     current = door(request)
@@ -256,9 +190,9 @@ async def send(request: Request, session: Session | None) -> Response:
         found = await named(current, request.query_params.get("board", ""))
         await admit(current, found, user.user)
         gpu = own_name(found, request.query_params.get("gpu", ""))
-        return _show(request, session, "send.html", board=found, gpu=gpu, modes=MODES)
+        return show(request, session, "send.html", board=found, gpu=gpu, modes=MODES)
     sent = await upload(request)
-    _with_token(user, sent.fields)
+    require_token(user, sent.fields)
     pasted = sent.fields.get("code", "")
     if not sent.code and pasted:
         # Forms send line feeds as two characters.
@@ -272,12 +206,12 @@ async def send(request: Request, session: Session | None) -> Response:
         mode=sent.fields.get("mode", "test"),
         sent=sent,
     )
-    return _to(f"/view/{submission_id}")
+    return go_to(f"/view/{submission_id}")
 
 
 async def view(request: Request, session: Session | None) -> Response:
     """GET /view/{id}: a submission, for its author and operators."""
-    user = _user(session)
+    user = user_of(session)
     current = door(request)
     submission_id = path_number(request, "id")
     found = await owned(current, submission_id, user.user)
@@ -296,7 +230,7 @@ async def view(request: Request, session: Session | None) -> Response:
                 "roofline": charts.roofline(lines),
             }
         )
-    return _show(
+    return show(
         request,
         session,
         "view.html",
@@ -310,117 +244,42 @@ async def view(request: Request, session: Session | None) -> Response:
 
 def _case_bytes(case: Mapping[str, Any]) -> int:
     """How large a case's line is at most."""
-    return _CASE + len(sizes.cut(case["spec"], _SPEC).encode()) + len(sizes.cut(case["message"], _MESSAGE).encode())
+    return (
+        _CASE
+        + len(sizes.cut(case["spec"], SPEC_BYTES).encode())
+        + len(sizes.cut(case["message"], MESSAGE_BYTES).encode())
+    )
 
 
 async def code(request: Request, session: Session | None) -> Response:
     """GET /view/{id}/code: the whole code, as a file to be saved."""
-    user = _user(session)
+    user = user_of(session)
     found = await owned(door(request), path_number(request, "id"), user.user)
     return Response(
         results.source(found["code"]),
         media_type="text/plain; charset=utf-8",
-        headers={**_HEADERS, "Content-Disposition": f'attachment; filename="submission-{found["id"]}.txt"'},
+        headers={**HEADERS, "Content-Disposition": f'attachment; filename="submission-{found["id"]}.txt"'},
     )
 
 
 async def cancel(request: Request, session: Session | None) -> Response:
     """POST /view/{id}/cancel."""
-    user = _user(session)
-    _with_token(user, await form(request))
+    user = user_of(session)
+    require_token(user, await form(request))
     current = door(request)
     submission_id = path_number(request, "id")
     found = await owned(current, submission_id, user.user, with_code=False)
     await current.store.one("cancel", submission_id=submission_id, user_id=found["user_id"])
-    return _to(f"/view/{submission_id}")
-
-
-async def login(request: Request, session: Session | None) -> Response:
-    """GET and POST /login: by the token of popcorn-cli, or the admin token."""
-    if request.method == "GET":
-        return _login_page(request, session, _local(request.query_params.get("next", "")))
-    current = door(request)
-    fields = await form(request)
-    token = fields.get("token", "").strip()
-    who = OPERATOR if identity.is_admin_token(current, token) else await identity.by_token(current, token, web=False)
-    cookie = None if who is None else await identity.new_cookie(current, who)
-    next_page = _local(fields.get("next", ""))
-    if cookie is None:
-        wait_s = current.limits.attempt.take(identity.address(request))
-        if wait_s:
-            raise Refusal(429, f"Too many attempts. Try again in {int(wait_s) + 1}s.", retry_after_s=wait_s)
-        return _login_page(request, session, next_page, failed=True)
-    return _logged_in(request, _to(next_page), cookie)
-
-
-def _login_page(request: Request, session: Session | None, next_page: str, *, failed: bool = False) -> Response:
-    others = [(provider.name, provider.title) for provider in door(request).providers.values()]
-    answer = 401 if failed else 200
-    return _show(request, session, "login.html", answer, next=next_page, failed=failed, providers=others)
-
-
-def _logged_in(request: Request, made: Response, cookie: str) -> Response:
-    made.set_cookie(
-        COOKIE, cookie, max_age=SESSION_S, httponly=True, samesite="lax", secure=request.url.scheme == "https", path="/"
-    )
-    return made
-
-
-async def begin_oauth(request: Request, session: Session | None) -> Response:
-    """GET /login/{provider}: to GitHub or Discord, and from there back to `finish_oauth`."""
-    made = await oauth.begin(request, session, _local(request.query_params.get("next", "")))
-    made.headers.update(_HEADERS)
-    return made
-
-
-async def finish_oauth(request: Request, session: Session | None) -> Response:
-    """GET /auth/cli/{provider}: logged in, where this very browser began it. The path is KernelBot's."""
-    try:
-        who, next_page = await oauth.finish(request)
-        made = await _welcome(request, who, _local(next_page))
-    except Refusal as refusal:
-        made = _refused(request, session, refusal)
-    oauth.forget(made, door(request))
-    return made
-
-
-async def attach(request: Request, session: Session | None) -> Response:
-    """GET and POST /login/cli: a user who came by OAuth lets popcorn-cli in."""
-    user = _user(session)
-    if request.method == "GET":
-        return _show(request, session, "attach.html")
-    fields = await form(request)
-    _with_token(user, fields)
-    current = door(request)
-    await oauth.attach(current, user, fields.get("code", ""))
-    # The user's credentials are others now, and a session is signed with them.
-    return await _welcome(request, user.user, "/mine")
-
-
-async def _welcome(request: Request, who: User, path: str) -> Response:
-    """To a page, with a new session."""
-    cookie = await identity.new_cookie(door(request), who)
-    if cookie is None:
-        raise Refusal(403, "This user's logins have just been ended")
-    return _logged_in(request, _to(path), cookie)
-
-
-async def logout(request: Request, session: Session | None) -> Response:
-    """POST /logout: this browser forgets; `kernel-runner user revoke` ends all sessions of a user."""
-    if session is not None:
-        _with_token(session, await form(request))
-    made = _to("/")
-    made.delete_cookie(COOKIE, path="/")
-    return made
+    return go_to(f"/view/{submission_id}")
 
 
 async def hosts(request: Request, session: Session | None) -> Response:
     """GET /hosts: hosts, queue, open batches and newest verdicts, for operators."""
-    _operator(session)
+    operator_of(session)
     current = door(request)
     lines = [{**row, **_host(row)} for row in await current.store.all("operator_hosts")]
-    some, turning = _rows(request, lines)
-    return _show(
+    some, turning = rows_asked_for(request, lines)
+    return show(
         request,
         session,
         "hosts.html",
@@ -434,13 +293,13 @@ async def hosts(request: Request, session: Session | None) -> Response:
 
 async def users(request: Request, session: Session | None) -> Response:
     """GET and POST /users: operators approve the login of a new user."""
-    user = _operator(session)
+    user = operator_of(session)
     current = door(request)
     given = dict.fromkeys(("code", "user", "name"), "")
     approved = refused = ""
     if request.method == "POST":
         fields = await form(request)
-        _with_token(user, fields)
+        require_token(user, fields)
         given = {key: fields.get(key, "").strip() for key in given}
         try:
             await current.store.one(
@@ -451,7 +310,7 @@ async def users(request: Request, session: Session | None) -> Response:
         else:
             approved, given = given["user"], dict.fromkeys(given, "")
     found = await current.store.one("count_waiting")
-    return _show(
+    return show(
         request,
         session,
         "users.html",
@@ -466,7 +325,7 @@ async def users(request: Request, session: Session | None) -> Response:
 async def progress(request: Request) -> Response:
     """GET /view/{id}/events: how far a submission is, until it is over."""
     session = await identity.session(request)
-    user = _user(session)
+    user = user_of(session)
     current = door(request)
     submission_id = path_number(request, "id")
     await owned(current, submission_id, user.user, with_code=False)
@@ -505,15 +364,6 @@ async def _progress_events(current: Door, submission_id: int, user_id: str) -> A
     finally:
         current.metrics.streams.dec()
         current.limits.close_stream(user_id)
-
-
-async def static(request: Request) -> Response:
-    """GET /static/{name}: the style sheet and the script."""
-    name = request.path_params["name"]
-    if name not in _STATIC:
-        raise Refusal(404, "Not Found")
-    body = (_HERE / "static" / name).read_bytes()
-    return Response(body, media_type=_STATIC[name], headers={"Cache-Control": "public, max-age=300"})
 
 
 def _progress(found: Row, status: Row | None) -> dict[str, Any]:
@@ -567,63 +417,3 @@ def _host(row: Row) -> dict[str, Any]:
     slots = [slot for slot in row["slots"] if isinstance(slot, dict)] if isinstance(row["slots"], list) else []
     names = [str(slot.get("gpu_type", "?")) for slot in slots]
     return {"state": state, "types": {name: names.count(name) for name in sorted(set(names))[:_TYPES]}}
-
-
-def _rows(request: Request, lines: Sequence[Mapping[str, Any]]) -> tuple[Sequence[Mapping[str, Any]], dict[str, int]]:
-    """The lines of a list that the request asks for, and what its page needs to turn over."""
-    offset = query_number(request, "offset", 0, low=0, high=1_000_000)
-    turning = {"offset": offset, "size": _ROWS, "more": len(lines) > offset + _ROWS}
-    return lines[offset : offset + _ROWS], turning
-
-
-def _show(request: Request, session: Session | None, template: str, answer: int = 200, /, **values: object) -> Response:
-    text = _templates.get_template(template).render(session=session, here=request.url.path, **values)
-    return Response(text, answer, media_type="text/html; charset=utf-8", headers=_HEADERS)
-
-
-def _to(path: str) -> RedirectResponse:
-    return RedirectResponse(path, 303, headers=_HEADERS)
-
-
-def _user(session: Session | None) -> Session:
-    if session is None:
-        raise Refusal(401, "Log in first")
-    return session
-
-
-def _operator(session: Session | None) -> Session:
-    user = _user(session)
-    if not user.user.operator:
-        raise Refusal(403, "This page is for operators: log in with the admin token")
-    return user
-
-
-def _with_token(session: Session, fields: Mapping[str, str]) -> None:
-    if not identity.same(fields.get("csrf", ""), session.csrf):
-        raise Refusal(403, "This form is too old. Load the page again.")
-
-
-def _from_this_site(request: Request) -> None:
-    """Refuse a form that a page of another address sends; browsers say where a form comes from."""
-    site = request.headers.get("sec-fetch-site")
-    origin = request.headers.get("origin")
-    if site not in (None, "same-origin", "none") or (
-        origin is not None and urlsplit_host(origin) != request.headers.get("host", "")
-    ):
-        raise Refusal(403, "This form comes from another site")
-    if site is None and origin is None:
-        raise Refusal(403, "This form does not say where it comes from")
-
-
-def urlsplit_host(origin: str) -> str:
-    """Host and port of an origin; empty for one that is none."""
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return ""
-
-
-def _local(path: str) -> str:
-    """A path of this service to go on to; anything else becomes the first page."""
-    plain = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isascii() and path.isprintable()
-    return path if plain and "\\" not in path and len(path) < 300 else "/"

@@ -13,7 +13,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from runner import logs
-from runner.config import Config, listening_socket
+from runner.config import Config
+from runner.environment import listening_socket
 from runner.errors import ConfigError
 from runner.gateway.app import build
 from runner.gateway.context import Door

@@ -45,9 +45,9 @@ class Claiming(Base):
         """Take the best waiting jobs of one GPU type with free slots, as many as there are free slots for it.
 
         `slots` maps GPU types, aliases included, to free slots; `at_most` bounds the jobs in all. Of types whose best
-        jobs have the same priority the one named first is served. Of those in `unranked` only jobs come whose mode
-        is not ranked. The answer also says how the host stands, whether
-        there was a job or not. If another `instance` goes by the host's name, there is none.
+        jobs have the same priority the one named first is served. Of those in `unranked` only jobs come whose mode is
+        not ranked. The answer also says how the host stands, whether there was a job or not. If another `instance` goes
+        by the host's name, there is none.
 
         A job that cannot be read spoils no other: it comes as `unreadable`, and must be failed.
 

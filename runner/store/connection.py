@@ -238,7 +238,7 @@ class Link:
 
     @property
     def heard(self) -> bool:
-        """Whether notifications have come that nobody has taken."""
+        """Whether notifications have come that were not taken yet."""
         return self._connection is not None and bool(self._connection.heard)
 
     def close(self) -> None:

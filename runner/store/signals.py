@@ -57,7 +57,7 @@ class _Wait:
     """What the listening thread waits for: a stop, another look, what comes on a connection that is also another's.
 
     `look` says, when the other thread has used that connection, whether the listening thread must look anew. Answers to
-    the other thread's statements wake nobody: the connection is left out of the wait while that thread uses it.
+    the other thread's statements do not wake it: the connection is left out of the wait while that thread uses it.
     """
 
     def __init__(self, stop: Stop, look: Callable[[], bool]) -> None:

@@ -309,8 +309,8 @@ class Container:
 
         `wall_s`: time limit; None: the spec's limits.wall_s. A container that was started before its job was known gets
         the job's limit here. `cancel`: takes effect within CANCEL_POLL_S. `archive`: sent after the request, which
-        announces its size. `receive`: gets the archive that comes back; it is complete only if the
-        report is. `messages`: frames to send while the request is worked on.
+        announces its size. `receive`: gets the archive that comes back; it is complete only if the report is.
+        `messages`: frames to send while the request is worked on.
 
         Whatever happens in the container is an ending in the outcome, not an exception. Exceptions of `on_progress`
         propagate.

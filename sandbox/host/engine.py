@@ -74,11 +74,6 @@ class EngineFacts:
         return SLICE if self.cgroup_driver == "systemd" else None
 
 
-def load_sdk() -> None:
-    """Import the Docker SDK now: for a program that removes its own files before it uses an engine."""
-    import docker  # noqa: F401 it brings its parts and the HTTP libraries
-
-
 class DockerEngine:
     """A Docker engine, or another one with the same API. Thread-safe: every call has a connection of its own."""
 

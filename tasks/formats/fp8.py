@@ -1,8 +1,8 @@
 """FP8: e4m3fn, e4m3fnuz, e5m2, e5m2fnuz and e8m0, and blocks of them; vectorised torch, self-contained.
 
 A task lists this one file among its own (`{"name": "formats.py", "source": "../formats/fp8.py"}`), so it imports
-nothing but torch and the standard library. Called by references, checks and tests; never timed. Code shared
-with the other files of this folder is the same text there; a test compares them.
+nothing but torch and the standard library. Called by references, checks and tests; never timed. Code shared with the
+other files of this folder is the same text there; a test compares them.
 
 e4m3fn and e5m2 are those of the OCP 8-bit Floating Point specification 1.0: e5m2 has infinities, e4m3fn has none and
 a NaN of each sign. The "fnuz" forms (arXiv 2206.02915, as of AMD's MI300) have exponents with a bias greater by one,

@@ -1,8 +1,8 @@
 """MXFP4: packed e2m1 values with one e8m0 scale per block of 32; vectorised torch, self-contained.
 
 A task lists this one file among its own (`{"name": "formats.py", "source": "../formats/mxfp4.py"}`), so it imports
-nothing but torch and the standard library. Called by references, checks and tests; never timed. Code shared
-with the other files of this folder is the same text there; a test compares them.
+nothing but torch and the standard library. Called by references, checks and tests; never timed. Code shared with the
+other files of this folder is the same text there; a test compares them.
 
 The formats are those of the OCP Microscaling Formats specification 1.0, sections 5.3.3 (e2m1), 5.4.1 (e8m0) and 6.3
 (conversion). Every e2m1 value and every e8m0 scale is a float32: decoding is exact.

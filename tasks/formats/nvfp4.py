@@ -1,8 +1,8 @@
 """NVFP4: packed e2m1 values with one e4m3fn scale per block of 16; vectorised torch, self-contained.
 
 A task lists this one file among its own (`{"name": "formats.py", "source": "../formats/nvfp4.py"}`), so it imports
-nothing but torch. Called by references, checks and tests; never timed. Code shared with the other files of
-this folder is the same text there; a test compares them.
+nothing but torch. Called by references, checks and tests; never timed. Code shared with the other files of this folder
+is the same text there; a test compares them.
 
 The formats are those of the OCP Microscaling Formats specification 1.0, section 5.3.3 (e2m1), and the OCP 8-bit
 Floating Point specification 1.0 (e4m3, in its finite-only "fn" form). Every e2m1 value is a float32, and so is every

@@ -6,12 +6,13 @@ the import, one to two seconds of a core for each.
 `ForkServers` is the caller's side. A server is this module as a program: it imports what a role runs, then forks on
 order. An order is one packet on a socket: a JSON object {cwd, env, keep, first} with the descriptors stdin, stdout,
 stderr and those whose numbers `keep` names. The answer is {pid}; when a fork has ended, {pid, code}. A server ends with
-the socket, and its forks with it.
+the socket. Its forks end with it, however it ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import importlib
 import json
@@ -24,7 +25,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NoReturn, Self
 
@@ -37,27 +38,46 @@ _LINE_FD = "KR_FORK_SERVER_FD"
 #: Longest order; an environment is a few kilobytes.
 _ORDER_BYTES = 1 << 18
 _MOST_DESCRIPTORS = 16
-#: Above every number that is asked for: descriptors are parked there before they get theirs.
-_PARKED_FROM = 600
+#: Above every number that is asked for: descriptors are copied there before they get their numbers.
+_COPIED_FROM = 600
 #: How long a server may take to import what its role runs, to make a fork, and to end. A busy host needs much of it.
 _PATIENCE_S = 600.0
+_PR_SET_PDEATHSIG = 1
+
+
+class ForkServerLost(Exception):
+    """A server cannot fork: it has ended, or does not answer."""
 
 
 @dataclass(kw_only=True)
 class _Fork:
-    """A forked process, as `local.Started` has it."""
+    """A forked process, as `local.Started` has it. Thread-safe."""
 
     pid: int
-    ended: queue.SimpleQueue[int]
     stdin: IO[bytes] | None = None
     stdout: IO[bytes] | None = None
     stderr: IO[bytes] | None = None
+    _code: int | None = field(default=None, init=False)
+    _ended: threading.Event = field(default_factory=threading.Event, init=False)
+
+    def end(self, code: int) -> None:
+        """Note how it ended."""
+        self._code = code
+        self._ended.set()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; may be called often, and from several threads."""
-        code = self.ended.get(timeout=timeout or _PATIENCE_S)
-        self.ended.put(code)
-        return code
+        """Wait for its end; see `local.Started`.
+
+        Args:
+            timeout: in seconds; None waits without limit.
+
+        Raises:
+            TimeoutExpired: it has not ended by then.
+        """
+        self._ended.wait(timeout)
+        if self._code is None:
+            raise subprocess.TimeoutExpired(f"fork {self.pid}", timeout or 0.0)
+        return self._code
 
 
 class _Server:
@@ -71,17 +91,29 @@ class _Server:
             pass_fds=(other.fileno(),),
         )
         other.close()
+        self._role = role
         self._lock = threading.Lock()
-        self._born: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._ends: dict[int, queue.SimpleQueue[int]] = {}
+        #: What an order brought about; None: the server has ended.
+        self._answers: queue.SimpleQueue[_Fork | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, name=f"fork server {role}", daemon=True).start()
 
     def fork(self, order: Mapping[str, object], descriptors: Sequence[int]) -> _Fork:
-        """A new fork with these descriptors."""
+        """A new fork with these descriptors.
+
+        Raises:
+            ForkServerLost: the server has ended, or did not answer for `_PATIENCE_S`.
+        """
         with self._lock:
-            socket.send_fds(self._line, [json.dumps(order).encode()], list(descriptors))
-            pid = self._born.get(timeout=_PATIENCE_S)
-            return _Fork(pid=pid, ended=self._ends[pid])
+            try:
+                socket.send_fds(self._line, [json.dumps(order).encode()], list(descriptors))
+                fork = self._answers.get(timeout=_PATIENCE_S)
+            except queue.Empty:
+                raise ForkServerLost(f"the {self._role} fork server did not answer for {_PATIENCE_S:g} s") from None
+            except ConnectionError:
+                fork = None
+            if fork is None:
+                raise ForkServerLost(f"the {self._role} fork server has ended (its stderr, which is ours, says why)")
+            return fork
 
     def close(self) -> None:
         """End it and its forks."""
@@ -91,13 +123,20 @@ class _Server:
         self._line.close()
 
     def _listen(self) -> None:
-        while data := self._line.recv(_ORDER_BYTES):
-            message = json.loads(data)
-            if "code" in message:
-                self._ends[message["pid"]].put(message["code"])
-            else:
-                self._ends[message["pid"]] = queue.SimpleQueue()
-                self._born.put(message["pid"])
+        forks: dict[int, _Fork] = {}
+        with contextlib.suppress(ConnectionError):
+            while data := self._line.recv(_ORDER_BYTES):
+                message = json.loads(data)
+                pid = message["pid"]
+                if "code" in message:
+                    forks.pop(pid).end(message["code"])
+                else:
+                    forks[pid] = _Fork(pid=pid)
+                    self._answers.put(forks[pid])
+        # The kernel has killed them: see `_become`.
+        for fork in forks.values():
+            fork.end(-signal.SIGKILL)
+        self._answers.put(None)
 
 
 class ForkServers:
@@ -123,6 +162,9 @@ class ForkServers:
 
         `role`: judge, worker, or a module with a function `main`. `first`: a function, as `module:name`, that the fork
         calls with a list of texts before it runs.
+
+        Raises:
+            ForkServerLost: the role's server has ended.
         """
         given: list[int] = []
         ours: list[IO[bytes] | None] = []
@@ -146,6 +188,11 @@ class ForkServers:
                 if role not in self._servers:
                     self._servers[role] = _Server(role)
             child = self._servers[role].fork(order, (*given, *keep))
+        except ForkServerLost:
+            for stream in ours:
+                if stream is not None:
+                    stream.close()
+            raise
         finally:
             for descriptor in made:
                 os.close(descriptor)
@@ -177,16 +224,19 @@ def _load(role: str) -> Callable[[], int]:
     return main
 
 
-def _become(order: Mapping[str, Any], descriptors: Sequence[int], main: Callable[[], int]) -> NoReturn:
-    """In a fork: take the place that was asked for, and run."""
+def _become(order: Mapping[str, Any], descriptors: Sequence[int], main: Callable[[], int], server: int) -> NoReturn:
+    """In a fork: take the place that was asked for, and run. `server`: the server's pid."""
     code = 1
     try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != server:
+            os.kill(os.getpid(), signal.SIGKILL)
         os.setsid()
-        parked = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _PARKED_FROM) for descriptor in descriptors]
-        os.closerange(0, _PARKED_FROM)
-        for source, target in zip(parked, (0, 1, 2, *order["keep"]), strict=True):
+        copies = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _COPIED_FROM) for descriptor in descriptors]
+        os.closerange(0, _COPIED_FROM)
+        for source, target in zip(copies, (0, 1, 2, *order["keep"]), strict=True):
             os.dup2(source, target, inheritable=True)
-        os.closerange(_PARKED_FROM, _PARKED_FROM + 2 * _MOST_DESCRIPTORS)
+        os.closerange(_COPIED_FROM, _COPIED_FROM + 2 * _MOST_DESCRIPTORS)
         os.chdir(order["cwd"])
         os.environ.clear()
         os.environ.update(order["env"])
@@ -218,13 +268,12 @@ def _serve(line: socket.socket, main: Callable[[], int]) -> None:
                 continue
             data, received, _, _ = socket.recv_fds(line, _ORDER_BYTES, _MOST_DESCRIPTORS)
             if not data:
-                for pid in children.values():
-                    os.kill(pid, signal.SIGKILL)
                 return
+            server = os.getpid()
             pid = os.fork()
             if pid == 0:
                 line.close()
-                _become(json.loads(data), received, main)
+                _become(json.loads(data), received, main, server)
             for descriptor in received:
                 os.close(descriptor)
             watched = os.pidfd_open(pid)

@@ -12,6 +12,7 @@ from typing import Any
 from sandbox.protocol import StepResult
 
 from .judge.modules.group import Group, GroupError, Result, failed_results
+from .judge.modules.reference_times import last_reported
 from .judge.modules.request import payload_of
 from .local import JudgeFailed, Pair, Start
 
@@ -49,9 +50,9 @@ def evaluate(
     except JudgeFailed as error:
         lost = str(error)[-2000:]
     steps = [StepResult.from_message(frame) for frame in frames if frame["type"] == "step"]
-    if reference_times is not None:
-        for step in steps:
-            reference_times.update(step.judged.details.get("reference_times", {}) if step.judged is not None else {})
+    reported = last_reported(steps)
+    if reference_times is not None and isinstance(reported, Mapping):
+        reference_times.update(reported)
     found = results_of(steps)
     return [
         found.get(candidate.id) or Result(id=candidate.id, message=lost).to_message() for candidate in parsed.candidates

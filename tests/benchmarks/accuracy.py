@@ -3,8 +3,8 @@
 `make bench ARGS=accuracy`. The kernel looks at the clock until its time is over, 20 µs to 100 ms, so the truth is known
 whatever else the machine does. Real judge and worker, several sessions, each with processes of its own; in the same
 minutes the same kernel is timed by a plain loop in one process, as most projects do. What is asked for is a median
-within 1 % or 2 µs of the truth. Inputs are 64 bytes, which are copied, then a megabyte, which is mapped;
-there the shortest kernels are left out, since reading a megabyte that is new takes longer than they do.
+within 1 % or 2 µs of the truth. Inputs are 64 bytes, which are copied, then a megabyte, which is mapped; there the
+shortest kernels are left out, since reading a megabyte that is new takes longer than they do.
 """
 
 from __future__ import annotations

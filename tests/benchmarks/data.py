@@ -73,7 +73,8 @@ def ours(url: str, target: Path) -> None:
     from runner.data import without_pandas
 
     without_pandas()
-    from runner.data.export import Options, export
+    from runner.data.choice import Options
+    from runner.data.export import export
 
     export(url, Options(target=target, private=True), lambda _stage, _done, _total: None)
 
@@ -88,12 +89,13 @@ def flat_alone(url: str, target: Path) -> None:
     from runner.data import rows
     from runner.data.arrow import Reader, cast
     from runner.data.code import Codes
-    from runner.data.export import _ROUGH, _lean, _Making
+    from runner.data.export import _ROUGH, _Making
+    from runner.data.memory import lean
     from runner.data.tables import GROUP_BYTES
     from runner.store import queries
     from runner.store.dataset import Scope, snapshot
 
-    with _lean(), snapshot(url) as database, ExitStack() as stack:
+    with lean(), snapshot(url) as database, ExitStack() as stack:
         shared = database.shared()
         codes = stack.enter_context(closing(Codes(target.parent)))
         reader = stack.enter_context(Reader(url, shared))

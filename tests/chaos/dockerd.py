@@ -101,7 +101,7 @@ class Dockerd:
             self._forget_containerd()
 
     def _forget_containerd(self) -> None:
-        """The killed engine's containerd dies with it; where nobody collects it, the next engine would wait for it."""
+        """The killed engine's containerd dies with it; an engine that starts before it was reaped would wait for it."""
         file = self.directory / "exec" / "containerd" / "containerd.pid"
         deadline = time.monotonic() + _STOP_S
         while file.exists() and _runs(file.read_text(encoding="ascii").strip()):

@@ -1,6 +1,6 @@
 """The daemons of the storm as processes: started, killed, frozen, restarted, and gone for certain at the end.
 
-One thread uses a host. A daemon that ends although nobody told it to, or does not end although told, is noted as a
+One thread uses a host. A daemon that ends without having been told to, or does not end although told, is noted as a
 violation and started again.
 """
 

@@ -237,9 +237,9 @@ def _submissions(books: Books) -> Iterator[str]:
         if names != Counter(order.jobs()):
             yield f"order {order.key}: expected the jobs {sorted(order.jobs())}, found {dict(names)}"
         if Deed.RERUN not in order.done and any(job["replaces"] is not None for job in jobs):
-            yield f"order {order.key}: evaluated again, and nobody asked for it"
+            yield f"order {order.key}: evaluated again without a request"
     for key, jobs in by_key.items():
-        yield f"submission {jobs[0]['submission_id']} (key {key}) was ordered by nobody"
+        yield f"submission {jobs[0]['submission_id']} (key {key}) was not ordered"
 
 
 def _publics(books: Books) -> Mapping[int, Row]:
@@ -281,7 +281,7 @@ def _state(job: Row, order: Order) -> Iterator[str]:
     if state is JobState.CANCELLED:
         # Only authors cancel here, and not what the operator ordered.
         if Deed.CANCEL not in order.done or job["replaces"] is not None:
-            yield "cancelled, and nobody asked for it who may"
+            yield "cancelled without a request by its user or an operator"
         return
     verdict = Verdict(job["verdict"])
     if verdict is Verdict.INTERNAL_ERROR:
@@ -418,7 +418,10 @@ def _executions(books: Books) -> Iterator[str]:
 
 
 def _ranking(books: Books) -> Iterator[str]:
-    """The best public score of each user and type whose secret job was accepted too, by nobody who cheated."""
+    """Each user's best public score per GPU type.
+
+    A score counts if the secret job was accepted too and no job of the submission was rejected.
+    """
     best: dict[tuple[str, str], float] = {}
     verdicts: dict[tuple[int, str, bool], str] = {}
     counting = [job for job in books.jobs if job["retired_as"] is None]

@@ -2,7 +2,7 @@
 
 Everything between that moment and the loss is gone: submissions that were answered, claims, results. Then the frontend
 repeats what it was answered, with the same keys, and the daemons deliver what their spools hold. The books must be
-right again, but for results that nobody has any more; those are counted.
+right again, but for results that are lost; those are counted.
 """
 
 from __future__ import annotations

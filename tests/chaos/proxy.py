@@ -1,7 +1,7 @@
 """The network between one process and the database: TCP on this side, the server's Unix socket on the other.
 
 It breaks the way networks do. `refuse`: connections break and new ones are refused. `reset`: connections break, new
-ones work. `blackhole`: nothing arrives any more and nobody is told; when it passes, what was held up arrives late, or
+ones work. `blackhole`: nothing arrives any more, without an error; when it passes, what was held up arrives late, or
 the connections are found dead. `deaf`: what the process sends arrives, the answers do not.
 """
 

@@ -450,7 +450,7 @@ class Storm:
         """The books with what this storm knows besides."""
         return books
 
-    def _may_stay(self, path: Path) -> bool:  # noqa: ARG002 - for storms with evidence that nobody can take
+    def _may_stay(self, path: Path) -> bool:  # noqa: ARG002 - for storms with evidence that must stay
         """Whether a file may be left in a spool."""
         return False
 

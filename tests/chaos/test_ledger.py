@@ -167,10 +167,10 @@ def test_right_books_are_right(world: World) -> None:
     ("falsification", "complaint"),
     [
         ("DELETE FROM runner.job WHERE id = 1", "expected the jobs"),
-        ("DELETE FROM runner.idempotency WHERE key = 'order-2'", "was ordered by nobody"),
+        ("DELETE FROM runner.idempotency WHERE key = 'order-2'", "was not ordered"),
         (RUNNING, "leased by a"),
         ("UPDATE runner.job SET state = 'queued', verdict = NULL, finished_at = NULL WHERE id = 1", "never ended"),
-        ("UPDATE runner.job SET state = 'cancelled', verdict = NULL WHERE id = 1", "nobody asked for it"),
+        ("UPDATE runner.job SET state = 'cancelled', verdict = NULL WHERE id = 1", "without a request by its user"),
         ("UPDATE runner.job SET verdict = 'wrong_answer' WHERE id = 1", "verdict wrong_answer, expected accepted"),
         ("UPDATE runner.job SET verdict = 'internal_error' WHERE id = 1", "internal_error after 0 failures"),
         ("UPDATE runner.job SET verdict = 'wrong_answer' WHERE id = 1", "though its public job ended as wrong_answer"),
@@ -230,7 +230,7 @@ def test_a_rerun_that_its_author_cancelled_is_noticed(world: World) -> None:
     world.db.execute("UPDATE runner.job SET state = 'cancelled', verdict = NULL WHERE replaces IS NOT NULL")
     complaints = ledger.settled(world.books())
     world.orders[-2].done.remove(Deed.CANCEL)
-    assert any("nobody asked for it who may" in line for line in complaints)
+    assert any("without a request by its user" in line for line in complaints)
 
 
 def test_an_attempt_that_ran_twice_is_noticed(world: World) -> None:

@@ -65,7 +65,7 @@ def test_a_reset_breaks_what_there_is_and_no_more(proxy: Proxy, name: str) -> No
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_a_black_hole_tells_nobody(proxy: Proxy, name: str, late: bool) -> None:
+def test_a_black_hole_gives_no_error(proxy: Proxy, name: str, late: bool) -> None:
     """A statement hangs; when the hole is gone it is answered late, or its connection is found dead."""
     answers: list[object] = []
 

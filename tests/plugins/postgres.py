@@ -1,7 +1,7 @@
 """A real PostgreSQL for the tests: one server per session, one fresh migrated database per test.
 
-The server is embedded, unless KERNEL_RUNNER_TEST_DATABASE_URL names one (its user must be
-allowed to create databases and roles).
+The server is embedded, unless KERNEL_RUNNER_TEST_DATABASE_URL names one (its user must be allowed to create databases
+and roles).
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _when_free(connection: psycopg.Connection, statement: sql.Composed) -> None:
 def lend_database(
     postgres_url: str, create_database: Callable[[str | None], str]
 ) -> Iterator[Callable[[str | None], str]]:
-    """Like `create_database`, for one test: hundreds that stay are gigabytes that somebody has to write and remove."""
+    """Like `create_database`, for one test: hundreds that stay are gigabytes to write and to remove."""
     made: list[str] = []
 
     def lend(template: str | None) -> str:
@@ -155,7 +155,7 @@ def empty_database_url(lend_database: Callable[[str | None], str]) -> str:
 
 @pytest.fixture(scope="session")
 def migrated_template(create_database: Callable[[str | None], str]) -> str:
-    """Name of a migrated database that nobody is connected to."""
+    """Name of a migrated database without connections."""
     url = create_database(None)
     # With roles: daemons under test have their rights and no more (`tests/plugins/live.py`).
     migrate(url, roles=True)

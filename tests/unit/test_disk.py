@@ -17,7 +17,7 @@ BLOCK = 4096
 
 @pytest.fixture
 def disks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """File systems by path, and the free blocks of each; any other path is somebody else's."""
+    """File systems by path, and the free blocks of each; other paths are not ours."""
     blocks: dict[str, int] = {}
 
     def statvfs(path: Path) -> SimpleNamespace:
@@ -53,7 +53,7 @@ def test_the_floor_is_the_one_in_force(tmp_path: Path, disks: dict[str, int]) ->
         floor.check()
 
 
-def test_a_place_that_cannot_be_looked_at_stops_nobody(tmp_path: Path, disks: dict[str, int]) -> None:
+def test_a_place_that_cannot_be_looked_at_stops_nothing(tmp_path: Path, disks: dict[str, int]) -> None:
     """An engine's data in another's home is the operator's to watch; it is shown as unseen."""
     disks[str(tmp_path)] = GIB
     _, data = disk_spaces(tmp_path, Path("/data"), floor_gib=1.0)

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS = {
     "runner": 0,
     "runner.durable": 0,
+    "runner.environment": 0,
     "runner.errors": 0,
     "runner.extras": 0,
     "runner.model": 0,
@@ -101,10 +102,10 @@ CONTAINER_CODE = (
 )
 CONTAINER_IMPORTS = {"torch", "numpy", "sandbox", "tasks"}
 
-#: May read the process environment: the configuration, that of the KernelBook pipeline, which has names of its own, and
-#: code that runs inside the container.
+#: May read the process environment: one module of ours, one of the KernelBook pipeline, which has names of its own,
+#: and code that runs inside the container.
 ENVIRONMENT_READERS = (
-    "runner/config.py",
+    "runner/environment.py",
     "runner/kernelbook/settings.py",
     # Sets a variable of pyarrow's before that is loaded, without the time that importing the configuration takes.
     "runner/data/__init__.py",
@@ -357,9 +358,11 @@ def test_container_code_needs_nothing_but_torch_and_numpy() -> None:
 
 
 def test_the_environment_is_read_in_one_place() -> None:
-    """os.environ and os.getenv stand in runner/config.py and in container code only."""
+    """os.environ and os.getenv stand in runner/environment.py and in container code only."""
     readers = {relative(path) for path in modules() if re.search(r"\bos\.(?:environ|getenv)\b", text_of(path))}
-    assert {reader for reader in readers if not reader.startswith(ENVIRONMENT_READERS)} == set(), "ask runner.config"
+    assert {reader for reader in readers if not reader.startswith(ENVIRONMENT_READERS)} == set(), (
+        "ask runner.environment"
+    )
 
 
 def test_sql_stands_in_sql_files() -> None:

@@ -101,7 +101,12 @@ class Judge:
                 self._calibration = self._workers.calibrate(deadline_ns=deadline)
                 self._extra["calibrate_ns"] = time.monotonic_ns() - first.start_ns - self._extra["prepare_ns"]
             elif self._device != "cpu" and not asked() and any(run.kind in TOTAL_NS for run in runs):
-                self._prepare_device()
+                self._calibration, self._extra["gate"] = self._workers.prepare_device(
+                    self._device,
+                    flush_bytes=self._request.flush_bytes,
+                    deadline_ns=time.monotonic_ns() + START_TIMEOUT_NS,
+                    tried=self._request.streams_wait,
+                )
                 self._extra["calibrate_ns"] = time.monotonic_ns() - first.start_ns - self._extra["prepare_ns"]
             if self._device != "cpu":
                 # A worker that cannot use its device is not the fault of a submission, which is not loaded yet. This
@@ -132,24 +137,6 @@ class Judge:
         self._extra["load_ns"] = time.monotonic_ns() - load_start
         self._frames.progress("build", 1, 1)
         return runs
-
-    def _prepare_device(self) -> None:
-        """Make a device ready to be timed. Where its calls cannot be audited, the details say why."""
-        deadline = time.monotonic_ns() + START_TIMEOUT_NS
-        flush_bytes = self._request.flush_bytes
-        why_not = self._workers.prepare_device(
-            self._device, flush_bytes=flush_bytes, deadline_ns=deadline, tried=self._request.streams_wait
-        )
-        self._extra["gate"] = "open" if why_not is None else why_not
-        if self._request.ranks is None:
-            try:
-                # Calls by message are bounded, too, over their whole span.
-                self._calibration = self._workers.calibrate(deadline_ns=deadline)
-            except Fault as fault:
-                if fault.gone:
-                    raise
-                # A calibration kernel that fails means that times cannot be audited, not that nothing can run.
-                self._extra["gate"] = f"a known kernel failed: {fault.message}"
 
     def _parse(self) -> list[ModeRun]:
         runs = []

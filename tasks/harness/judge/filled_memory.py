@@ -1,8 +1,8 @@
 """Fills memory of a device as a task's generate_input allocates it.
 
 A task's torch.empty goes to the worker as it is. Torch keeps freed blocks for later tensors. Such a block may hold data
-that the judge has freed, such as the reference's output. On the CPU `guard_heap` does
-the same through the C library. Memory that other processes have freed is no matter for this: drivers clear it.
+that the judge has freed, such as the reference's output. On the CPU `guard_heap` does the same through the C library.
+Memory that other processes have freed is no matter for this: drivers clear it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Entry point of the judge: makes inputs, releases them to the worker, measures each call, checks outputs, decides.
 
-Init starts this process beside the worker, under another uid, before there is anything to judge. Torch is
-imported at once. One request arrives on stdin (`request`). The task's files are written to this process's private
-directory, and its reference is imported here. The submission only ever reaches the worker. One `step` frame per mode
-goes to stdout. File descriptor 1 is kept for frames: whatever a task prints goes to stderr. The process ends with 0
-after its last frame. Any other exit code means that the harness itself broke.
+Init starts this process beside the worker, under another uid, before there is anything to judge. Torch is imported at
+once. One request arrives on stdin (`request`). The task's files are written to this process's private directory, and
+its reference is imported here. The submission only ever reaches the worker. One `step` frame per mode goes to stdout.
+File descriptor 1 is kept for frames: whatever a task prints goes to stderr. The process ends with 0 after its last
+frame. Any other exit code means that the harness itself broke.
 
 Every verdict comes from bytes that the judge copied and from its own clock. What the worker says is a claim, or text to
 show.
@@ -94,6 +94,7 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
     request = GroupRequest.from_payload(payload)
     device = _device(request.device)
     require_device(device)
+    single_rank.limit(request.memory_bytes, device)
     deadline_ns = time.monotonic_ns() + START_TIMEOUT_NS
     calibration, gate = None, ""
     if device == "cpu":
@@ -101,11 +102,10 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
     elif asked():
         gate = "the device is emulated"
     else:
-        calibration, gate = single_rank.measure_device(
-            device, memory_bytes=request.memory_bytes, deadline_ns=deadline_ns, tried=request.streams_wait
+        calibration, gate = single_rank.prepare_device(
+            device, flush_bytes=None, deadline_ns=deadline_ns, tried=request.streams_wait
         )
     first, control = single_rank.give_away()
-    first.memory_bytes = request.memory_bytes
     with socket.socket(fileno=int(os.environ.pop("KR_RANKS_FD"))) as line:
         line.settimeout(START_TIMEOUT_NS / 1e9)
 

@@ -16,7 +16,6 @@ import contextlib
 import os
 import secrets
 import socket
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -37,7 +36,7 @@ from .faults import Fault, died, ending_of, expect, flooded, tampered, too_late
 from .gather import Reply, gather
 from .hand_over import Calibration
 from .problem import Problem, TaskFault
-from .rank_checker import start_rank_checker
+from .rank_checkers import Answers, RankCheckers, named
 from .request import Compiled
 from .sched_delay import SchedDelay
 from .snapshots import claimed, needed
@@ -48,17 +47,12 @@ from .workers import Call
 #: Time from the last worker's "opened" to the common start. The judge sends the start to all workers meanwhile.
 _LEAD_NS = 100_000
 _LEAD_PER_RANK_NS = 25_000
-#: The references of all ranks wait for each other. After one failed, the others have so long to end.
-_CHECKER_GRACE_NS = 20_000_000_000
-
 #: Time after the time limit for the ranks' stall reporters to report.
 _STALL_REPORT_NS = 1_000_000_000
 #: Answers that a worker may send before the expected one.
 _UNASKED = {"returned": ("stuck",)}
 #: Characters of one rank's stall report.
 _MAX_PLACE = 200
-
-Answers = dict[int, Mapping[str, Any]]
 
 
 @dataclass(kw_only=True)
@@ -102,7 +96,7 @@ class MultiRank:
         self._core = judge_core()
         self._sched_delay = SchedDelay()
         self._spin_ns = SPIN_NS if self._core is not None else 0
-        self._checkers: list[tuple[subprocess.Popen[bytes], Channel]] = []
+        self._checkers = RankCheckers()
         self._joined = False
         self._waited_ns = 0
         #: Of the last call: the type of a returned object that is no tensor data, by rank.
@@ -117,7 +111,6 @@ class MultiRank:
         """See Workers."""
         Problem.unpack(files, directory)
         meeting = directory / f".meeting-{secrets.token_hex(8)}"
-        self._checkers = [start_rank_checker(world_size=self._world_size) for _ in self._channels]
         common = {"world_size": self._world_size, "device": self._device}
         begin = common | {
             "op": "begin",
@@ -125,14 +118,14 @@ class MultiRank:
             "directory": str(directory),
             "meeting": str(meeting),
         }
-        for rank, (_, channel) in enumerate(self._checkers):
-            self._tell_checker(channel, encode(begin | {"rank": rank}), deadline_ns)
+        self._checkers.start(self._world_size)
+        self._checkers.tell([encode(begin | {"rank": rank}) for rank in self._ranks()], deadline_ns=deadline_ns)
         # The interpreters of workers and rank checkers may still be starting.
         for rank in self._ranks():
             self._tell(rank, encode(common | {"op": "enroll", "rank": rank}), deadline_ns)
         for answer in self._listen("enrolled", deadline_ns).values():
             self._sched_delay.watch(answer["pid"])
-        self._hear_checkers("ready", deadline_ns)
+        self._checkers.hear("ready", deadline_ns=deadline_ns)
 
     def probe(self, *, deadline_ns: int) -> int:
         """See Workers."""
@@ -153,14 +146,14 @@ class MultiRank:
         *,
         flush_bytes: int | None,
         deadline_ns: int,
-        tried: bool = False,
-    ) -> str | None:
+        tried: bool,
+    ) -> tuple[None, str]:
         """See Workers."""
         message = {"op": "prepare_device", "flush_bytes": flush_bytes, "tried": tried}
         for rank in self._ranks():
             self._tell(rank, encode(message), deadline_ns)
         self._listen("device_prepared", deadline_ns)
-        return "calls of several ranks begin together, by the clock"
+        return None, "calls of several ranks begin together, by the clock"
 
     def control(self, cases: object, count: int, *, like: Call, deadline_ns: int) -> None:
         """See Workers."""
@@ -233,15 +226,7 @@ class MultiRank:
             raise Fault(
                 "wrong_answer", f"custom_kernel returned a {kind}, which cannot be read as tensor data"
             ).of_rank(rank)
-        answers = self._ask_checkers({"op": "check"}, ("checked", "raised"), deadline_ns)
-        raised = {rank: answer["text"] for rank, answer in answers.items() if answer["op"] == "raised"}
-        if raised:
-            self._blame_for_raising(raised, deadline_ns)
-        wrong = [rank for rank, answer in answers.items() if not answer["good"]]
-        if wrong:
-            others = f"; wrong too: {_named(wrong[1:])}" if wrong[1:] else ""
-            raise Fault("wrong_answer", f"{answers[wrong[0]]['text']}{others}").of_rank(wrong[0])
-        return "; ".join(dict.fromkeys(answer["text"] for answer in answers.values() if answer["text"]))
+        return self._checkers.check(deadline_ns=deadline_ns)
 
     def profile(
         self, arguments: Mapping[str, Value], *, rng_seed: int | None, deadline_ns: int
@@ -259,13 +244,7 @@ class MultiRank:
 
     def close(self) -> None:
         """Kill the rank checkers."""
-        for process, channel in self._checkers:
-            channel.close()
-            process.kill()
-            # Init ends a process that hangs in a driver.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=5)
-        self._checkers = []
+        self._checkers.close()
 
     # -- one call --------------------------------------------------------------------------------------------------
 
@@ -277,7 +256,7 @@ class MultiRank:
         seed = secrets.randbits(32) if rng_seed is None else rng_seed
         message = {"op": "prepare", "arguments": dict(arguments), "rng_seed": seed}
         rank_inputs: list[_RankInputs] = []
-        for _, answer in sorted(self._ask_checkers(message, ("prepared",), deadline_ns).items()):
+        for _, answer in sorted(self._checkers.ask(message, "prepared", deadline_ns=deadline_ns).items()):
             stack.callback(os.close, answer["fd"])
             rank_inputs.append(
                 _RankInputs(
@@ -351,9 +330,9 @@ class MultiRank:
         for rank, (tree, output_arena) in enumerate(zip(run.trees, run.output_arenas, strict=True)):
             with self._of_rank(rank):
                 messages.append(_passed_on(tree, output_arena))
-        for (_, channel), message, output_arena in zip(self._checkers, messages, run.output_arenas, strict=True):
-            self._tell_checker(channel, message, deadline_ns, (output_arena.fd,))
-        return self._hear_checkers("taken", deadline_ns)
+        descriptors = [output_arena.fd for output_arena in run.output_arenas]
+        self._checkers.tell(messages, descriptors, deadline_ns=deadline_ns)
+        return self._checkers.hear("taken", deadline_ns=deadline_ns)
 
     def _calibration_call(self, value: tuple[object, ...], output_capacity: int, deadline_ns: int) -> tuple[int, int]:
         """One call of the calibration kernel on every rank: span and slowest claim. The outputs are not read."""
@@ -401,7 +380,7 @@ class MultiRank:
         except (PeerClosed, Interrupted) as error:
             raise self._dead(rank) from error
         except TimeoutError as error:
-            raise too_late(f"{_named([rank])} did not listen") from error
+            raise too_late(f"{named([rank])} did not listen") from error
 
     def _listen(
         self,
@@ -446,8 +425,8 @@ class MultiRank:
             raise Fault(faults[0].verdict, faults[0].message, gone=bool(silent), trace=faults[0].trace)
         if stuck:
             raise too_late(_places(stuck, silent))
-        others = f", {_named([rank for rank in asked if rank not in silent])} had" if len(silent) < len(asked) else ""
-        raise too_late(f"{_named(silent)} had not answered{others}")
+        others = f", {named([rank for rank in asked if rank not in silent])} had" if len(silent) < len(asked) else ""
+        raise too_late(f"{named(silent)} had not answered{others}")
 
     def _dead(self, rank: int) -> Fault:
         """How the first dead worker ended. `rank`: a closed channel's, for when init says nothing."""
@@ -456,65 +435,6 @@ class MultiRank:
         if ended is None or fault.output_limit:
             return fault if fault.output_limit else fault.of_rank(rank)
         return ending_of(ended).of_rank(ended.rank)
-
-    # -- the rank checkers -----------------------------------------------------------------------------------------
-
-    def _ask_checkers(self, message: Mapping[str, Any], expected: tuple[str, ...], deadline_ns: int) -> Answers:
-        encoded = encode(message)
-        for _, channel in self._checkers:
-            self._tell_checker(channel, encoded, deadline_ns)
-        return self._hear_checkers(expected, deadline_ns)
-
-    @staticmethod
-    def _tell_checker(channel: Channel, message: bytes, deadline_ns: int, descriptors: tuple[int, ...] = ()) -> None:
-        try:
-            channel.send(message, descriptors, deadline_ns=deadline_ns)
-        except PeerClosed as error:
-            raise RuntimeError("a rank checker has ended; see its words above") from error
-        except TimeoutError as error:
-            raise too_late() from error
-
-    def _hear_checkers(self, expected: str | tuple[str, ...], deadline_ns: int) -> Answers:
-        """One answer of each rank checker. A descriptor that comes with it is the answer's `fd`.
-
-        Raises:
-            Fault, TaskFault: a rank checker reported it.
-            RuntimeError: a rank checker broke.
-        """
-        wanted = (expected,) if isinstance(expected, str) else expected
-        heard = gather(
-            [channel for _, channel in self._checkers],
-            good=lambda message: message["op"] in wanted and message["op"] != "raised",
-            deadline_ns=deadline_ns,
-            grace_ns=_CHECKER_GRACE_NS,
-        )
-        answers: Answers = {}
-        for one in heard:
-            if one.error is not None:
-                raise RuntimeError(
-                    f"the rank checker of rank {one.index} has ended; see its words above"
-                ) from one.error
-            answer = one.message
-            if answer["op"] == "task_fault":
-                raise TaskFault(f"rank {one.index}: {answer['text']}")
-            if answer["op"] == "fault":
-                raise Fault(answer["verdict"], answer["text"], gone=answer["gone"]).of_rank(one.index)
-            answers[one.index] = dict(answer) | ({"fd": one.descriptors[0]} if one.descriptors else {})
-        if len(answers) < self._world_size:
-            stuck = {rank: answer["text"] for rank, answer in answers.items() if answer["op"] == "raised"}
-            for rank, text in sorted(stuck.items()):
-                raise Fault("wrong_answer", f"the output could not be compared: {text}").of_rank(rank, gone=True)
-            raise too_late()
-        return dict(sorted(answers.items()))
-
-    def _blame_for_raising(self, raised: Mapping[int, str], deadline_ns: int) -> NoReturn:
-        """Blame for check_implementation that raised: the output's, if its structure is not the reference's."""
-        same = self._ask_checkers({"op": "structure"}, ("structured",), deadline_ns)
-        for rank, text in sorted(raised.items()):
-            if not same[rank]["same"]:
-                raise Fault("wrong_answer", f"the output could not be compared: {text}").of_rank(rank)
-        rank, text = min(raised.items())
-        raise TaskFault(f"rank {rank}: the task's check_implementation raised {text} (reference.py)")
 
 
 def _faults(asked: Sequence[int], heard: Sequence[Reply], wanted: tuple[str, ...]) -> Iterator[Fault]:
@@ -546,9 +466,4 @@ def _places(stuck: Mapping[int, Mapping[str, Any]], silent: Sequence[int]) -> st
     said = sorted(stuck.items(), key=lambda item: (item[1].get("waits") is True, item[0]))
     texts = ((rank, str(message.get("text"))[:_MAX_PLACE]) for rank, message in said)
     places = [f"rank {rank} {''.join(filter(str.isprintable, text))}" for rank, text in texts]
-    return "; ".join([*([f"{_named(silent)} had not answered"] if silent else []), *places])
-
-
-def _named(ranks: Sequence[int]) -> str:
-    """Ranks in a sentence."""
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+    return "; ".join([*([f"{named(silent)} had not answered"] if silent else []), *places])

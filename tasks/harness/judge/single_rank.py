@@ -92,26 +92,6 @@ class SingleRank:
         """
         return self._client, self._control if self._client.calls_by_flags else None
 
-    def measure_device(
-        self, device: str, *, memory_bytes: int, deadline_ns: int, tried: bool
-    ) -> tuple[Calibration | None, str]:
-        """For a judge that does not ask through this object: what calls on a device cost, and why none is marked.
-
-        Returns:
-            The calibration, None if the known kernels failed; and `open`, or why calls go by message.
-
-        Raises:
-            Fault: the worker is gone.
-        """
-        self.limit(memory_bytes, device)
-        why_not = self.prepare_device(device, flush_bytes=None, deadline_ns=deadline_ns, tried=tried)
-        try:
-            return self.calibrate(deadline_ns=deadline_ns), why_not or "open"
-        except Fault as fault:
-            if fault.gone:
-                raise
-            return None, f"a known kernel failed: {fault.message}"
-
     def _end_control(self) -> None:
         if self._control is not None:
             self._control.close()
@@ -123,13 +103,21 @@ class SingleRank:
         self._device = device
 
     def prepare_device(
-        self, device: str, *, flush_bytes: int | None, deadline_ns: int, tried: bool = False
-    ) -> str | None:
+        self, device: str, *, flush_bytes: int | None, deadline_ns: int, tried: bool
+    ) -> tuple[Calibration | None, str]:
         """See Workers."""
         self._device = device
         why_not = self._client.prepare_device(flush_bytes=flush_bytes, deadline_ns=deadline_ns, tried=tried)
-        if why_not is not None:
-            return why_not
+        if why_not is None:
+            why_not = self._measure_marked_calls(deadline_ns)
+        try:
+            # Calls by message are bounded, too, over their whole span.
+            return self.calibrate(deadline_ns=deadline_ns), why_not or "open"
+        except Fault as fault:
+            return None, _known_kernel_failed(fault)
+
+    def _measure_marked_calls(self, deadline_ns: int) -> str | None:
+        """Measure what calls cost that the judge's own work on the device marks; why there are none."""
         try:
             most_bytes = self._client.memory_bytes // 8
             call = self._calibration_call(deadline_ns)
@@ -137,10 +125,9 @@ class SingleRank:
             with self._client.holding_device() as hold_ns:
                 keeps = keeps_turns(call, costs, hold_ns=hold_ns)
         except Fault as fault:
-            if fault.gone:
-                raise
+            why_not = _known_kernel_failed(fault)
             self._client.give_up_device()
-            return f"a known kernel failed: {fault.message}"
+            return why_not
         if not keeps:
             self._client.give_up_device()
             return "kernels of two processes run at once on this device (is a multi-process service at work?)"
@@ -353,6 +340,13 @@ class SingleRank:
         if expected is None:
             return last.outputs[index].has_tensor
         return signature(expected) == last.outputs[index].signature
+
+
+def _known_kernel_failed(fault: Fault) -> str:
+    """Why calls of a device are not bounded. A kernel of ours that fails does not mean that nothing can run."""
+    if fault.gone:
+        raise fault
+    return f"a known kernel failed: {fault.message}"
 
 
 def _moved(value: object, device: str) -> object:

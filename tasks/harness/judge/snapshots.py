@@ -9,12 +9,11 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, Protocol, TypeGuard
 
 import torch
 
-from tasks.harness.shared.arenas import ALIGN_BYTES, Arena, aligned, bytes_at
+from tasks.harness.shared.arenas import ALIGN_BYTES, aligned, bytes_at
 from tasks.harness.shared.values import Placed, Snapshot, regions
 from tasks.harness.shared.wire import WireViolation
 
@@ -64,25 +63,6 @@ class Frozen:
         #: When the first look at every tensor ended, and when the copy did; on time.perf_counter_ns.
         self.ended_ns = ended_ns
         self.copied_ns = copied_ns
-
-    @classmethod
-    def of_arena(cls, arena: Arena) -> Frozen:
-        """Copy an arena.
-
-        Raises:
-            Fault: it was still changing.
-        """
-        words = arena.words()
-        # Whole pages are whole words.
-        probe = [number % len(words) for number in memoryview(os.urandom(4 * _PROBES)).cast("I")]
-        look = itemgetter(*probe)
-        early = look(words)
-        ended = time.perf_counter_ns()
-        copy = arena.copied()
-        copied = time.perf_counter_ns()
-        if look(memoryview(copy).cast("Q")) != early:
-            raise _still_written()
-        return cls(copy, ended_ns=ended, copied_ns=copied)
 
     def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
         """See Arena. A copy where the offset is not aligned for numbers."""

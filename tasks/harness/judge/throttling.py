@@ -1,10 +1,9 @@
 """Finds the timed calls in which a device was slowed down, by readings that the daemon sends during a run.
 
 The judge cannot ask a driver: it sees its own container only. The daemon samples clocks, temperature, power and the
-reasons for low clocks outside, and sends each reading as a frame (`sandbox.protocol.Reading`). A call counts
-if no reading around it shows clocks held down by heat or the power supply, or clocks other than the GPU type's. Other
-calls are set aside, counted and shown. Without readings no call is set aside, and the report
-says so.
+reasons for low clocks outside, and sends each reading as a frame (`sandbox.protocol.Reading`). A call counts if no
+reading around it shows clocks held down by heat or the power supply, or clocks other than the GPU type's. Other calls
+are set aside, counted and shown. Without readings no call is set aside, and the report says so.
 """
 
 from __future__ import annotations

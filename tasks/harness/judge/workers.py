@@ -91,11 +91,14 @@ class Workers(Protocol):
         """One call of the calibration kernel, to prove that the workers answer; its span in nanoseconds."""
 
     def prepare_device(
-        self, device: str, *, flush_bytes: int | None, deadline_ns: int, tried: bool = False
-    ) -> str | None:
-        """Make workers with a device ready to be timed; why their calls cannot be bounded, None if they can.
+        self, device: str, *, flush_bytes: int | None, deadline_ns: int, tried: bool
+    ) -> tuple[Calibration | None, str]:
+        """Make workers with a device ready to be timed, and measure what their calls cost.
 
         `tried`: an earlier worker has found that streams of this device can wait.
+
+        Returns:
+            The calibration, None where there is none; and `open`, or why calls are not marked on the device.
         """
 
     def calibrate(self, *, deadline_ns: int) -> Calibration | None:

@@ -133,10 +133,6 @@ class Arena:
         start = _address(self._map) + self._start
         return range(start, start + self.size)
 
-    def copied(self) -> bytearray:
-        """All its bytes, copied by this thread alone."""
-        return bytearray(self._view())
-
     def poison(self) -> None:
         """Fill the arena with unpredictable bytes."""
         # Arenas are whole pages.

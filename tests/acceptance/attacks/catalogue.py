@@ -101,15 +101,17 @@ def table() -> str:
     """What docs/security.md shows, as Markdown: the letters, then the attacks."""
     meanings = {letter: [text for key, text in DEFENCES.values() if key == letter] for letter in LETTERS}
     lines = ["| | defence |", "|---|---|", *(f"| {letter} | {'; '.join(meanings[letter])} |" for letter in LETTERS), ""]
-    lines += [f"| attack | seen in | {' | '.join(LETTERS)} | verdict |", f"|---|---|{'---|' * len(LETTERS)}---|"]
+    lines += ["| attack | seen in | stopped by | verdict |", "|---|---|---|---|"]
     for attack in attacks():
         proved = {DEFENCES[name][0] for name in attack.proved}
         also = {DEFENCES[name][0] for name in attack.also}
-        marks = ["●" if letter in proved else "○" if letter in also else "" for letter in LETTERS]
+        stopped_by = ", ".join(letter for letter in LETTERS if letter in proved)
+        helped_by = ", ".join(letter for letter in LETTERS if letter in also)
+        defences = "; also ".join(filter(None, (stopped_by, helped_by)))
         gains = ", gains nothing" if attack.verdict == "accepted" else ""
         busy = f"; busy: `{attack.busy}`" if attack.busy else ""
         lines.append(
-            f"| **{attack.title}** (`{attack.name}`): {attack.why} | {attack.seen} | {' | '.join(marks)} | "
+            f"| **{attack.title}** (`{attack.name}`): {attack.why} | {attack.seen} | {defences} | "
             f"`{attack.verdict}`{gains}{busy} |"
         )
     return "\n".join(lines) + "\n"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ import psycopg
 from runner import __version__
 from runner.store import HostRecord, Store
 from tests.benchmarks.queue import ours
-from tests.benchmarks.queue.figures import Figure, latencies
+from tests.benchmarks.queue.figures import Figure, latencies, timed_ms
 from tests.benchmarks.queue.server import OWN, Server
 from tests.benchmarks.queue.worker import Worker
 
@@ -82,7 +81,7 @@ def _claims(store: Store, name: str) -> list[Figure]:
             if len(claims.jobs) != 1:
                 raise RuntimeError(f"one job of a full queue was to be claimed, not {claims}")
 
-        figures += latencies(f"{name}, {label}", _timed(claim, CLAIMS), p99_ms=10)
+        figures += latencies(f"{name}, {label}", timed_ms(claim, CLAIMS), p99_ms=10)
     return figures
 
 
@@ -90,12 +89,12 @@ def _asks(store: Store, server: Server, url: str) -> list[Figure]:
     choose = random.Random(0)  # noqa: S311 - any submission will do
     last = int(server.value("SELECT max(submission_id) FROM runner.job WHERE state = 'queued'", url))
     return [
-        *latencies(f"submit with {JOBS} queued", _timed(lambda: _submit(store, choose.randrange(USERS)), 500)),
+        *latencies(f"submit with {JOBS} queued", timed_ms(lambda: _submit(store, choose.randrange(USERS)), 500)),
         *latencies(
             f"status of one submission with {JOBS} queued",
-            _timed(lambda: store.submission(choose.randint(1, last)), 200),
+            timed_ms(lambda: store.submission(choose.randint(1, last)), 200),
         ),
-        *latencies(f"list of 20 with {JOBS} queued", _timed(lambda: store.queue(limit=20), 50)),
+        *latencies(f"list of 20 with {JOBS} queued", timed_ms(lambda: store.queue(limit=20), 50)),
     ]
 
 
@@ -109,16 +108,6 @@ def _submit(store: Store, user: int) -> None:
 def _register(store: Store, host: str, types: tuple[str, ...]) -> None:
     slots = [{"name": f"slot {name}", "gpu_type": name, "devices": [], "cpus": [0]} for name in types]
     store.register_host(host=HostRecord(name=host, version=__version__, slots=slots, instance=host, gpu_types=types))
-
-
-def _timed(action: Callable[[], object], times: int) -> list[float]:
-    action()
-    taken_ms = []
-    for _ in range(times):
-        began_s = time.perf_counter()
-        action()
-        taken_ms.append((time.perf_counter() - began_s) * 1e3)
-    return taken_ms
 
 
 def _churn(server: Server, url: str, jobs: int) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -99,3 +100,14 @@ def _number(value: float | None) -> str:
     if value == 0 or abs(value) >= 100:
         return f"{value:.0f}"
     return f"{value:.3g}"
+
+
+def timed_ms(action: Callable[[], object], times: int) -> list[float]:
+    """What an action takes, in milliseconds, so many times; the first time does not count."""
+    action()
+    taken_ms = []
+    for _ in range(times):
+        began_s = time.perf_counter()
+        action()
+        taken_ms.append((time.perf_counter() - began_s) * 1e3)
+    return taken_ms

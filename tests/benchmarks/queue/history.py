@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,7 +17,7 @@ import psycopg
 
 from runner.store import Store
 from tests.benchmarks.queue import ours
-from tests.benchmarks.queue.figures import Figure, latencies
+from tests.benchmarks.queue.figures import Figure, latencies, timed_ms
 from tests.benchmarks.queue.server import OWN, Server
 
 #: Six results for each ranked submission: three of the public job, three of the secret one.
@@ -167,7 +167,7 @@ def _ranking(server: Server) -> list[Figure]:
     try:
         if len(store.ranking("board 3")) != AUTHORS:
             raise RuntimeError("the ranking does not have every author")
-        looks = _timed(lambda: store.ranking("board 3"), 200)
+        looks = timed_ms(lambda: store.ranking("board 3"), 200)
     finally:
         store.close()
     runs = int(server.value("SELECT count(*) FROM leaderboard.runs", url))
@@ -290,7 +290,7 @@ def _measure_table(
         connection.execute(insert, {**words, "low": number, "high": number})
 
     wal = server.wal_bytes()
-    found["a row is written", "ms"] = _middle(_timed(add, 1500))
+    found["a row is written", "ms"] = _middle(timed_ms(add, 1500))
     found["a row is written, WAL", "bytes"] = (server.wal_bytes() - wal) / 1501
 
     column = "job_id" if kind.name == "report" else "submission_id"
@@ -301,7 +301,7 @@ def _measure_table(
     def find() -> None:
         connection.execute(look, {"of": start + 150 * next(spread)}).fetchall()
 
-    found[f"the rows of one {column.removesuffix('_id')} are read", "ms"] = _middle(_timed(find, LOOKUPS))
+    found[f"the rows of one {column.removesuffix('_id')} are read", "ms"] = _middle(timed_ms(find, LOOKUPS))
 
     # The month that is due, as runner.reap removes it, and as a partition goes.
     server.checkpoint()
@@ -349,16 +349,6 @@ def _locks(url: str, connection: psycopg.Connection[Any]) -> list[Figure]:
         Figure(name="dropping a partition waits for an open reader of the table", unit="1", ours=waits(drop, reads)),
         Figure(name="dropping a partition waits for an open write to runner.job", unit="1", ours=waits(drop, writes)),
     ]
-
-
-def _timed(action: Callable[[], object], times: int) -> list[float]:
-    action()
-    taken_ms = []
-    for _ in range(times):
-        began_s = time.perf_counter()
-        action()
-        taken_ms.append((time.perf_counter() - began_s) * 1e3)
-    return taken_ms
 
 
 def _middle(samples: list[float]) -> float:

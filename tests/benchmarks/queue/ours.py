@@ -120,10 +120,6 @@ class AtOnce:
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Nothing to prepare."""
 
-    def can_build(self, _job: object) -> bool:
-        """Nothing is built."""
-        return False
-
     @contextmanager
     def evaluate(
         self,

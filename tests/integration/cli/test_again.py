@@ -54,7 +54,7 @@ def submitted(cli: Call, board: str, submission_file: Path, store: Store) -> tup
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, *, terminal: bool, answer: str = "") -> None:
-    """Somebody, or nobody, sits in front of the command."""
+    """The command runs with or without a terminal."""
 
     class Keyboard:
         """Standard input."""

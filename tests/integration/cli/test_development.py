@@ -13,7 +13,7 @@ import pytest
 from tests.support.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
-#: The stack's command with an engine that somebody else runs.
+#: The stack's command with an engine that the stack does not run.
 RUN = """
 import sys
 from pathlib import Path

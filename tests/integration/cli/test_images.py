@@ -46,7 +46,7 @@ def images(docker_engine: DockerEngine) -> Iterator[Images]:
 
 @pytest.fixture
 def tag(images: Images) -> Iterator[str]:
-    """A name that nobody else has; it is gone afterwards."""
+    """A name that no other image has; it is gone afterwards."""
     name = f"kernel-runner-test/{uuid.uuid4().hex[:12]}:latest"
     yield name
     with suppress(EngineRefused):
@@ -74,7 +74,7 @@ def test_an_image_is_built_used_listed_and_pruned(  # noqa: PLR0917 fixtures
     eval_python: Path,
     tag: str,
 ) -> None:
-    """A submission's result names its id; what is derived from it is somebody else's; it goes when nothing uses it."""
+    """A submission's result names its id; an image derived from it is not ours; it goes when nothing uses it."""
     gpus = state_dir / "gpus.d"
     gpus.mkdir()
     for name, value in (("DOCKER_HOST", docker_engine.base_url), ("KERNEL_RUNNER_STATE_DIR", str(state_dir))):
@@ -111,7 +111,7 @@ def test_an_image_is_built_used_listed_and_pruned(  # noqa: PLR0917 fixtures
     assert image_id in {one.id for one in images.ours()}, "a dry run removes nothing"
     assert image_id in call("image", "prune", "--json").document["removed"]
     assert image_id not in {one.id for one in images.ours()}
-    assert images.image_id(debian_image), "what is somebody else's stays"
+    assert images.image_id(debian_image), "an image that is not ours stays"
 
 
 def _evaluate(engine: DockerEngine, state_dir: Path, eval_python: Path) -> tuple[Verdict, str]:
@@ -137,7 +137,7 @@ def _evaluate(engine: DockerEngine, state_dir: Path, eval_python: Path) -> tuple
 
 
 def _derive(images: Images, tag: str) -> str:
-    """Somebody builds on top of it; the id of what they get, which inherits every label."""
+    """Build an image on top of it; the id of that image, which inherits every label."""
     context = tempfile.TemporaryFile()  # noqa: SIM115 closed below
     text = f"FROM {tag}\nLABEL theirs=1\n".encode()
     with tarfile.open(fileobj=context, mode="w") as tar:

@@ -176,7 +176,7 @@ def test_a_deadline_in_the_past_closes_a_leaderboard_and_says_so(cli: Call, boar
 
 
 def test_a_ranking_on_a_gpu_type_that_the_leaderboard_lacks_is_refused(cli: Call, board: str) -> None:
-    """An empty table would say that nobody has submitted yet."""
+    """An empty table would say that there are no submissions yet."""
     said = cli("leaderboard", "show", board, "--gpu", "H100")
     assert (said.code, said.out) == (2, "")
     assert "is not ranked on H100, expected CPU" in said.err
@@ -184,7 +184,7 @@ def test_a_ranking_on_a_gpu_type_that_the_leaderboard_lacks_is_refused(cli: Call
 
 
 def test_an_empty_ranking_is_shown_per_gpu_type(cli: Call, board: str) -> None:
-    """Nobody is ranked yet, and an unknown board is a usage error."""
+    """No user is ranked yet, and an unknown board is a usage error."""
     assert "echo on CPU\nno ranked submissions yet" in cli("leaderboard", "show", board).out
     assert cli("leaderboard", "show", board, "--json").document == []
     assert cli("leaderboard", "personal", board, "--user", "alice", "--json").document == []

@@ -20,7 +20,7 @@ SECRET_MARK = "hidden-c0ffee"
 
 
 def _result(job: Job, verdict: Verdict) -> JobResult:
-    """A result as an evaluation leaves it; a secret one is full of text nobody may see."""
+    """A result as an evaluation leaves it; a secret one is full of text that users may not see."""
     passed = verdict is Verdict.ACCEPTED
     ranked = job.mode is Mode.LEADERBOARD
     text = SECRET_MARK if job.secret else "n: 16; seed: 3"
@@ -219,7 +219,7 @@ def test_waiting_for_a_failed_public_run_shows_why(cli: Call, board: str, submis
 
 
 def test_the_end_of_the_patience_is_an_infrastructure_exit_code(cli: Call, board: str, submission_file: Path) -> None:
-    """Nobody serves: the command gives up, says how to go on, and leaves the submission in the queue."""
+    """No host serves the type: the command gives up, says how to go on, and leaves the submission in the queue."""
     said = cli("submit", submission_file, "--leaderboard", board, "--user", "alice", "--wait", "--timeout", "0.3")
     assert (said.code, said.out) == (3, "")
     assert "kernel-runner status" in said.err

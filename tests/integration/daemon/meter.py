@@ -1,4 +1,4 @@
-"""Counts what a daemon asks a database: statements, as messages of the wire protocol, whoever sends them."""
+"""Counts what a daemon asks a database: statements, as messages of the wire protocol, from all its connections."""
 
 from __future__ import annotations
 

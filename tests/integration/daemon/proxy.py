@@ -1,4 +1,4 @@
-"""A door before PostgreSQL that a test can shut, or behind which nobody answers; it counts who knocks."""
+"""A proxy before PostgreSQL that can refuse connections or swallow all traffic, and counts connections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Line:
     def __init__(self) -> None:
         #: What the client said first: its startup packet.
         self.greeting = b""
-        #: Nothing passes any more, in either direction, and nobody is told.
+        #: Nothing passes any more, in either direction, without an error.
         self.silent = False
 
 

@@ -209,7 +209,7 @@ def test_a_job_that_was_taken_over_is_dropped_and_its_late_result_kept_as_eviden
 
 
 def test_a_job_of_a_dead_host_is_reclaimed_and_run(rig: Rig) -> None:
-    """Any daemon takes back what nobody renews."""
+    """Any daemon requeues a job whose lease is not renewed."""
     submission = rig.submit()
     assert rig.store.claim(host="dead", slots={"CPU": 1}, lease_s=1.0) is not None
     rig.start()

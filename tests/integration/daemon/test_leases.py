@@ -73,7 +73,7 @@ def test_a_process_that_stood_still_stops_what_it_lost(
 def test_a_claim_whose_answer_was_lost_costs_seconds_and_not_a_lease(
     make_rig: Callable[..., Rig], database_url: str
 ) -> None:
-    """It was committed, nobody heard of it, and its lease lasts an hour: the daemon gives it back and claims again."""
+    """It was committed, its answer was lost, and its lease lasts an hour: the daemon releases it and claims again."""
     rig = make_rig(database_url, lease_s=3600.0)
     rig.board()
     rig.slots = tuple(Slot(name=f"cpu{number}", gpu_type="CPU", devices=(), cpus=(number,)) for number in range(2))
@@ -139,7 +139,7 @@ def test_a_dead_hosts_job_is_reclaimed_and_announced_although_every_other_host_i
 
 
 def test_leases_get_time_to_be_renewed_after_an_outage(make_rig: Callable[..., Rig], database_url: str) -> None:
-    """Nobody reclaims within a lease's time of an outage: those who hold the expired leases were cut off as well."""
+    """No daemon reclaims within a lease's time of an outage: the holders of expired leases were cut off as well."""
     rig = make_rig(database_url, lease_s=3.0)
     rig.board()
     seen = watch(rig)
@@ -171,7 +171,7 @@ def put_forward(logs: Sequence[EventDict]) -> list[float]:
 
 
 def test_a_servers_clock_that_is_put_forward_costs_no_run(make_rig: Callable[..., Rig], database_url: str) -> None:
-    """By an hour: every lease is over at once. Whoever sees that leaves those who hold them time to renew them."""
+    """By an hour: every lease is over at once. A daemon that notices the jump gives the holders time to renew them."""
     runs, looks = (make_rig(database_url, host_name=name, lease_s=30.0, heartbeat_s=2.5) for name in ("runs", "looks"))
     runs.board()
     gate = runs.evaluator.script = Gate()
@@ -271,7 +271,7 @@ def test_a_daemon_whose_name_was_taken_while_it_stood_still_lets_go(rig: Rig) ->
     assert "belongs to another daemon: expected instance instance of test-host, found another state" in said[0]
 
 
-def test_a_job_that_cannot_be_read_ends_and_holds_up_nobody(rig: Rig) -> None:
+def test_a_job_that_cannot_be_read_ends_and_delays_no_other(rig: Rig) -> None:
     """As after a downgrade: with the cause and at most three attempts; frontends hear of it."""
     odd = rig.submit(priority=5)
     rig.sql("ALTER TABLE runner.job DROP CONSTRAINT job_mode_check")

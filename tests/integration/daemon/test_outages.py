@@ -125,7 +125,7 @@ def a_run_with_a_heartbeat(rig: Rig, proxy: Proxy) -> tuple[Gate, int]:
     return gate, submission
 
 
-def test_a_heartbeat_that_nobody_answers_is_sent_again_in_time(
+def test_an_unanswered_heartbeat_is_sent_again_in_time(
     make_rig: Callable[..., Rig], database_url: str, proxy: Proxy
 ) -> None:
     """Its connection alone leads nowhere, and nothing says so: it is given up long before the lease is over."""
@@ -147,7 +147,7 @@ def test_a_heartbeat_that_nobody_answers_is_sent_again_in_time(
     ]
 
 
-def test_a_claim_that_nobody_answers_is_sent_again(
+def test_an_unanswered_claim_is_sent_again(
     make_rig: Callable[..., Rig], database_url: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the host has been silent for so long that its name is free."""
@@ -165,7 +165,7 @@ def test_a_claim_that_nobody_answers_is_sent_again(
 def test_a_result_waits_for_a_database_that_is_away(
     make_rig: Callable[..., Rig], database_url: str, proxy: Proxy
 ) -> None:
-    """The run ends while nobody answers, longer than its lease; its result is committed once, when somebody does."""
+    """The run ends while the database is silent, for longer than its lease; its result is committed once, later."""
     rig = make_rig(database_url, proxy.url)
     with capture_logs() as logs:
         gate, submission = a_run_with_a_heartbeat(rig, proxy)
@@ -180,7 +180,7 @@ def test_a_result_waits_for_a_database_that_is_away(
         assert rig.spool.count == 1
         proxy.open()
         (view,) = rig.wait_done(submission)
-        # Whoever is first: the result may be delivered before the next beat, and nothing is left to renew.
+        # Either may be first: the result may be delivered before the next beat, and nothing is left to renew.
         rig.wait_for(
             lambda: said(logs, "heartbeat_recovered") or said(logs, "heartbeat_not_needed"),
             "the heartbeat is back",

@@ -24,7 +24,7 @@ HOLD = "SELECT FROM leaderboard.submission WHERE id = %(id)s FOR UPDATE"
 
 @contextmanager
 def held(rig: Rig, submission: int) -> Iterator[None]:
-    """Somebody holds a submission, so that none of its results can be committed."""
+    """Lock a submission, so that none of its results can be committed."""
     with psycopg.connect(rig.url) as connection:
         connection.execute(HOLD.encode(), {"id": submission})
         yield

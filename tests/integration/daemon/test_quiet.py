@@ -78,7 +78,7 @@ def test_the_heartbeat_has_a_connection_only_while_a_job_is_held(
     rig.wait_for(lambda: "heartbeat" not in connections(rig), "nothing is held any more")
 
 
-def test_nobody_reclaims_before_a_claim_says_that_something_is_overdue(rig: Rig) -> None:
+def test_no_daemon_reclaims_before_a_claim_says_that_something_is_overdue(rig: Rig) -> None:
     """An idle fleet does not look for expired leases by itself; one claim's answer is enough to start."""
     seen = watch(rig)
     rig.start()
@@ -95,7 +95,7 @@ def test_nobody_reclaims_before_a_claim_says_that_something_is_overdue(rig: Rig)
 
 
 def test_a_hosts_row_that_is_gone_is_made_again(rig: Rig) -> None:
-    """Somebody removed it, or it said that the host had stopped: the daemon finds out by claiming."""
+    """The row was removed, or says that the host has stopped: the daemon finds out by claiming."""
     there = "SELECT FROM runner.host WHERE name = 'test-host' AND stopped_at IS NULL"
     with capture_logs() as logs:
         rig.start()

@@ -96,7 +96,7 @@ def test_a_spooled_result_of_the_earlier_process_is_delivered_and_not_computed_a
 def test_the_lease_of_a_spooled_result_is_renewed_whatever_else_is_missing(
     make_rig: Callable[..., Rig], database_url: str, missing: str
 ) -> None:
-    """The database refuses the result for now; nobody may take its job meanwhile."""
+    """The database refuses the result for now; no other host may take its job meanwhile."""
     rig = make_rig(database_url, lease_s=30.0, heartbeat_s=0.2)
     rig.board()
     submission = rig.submit()
@@ -105,7 +105,7 @@ def test_the_lease_of_a_spooled_result_is_renewed_whatever_else_is_missing(
     slow = rig.evaluator = Slow()
     if missing == "the container engine":
         rig.engine.up.clear()
-    # Whoever completes a job has to lock its submission.
+    # To complete a job, its submission must be locked.
     with rig.locked("SELECT FROM leaderboard.submission FOR UPDATE"):
         rig.start(ready=False)
         rig.wait_for(lambda: slow.begun.is_set() or rig.waiting_for == missing, "it waits for what is missing")

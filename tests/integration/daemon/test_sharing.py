@@ -1,4 +1,4 @@
-"""Devices that serve jobs of one and jobs of several: nobody starves, and nothing idles for long or twice."""
+"""Devices that serve jobs of one and jobs of several: no job starves, and nothing idles for long or twice."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_only_one_of_two_hosts_keeps_devices_free_for_a_job(make_host: Callable[
     any_host.store.undrain("a")
     any_host.wait_for(lambda: hosts["a"].waiting_for is None, "a goes on")
     big = any_host.submit(gpu_type="L4x4")
-    any_host.wait_for(lambda: any_host.sql(RESERVED), "somebody keeps devices free")
+    any_host.wait_for(lambda: any_host.sql(RESERVED), "devices are kept free")
     holder = any_host.sql(RESERVED)[0]["reserved_by"]
     other = "b" if holder == "a" else "a"
     any_host.wait_done(*(any_host.submit(gpu_type="L4") for _ in range(5)))

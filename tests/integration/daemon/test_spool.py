@@ -96,7 +96,7 @@ def test_everything_a_result_holds_survives_the_spool(rig: Rig, proxy: Proxy) ->
 def test_a_daemon_killed_with_a_spooled_result_is_followed_by_one_that_commits_it(
     make_rig: Callable[..., Rig], database_url: str, proxy: Proxy, tmp_path: Path
 ) -> None:
-    """SIGKILL during the outage: the next process takes it over before it claims, and nobody evaluates it again."""
+    """SIGKILL during the outage: the next process takes it over before it claims; the job is not evaluated again."""
     # A lease that outlasts the test: only the next process itself may take the job back.
     settings = {"state_dir": str(tmp_path / "state"), "lease_s": 600.0}
     rig = make_rig(database_url, **settings)
@@ -136,10 +136,10 @@ def test_a_daemon_told_to_stop_during_an_outage_leaves_its_results_to_the_next(
     assert (view.jobs[0].verdict, view.jobs[0].attempt, next_rig.evaluator.seen) == (Verdict.ACCEPTED, 1, [])
 
 
-def test_a_result_whose_commit_hangs_is_rescued_by_whoever_ends_the_daemon(
+def test_a_result_whose_commit_hangs_is_spooled_when_the_daemon_ends(
     make_rig: Callable[..., Rig], database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody holds a lock: told to stop at once, the daemon spools what is being committed, and says it went well."""
+    """A lock is held: told to stop at once, the daemon spools what is being committed, and says it went well."""
     monkeypatch.setattr("runner.daemon.loop.ABORT_S", 0.2)
     monkeypatch.setattr("runner.daemon.loop.JOIN_S", 0.2)
     rig = make_rig(database_url)
@@ -309,7 +309,7 @@ def test_a_spooled_result_that_the_database_refuses_fails_its_job_and_is_kept(
     assert (view.jobs[0].verdict, view.jobs[0].attempt) == (Verdict.ACCEPTED, 2)
 
 
-def test_a_torn_file_in_the_spool_stops_nobody(rig: Rig) -> None:
+def test_a_torn_file_in_the_spool_stops_no_other(rig: Rig) -> None:
     """The daemon starts, works, and has set it aside."""
     spool = rig.config.state_dir / "spool"
     spool.mkdir(mode=0o700)

@@ -117,7 +117,7 @@ def test_a_signal_finishes_the_run_and_exits_0(rig: Rig, process: Process, numbe
 
 
 def test_a_second_signal_gives_the_job_back(rig: Rig, process: Process) -> None:
-    """Twice SIGTERM: nobody opens the gate, and the job is queued again."""
+    """Twice SIGTERM: the gate stays closed, and the job is queued again."""
     submission = rig.submit()
     process.expect("begun")
     process.child.send_signal(signal.SIGTERM)

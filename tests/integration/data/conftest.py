@@ -16,7 +16,8 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
-from runner.data.export import Options, Summary
+from runner.data.choice import Options
+from runner.data.export import Summary
 from runner.data.export import export as export_to
 from tests.support.waiting import wait_until
 

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from runner.data import manifest
-from runner.data.export import Options, export
+from runner.data.choice import Options
+from runner.data.export import export
 from runner.data.people import Exclusions, Identity
 from runner.data.tables import FLAT
 from runner.data.verify import verify

@@ -81,7 +81,7 @@ def test_what_the_hub_has_is_whole_and_every_tool_reads_it(public: Path, hub: fa
 
 
 def test_an_export_that_does_not_agree_with_itself_is_not_published(public: Path, hub: fake.Hub) -> None:
-    """Though every file has the hash that the manifest says: somebody wrote both."""
+    """Though every file has the hash that the manifest says: both were forged."""
     path = public / "submissions.parquet"
     rows = pq.read_table(path)
     rows = rows.set_column(

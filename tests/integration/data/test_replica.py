@@ -14,7 +14,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from runner.data.export import Options, export
+from runner.data.choice import Options
+from runner.data.export import export
 from runner.data.verify import verify
 from runner.errors import DatabaseUnavailableError
 from runner.store import migrate

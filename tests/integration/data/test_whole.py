@@ -29,7 +29,8 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 
-from runner.data.export import Options, export
+from runner.data.choice import Options
+from runner.data.export import export
 
 CHANGES = {"os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "shutil.rmtree", "shutil.copymode",
            "fcntl.flock", "ctypes.dlopen"}

@@ -73,7 +73,7 @@ PLAY: Sequence[str] = (
     "kernel-runner leaderboard show row-max",
     "kernel-runner leaderboard update tasks/row_max --name row-max",
 )
-#: These ask whoever sits at the terminal, who says yes.
+#: These ask for a confirmation at the terminal, which is given.
 ASKS = ("kernel-runner rerun", "kernel-runner invalidate")
 #: A host may have devices of no type.
 NOT_ALWAYS_0 = ("kernel-runner gpu detect",)

@@ -1,13 +1,11 @@
-"""Submissions that compile are built once, without their slot, and what came of it is nobody else's."""
+"""Submissions that compile are built once, before their runs, and no other submission gets what was built."""
 
 from __future__ import annotations
 
 import os
-import queue
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,17 +13,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from runner.errors import CancelledByRequest, EvaluationError
+from runner.errors import EvaluationError
 from runner.evaluation import build_cache
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.gpu_types import Registry
-from runner.model import Job, JobResult, Mode, Progress, Slot, Verdict
+from runner.model import Job, JobResult, Mode, Slot, Verdict
 from runner.task_format import extra_to_stored, load_folder, to_stored
 from runner.task_format.model import Harness, Task
 from sandbox.errors import EngineRefused
 from sandbox.host.engine import DockerEngine
 from tests.plugins.live import ROOT
-from tests.support.waiting import PATIENCE_S
 from tests.unit import samples
 
 VECTORADD = load_folder(ROOT / "tasks" / "vectoradd").task
@@ -114,7 +111,7 @@ class Stuck:
 
 
 def evaluate(evaluator: Evaluator, given: Job, slot: Slot = SLOT) -> JobResult:
-    """Its result, which nobody stops."""
+    """Its result, without a cancellation."""
     return evaluator.run(given, slot, cancel=threading.Event())
 
 
@@ -169,6 +166,13 @@ def test_both_jobs_at_the_same_time_wait_for_one_build(made: Evaluator) -> None:
             thread.join()
     assert len({note(result) for result in results.values()}) == 1
     assert len(built(logs)) == 1
+    waited, builder = sorted(results.values(), key=lambda result: result.build_ns)
+    assert waited.report["phases_ns"]["build"] == 0 < builder.report["phases_ns"]["build"]
+    assert waited.report["phases_ns"]["wait"] > 0
+    for result in (waited, builder):
+        # Waiting counts neither as building nor as evaluating.
+        phases, wall_ns = result.report["phases_ns"], result.report["outcome"]["wall_ns"]
+        assert result.build_ns + result.eval_ns == phases["build"] + phases["container"] + wall_ns
 
 
 def test_an_import_that_fails_for_want_of_a_device_is_no_verdict(made: Evaluator) -> None:
@@ -246,80 +250,21 @@ def test_nvcc_runs_once_for_both_jobs_and_its_facts_stand_with_both(made: Evalua
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="lang cu needs nvcc on the host, this one has none")
-def test_what_nvcc_refuses_never_gets_to_its_slot(made: Evaluator) -> None:
-    """The slot is in use all the while, and both jobs have their verdict from one build."""
-    with capture_logs() as logs, made._resources.slots[SLOT.name].hold(threading.Event()):
+def test_what_nvcc_refuses_never_runs(made: Evaluator) -> None:
+    """The slot could not be used, and both jobs have their verdict from one build."""
+    made._resources.quarantine.add(SLOT.name, Stuck(), EngineRefused("it will not go"))
+    with capture_logs() as logs:
         results = [evaluate(made, job("this is no C++", CUDA, secret=secret)) for secret in (False, True)]
     assert [result.verdict for result in results] == [Verdict.COMPILE_ERROR] * 2
     assert all("nvcc failed" in (result.error or "") for result in results)
     assert len(built(logs)) == 1
 
 
-def test_the_next_job_is_built_while_the_slot_runs_another(made: Evaluator) -> None:
-    """The second job is built and waits while the first holds the slot, and starts when that one is gone."""
-    order: queue.SimpleQueue[str] = queue.SimpleQueue()
-    stop, runs = threading.Event(), threading.Event()
-    endless = replace(samples.task(harness=Harness.PROGRAM, tests=1), test_timeout_s=600)
-    endless = replace(endless, files={**endless.files, "eval.py": "import time\nwhile True:\n    time.sleep(60)\n"})
-
-    def hold() -> None:
-        def hear(progress: Progress) -> None:
-            if progress.phase == "test":
-                runs.set()
-
-        with pytest.raises(CancelledByRequest):
-            made.run(job("", endless, submission=9), SLOT, cancel=stop, on_progress=hear)
-        order.put("first over")
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    assert runs.wait(PATIENCE_S)
-
-    def hear(progress: Progress) -> None:
-        order.put(progress.phase)
-        if progress.phase == "waiting":
-            stop.set()
-
-    result = made.run(job(NOTES), SLOT, cancel=threading.Event(), on_progress=hear)
-    holder.join()
-    seen = []
-    while not order.empty():
-        seen.append(order.get())
-    assert seen[:2] == ["build", "waiting"]
-    assert seen.index("waiting") < seen.index("first over")
-    assert note(result).startswith("ahead-")
-    phases, wall_ns = result.report["phases_ns"], result.report["outcome"]["wall_ns"]
-    # What it waited for its slot counts neither as building nor as evaluating.
-    assert phases["wait"] > 0
-    assert result.build_ns + result.eval_ns == phases["build"] + phases["container"] + wall_ns
-
-
-def test_a_job_that_waits_for_its_slot_can_be_cancelled(made: Evaluator) -> None:
-    """It never gets there, and the slot is as it was."""
-    cancel = threading.Event()
-
-    def hear(progress: Progress) -> None:
-        if progress.phase == "waiting":
-            cancel.set()
-
-    turn = made._resources.slots[SLOT.name].hold(threading.Event())
-    with turn, pytest.raises(CancelledByRequest, match="before its slot was free"):
-        made.run(job(NOTES), SLOT, cancel=cancel, on_progress=hear)
-    assert note(evaluate(made, job(NOTES))).startswith("ahead-")
-
-
 def test_a_job_does_not_run_beside_a_container_that_would_not_go(made: Evaluator) -> None:
     """The run before it left one behind: that is no verdict, and the job is tried elsewhere."""
-    before = ExitStack()
-    before.enter_context(made._resources.slots[SLOT.name].hold(threading.Event()))
-
-    def hear(progress: Progress) -> None:
-        if progress.phase == "waiting":
-            made._resources.quarantine.add(SLOT.name, Stuck(), EngineRefused("it will not go"))
-            before.close()
-
+    made._resources.quarantine.add(SLOT.name, Stuck(), EngineRefused("it will not go"))
     with pytest.raises(EvaluationError, match=r"slot cpu0 cannot be used: .*it will not go"):
-        made.run(job("pass"), SLOT, cancel=threading.Event(), on_progress=hear)
+        evaluate(made, job("pass"))
 
 
 def test_without_a_spare_core_a_job_is_built_on_its_slots_cores(made: Evaluator) -> None:

@@ -76,7 +76,7 @@ def test_a_result_is_known_while_its_container_is_removed_and_the_slot_is_free_a
     assert order == ["removed", "free"]
 
 
-def test_a_warm_container_that_died_costs_nobody_a_verdict(evaluator: Evaluator, docker_engine: DockerEngine) -> None:
+def test_a_warm_container_that_died_costs_no_verdict(evaluator: Evaluator, docker_engine: DockerEngine) -> None:
     """It is found dead when its job comes, and the job runs in a fresh one."""
     docker_engine._kill(waiting(evaluator))
     result = evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event())

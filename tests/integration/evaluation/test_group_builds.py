@@ -7,6 +7,7 @@ import os
 import tarfile
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from runner.evaluation.build_cache import Build
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.evaluation.groups import FoundGroup
 from runner.gpu_types import Registry
-from runner.model import Progress
+from runner.model import Progress, Slot
 from sandbox import protocol
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.engine import ContainerReport, DockerEngine
@@ -101,6 +102,18 @@ def _notes(name: str, *, expects: list[str] | None = None) -> str:
     return _NOTES % (name, name, name, [name] if expects is None else expects) + GOOD
 
 
+def _watch_slot(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Is set when the slot's devices and cores are used."""
+    used, using = threading.Event(), made._gate.using
+
+    def watch(slot: Slot) -> AbstractContextManager[None]:
+        used.set()
+        return using(slot)
+
+    monkeypatch.setattr(made._gate, "using", watch)
+    return used
+
+
 def _built(logs: list[Any]) -> dict[int, dict[str, Any]]:
     return {entry["candidate"]: entry for entry in logs if entry["event"] == "build_finished"}
 
@@ -111,14 +124,14 @@ def _verdicts(found: FoundGroup) -> list[str]:
 
 def test_what_compiles_is_built_beside_the_slot_and_not_again(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     """The slot is free until all is built. Ninja finds nothing to do in the run; what is refused gets to no worker."""
-    line = made._resources.slots[SLOT.name]
-    during: list[int] = []
+    used = _watch_slot(made, monkeypatch)
+    during: list[bool] = []
     output: dict[str, str] = {}
     build, rows_of = made._build_cache.build, modules.rows_of
 
     def watch_build(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 handed through
         built = build(*args, **kwargs)
-        during.append(line.length)
+        during.append(used.is_set())
         return built
 
     def watch_report(group: Mapping[str, Any], report: ContainerReport) -> Any:  # noqa: ANN401 handed through
@@ -133,7 +146,7 @@ def test_what_compiles_is_built_beside_the_slot_and_not_again(made: Evaluator, m
     assert _verdicts(found) == ["accepted", "accepted", "compile_error"], found.rows
     builds = _built(logs)
     assert sorted(builds) == [11, 12]
-    assert during == [0, 0]
+    assert during == [False, False]
     assert all(CORE not in build["cpus"] for build in builds.values())
     assert (builds[11]["exit_codes"], builds[12]["exit_codes"]) == ({"compile": 0}, {"compile": 3})
     assert "ninja: no work to do." in output["candidate.11"]
@@ -213,8 +226,9 @@ def test_an_archive_that_cannot_be_unpacked_leaves_nothing(
     assert _verdicts(found) == ["accepted"] * 2, found.rows
 
 
-def test_a_group_can_be_cancelled_while_it_is_built(made: Evaluator) -> None:
+def test_a_group_can_be_cancelled_while_it_is_built(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its containers are gone, and the slot was never used."""
+    used = _watch_slot(made, monkeypatch)
     cancelled = threading.Event()
 
     def hear(progress: Progress) -> None:
@@ -235,4 +249,4 @@ def test_a_group_can_be_cancelled_while_it_is_built(made: Evaluator) -> None:
             cancelled=cancelled,
             on_progress=hear,
         )
-    assert made._resources.slots[SLOT.name].length == 0
+    assert not used.is_set()

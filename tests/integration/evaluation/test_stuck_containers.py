@@ -88,7 +88,7 @@ def stubborn(
     proxy.close()
 
 
-def test_what_cannot_be_removed_costs_its_slot_and_nobody_a_verdict(
+def test_what_cannot_be_removed_costs_its_slot_and_no_verdict(
     stubborn: Evaluator,
     settings: EvaluationSettings,
     disobedience: Disobedience,

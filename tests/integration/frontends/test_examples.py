@@ -38,7 +38,7 @@ def rig(database_url: str) -> Iterator[Rig]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A file to submit; not small, so that nobody passes it as an argument."""
+    """A file to submit; not small, so that no client passes it as an argument."""
     path = tmp_path / "fast.py"
     path.write_text("# it's '\\0' :name $1 %s\n" + "x = 1\n" * 40_000, encoding="utf-8")
     return path

@@ -84,7 +84,7 @@ def test_what_is_on_the_device_says_so(make: Callable[[], torch.Tensor]) -> None
 @pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize("make", STAYS.values(), ids=STAYS)
 def test_what_is_the_hosts_stays_there(make: Callable[[], torch.Tensor]) -> None:
-    """A tensor that nobody moved, one that came back, one that was written into."""
+    """A tensor that was never moved, one that came back, one that was written into."""
     found = make()
     assert (found.device.type, found.is_cuda, found.get_device()) == ("cpu", False, -1)
 
@@ -312,7 +312,7 @@ def test_programs_without_torch_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_an_installed_library_for_devices_is_refused_by_name(tmp_path: Path) -> None:
-    """Whoever imports it reads why; whoever tries it and goes on without can."""
+    """The import says why; a submission that tries it and goes on without can."""
     (tmp_path / "triton.py").write_text("raise AssertionError('must not run')\n", encoding="utf-8")
     done = run("try:\n    import triton\nexcept ImportError as error:\n    print(error)\n", tmp_path)
     assert done.stdout.startswith("triton compiles for devices"), done.stderr

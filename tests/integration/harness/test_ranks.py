@@ -16,7 +16,7 @@ from tests.acceptance.judging.nursery import Nursery
 from .conftest import make_request, message_of, verdict_of
 
 TESTS = ("size: 64; seed: 11; world_size: 2", "size: 257; seed: 12; world_size: 2")
-#: Takes long enough to copy that nobody can be quiet meanwhile by accident.
+#: Takes so long to copy that no rank is quiet meanwhile by accident.
 LARGE = ("size: 4194304; seed: 13; world_size: 2", "size: 64; seed: 11; world_size: 2")
 BENCHMARKS = ("size: 4096; seed: 21; world_size: 2",)
 

@@ -26,7 +26,7 @@ _BUSY = "import os\nos.sched_setaffinity(0, {{{core}}})\nprint(flush=True)\nwhil
 
 @pytest.fixture
 def busy_core() -> Iterator[None]:
-    """Somebody else on the first core, which is one of the worker's."""
+    """Another process on the first core, which is one of the worker's."""
     program = _BUSY.format(core=min(os.sched_getaffinity(0)))
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -150,9 +150,7 @@ def test_a_call_after_a_pause_is_announced_anew(client: WorkerClient, monkeypatc
     assert client._armed is None
 
 
-def test_nobody_waits_spinning_where_others_need_the_cores(
-    client: WorkerClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_wait_spins_where_others_need_the_cores(client: WorkerClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls are not announced ahead on a crowded machine, and go on as before."""
     monkeypatch.setattr(module, "_CROWDED_NS", 0)
 
@@ -268,7 +266,7 @@ def test_who_waits_for_long_does_not_spin(client: WorkerClient) -> None:
     _wait_until_idle(client.worker_pid)  # type: ignore[attr-defined]  # the fixture's
 
 
-def test_a_parked_pair_does_not_spin() -> None:
+def test_a_waiting_pair_does_not_spin() -> None:
     """Judge and worker that are ready before there is a request wait for it asleep, and not spinning on the flags."""
     with Pair() as pair:
         worker = pair.workers[0].pid

@@ -33,7 +33,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
-#: What the daemon's database is called; nobody knows the name but its /etc/hosts.
+#: What the daemon's database is called; only its /etc/hosts knows the name.
 NAME: Final = "db.kernel-runner.test"
 FLOOR_GIB: Final = 0.03
 DISK_MIB: Final = 160
@@ -68,7 +68,7 @@ class Host:
         stack.enter_context(self.dockerd)
         self._hosts = self.directory / "hosts"
         self._resolv = self.directory / "resolv.conf"
-        # Nobody answers there: a name that /etc/hosts does not have is refused at once.
+        # No server answers there: a name that /etc/hosts does not have is refused at once.
         self._resolv.write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n", encoding="ascii")
         self.know_the_name()
         self._shift = self.directory / "shift"

@@ -13,7 +13,7 @@ import pytest
 from tests.plugins.exclusive_tests import _Roll
 from tests.plugins.live import ROOT
 
-#: Whoever runs says so by holding a file, which one that is alone can have for itself.
+#: Each running test holds a file shared; one that must be alone holds it exclusively.
 INNER = """
 import fcntl, os
 import pytest
@@ -79,7 +79,7 @@ def run(directory: Path, source: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_who_wants_to_be_alone_is(tmp_path: Path) -> None:
-    """A test that is marked meets nobody; one that is not meets nobody who is."""
+    """A marked test runs beside no other; an unmarked one runs beside no marked one."""
     done = run(tmp_path, INNER)
     assert done.returncode == 0, done.stdout
     assert "330 passed" in done.stdout
@@ -106,7 +106,7 @@ def test_a_failure_and_a_lost_worker_are_failures(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("reported", "status"), [(("a", "b"), 0), (("a",), 3)])
-def test_a_test_that_nobody_ran_fails_the_run(reported: tuple[str, ...], status: int) -> None:
+def test_a_test_that_did_not_run_fails_the_run(reported: tuple[str, ...], status: int) -> None:
     """All that the workers found has to be reported."""
     roll = _Roll()
     roll.pytest_xdist_node_collection_finished(ids=["a", "b"])

@@ -112,7 +112,7 @@ class EngineProxy:
         """One request per connection: the answer says so."""
         head, rest = _read_head(client)
         if not head:
-            # Somebody only looks whether anybody listens.
+            # A client only looks whether the port is open.
             return
         line, *headers = head.split("\r\n")
         method, target, _ = line.split(" ", 2)

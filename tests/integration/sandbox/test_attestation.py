@@ -121,7 +121,7 @@ ONLY_SAID: dict[str, Change] = {
     "HostConfig.CgroupParent": _host(CgroupParent="elsewhere.slice"),
     "HostConfig.VolumesFrom": _host(VolumesFrom=["another"]),
 }
-#: Nobody but the engine knows: its own doing, or a list that the kernel does not give out.
+#: Only the engine knows: its own doing, or a list that the kernel does not give out.
 UNSEEN_BY_OTHERS = {"HostConfig.SecurityOpt/permissive list", "HostConfig.CpusetMems", "HostConfig.UsernsMode"}
 FALSE["HostConfig.SecurityOpt/permissive list"] = _permissive_seccomp
 EVERY = (*hardening.RULES, *hardening.LEFT_OUT)

@@ -143,7 +143,7 @@ def test_what_a_killed_build_leaves_is_not_collected(workshop: Workshop, tmp_pat
     assert archive.size_bytes == 0
 
 
-def test_an_archive_nobody_asked_for_breaks_the_protocol(workshop: Workshop) -> None:
+def test_an_unrequested_archive_breaks_the_protocol(workshop: Workshop) -> None:
     """A container whose caller takes none must not send one."""
     report = converse(workshop, workshop.spec(), program(workshop, _MAKE, keep=("cache",)))
     assert report.outcome.ending is Ending.BAD_REPORT

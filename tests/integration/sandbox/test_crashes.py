@@ -136,7 +136,7 @@ def test_a_killed_process_leaves_nothing_after_the_next_start(
     assert list(tmp_path.glob(".stage-*")) == []
 
 
-def test_a_living_processs_containers_are_nobody_elses_to_remove(workshop: Workshop) -> None:
+def test_no_other_process_removes_a_living_processs_containers(workshop: Workshop) -> None:
     """Another daemon's reaping leaves what a living process uses, whatever its label."""
     other = DockerEngine(workshop.engine.base_url, owner=f"tests-{uuid.uuid4().hex[:12]}")
     with workshop.engine.start(workshop.spec()) as container:

@@ -86,7 +86,7 @@ def test_the_host_root_is_imported_once(workshop: Workshop, eval_python: Path) -
     assert any(path.startswith("/images/") for _, path in asked)
 
 
-def test_an_image_environment_reaches_nobody(workshop: Workshop, eval_python: Path) -> None:
+def test_an_image_environment_reaches_no_process(workshop: Workshop, eval_python: Path) -> None:
     """What an image sets in ENV, and its entry point, are not passed on; its own Python runs init."""
     tag = uuid.uuid4().hex
     root = HostRoot(eval_python)

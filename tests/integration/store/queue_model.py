@@ -44,7 +44,7 @@ class ModelJob:
     paused: bool = False
     #: Secret, and its public job is not over: not claimed.
     after_public: bool = False
-    #: Where it failed last. With a slot nobody else can have it: that host runs it on another slot if it can.
+    #: Where it failed last. With a slot: no other host can have it, so that host runs it on another slot if it can.
     avoid_host: str | None = None
     avoid_slot: str | None = None
     #: Not claimed by that host.
@@ -334,7 +334,7 @@ class Queue:
         return places
 
     def _counts(self, job: ModelJob) -> bool:
-        """KernelBot's rule: nobody cheated, a secret ranked run passed on the same type, and none failed there."""
+        """KernelBot's rule: no run was hacked, a secret ranked run passed on the same type, and none failed there."""
         submission = self.submissions[job.submission]
         if "hacked" in (submission.status, submission.job_status):
             return False

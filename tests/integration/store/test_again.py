@@ -260,7 +260,7 @@ def test_a_type_that_the_board_no_longer_offers_is_not_evaluated_again(bench: Be
 
 
 @pytest.mark.parametrize("mark", ["submission", "job status"])
-def test_what_somebody_else_marked_hacked_stays_hacked(bench: Bench, db: Db, mark: str) -> None:
+def test_what_another_marked_hacked_stays_hacked(bench: Bench, db: Db, mark: str) -> None:
     """KernelBot's guard and administrators mark submissions; what they marked is not evaluated again."""
     bench.board()
     submission_id = ranked_submission(bench)
@@ -275,7 +275,7 @@ def test_what_somebody_else_marked_hacked_stays_hacked(bench: Bench, db: Db, mar
     assert bench.store.submission(submission_id).score_s is None
 
 
-def test_somebody_elses_mark_outlives_a_rerun_that_was_on_its_way(bench: Bench, db: Db) -> None:
+def test_the_mark_of_another_outlives_a_rerun_that_was_on_its_way(bench: Bench, db: Db) -> None:
     """Marked while the rerun ran, it stays marked whatever is found; only our own mark goes with our verdict."""
     bench.board()
     submission_id = ranked_submission(bench)
@@ -531,7 +531,7 @@ WHERE j.retired_at IS NOT NULL AND j.verdict IN ('accepted', 'wrong_answer') AND
 """
 
 
-def test_whoever_comes_at_the_same_moment_the_books_are_right(bench: Bench, db: Db) -> None:
+def test_concurrent_writers_leave_the_books_right(bench: Bench, db: Db) -> None:
     """Jobs of reruns end, operators rerun and invalidate, users cancel, all at once, until everything is over."""
     bench.board()
     submissions = [ranked_submission(bench, user_id=f"u{number}", score_s=1e-6) for number in range(12)]

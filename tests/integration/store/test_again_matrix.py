@@ -244,7 +244,7 @@ def test_whatever_both_jobs_find_when_evaluated_again_the_truth_is_shown(crowd: 
             ("waiting", waiting, (False, False)),
             ("between", between, (not case.secret_first, case.secret_first)),
         ):
-            # Taken out before the rerun, nobody is marked any more.
+            # Taken out before the rerun, no submission is marked any more.
             marked = was_hacked and case.taken_out != "before"
             score = None if marked else case.score(ended=ended)
             check(

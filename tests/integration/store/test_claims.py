@@ -33,7 +33,7 @@ def claim(bench: Bench, host: str = "host-a", at_most: int | None = None, **slot
 
 
 def test_a_slot_that_ranks_nothing_takes_the_rest_in_the_same_order(bench: Bench) -> None:
-    """By priority, then by turn; what is ranked stays in line, for whoever may, and other types are not concerned."""
+    """By priority, then by turn; what is ranked stays in line for hosts that may, and other types are not concerned."""
     bench.board("identity", "A100", "H100")
     ranked = bench.submit(mode="leaderboard", gpu_types=["A100"], priority=1)
     mine = [bench.submit(mode=mode, gpu_types=["A100"]) for mode in ("test", "benchmark", "profile")]
@@ -183,7 +183,7 @@ def test_every_cause_is_kept(bench: Bench, db: Db) -> None:
     assert (len(causes), causes[-1]["attempt"]) == (20, 33)
 
 
-def test_a_claim_nobody_heard_of_goes_back_at_once(bench: Bench, db: Db) -> None:
+def test_a_claim_whose_answer_was_lost_goes_back_at_once(bench: Bench, db: Db) -> None:
     """Recover releases what runs in the host's name but what it knows of, at no cost; never another host's."""
     bench.board()
     for _ in range(4):
@@ -260,7 +260,7 @@ def test_a_forgotten_transaction_stops_no_host(bench: Bench, db: Db, holding: st
         assert bench.store.reclaim() == []
 
 
-def test_a_lock_on_a_result_is_waited_for_by_nobody_else(bench: Bench, db: Db) -> None:
+def test_a_lock_on_a_result_delays_no_other_result(bench: Bench, db: Db) -> None:
     """Of a batch, the others are committed at once; the one that is held comes back, to be given again alone."""
     bench.board()
     jobs = [bench.claim_of(bench.submit()) for _ in range(3)]
@@ -272,7 +272,7 @@ def test_a_lock_on_a_result_is_waited_for_by_nobody_else(bench: Bench, db: Db) -
     assert bench.store.complete(jobs[0], found).submission_done
 
 
-def test_a_result_given_with_others_or_alone_waits_for_nobody(bench: Bench, db: Db) -> None:
+def test_a_result_given_with_others_or_alone_waits_for_no_lock(bench: Bench, db: Db) -> None:
     """Held: it comes back at once, and nothing of it was written. Gone: it is stale, and says so."""
     bench.board()
     job, gone = bench.claim_of(bench.submit()), bench.claim_of(bench.submit())
@@ -379,7 +379,7 @@ def test_a_server_that_takes_no_writes_is_away(bench: Bench, db: Db) -> None:
 
 
 def test_a_name_that_another_daemon_has_taken_serves_its_owner_only(bench: Bench, db: Db) -> None:
-    """Whoever stood still for a minute gets no job, renews no lease, gives nothing back, and does not look alive."""
+    """A host that stood still for a minute gets no job, renews no lease, releases nothing, and does not look alive."""
     bench.board()
     for _ in range(3):
         bench.submit()
@@ -417,7 +417,7 @@ ODD = {
         "UPDATE runner.board SET extra = (repeat('[', 5000) || repeat(']', 5000))::jsonb WHERE leaderboard_id = 1",
         "extra: RecursionError: ",
     ),
-    "a moment nobody can name": (
+    "a moment that cannot be written": (
         "UPDATE runner.job SET created_at = 'infinity' WHERE id = 1",
         "created_at: DataError: ",
     ),
@@ -455,7 +455,7 @@ def test_a_job_that_cannot_be_read_spoils_no_other(bench: Bench, db: Db, odd: st
 
 
 def test_a_result_given_twice_in_one_batch_is_written_once(bench: Bench, db: Db) -> None:
-    """By the database's own care, whoever calls it: the first counts, the second is to be given again."""
+    """The database ensures it, for every caller: the first counts, the second is to be given again."""
     bench.board()
     bench.submit()
     bench.submit()
@@ -479,7 +479,7 @@ def test_a_result_given_twice_in_one_batch_is_written_once(bench: Bench, db: Db)
 
 @pytest.mark.parametrize("score", ["0", "-1", '"NaN"', '"Infinity"', '"-Infinity"'])
 def test_a_score_that_is_none_is_not_stored(bench: Bench, db: Db, score: str) -> None:
-    """Daemons refuse it before; the database does so whoever calls."""
+    """Daemons refuse it before; the database does so for every caller."""
     bench.board()
     bench.submit(mode="leaderboard")
     job = bench.claim()

@@ -1,4 +1,4 @@
-"""Everything at once on few submissions: nobody deadlocks, nothing is lost, nothing is done twice."""
+"""Everything at once on few submissions: no deadlock, nothing is lost, nothing is done twice."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Host:
         self.store.cancel(self.choose.randint(1, 30))
 
     def lose(self) -> None:
-        """A lease runs out while its holder is at work; somebody takes it back, and forgets one of its own."""
+        """A lease runs out while its holder is at work; another host requeues it, and forgets one of its own."""
         self.beat(self.held[:1], lease_s=-1)
         self.store.reclaim()
         self.store.recover(host=self.name, keep=[(job.id, job.attempt) for job in self.held[1:]])

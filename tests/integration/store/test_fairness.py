@@ -56,7 +56,9 @@ def queue(bench: Bench, db: Db) -> Queue:
 
 @pytest.mark.parametrize("slots", [1, 4])
 @pytest.mark.parametrize("before", [0, 7, 40])
-def test_a_newcomer_waits_for_one_run_per_slot_whoever_has_a_thousand(queue: Queue, slots: int, before: int) -> None:
+def test_a_newcomer_waits_for_one_run_per_slot_beside_a_user_with_a_thousand(
+    queue: Queue, slots: int, before: int
+) -> None:
     """Of one who has 1,000 queued, at most one job per slot is taken before the newcomer's."""
     queue.submit("h", 1000)
     queue.serve(before, slots)
@@ -87,7 +89,7 @@ def test_public_and_secret_job_follow_each_other(queue: Queue) -> None:
     assert "".join(public.user_id for public, _ in pairs) == "abcabcabc"
 
 
-def test_heavy_users_alternate_whoever_came_first(queue: Queue) -> None:
+def test_heavy_users_alternate_in_any_order_of_arrival(queue: Queue) -> None:
     """Three who queued hundreds each, one after the other, are served in turns."""
     for user in "abc":
         queue.submit(user, 200)

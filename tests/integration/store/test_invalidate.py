@@ -23,7 +23,7 @@ BROKEN_FAN = "the fan was broken"
 
 
 def test_what_is_taken_out_is_gone_for_every_reader_and_says_why(bench: Bench, db: Db) -> None:
-    """Ranking, score, KernelBot's rows and its final status; the verdict is nobody's any more, the evidence is kept."""
+    """Ranking, score, KernelBot's rows and its final status; the verdict counts no more, the evidence is kept."""
     bench.board()
     mine, other = ranked_submission(bench, host="bad"), ranked_submission(bench, user_id="u2", score_s=9e-6)
     db.execute("LISTEN runner_events")

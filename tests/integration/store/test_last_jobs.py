@@ -1,6 +1,6 @@
 """The last jobs of a submission end at the same moment, on several hosts: exactly one of them writes the last word.
 
-Without the submission's lock, two that end together would each see the other still running, and nobody would.
+Without the submission's lock, two that end together would each see the other still running, and neither would.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROUNDS = 1000
 #: Both jobs on both types.
 JOBS = 4
 
-#: Every write of `done`, counted where nobody can get around it.
+#: Every write of `done`, counted where no statement can get around it.
 AUDIT = """
 CREATE TABLE done_written (submission_id integer, done boolean);
 CREATE FUNCTION note_done() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -52,7 +52,7 @@ class Ending:
 
 
 @dataclass
-class Crew:
+class EndingThreads:
     """One thread per job with a connection of its own; they act when all of them are ready."""
 
     bench: Bench
@@ -84,9 +84,9 @@ class Crew:
 
 
 @contextmanager
-def crew(bench: Bench) -> Iterator[Crew]:
+def ending_threads(bench: Bench) -> Iterator[EndingThreads]:
     """Threads that are gone afterwards."""
-    made = Crew(bench)
+    made = EndingThreads(bench)
     threads = [threading.Thread(target=made.work, args=(inbox,), daemon=True) for inbox in made.inboxes]
     for thread in threads:
         thread.start()
@@ -164,7 +164,7 @@ def test_of_jobs_that_end_together_exactly_one_writes_the_last_word(bench: Bench
     db.execute(AUDIT)
     chance = random.Random(20)  # noqa: S311 - reproducible on purpose
     expected: dict[int, str] = {}
-    with crew(bench) as workers:
+    with ending_threads(bench) as workers:
         for _ in range(ROUNDS):
             submission_id = bench.submit(mode="leaderboard", gpu_types=list(GPU_TYPES))
             bench.free_secret_jobs()
@@ -192,10 +192,10 @@ def test_of_jobs_that_end_together_exactly_one_writes_the_last_word(bench: Bench
 
 
 def test_a_cancellation_and_the_last_results_agree_on_the_last_word(bench: Bench, db: Db) -> None:
-    """One job waits and is cancelled at the moment when the others end: whoever comes last writes done, once."""
+    """One job waits and is cancelled at the moment when the others end: the last one writes done, once."""
     bench.board("identity", *GPU_TYPES)
     db.execute(AUDIT)
-    with crew(bench) as workers:
+    with ending_threads(bench) as workers:
         for _ in range(ROUNDS // 5):
             submission_id = bench.submit(mode="leaderboard", gpu_types=list(GPU_TYPES))
             bench.free_secret_jobs()

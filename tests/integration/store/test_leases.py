@@ -132,7 +132,7 @@ def test_a_heartbeat_beside_a_reclaim_takes_no_job_in(bench: Bench, db: Db, data
 
 
 def test_a_job_in_no_hosts_lease_gets_one_of_its_own(bench: Bench, db: Db) -> None:
-    """Somebody removed the host's row: the job does not run for ever."""
+    """The host's row was removed: the job does not run for ever."""
     bench.board()
     for _ in range(2):
         bench.submit()

@@ -407,7 +407,7 @@ def test_a_user_without_the_right_is_told_what_to_do(postgres_url: str) -> None:
             connection.execute(f"DROP ROLE {name}")
 
 
-def test_nobody_but_the_owner_may_execute_our_functions(database_url: str) -> None:
+def test_only_the_owner_may_execute_our_functions(database_url: str) -> None:
     """No function is open to PUBLIC, and every one has a pinned search_path."""
     functions = fetch(
         database_url,

@@ -53,7 +53,7 @@ def test_a_draining_host_finishes_and_claims_nothing(bench: Bench) -> None:
 
 
 def test_a_host_that_starts_again_is_still_draining(bench: Bench) -> None:
-    """Whoever drained it decides when it serves again, not its daemon."""
+    """Only the operator who drained it lets it serve again, not its daemon."""
     bench.register("node1")
     bench.store.drain("node1", reason="new fan")
     bench.store.unregister_host("node1", instance="node1")

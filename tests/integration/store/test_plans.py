@@ -44,7 +44,7 @@ SELECT user_id, gpu_type, priority, max(turn) + 1 FROM runner.job GROUP BY 1, 2,
 INSERT INTO runner.clock (gpu_type, priority, turn) SELECT DISTINCT gpu_type, priority, 0 FROM runner.job
 ON CONFLICT DO NOTHING;
 """  # noqa: S608 - numbers of ours
-#: The first in line of every class have been through the queue, and nobody has cleaned up after them.
+#: The first in line of every class have been through the queue, and their dead rows are still there.
 CHURNED = f"""\
 WITH first AS (
     SELECT id FROM runner.job WHERE state = 'queued' ORDER BY priority DESC, turn, id LIMIT {CHURN}
@@ -145,7 +145,7 @@ def check(meter: Meter, bench: Bench) -> None:
     work = {"host": "h", "gpu_types": list(TYPES), "lease_s": 60, "at_most": None, "instance": "h", "unranked": []}
     for free in (1, 4):
         claim = meter.cost(queries.CLAIM.sql, {**work, "free": [free] * len(TYPES)})
-        # The best of each type, what is taken, and what died so lately that somebody may see it still.
+        # The best of each type, what is taken, and what died so lately that some transaction may still see it.
         assert claim.entries["job_ready_idx"] < 100, claim
         # Dead rows cost no more than the index's pages that they fill, about 150 of them in each.
         assert claim.pages < 600, claim
@@ -216,7 +216,7 @@ def test_a_deep_queue_costs_no_more_than_a_short_one(bench: Bench, db: Db, meter
 
 
 def test_what_is_not_ranked_is_found_behind_all_ranked_jobs(bench: Bench, db: Db, meter: Meter) -> None:
-    """By whoever planned it when the queue was empty, and by a newcomer; what may be ranked is claimed as before."""
+    """By a plan made when the queue was empty, and by a new one; what may be ranked is claimed as before."""
     bench.board("identity", *TYPES)
     bench.register("h", *TYPES)
     db.execute("ANALYZE")

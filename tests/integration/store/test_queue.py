@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -104,7 +104,7 @@ def test_many_claimers_get_each_job_once(bench: Bench) -> None:
 
 
 def test_a_locked_job_does_not_hide_the_next_one(bench: Bench, db: Db) -> None:
-    """While somebody holds the first row, the second is claimed."""
+    """While the first row is locked, the second is claimed."""
     bench.board()
     first, second = bench.submit(), bench.submit()
     with db.transaction():
@@ -452,8 +452,8 @@ def test_no_text_of_a_submission_can_lose_its_result(bench: Bench, db: Db) -> No
     assert view.artifacts[0].name == clean
 
 
-def test_progress_of_a_job_that_somebody_writes_waits_for_nobody(bench: Bench, db: Db) -> None:
-    """It is said that nothing was shown, and nobody is told; for a job that is over there is nothing left to show."""
+def test_progress_of_a_locked_job_does_not_wait(bench: Bench, db: Db) -> None:
+    """`progress` says that nothing was shown, and sends nothing. A job that is over has nothing left to show."""
     bench.board()
     bench.submit()
     job = bench.claim()
@@ -472,7 +472,7 @@ def test_progress_of_a_job_that_somebody_writes_waits_for_nobody(bench: Bench, d
 
 
 def test_only_progress_and_what_is_announced_is_notified(bench: Bench, db: Db) -> None:
-    """Claims and results send nothing themselves; a secret job's progress is told to nobody."""
+    """Neither a claim nor a result sends a notification by itself. A secret job's progress is never announced."""
     bench.board()
     bench.submit(mode="leaderboard")
     bench.free_secret_jobs()
@@ -532,57 +532,65 @@ def test_listen_hears_everything_that_is_pending_and_the_stop_event(bench: Bench
     assert stop.is_set()
 
 
-def test_who_listens_sleeps_until_there_is_something_to_hear(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One wait for connection and stop together, however long: no looking in several times a second."""
-    stop = Stop()
-    bench.store.listen(stop=stop, timeout_s=5)
+def waits_from_now_on(monkeypatch: pytest.MonkeyPatch, before_first: Callable[[], object] | None = None) -> list[float]:
+    """The timeouts of a listener's waits, in seconds; `before_first` is called just before the first."""
     waits: list[float] = []
     poll = signals._Wait.poll
 
     def counted(wait: signals._Wait, timeout_s: float) -> None:
         waits.append(timeout_s)
+        if len(waits) == 1 and before_first is not None:
+            before_first()
         poll(wait, timeout_s)
 
     monkeypatch.setattr(signals._Wait, "poll", counted)
+    return waits
+
+
+@pytest.fixture
+def listening(bench: Bench, database_url: str) -> Iterator[Store]:
+    """A store that listens on the connection of the one that claims, which is `bench.store`."""
+    made = Store(database_url, application_name="test of one connection")
+    made.listen_with(bench.store)
+    yield made
+    made.close()
+
+
+def test_who_listens_sleeps_until_there_is_something_to_hear(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One wait for connection and stop together, however long: no looking in several times a second."""
+    stop = Stop()
+    bench.store.listen(stop=stop, timeout_s=5)
+    waits = waits_from_now_on(monkeypatch)
     threading.Timer(0.6, stop.set).start()
     assert bench.store.listen(stop=stop, timeout_s=60) is None
     assert len(waits) == 1
 
 
 def test_one_connection_claims_in_one_thread_and_listens_in_another(
-    bench: Bench, db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, listening: Store, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A notification that comes with the answer to a claim is heard, also just before the listener begins to wait."""
-    claims, listening = bench.store, Store(database_url, application_name="test of one connection")
-    listening.listen_with(claims)
     stop = Stop()
     assert listening.listen(stop=stop, timeout_s=5) == Wakeup(all_hosts=True)
     own = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'test of one connection%'"
     assert one(db, own)["count"] == 0
-    waits = 0
-    poll = signals._Wait.poll
 
-    def after_a_claim(wait: signals._Wait, timeout_s: float) -> None:
-        nonlocal waits
-        waits += 1
-        if waits == 1:
-            db.execute("NOTIFY runner_queue, 'H100'")
-            claiming = threading.Thread(target=claims.ping)
-            claiming.start()
-            claiming.join()
-        poll(wait, timeout_s)
+    def claim_that_brings_a_notification() -> None:
+        db.execute("NOTIFY runner_queue, 'H100'")
+        claiming = threading.Thread(target=bench.store.ping)
+        claiming.start()
+        claiming.join()
 
-    monkeypatch.setattr(signals._Wait, "poll", after_a_claim)
+    waits = waits_from_now_on(monkeypatch, claim_that_brings_a_notification)
     assert listening.listen(stop=stop, timeout_s=60) == Wakeup(gpu_types=frozenset({"H100"}))
-    assert waits == 1
+    assert len(waits) == 1
     listening.close()
-    assert claims._link.connected, "it belongs to the other store"
+    assert bench.store._link.connected, "it belongs to the other store"
 
 
-def test_who_is_not_wanted_is_not_subscribed(bench: Bench, db: Db, database_url: str) -> None:
+def test_who_is_not_wanted_is_not_subscribed(bench: Bench, listening: Store, db: Db, database_url: str) -> None:
     """It is asked again when the connection was used; its own connection, behind a pooler, it gives back."""
-    claims, listening = bench.store, Store(database_url, application_name="test of one connection")
-    listening.listen_with(claims)
+    claims = bench.store
     stop = Stop()
     busy = threading.Event()
 
@@ -613,41 +621,28 @@ def test_who_is_not_wanted_is_not_subscribed(bench: Bench, db: Db, database_url:
 
 
 def test_answers_to_the_thread_that_claims_do_not_wake_the_listener(
-    bench: Bench, db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, listening: Store, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waits once while the other thread sends statements, and again only when there is something to hear."""
-    claims, listening = bench.store, Store(database_url, application_name="test of one connection")
-    listening.listen_with(claims)
     stop = Stop()
     assert listening.listen(stop=stop, timeout_s=5) == Wakeup(all_hosts=True)
     waiting = threading.Event()
-    waits = 0
-    poll = signals._Wait.poll
-
-    def counted(wait: signals._Wait, timeout_s: float) -> None:
-        nonlocal waits
-        waits += 1
-        waiting.set()
-        poll(wait, timeout_s)
-
-    monkeypatch.setattr(signals._Wait, "poll", counted)
+    waits = waits_from_now_on(monkeypatch, waiting.set)
     heard: list[Wakeup | None] = []
     thread = threading.Thread(target=lambda: heard.append(listening.listen(stop=stop, timeout_s=60)))
     thread.start()
     assert waiting.wait(PATIENCE_S)
     for _ in range(200):
-        claims.ping()
+        bench.store.ping()
     db.execute("NOTIFY runner_queue, 'H100'")
     thread.join(PATIENCE_S)
     assert heard == [Wakeup(gpu_types=frozenset({"H100"}))]
-    assert waits == 1
-    listening.close()
+    assert len(waits) == 1
 
 
-def test_a_listener_does_not_hold_up_the_thread_that_claims(bench: Bench, database_url: str) -> None:
+def test_a_listener_does_not_hold_up_the_thread_that_claims(bench: Bench, listening: Store) -> None:
     """It leaves the connection alone while it waits, and hears of its end."""
-    claims, listening = bench.store, Store(database_url, application_name="test of one connection")
-    listening.listen_with(claims)
+    claims = bench.store
     stop = Stop()
     listening.listen(stop=stop, timeout_s=5)
     heard: list[Wakeup | None] = []

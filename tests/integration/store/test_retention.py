@@ -157,7 +157,7 @@ def test_no_login_can_stop_the_reaper(bench: Bench, db: Db) -> None:
             other.execute("SELECT FROM runner.applied FOR SHARE")
 
 
-def test_what_is_being_written_right_now_holds_nobody_up(bench: Bench, db: Db) -> None:
+def test_what_is_being_written_right_now_delays_no_cleanup(bench: Bench, db: Db) -> None:
     """A share whose user is submitting, and a host that is being drained, are passed over."""
     bench.board()
     bench.submit()

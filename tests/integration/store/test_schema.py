@@ -171,7 +171,7 @@ def test_every_function_and_view_has_its_file(database_url: str) -> None:
 
 
 def test_an_upgrade_takes_the_queue_along(old_url: str) -> None:
-    """What ran is completed by its attempt, what waited is served, and a long queue of one user delays nobody new."""
+    """What ran is completed by its attempt, what waited is served, and a long queue of one user delays no new one."""
     run(
         old_url,
         "INSERT INTO leaderboard.leaderboard (name, deadline, task, forum_id, description)"

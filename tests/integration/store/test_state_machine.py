@@ -284,7 +284,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.waiting())
     @rule(host=st.sampled_from(HOSTS), verdict=st.sampled_from((Verdict.ACCEPTED, *VERDICTS)))
     def haunt(self, host: str, verdict: Verdict) -> None:
-        """A host loses a job, somebody gets it anew, and then the first one writes: nothing of it counts."""
+        """A host loses a job, another claims it, and then the first one writes: nothing of it counts."""
         for job in self._claim(host, dict.fromkeys(GPU_TYPES, 1), 1):
             self.reclaim()
             self._expire(job)

@@ -1,4 +1,4 @@
-"""What `runner.status` says of a submission, for frontends that ask nobody but the database."""
+"""What `runner.status` says of a submission, for frontends that ask only the database."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ def test_the_place_in_the_queue_goes_by_priority_turn_and_age(bench: Bench, db: 
 
 
 def test_places_are_counted_up_to_a_thousand(bench: Bench, db: Db) -> None:
-    """Behind so many nobody needs the exact number, and to have it every status would walk the queue."""
+    """Behind so many the exact number is not needed, and to have it every status would walk the queue."""
     bench.board()
     bench.submit(file_name="many.py")
     queued(db, 998, gpu_type="CPU", priority=1)
@@ -382,7 +382,7 @@ def test_the_list_shows_what_runs_then_what_waits_then_what_is_over(bench: Bench
         assert [line.submission_id for line in bench.store.queue(limit=limit)] == expected[:limit]
 
 
-def test_results_are_shown_whoever_wrote_them(bench: Bench, db: Db) -> None:
+def test_results_of_any_writer_are_shown(bench: Bench, db: Db) -> None:
     """Ours by way of their jobs; another program's where it made the submission, with a job of ours or without."""
     board = bench.board()
     ours = bench.submit(mode="leaderboard")

@@ -41,7 +41,7 @@ _LOOK_S = 0.5
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test of all begins first, so that nobody waits for it in the end."""
+    """The longest test of all begins first, so that it is not the last to end."""
     items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
 
 

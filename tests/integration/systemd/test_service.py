@@ -12,7 +12,7 @@ from runner.cli.installation import SITE
 from tests.integration.systemd.conftest import FOLDER, PACKAGES, Machine, quoted
 from tests.plugins.live import ROOT
 
-#: Planted as passwords; nobody but the daemon and whoever may read root's files may ever see one.
+#: Planted as passwords; only the daemon and those who may read root's files may ever see one.
 CANARIES = ("canary-owner-7f3a", "canary-daemon-91bc")
 OWNER_URL = (
     f"postgresql://kernelbot:{CANARIES[0]}@localhost/kernelbot"

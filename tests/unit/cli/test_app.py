@@ -14,7 +14,8 @@ from runner import __version__, errors
 from runner.cli import main
 from runner.cli.app import ExitCode, exit_code_for, fail, out, out_json
 from runner.cli.finding import Finding, Mark, verdict_of
-from runner.cli.leaderboard import parse_deadline, with_directive
+from runner.cli.leaderboard import with_directive
+from runner.cli.leaderboard_publish import parse_deadline
 from runner.cli.submit import exit_code_of
 from runner.cli.view import from_store
 from runner.model import JobState, Verdict
@@ -93,7 +94,7 @@ def test_every_error_has_its_exit_code(error: Exception, code: int) -> None:
 
 
 def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception that nobody foresaw is not dressed up as an error message."""
+    """An unforeseen exception is not dressed up as an error message."""
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a defect")

@@ -60,7 +60,7 @@ def test_an_engine_of_a_good_kind_is_no_failure() -> None:
 
 
 def test_engines_that_are_not_used_are_notes(tmp_path: Path) -> None:
-    """No socket, and one where nobody listens; the chosen one has no second line, also behind a link."""
+    """No socket, and one without a listener; the chosen one has no second line, also behind a link."""
     dead = tmp_path / "dead.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(dead))
@@ -79,7 +79,7 @@ def test_engines_that_are_not_used_are_notes(tmp_path: Path) -> None:
 
 
 def test_a_runtime_that_a_slot_needs_must_work_and_another_one_need_not() -> None:
-    """Not offered, offered and failing, offered and working: a failure only where somebody uses it."""
+    """Not offered, offered and failing, offered and working: a failure only where it is used."""
     said = {"runc": "", "runsc": "x" * 5000, "kata": None}
     given = facts(runtimes=("kata", "runc", "runsc"))
 

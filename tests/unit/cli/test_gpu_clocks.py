@@ -109,7 +109,7 @@ def test_the_demand_is_shown_wherever_a_type_is(host: Host) -> None:
 
 
 def test_only_root_locks(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever else tries hears who may, and how it is done for good; to look is everybody's."""
+    """Other users read who may, and how to do it for good. Every user may look."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     for flag in ("--lock", "--release"):
         code, out, err = host.clocks(flag)

@@ -151,7 +151,7 @@ def test_a_device_without_a_name_is_known_by_its_number(
 
 
 class Typed(io.StringIO):
-    """What somebody types."""
+    """What is typed at the prompt."""
 
     def isatty(self) -> bool:
         """Say that it is a terminal."""
@@ -217,7 +217,7 @@ def test_add_asks_once_more_where_the_answers_make_no_type(host: GpuHost, monkey
 
 
 def test_add_without_a_terminal_says_what_it_lacks(host: GpuHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is asked where nobody answers."""
+    """Without a terminal there is no question."""
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     assert "found no NAME" in host.gpu("add")[2]
     code, _, err = host.gpu("add", "X")

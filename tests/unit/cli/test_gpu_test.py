@@ -33,7 +33,7 @@ GOOD = (370_000.0, 1_700_000.0, 1_700_000.0, 20_000_000.0)
 
 
 class Scripted:
-    """An evaluator that answers for a device which nobody has here."""
+    """An evaluator that answers for a device which this machine lacks."""
 
     def __init__(self, medians: tuple[float, ...] = GOOD, *, spread: float = 0.01, **test: Any) -> None:  # noqa: ANN401
         self.medians = medians
@@ -74,7 +74,7 @@ def tried() -> Callable[..., SlotTest]:
     """The test of a slot whose containers a script stands for."""
 
     def run(scripted: Any) -> SlotTest:  # noqa: ANN401 - whatever has `run`
-        return try_slot(scripted, H100, SLOT, cancel=None)  # type: ignore[arg-type]  # nobody waits
+        return try_slot(scripted, H100, SLOT, cancel=None)  # type: ignore[arg-type]  # not cancelled
 
     return run
 

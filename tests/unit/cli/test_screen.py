@@ -116,7 +116,7 @@ def test_every_slot_says_what_runs_there() -> None:
     assert "\x1b" not in text
 
 
-def test_the_queue_says_what_nobody_serves() -> None:
+def test_the_queue_says_what_no_host_serves() -> None:
     """A type that no host which is up has."""
     text = drawn(SCENE)
     assert line_with(text, "1 min") == "H100 4 1 min"
@@ -124,7 +124,7 @@ def test_the_queue_says_what_nobody_serves() -> None:
 
 
 def test_a_secret_run_shows_no_progress() -> None:
-    """How many hidden cases there are is nobody's business."""
+    """How many hidden cases there are is not shown."""
     scene = replace(SCENE, running=(running(1, "node1", slot="gpu0", secret=True),))
     assert line_with(drawn(scene), "101") == "node1 up 30 gpu0 H100 101 vectoradd user1\\x1b[2J secret run 7 s"
 

@@ -126,7 +126,7 @@ def test_the_engine_of_a_stack_that_is_down_counts_as_none(stack: Stack, monkeyp
 def test_a_named_engine_that_does_not_answer_is_no_reason_to_start_another(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever says where the engine is wants that one."""
+    """An engine that is named is the one to use."""
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
     with pytest.raises(ConfigError, match=r"DOCKER_HOST is 'unix:///nowhere.sock'.*unset DOCKER_HOST"):
         stack.start_engine()

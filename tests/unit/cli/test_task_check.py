@@ -83,7 +83,7 @@ def test_a_types_own_cases_count() -> None:
 
 
 def test_without_work_only_the_cases_are_counted() -> None:
-    """Nothing is said about sizes that nobody knows; a type without any case is a failure."""
+    """Nothing is said about sizes that are not known; a type without any case is a failure."""
     (found,) = offered(folder([{"n": 4}], work=None), Registry.load())
     assert (found.mark, found.found) == (Mark.OK, "1 cases")
     (none,) = offered(folder([]), Registry.load())

@@ -14,7 +14,7 @@ from tests.unit.cli import samples
 
 
 class Clock:
-    """Time that passes only while somebody pauses."""
+    """Time that passes only during pauses."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -54,7 +54,7 @@ def _over(view: ShownSubmission) -> bool:
 
 
 def _ignore(_: object) -> None:
-    """Nobody is watching."""
+    """Explain nothing."""
 
 
 def test_it_looks_until_the_submission_is_over_and_shows_every_view() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from runner import config as config_module
-from runner.config import Config, HttpAddress, Settings, mask_password, notify_socket, watchdog_s
+from runner.config import Config, HttpAddress, Settings, mask_password
+from runner.environment import notify_socket, watchdog_s
 from runner.errors import ConfigError
 from tests.unit.config.page import PAGE, examples, page
 
@@ -256,7 +257,7 @@ def test_serving_needs_an_executable_interpreter(load: Callable[..., Config], tm
 
 
 def test_the_service_managers_socket_is_read_here() -> None:
-    """An empty variable means that nobody listens."""
+    """An empty variable means: no listener."""
     assert notify_socket({"NOTIFY_SOCKET": "/run/x"}) == "/run/x"
     assert notify_socket({"NOTIFY_SOCKET": ""}) is None
     assert notify_socket({}) is None

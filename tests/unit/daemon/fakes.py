@@ -34,7 +34,7 @@ class FakeStore:
         self.given_back: list[tuple[str, int]] = []
         self.closed = 0
         self.calls = 0
-        #: Jobs whose submission somebody holds.
+        #: Jobs whose submission is locked.
         self.held: set[int] = set()
         #: Called in the middle of every write.
         self.meanwhile: Callable[[], None] = lambda: None

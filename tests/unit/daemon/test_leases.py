@@ -73,7 +73,7 @@ def ours(held: Held) -> Sequence[LeaseState]:
 
 
 def asked_to_stop(held: Held) -> Sequence[LeaseState]:
-    """Somebody cancelled them."""
+    """They were cancelled."""
     return [LeaseState(job_id=key, attempt=attempt, ours=True, cancel_requested=True) for key, attempt in held]
 
 

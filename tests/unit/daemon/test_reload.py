@@ -189,7 +189,7 @@ def test_a_reload_that_breaks_is_over_all_the_same(
 
 
 def test_a_configuration_that_does_not_fit_the_host_is_refused(host: Host) -> None:
-    """Nobody waits for runs to end and then finds that the new slots cannot be made."""
+    """Slots that cannot be made are reported before the daemon waits for runs to end."""
     with capture_logs() as logs:
         host.reload(slots=({"gpu_type": "H100", "devices": ["99"]},))
     assert host.control.rebuild is None
@@ -256,7 +256,7 @@ def test_changed_files_of_gpu_types_need_new_parts(host: Host) -> None:
 
 
 def test_a_reload_does_not_take_back_a_stop() -> None:
-    """Whoever leaves goes on leaving."""
+    """A shutdown goes on."""
     control = ShutdownControl()
     control.request_stop()
     control.request_rebuild(None)

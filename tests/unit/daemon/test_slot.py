@@ -180,7 +180,7 @@ def test_a_run_that_was_told_to_stop_is_settled_as_what_it_was_told(
 
 
 def test_failures_of_ours_name_their_cause_and_slot(parts: Parts, work: Callable[..., Working]) -> None:
-    """Infrastructure, bugs, overtime, a stop nobody asked for: each is a failure, none a verdict."""
+    """Infrastructure, bugs, overtime, an unrequested stop: each is a failure, none a verdict."""
 
     def overtime(lease: Lease) -> JobResult:
         lease.stop(StopReason.OVERTIME)

@@ -307,7 +307,7 @@ def test_two_types_of_one_device_demand_one_clock(host: Callable[..., FakeNvml],
 
 
 def test_slots_exclude_each_other_by_device_or_core(host: Callable[..., FakeNvml]) -> None:
-    """The big one every small one, the small ones nobody else."""
+    """The big one excludes every small one, a small one only the big one."""
     host(*["NVIDIA L4"] * 4, cores=8)
     config = Config(slots=tuple(SlotConfig(**slot) for slot in (ALL_FOUR, *SINGLES)))  # type: ignore[arg-type]
     big, *small = detect_slots(REGISTRY, config)

@@ -195,7 +195,7 @@ def test_a_lost_device_keeps_its_own_slot_out_and_comes_back(rig: Rig) -> None:
     rig.wait(lambda: not rig.quarantine.reasons())
 
 
-def test_a_call_that_hangs_hangs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The device is out after the limit, its neighbour answers, and it is back when the driver lets go."""
     rig, release = Rig(2, limit_s=0.2), threading.Event()
     real = rig.fake.nvmlDeviceGetHandleByUUID
@@ -344,8 +344,8 @@ def test_the_metadata_of_a_run_has_settings_and_states(rig: Rig) -> None:
     assert one["during"]["samples"] >= 1
     assert one["during"]["sm_clock_mhz"] == {"min": 1980, "mean": 1980.0, "max": 1980}
     assert "clocks_off" not in one["during"]
-    with rig.gate.sampling(slot, None) as nobody:
-        assert nobody is None
+    with rig.gate.sampling(slot, None) as sampler:
+        assert sampler is None
 
 
 def test_a_run_off_the_clocks_that_are_demanded_says_so(rig: Rig) -> None:

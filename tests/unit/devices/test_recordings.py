@@ -236,7 +236,7 @@ def test_what_is_known_of_an_amd_device(machine: Machine) -> None:
     reading = library.read(device)
     assert (reading.used_bytes, reading.processes, reading.uncorrected) == (283 << 20, (), 0)
     assert (reading.remap_pending, reading.remap_failed, reading.throttle, reading.power_w) == (False, False, (), 138.0)
-    # Somebody else's listing comes and goes, and does not close it.
+    # Another listing comes and goes, and does not close it.
     assert len(list_devices().devices) == 1
     assert library.read(device) == reading
     library.close()

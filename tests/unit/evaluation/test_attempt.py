@@ -1,66 +1,15 @@
-"""The line before a slot: one at a time, in order, and who is cancelled leaves it. And what a judge is told."""
+"""What a judge is told of its devices during a run."""
 
 from __future__ import annotations
 
-import queue
-import threading
 from dataclasses import replace
 
 import pytest
 
 from runner.devices import Reading
-from runner.errors import CancelledByRequest
 from runner.evaluation.attempt import judge_readings
-from runner.evaluation.fifo_lock import FifoLock
 from runner.gpu_types import ClockPolicy
-from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit import samples
-
-
-def test_a_slot_is_used_by_one_at_a_time_in_the_order_they_came() -> None:
-    """What was given first runs first, however many wait."""
-    fifo_lock = FifoLock()
-    order: queue.SimpleQueue[int] = queue.SimpleQueue()
-    inside = threading.Semaphore(1)
-
-    def use(number: int) -> None:
-        with fifo_lock.hold(threading.Event()):
-            assert inside.acquire(blocking=False)
-            order.put(number)
-            inside.release()
-
-    threads = []
-    with fifo_lock.hold(threading.Event()):
-        for number in range(4):
-            threads.append(threading.Thread(target=use, args=(number,)))
-            threads[-1].start()
-            wait_until(lambda: fifo_lock.length == number + 2, "it waits")  # noqa: B023 called at once
-    for thread in threads:
-        thread.join(PATIENCE_S)
-    assert [order.get(timeout=PATIENCE_S) for _ in range(4)] == [0, 1, 2, 3]
-
-
-def test_who_is_cancelled_leaves_the_line_to_those_behind() -> None:
-    """And the slot as it was."""
-    fifo_lock = FifoLock()
-    cancel = threading.Event()
-    cancel.set()
-    with (
-        fifo_lock.hold(threading.Event()),
-        pytest.raises(CancelledByRequest, match="before its slot was free"),
-        fifo_lock.hold(cancel),
-    ):
-        raise AssertionError("nobody gets in beside another")
-    with fifo_lock.hold(cancel):
-        pass
-
-
-def test_a_run_that_breaks_frees_its_slot() -> None:
-    """Whatever it died of."""
-    fifo_lock = FifoLock()
-    with pytest.raises(ZeroDivisionError), fifo_lock.hold(threading.Event()):
-        raise ZeroDivisionError
-    assert fifo_lock.length == 0
 
 
 @pytest.mark.parametrize(

@@ -489,7 +489,7 @@ def test_an_emulated_device_is_a_device_to_the_judge() -> None:
 @pytest.mark.parametrize("mode", [Mode.LEADERBOARD, Mode.PRIVATE])
 @pytest.mark.parametrize("harness", Harness)
 def test_nothing_is_ranked_where_cuda_is_emulated(mode: Mode, harness: Harness) -> None:
-    """A processor's times rank nobody: the ranked modes are refused before anything runs."""
+    """A processor's times are not ranked: the ranked modes are refused before anything runs."""
     with pytest.raises(TaskError, match="nothing is ranked there"):
         emulated(samples.task(harness=harness), mode)
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from runner.evaluation.reference_times import KeptTimes, key_of, told_of
+from runner.evaluation.reference_times import KeptTimes, key_of
+from sandbox.protocol import Judged, StepResult
 from tasks.harness.judge.modules.group import Group
-from tasks.harness.judge.modules.reference_times import from_message
+from tasks.harness.judge.modules.reference_times import from_message, last_reported
 from tests.unit import samples
 
 _GOOD: dict[str, Any] = {"counted_ns": [1.0, 2.5], "timing": "audited", "noise_ns": 3.0}
@@ -85,9 +86,13 @@ def test_the_key_is_all_that_times_depend_on() -> None:
     assert len({key(), *others}) == 1 + len(others)
 
 
-def test_the_last_step_that_says_anything_counts() -> None:
-    """Times grow from candidate to candidate."""
-    steps: list[Mapping[str, Any]] = [{"reference_times": {"made": number}} for number in (1, 2)]
-    steps.append({"module": {}})
-    assert told_of(steps) == {"made": 2}
-    assert told_of([{"module": {}}]) is None
+def test_the_last_report_counts() -> None:
+    """Times grow from candidate to candidate; other steps say none."""
+    steps = [_step({"reference_times": {"made": number}}) for number in (1, 2)]
+    assert last_reported([*steps, _step({"module": {}}), replace(steps[0], judged=None)]) == {"made": 2}
+    assert last_reported([_step({"module": {}})]) is None
+
+
+def _step(details: Mapping[str, Any]) -> StepResult:
+    judged = Judged(verdict="accepted", message=None, assurance={}, details=details)
+    return StepResult(name="candidate", command="", start_ns=0, duration_ns=1, exit_code=0, judged=judged)

@@ -47,13 +47,13 @@ def test_what_the_reader_says_is_passed_on_and_bounded() -> None:
         ("""print('{"matched_patterns": [1], "classification": ""}')""", "AttributeError"),
     ],
 )
-def test_a_reader_that_fails_is_told_and_stops_nobody(script: str, words: str) -> None:
+def test_a_reader_that_fails_is_reported_and_stops_nothing(script: str, words: str) -> None:
     """Too slow, gone, or with another answer than is known."""
     said = advise(b"", found="9", limit_s=1, reader=reader(script))
     assert words in said["error"]
 
 
-def test_without_the_package_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_no_reader_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is optional."""
     monkeypatch.setattr(source_advice, "PACKAGE", "no-such-package-anywhere")
     assert installed() is None

@@ -116,7 +116,7 @@ def test_a_free_slot_gets_its_containers_and_no_more(engine: FakeEngine, make: C
     assert engine.labels == [{warm_pool.WARM_LABEL: "cpu0", SLOT_LABEL: "cpu0"}] * 2
 
 
-def test_nobody_gets_a_container_that_somebody_had(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
+def test_no_job_gets_a_used_container(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """Every container that is handed out is another one."""
     pool = make(2)
     given: list[str] = []
@@ -188,7 +188,7 @@ def test_a_start_that_comes_too_late_is_thrown_away(engine: FakeEngine, make: Ca
     eventually(lambda: engine.containers[2].closed)
 
 
-@pytest.mark.parametrize("error", [EngineUnavailable("no engine"), ValueError("of a kind nobody foresaw")])
+@pytest.mark.parametrize("error", [EngineUnavailable("no engine"), ValueError("of an unforeseen kind")])
 def test_an_engine_that_fails_costs_nothing_but_the_head_start(
     engine: FakeEngine, make: Callable[[int], WarmPool], error: Exception
 ) -> None:
@@ -215,7 +215,7 @@ def test_closing_removes_what_waits_and_starts_no_more(engine: FakeEngine, make:
     assert len(engine.containers) == 4
 
 
-def test_size_zero_parks_nothing(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
+def test_size_zero_keeps_no_container(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """warm_containers = 0 turns it off."""
     pool = make(0)
     pool.release("cpu0", SPEC)
@@ -223,7 +223,7 @@ def test_size_zero_parks_nothing(engine: FakeEngine, make: Callable[[int], WarmP
     assert engine.containers == []
 
 
-def test_slots_that_exclude_each_other_park_as_one(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
+def test_slots_that_exclude_each_other_are_filled_as_one(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """While one runs nothing is started for the other; what still starts for it is thrown away."""
     pool = make(1)
     pool.arrange({"cpu0": frozenset({"big"}), "big": frozenset({"cpu0"})})

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from runner.gateway import limits, pages, results
+from runner.gateway import html, limits, results
 from runner.gateway.admin import duration
 from runner.gateway.context import dumps
 
@@ -102,4 +102,4 @@ def test_json_is_ascii_and_has_no_nan() -> None:
 @pytest.mark.parametrize("path", ["", "x", "//x", "/\\x", "https://x", "/a\nb", "/\u00e9", "/" + "a" * 400])
 def test_where_a_login_does_not_lead(path: str) -> None:
     """To another site, or to what is no path."""
-    assert pages._local(path) == "/"
+    assert html.local_path(path) == "/"

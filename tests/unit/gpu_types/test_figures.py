@@ -190,6 +190,6 @@ def test_a_wrong_figure_is_refused_with_file_key_found_and_expected(tmp_path: Pa
 
 
 def test_the_published_schema_is_the_file_format() -> None:
-    """Whoever changes a key writes the file again, from `runner.gpu_types.registry.schema`."""
+    """After a change of a key, write the file again, from `runner.gpu_types.registry.schema`."""
     text = (BUILTIN / "schema.json").read_text(encoding="utf-8")
     assert text == json.dumps(schema(), indent=2) + "\n", "write json.dumps(schema(), indent=2) to the file"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator, Sequence
 
 import pytest
+import torch
 
 from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.sched_delay import SchedDelay
-from tasks.harness.judge.snapshots import Frozen
+from tasks.harness.judge.snapshots import WorkerMemory
 from tasks.harness.shared.arenas import PAGE_BYTES, Arena
 from tasks.harness.shared.call_flags import CallFlags
 
@@ -63,26 +65,39 @@ def test_a_page_cannot_be_made_smaller() -> None:
         os.ftruncate(flags.fd, 0)
 
 
-def test_a_frozen_arena_does_not_change() -> None:
+@pytest.fixture
+def own_memory() -> Iterator[WorkerMemory]:
+    """This process's memory, as the judge reads a worker's."""
+    memory = WorkerMemory(os.open("/proc/self/mem", os.O_RDONLY))
+    yield memory
+    memory.close()
+
+
+def test_a_frozen_output_does_not_change(own_memory: WorkerMemory) -> None:
     """What is written afterwards is not in the copy."""
-    with Arena.create(5000) as arena:
-        arena.fill(10, memoryview(b"before"))
-        frozen = Frozen.of_arena(arena)
-        arena.fill(10, memoryview(b"after!"))
-
-        assert frozen.size == arena.size
-        assert bytes(frozen.bytes_at(10, 6).numpy()) == b"before"
-        with pytest.raises(ValueError, match="not inside"):
-            frozen.bytes_at(arena.size - 1, 2)
+    output = torch.full((5000,), 7, dtype=torch.uint8)
+    frozen = own_memory.freeze([(output.data_ptr(), 5000)], input_bytes=0, memory_bytes=1 << 20)
+    output.fill_(9)
+    assert set(frozen.bytes_at(0, 5000).tolist()) == {7}
+    with pytest.raises(ValueError, match="not inside"):
+        frozen.bytes_at(frozen.size - 1, 2)
 
 
-def test_an_arena_that_is_being_written_is_not_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_output_that_is_being_written_is_not_frozen(
+    own_memory: WorkerMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Bytes that differ between a look and the copy are the submission's doing."""
-    with Arena.create(PAGE_BYTES) as arena:
-        monkeypatch.setattr(Arena, "copied", lambda self: bytearray(b"\xff" * self.size))
+    output = torch.full((64,), 7, dtype=torch.uint8)
+    preadv = os.preadv
 
-        with pytest.raises(Fault, match="still being written") as caught:
-            Frozen.of_arena(arena)
+    def write_after(fd: int, into: Sequence[memoryview], address: int) -> int:
+        count = preadv(fd, into, address)
+        output.add_(1)
+        return count
+
+    monkeypatch.setattr(os, "preadv", write_after)
+    with pytest.raises(Fault, match="still being written") as caught:
+        own_memory.freeze([(output.data_ptr(), 64)], input_bytes=0, memory_bytes=1 << 20)
     assert caught.value.verdict == "rejected"
 
 

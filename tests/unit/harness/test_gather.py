@@ -52,7 +52,7 @@ def test_who_answers_first_is_heard_first(lines: list[tuple[Channel, socket.sock
             turns[index].wait(PATIENCE_S)
 
     turns = [threading.Event() for _ in lines]
-    # Nobody answers before the one before was heard: the predicate is called for each as it arrives.
+    # No rank answers before the one before was heard: the predicate is called for each as it arrives.
     heard: list[int] = []
 
     def note(message: Mapping[str, Any]) -> bool:
@@ -103,7 +103,7 @@ def test_the_wake_up_is_heard_once(lines: list[tuple[Channel, socket.socket]]) -
 
 
 def test_silence_ends_at_the_deadline(lines: list[tuple[Channel, socket.socket]]) -> None:
-    """Half a message is none; nobody is waited for beyond the deadline, but what has arrived by then is read."""
+    """Half a message is none; no rank is waited for beyond the deadline, but what has arrived by then is read."""
     lines[0][1].sendall(encode({"op": "fine"})[:-1])
     lines[2][1].sendall(encode({"op": "fine"}))
 

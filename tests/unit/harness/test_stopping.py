@@ -108,12 +108,12 @@ def test_few_calls_are_no_ground_to_refuse() -> None:
 
 
 def test_a_kernel_that_is_erratic_by_itself_is_marked() -> None:
-    """Where nobody else had the cores, the spread is the kernel's own: its result counts, and says so."""
+    """Where no other process had the cores, the spread is the kernel's own: its result counts, and says so."""
     assert _noise(ci95=(50e3, 700e3), disturbed=0.0) == Noise(remark=None, refusal=None)
     wide = _noise(ci95=(50e3, 700e3), mean_ci95=(80e3, 300e3), disturbed=0.0)
     assert wide == Noise(remark="the mean lies between 80 and 300 µs", refusal=None)
 
 
 def test_calm_times_are_neither() -> None:
-    """A narrow interval needs no remark, whoever else had the cores."""
+    """A narrow interval needs no remark, even where other processes had the cores."""
     assert _noise(ci95=(99e3, 101e3), disturbed=0.5) == Noise(remark=None, refusal=None)

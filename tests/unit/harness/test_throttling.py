@@ -47,7 +47,7 @@ def test_a_call_counts_if_no_reading_around_it_says_otherwise(start: int, end: i
 
 
 def test_without_readings_everything_counts() -> None:
-    """Nobody watches the device: nothing is set aside, nothing is waited for, and the report says so."""
+    """The device is not sampled: nothing is set aside, nothing is waited for, and the report says so."""
     throttle_filter = ThrottleFilter[int](Readings())
     spans = [Span(sample=number, start_ns=number, end_ns=number + 1) for number in range(5)]
     assert throttle_filter.apply(spans) == spans

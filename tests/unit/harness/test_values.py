@@ -273,7 +273,7 @@ def test_arena_cannot_be_truncated() -> None:
 
 
 def test_poison_differs_every_time() -> None:
-    """Poison is random, so nobody can tell an untouched output by its bytes, and covers every page."""
+    """Poison is random, so an untouched output cannot be told by its bytes, and covers every page."""
     with Arena.create(200_000) as one, Arena.create(200_000) as other:
         one.poison()
         other.poison()

@@ -1,1 +1,1 @@
-"""The parts of the KernelBook pipeline that ask nobody."""
+"""The parts of the KernelBook pipeline that ask no model."""

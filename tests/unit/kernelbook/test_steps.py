@@ -1,4 +1,4 @@
-"""The steps that ask nobody: the best row of a module, splits, lengths; and what the other steps take for an answer."""
+"""The steps that ask no model: the best row of a module, splits, lengths. And which answers the other steps accept."""
 
 from __future__ import annotations
 

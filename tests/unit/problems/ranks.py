@@ -43,7 +43,7 @@ class Ranks:
         return self._ask("judge", bench, (source, list(cases)), [None] * WORLD_SIZE)
 
     def check(self, bench: Bench, case: dict[str, Any], outputs: Sequence[torch.Tensor]) -> list[tuple[bool, str]]:
-        """What each rank's check says of outputs that nobody computed."""
+        """What each rank's check says of outputs that were never computed."""
         return self._ask("check", bench, case, [_packed(output) for output in outputs])[0]
 
     def close(self) -> None:

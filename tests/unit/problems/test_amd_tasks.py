@@ -17,7 +17,7 @@ from tests.unit.problems.oracles.amd_moe import expected as expected_moe
 
 @pytest.mark.parametrize("bench", ["amd_identity"], indirect=True)
 def test_a_copy_is_of_any_finite_number(bench: Bench) -> None:
-    """Both signs, zeros, subnormal and large numbers, no infinity and no NaN; an output that nobody wrote."""
+    """Both signs, zeros, subnormal and large numbers, no infinity and no NaN; an output that was never written."""
     source, output = bench.generate({"size": 1 << 18, "seed": 3})
     assert source.isfinite().all()
     assert output.isnan().all()
@@ -163,7 +163,7 @@ def test_no_token_is_undecided(bench: Bench) -> None:
     ["reference", "templates/torch_experts.py", "solutions/correct/grouped.py", "solutions/correct/dense.py"],
 )
 def test_made_up_routes(bench: Bench, solution: str) -> None:
-    """Everybody goes to the same experts and nobody to the others; all experts are chosen; one token, of zeros."""
+    """All tokens go to the same experts and none to the others; all experts are chosen; one token, of zeros."""
     kernel = (
         bench.module("reference").ref_kernel
         if solution == "reference"
@@ -176,7 +176,7 @@ def test_made_up_routes(bench: Bench, solution: str) -> None:
     everyone = (tokens, same, config)
     assert bench.check(everyone, kernel(everyone)) == (True, "")
     assert bench.check(everyone, expected_moe(everyone).half()) == (True, "")
-    # Experts that nobody goes to do not count.
+    # Experts without a token do not count.
     for name in ("experts.0", "experts.5"):
         same[f"{name}.2.weight"] = torch.full_like(same[f"{name}.2.weight"], 100.0)
     assert bench.check(everyone, kernel(everyone)) == (True, "")

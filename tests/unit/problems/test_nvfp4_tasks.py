@@ -57,7 +57,7 @@ def test_the_permuted_scales_are_the_scales(bench: Bench) -> None:
 
 @ONE
 def test_inputs_have_the_public_layout(bench: Bench) -> None:
-    """Shapes, types and strides that submissions to the public board rely on; an output that nobody wrote."""
+    """Shapes, types and strides that submissions to the public board rely on; an output that was never written."""
     case = CASES[bench.folder.name]
     m, k, batches = case["m"], case["k"], case["l"]
     n = case.get("n", 128)

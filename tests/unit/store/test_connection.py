@@ -98,7 +98,7 @@ def test_a_victim_of_a_deadlock_is_run_again() -> None:
 
 
 def test_a_victim_every_time_is_an_outage_in_the_end() -> None:
-    """Not tried for ever: whoever asked waits and comes again."""
+    """Not tried for ever: the caller waits and tries again."""
     tries = []
 
     def action() -> None:
@@ -136,7 +136,7 @@ def test_a_daemon_connects_to_a_server_that_takes_writes_unless_told_otherwise()
 
 
 def test_attempts_to_connect_are_paced_over_all_links() -> None:
-    """Two links of one daemon, nobody listens: the second is not tried."""
+    """Two links of one daemon, no server: the second is not tried."""
     pacer = ConnectPacer()
     dsn = "postgresql://u@127.0.0.1:1/d"
     with pytest.raises(DatabaseUnavailableError, match="refused"), Link(dsn, application_name="a", pacer=pacer).open():

@@ -58,7 +58,7 @@ def test_while_all_is_well_every_thread_connects(pacer: ConnectPacer) -> None:
 
 
 def test_after_a_failure_the_next_attempt_is_a_second_away_at_least(pacer: ConnectPacer, clock: Clock) -> None:
-    """Whoever asks sooner is told when, and what went wrong before."""
+    """A caller that comes sooner is told when to come, and what went wrong before."""
     assert not refused(pacer)
     clock.now_s += MIN_S - 0.01
     with pytest.raises(DatabaseUnavailableError, match=r"next attempt in \d\.\d s; before: connection refused"):
@@ -143,10 +143,10 @@ def test_who_comes_while_another_tries_waits_for_what_it_finds(
     assert outcome == [works]
 
 
-def test_an_attempt_that_hangs_holds_up_nobody_for_long(
+def test_an_attempt_that_hangs_delays_no_other_for_long(
     pacer: ConnectPacer, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others are refused meanwhile, and if it is never heard of again somebody else tries."""
+    """Others are refused meanwhile, and if it never answers, another caller tries."""
     monkeypatch.setattr("runner.store.pacer.WAIT_S", 0.01)
     pacer.before_connect()
     with pytest.raises(DatabaseUnavailableError, match="another connection attempt is under way"):

@@ -99,7 +99,7 @@ def test_what_is_no_link_is_not_replaced_by_one(host: Host) -> None:
     host.link(COMMAND, "/opt/x")
     assert str(place.readlink()) == "/opt/x"
     place.unlink()
-    place.write_bytes(b"somebody's own")
+    place.write_bytes(b"a user's own")
     with pytest.raises(ConfigError, match="is there and no link: expected nothing, or a link"):
         host.link(COMMAND, "/opt/x")
 

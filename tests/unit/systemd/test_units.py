@@ -116,7 +116,7 @@ def test_systemd_understands_every_line(verified: Path) -> None:
 
 
 def test_systemd_understands_every_example_of_the_sites_drop_in(verified: Path) -> None:
-    """Whoever switches a line on gets what it says; one that is misspelt would be said here."""
+    """Every commented line works when it is switched on; a misspelt one would fail here."""
     text = (FOLDER / "site.conf").read_text(encoding="utf-8")
     everything = re.sub(r"(?m)^#(?=[A-Za-z]+=)", "", text)
     assert re.findall(r"(?m)^(\w+)=-\+\S+/kernel-runner gpu clocks (\S+)$", everything) == [

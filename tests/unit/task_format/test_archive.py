@@ -163,7 +163,7 @@ def test_too_large_an_archive_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_encrypted_entry_is_refused(tmp_path: Path) -> None:
-    """Nobody is there to type a password."""
+    """No password can be typed."""
     archive = pack(write(tmp_path), tmp_path / "x.zip")
     data = bytearray(archive.read_bytes())
     # Bit 0 of the flags, 8 bytes into every record of the central directory.

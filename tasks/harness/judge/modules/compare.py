@@ -1,9 +1,9 @@
 """Whether a module's output is right: structure, shapes and dtypes, then numbers, with a tolerance that knows scale.
 
 For floating numbers: |a - b| <= atol * 3 * min(1, s) + rtol * |a| + floor, where a is expected and s is the standard
-deviation of what is expected in that tensor. So zeros do not
-pass for a tensor of small numbers, and sums in another order pass. The floor, four steps of float32 (or of float64) at
-1, is for outputs that are rounding noise of larger inputs.
+deviation of what is expected in that tensor. So zeros do not pass for a tensor of small numbers, and sums in another
+order pass. The floor, four steps of float32 (or of float64) at 1, is for outputs that are rounding noise of larger
+inputs.
 """
 
 from __future__ import annotations

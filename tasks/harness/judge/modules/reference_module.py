@@ -226,19 +226,5 @@ def alike(first: object, second: object) -> bool:
     return compare(first, second, Tolerance()).problem is None
 
 
-def identical(first: object, second: object) -> bool:
-    """Whether two outputs are the same, bit for bit."""
-    firsts, seconds = tensors_of(first), tensors_of(second)
-    return len(firsts) == len(seconds) and all(map(_equal, firsts, seconds))
-
-
-def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    return (
-        bool(torch.equal(one.nan_to_num(), other.nan_to_num())) if one.is_floating_point() else torch.equal(one, other)
-    )
-
-
 def _sentence(error: BaseException) -> str:
     return "".join(traceback.format_exception_only(error)).strip()[:2000]

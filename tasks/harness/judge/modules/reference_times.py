@@ -1,13 +1,15 @@
 """Times of a reference that earlier groups on the same device have left: what they are, and how they travel. Pure.
 
-Standard library only: the runner keeps them between groups (`runner.evaluation.reference_times`).
+Without torch: the runner keeps them between groups (`runner.evaluation.reference_times`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from sandbox.protocol import StepResult
 
 #: So many of the newest times are kept.
 MOST_TIMES = 200
@@ -43,6 +45,19 @@ def from_message(message: object) -> dict[str, ReferenceTimes]:
     if not isinstance(message, Mapping) or not set(message) <= set(MODES):
         raise ValueError(f"times of a reference are no object with the keys {' and '.join(MODES)}")
     return {mode: _read(times) for mode, times in message.items()}
+
+
+def last_reported(steps: Iterable[StepResult]) -> object:
+    """The message in the last of a judge's steps that has one; each holds the times of the ones before. None: no step.
+
+    What a judge reports is not checked here; see `from_message`.
+    """
+    reported = [
+        step.judged.details["reference_times"]
+        for step in steps
+        if step.judged is not None and "reference_times" in step.judged.details
+    ]
+    return reported[-1] if reported else None
 
 
 def _read(message: object) -> ReferenceTimes:

@@ -79,8 +79,10 @@ def speedup_of(reference: Row, candidate: Row, *, tolerance: float, known: Refer
     if ours.timing != theirs.timing:
         ours, theirs = _audited(reference, 0.0), _audited(candidate, 0.0)
     fresh = ReferenceTimes(counted_ns=ours.counted, timing=ours.timing, noise_ns=_noise(ours))
-    with_known = known is not None and not unknown and _still_holds(known, fresh)
-    counted = _together(known, fresh) if with_known and known is not None else fresh
+    if known is not None and not unknown and _still_holds(known, fresh):
+        counted, with_known = _together(known, fresh), True
+    else:
+        counted, with_known = fresh, False
     one, other = median(counted.counted_ns), median(theirs.counted)
     low, high = _interval(counted.counted_ns, theirs.counted)
     # What the hand-over may be off, where it is in the times.

@@ -93,7 +93,7 @@ def test_it_answers_on_a_socket_of_its_user_and_group(served: Endpoint, tmp_path
 
 
 def test_what_is_no_socket_is_not_removed(served: Endpoint, tmp_path: Path) -> None:
-    """A path that names somebody's file is an error in the log."""
+    """A path that names a file of another program is an error in the log."""
     path = tmp_path / "precious"
     path.write_text("data", encoding="utf-8")
     with capture_logs() as logs:
@@ -160,7 +160,7 @@ def test_an_answer_that_breaks_is_a_line_in_the_log(served: Endpoint, answers: A
     assert get(bound(served), "/healthz")[0] == 200
 
 
-def test_clients_that_say_nothing_keep_nobody_out_for_long(served: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_that_say_nothing_keep_no_other_out_for_long(served: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are hung up on, those beyond the limit at once."""
     monkeypatch.setattr(http_endpoint._Handler, "timeout", 0.2)
     served.listen(HttpAddress(host="127.0.0.1", port=0))

@@ -105,7 +105,7 @@ def test_an_old_answer_is_not_given_for_ever(database: Database, queue_depths: Q
     assert queue_depths.get() == []
 
 
-def test_a_database_that_is_silent_holds_up_nobody_for_long(
+def test_a_silent_database_delays_no_request_for_long(
     database: Database, queue_depths: QueueDepthCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who asks gets what is known, and no second question is under way."""
@@ -125,7 +125,7 @@ def test_a_database_that_is_silent_holds_up_nobody_for_long(
 
 
 def test_a_bug_is_logged_and_not_raised(database: Database, queue_depths: QueueDepthCache) -> None:
-    """In a thread of its own nobody would hear it."""
+    """In a thread of its own it would be lost."""
 
     def break_down() -> Sequence[QueueDepth]:
         raise ValueError("x")

@@ -1,4 +1,4 @@
-"""The pulse: the service manager hears of a main thread that goes on, and no more of one that hangs."""
+"""The watchdog: the service manager hears of a main thread that makes progress, and no more of one that hangs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.waiting import PATIENCE_S
 
 
 def test_the_watchdog_is_told_as_long_as_the_main_thread_keeps_its_word() -> None:
-    """Whoever announces a long wait has that long; whoever is late is reported once, with the place it hangs at."""
+    """An announced wait may take as long as announced; a late thread is reported once, with where it hangs."""
     clock, told = Clock(), list[str]()
     watchdog = Watchdog(told.append, watchdog_s=15, clock=clock)
     watchdog.tell()
@@ -47,6 +47,6 @@ def test_messages_come_by_themselves_and_end_with_the_block() -> None:
 
 
 def test_without_a_service_manager_there_is_no_thread() -> None:
-    """A daemon in a terminal is watched by whoever looks at it."""
+    """A daemon in a terminal has no watchdog: its user sees it."""
     with Watchdog().running():
         assert "watchdog" not in {thread.name for thread in threading.enumerate()}

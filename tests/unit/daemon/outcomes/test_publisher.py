@@ -33,7 +33,7 @@ class FakeStore:
         self.away = False
         #: An event that PostgreSQL does not take.
         self.unfit: Json | None = None
-        #: Jobs that somebody is writing.
+        #: Jobs that are locked.
         self.held: set[int] = set()
         self.let_through = threading.Event()
         self.let_through.set()
@@ -51,7 +51,7 @@ class FakeStore:
         self.something.release()
 
     def progress(self, job: Job, progress: Progress, *, tell: bool) -> bool:
-        """Remember it, unless somebody holds the job."""
+        """Remember it, unless the job is locked."""
         self._answer()
         if job.id not in self.held:
             self.posts.append((job.id, progress.done))
@@ -219,8 +219,8 @@ def test_frontends_are_told_every_five_seconds_per_job(announcing: Announcing) -
     assert TELL_S == 5 * PERIOD_S
 
 
-def test_the_last_progress_of_a_job_that_somebody_holds_is_posted_later(announcing: Announcing) -> None:
-    """Nobody waits for it, nothing newer is overtaken by it, and it is not posted once the job has ended."""
+def test_the_last_progress_of_a_locked_job_is_posted_later(announcing: Announcing) -> None:
+    """It delays nothing, nothing newer is overtaken by it, and it is not posted once the job has ended."""
     announcing.store.held = {1, 2, 3}
     for number in (1, 2, 3):
         announcing.post_progress(number, 7)

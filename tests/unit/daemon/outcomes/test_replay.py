@@ -39,7 +39,7 @@ def test_results_are_committed_in_order_and_forgotten(parts: Parts) -> None:
 
 
 def test_what_an_earlier_process_left_is_held_and_delivered(parts: Parts, tmp_path: Path) -> None:
-    """From the first moment: nobody shall reclaim what is computed."""
+    """From the first moment: no host may reclaim what is computed."""
     assert parts.replayer.accept(job(1), result(), slot="cpu0")
     later = Parts(tmp_path)
     with capture_logs() as logs:
@@ -128,7 +128,7 @@ def test_a_refused_result_waits_until_its_job_can_be_failed(parts: Parts, tmp_pa
 
 
 def test_a_refused_result_of_a_job_that_is_over_is_only_set_aside(parts: Parts) -> None:
-    """Nobody is failed for it."""
+    """No job is failed for it."""
     parts.store.refused = {1}
     assert parts.replayer.accept(job(1), result(), slot="cpu0")
 
@@ -141,8 +141,8 @@ def test_a_refused_result_of_a_job_that_is_over_is_only_set_aside(parts: Parts) 
     assert (parts.spool.count, parts.held(), parts.store.failed) == (0, set(), [])
 
 
-def test_a_result_that_the_database_never_takes_holds_up_nobody_and_is_given_up(parts: Parts) -> None:
-    """It takes too long each time, or somebody holds a lock: the others are delivered; some day its job is failed."""
+def test_a_result_that_the_database_never_takes_delays_no_other_and_is_given_up(parts: Parts) -> None:
+    """It takes too long each time, or a lock is held: the others are delivered; some day its job is failed."""
     parts.store.slow = {1}
     for job_id in (1, 2):
         assert parts.replayer.accept(job(job_id), result(), slot="cpu0")
@@ -172,7 +172,7 @@ def test_an_outage_is_nothing_that_a_result_is_given_up_for(parts: Parts) -> Non
     assert deliver(parts) == 1
 
 
-def test_without_room_the_result_stays_with_whoever_has_it(tmp_path: Path) -> None:
+def test_without_room_the_result_stays_where_it_is(tmp_path: Path) -> None:
     """And so does its lease."""
     parts = Parts(tmp_path, max_bytes=10)
     lease = parts.keeper.hold(job(1))
@@ -198,7 +198,7 @@ def test_a_result_delivered_while_it_is_accepted_leaves_no_lease_behind(
 
 @pytest.mark.parametrize("how", ["removed by hand", "damaged"])
 def test_the_lease_of_a_result_that_is_gone_is_let_go(parts: Parts, how: str) -> None:
-    """Its job must not look as if it ran for ever: the lease expires, and somebody evaluates it again."""
+    """Its job must not look as if it ran for ever: the lease expires, and another host evaluates it again."""
     for job_id in (1, 2):
         assert parts.replayer.accept(job(job_id), result(b"trace"), slot="cpu0")
     path = parts.spool.pending()[0].path

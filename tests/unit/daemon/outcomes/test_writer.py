@@ -245,7 +245,7 @@ def test_a_transaction_is_bounded(crowd: Crowd) -> None:
     assert [len(batch) for batch in crowd.batches] == [1, MAX_RESULTS, 8]
 
 
-def test_a_result_whose_submission_is_held_comes_again_and_holds_up_nobody(crowd: Crowd) -> None:
+def test_a_result_whose_submission_is_locked_comes_again_and_delays_no_other(crowd: Crowd) -> None:
     """Of a batch the others are committed; the one that has to wait is tried again, after a while by the spool."""
     crowd.store.held = {2}
     crowd.during_a_commit(1, 2, 3)
@@ -262,7 +262,7 @@ def test_a_result_whose_submission_is_held_comes_again_and_holds_up_nobody(crowd
     assert crowd.parts.held() == {(2, False)}
 
 
-def test_a_commit_that_does_not_come_back_holds_up_nobody(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_that_does_not_come_back_delays_no_other(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
     """What has waited for a while goes on a connection of its own, and is not committed again afterwards."""
     monkeypatch.setattr("runner.daemon.outcomes.writer.TURN_S", 0.01)
     crowd.store.meanwhile = crowd.hold
@@ -280,7 +280,7 @@ def test_a_commit_that_does_not_come_back_holds_up_nobody(crowd: Crowd, monkeypa
 
 
 def test_a_result_whose_commit_hangs_can_be_rescued(crowd: Crowd) -> None:
-    """A database that swallows packets: whoever ends the daemon has the result spooled, and it is committed once."""
+    """A database that swallows packets: the end of the daemon spools the result, and it is committed once."""
     crowd.store.meanwhile = crowd.hold
     crowd.start()
     crowd.submit(0)

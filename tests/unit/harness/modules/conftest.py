@@ -1,17 +1,7 @@
-"""One thread for torch, as the judge has on two cores: threads that wait for each other are slow on a busy machine."""
+"""Modules are judged in one thread."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from tests.plugins.torch_threads import one_thread
 
-import pytest
-import torch
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Give torch one thread for a test."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+__all__ = ["one_thread"]

@@ -71,7 +71,7 @@ def test_what_was_removed_is_gone_for_good(spool: Spool, directory: Path) -> Non
 
 
 def test_the_first_result_of_an_attempt_stays(spool: Spool) -> None:
-    """A slot and whoever rescues its result may both come with it."""
+    """A slot and the thread that rescues its result may both write it."""
     assert spool.put(job(), result(x=1), slot="cpu0")
     assert spool.put(job(), result(x=1), slot="cpu0")
     assert spool.load(the_only(spool)) == result(x=1)
@@ -79,7 +79,7 @@ def test_the_first_result_of_an_attempt_stays(spool: Spool) -> None:
     assert spool.count == 2
 
 
-def test_nobody_else_may_look(spool: Spool, directory: Path) -> None:
+def test_only_the_daemons_user_may_read_it(spool: Spool, directory: Path) -> None:
     """Output of secret runs: directories 0700, files 0600, whatever the process's mask and an earlier mode are."""
     directory.mkdir(parents=True, mode=0o755)
     before = os.umask(0)
@@ -119,7 +119,7 @@ def test_a_result_is_synced_before_it_has_its_name_and_the_directory_after(
 
 
 def test_torn_and_foreign_files_are_set_aside_with_a_line_each(spool: Spool, directory: Path) -> None:
-    """They stop nobody: what can be read is delivered. Half a write that nobody was told of is removed."""
+    """They stop no other: what can be read is delivered. Half a write, never acknowledged, is removed."""
     for job_id in (1, 2, 3):
         assert spool.put(job(job_id), result(b"trace"), slot="cpu0")
     torn, flipped, _ = sorted(directory.glob("*.result"))

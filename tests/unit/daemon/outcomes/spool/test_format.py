@@ -85,7 +85,7 @@ def test_what_json_has_no_word_for_is_refused() -> None:
 
 
 def test_a_result_without_its_artifacts_says_which() -> None:
-    """Whoever asked for a trace finds out why there is none."""
+    """The report names the traces that were dropped."""
     less = without_artifacts(result(b"x", b"y", slot="cpu0"))
     assert less.artifacts == ()
     assert less.report == {"slot": "cpu0", DROPPED: ["trace-0", "trace-1"]}

@@ -1,0 +1,370 @@
+"""`leaderboard create`, `update` and `import`: tasks become leaderboards.
+
+Reads task folders through `runner.task_format`, which refuses what is wrong before anything is stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runner.cli import render
+from runner.cli.app import example, note, out, out_json, session
+from runner.cli.competition import Action, BoardPlan, plan_board, plan_update
+from runner.cli.units import moment
+from runner.errors import BoardError, TaskError
+from runner.gpu_types import Registry
+from runner.model import DEMANDABLE, TOLERANCES, Demand, TimingAssurance
+from runner.store import Store
+from runner.task_format import extra_to_stored, load, load_competition, to_stored
+from runner.task_format.model import Harness, Problem, TaskFolder
+
+#: A part of the group `leaderboard`.
+commands = typer.Typer()
+
+#: A board without a deadline gets this long (KernelBot's rule).
+DEFAULT_LIFETIME = timedelta(days=365)
+_DEADLINE_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M")
+
+SourceArgument = Annotated[Path, typer.Argument(metavar="DIR_OR_ZIP", exists=True)]
+GpuOption = Annotated[list[str] | None, typer.Option("--gpu", metavar="T", help="GPU type; repeatable.")]
+DeadlineOption = Annotated[
+    str | None, typer.Option("--deadline", metavar="D", help="`YYYY-MM-DD` or `'YYYY-MM-DD HH:MM'`, UTC.")
+]
+TimingOption = Annotated[
+    str | None,
+    typer.Option("--timing", metavar="A", help="What a time needs to rank: `claimed`, `measured` or `audited`."),
+]
+ToleranceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tolerance",
+        metavar="F",
+        help="How closely the judge's clock bounds an audited time: 0.01 to 0.5 of it.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def parse_deadline(text: str) -> datetime:
+    """A deadline as people write it, in UTC; a day without a time means its first minute.
+
+    Raises:
+        typer.BadParameter: neither form fits.
+    """
+    for form in _DEADLINE_FORMATS:
+        try:
+            return datetime.strptime(text.strip(), form).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+    raise typer.BadParameter(
+        f"found {text!r}, expected YYYY-MM-DD or 'YYYY-MM-DD HH:MM' (UTC)", param_hint="--deadline"
+    )
+
+
+def parse_timing(text: str) -> TimingAssurance:
+    """What a leaderboard is to demand.
+
+    Raises:
+        typer.BadParameter: no leaderboard can demand that.
+    """
+    found = next((timing for timing in DEMANDABLE if timing.value == text.strip()), None)
+    if found is None:
+        raise typer.BadParameter(f"found {text!r}, expected {', '.join(DEMANDABLE)}", param_hint="--timing")
+    return found
+
+
+def parse_tolerance(text: str) -> float:
+    """How closely a time is to be bounded, as a part of it.
+
+    Raises:
+        typer.BadParameter: no number, or none that a leaderboard can ask for.
+    """
+    low, high = TOLERANCES
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not low <= found <= high:
+        raise typer.BadParameter(
+            f"found {text!r}, expected a number from {low} to {high} (0.1 is 10 %)", param_hint="--tolerance"
+        )
+    return found
+
+
+@commands.command(
+    epilog=example("kernel-runner leaderboard create tasks/vectoradd --gpu CPU --deadline '2031-06-30 18:00'")
+)
+def create(
+    context: typer.Context,
+    *,
+    source: SourceArgument,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="N", help="Leaderboard.", show_default="the folder's name")
+    ] = None,
+    gpu: GpuOption = None,
+    deadline: DeadlineOption = None,
+    timing: TimingOption = None,
+    tolerance: ToleranceOption = None,
+) -> None:
+    """Publish a task as a new leaderboard.
+
+    Nothing is stored unless the whole folder is right. Without options it has the GPU types of task.yml, is open for a
+    year, and ranks every time (`claimed`, tolerance 0.1). Its name has no white space.
+
+    A time worth less than --timing passes and does not rank (docs/frontends.md#what-a-time-is-worth). A task with its
+    own eval program has `claimed` times only: if more is demanded, nothing ranks.
+    """
+    ends = parse_deadline(deadline) if deadline is not None else datetime.now(UTC) + DEFAULT_LIFETIME
+    demanded = None if timing is None else parse_timing(timing)
+    within = None if tolerance is None else parse_tolerance(tolerance)
+    folder = load(source)
+    board = name or folder.name
+    with session(context).store() as store:
+        gpus = _offered(context, store, gpu or folder.gpus, board)
+        _create(store, board, folder, ends, gpus, timing=demanded, tolerance=within)
+    _warn(folder, demanded)
+    for emulating in _emulating(context, gpus):
+        note(f"{emulating} emulates CUDA: submissions are tested and timed there, and not ranked")
+    note(f"leaderboard {board} {_state(gpus, ends)}")
+
+
+@commands.command(
+    epilog=example(
+        "kernel-runner leaderboard update tasks/vectoradd --timing audited --tolerance 0.05 --dry-run",
+    )
+)
+def update(
+    context: typer.Context,
+    *,
+    source: SourceArgument,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="N", help="Leaderboard.", show_default="the folder's name")
+    ] = None,
+    gpu: GpuOption = None,
+    deadline: DeadlineOption = None,
+    timing: TimingOption = None,
+    tolerance: ToleranceOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Store incomparable changes too.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Replace a leaderboard's task, and show what changed.
+
+    Options that are not given stay as they are. A new --timing applies to earlier results at once, a new --tolerance to
+    runs that are claimed later.
+
+    If there are submissions, changes that make scores incomparable need --force; without it nothing is stored. They
+    are, in task.yml, `files`, `config`, `lang` and `benchmarks`, as in KernelBot; in runner.yml, `harness` (if another
+    one then evaluates), `private`, and `benchmarks` in `cases` of the leaderboard's GPU types.
+    """
+    ends = None if deadline is None else parse_deadline(deadline)
+    demanded = None if timing is None else parse_timing(timing)
+    within = None if tolerance is None else parse_tolerance(tolerance)
+    folder = load(source)
+    board = name or folder.name
+    with session(context).store() as store:
+        present = store.board(board)
+        gpus = _offered(context, store, gpu or present.gpus, board)
+        demand = Demand(
+            timing=demanded or present.demand.timing,
+            tolerance=present.demand.tolerance if within is None else within,
+        )
+        plan = plan_update(board, folder, present=present, deadline=ends or present.deadline, gpus=gpus, demand=demand)
+        stored = not dry_run and (force or not plan.needs_force)
+        if stored:
+            # Also if nothing would change: the store is asked whether that is so still.
+            _update(store, board, folder, plan.deadline, gpus, force=force, timing=demanded, tolerance=within)
+    if as_json:
+        out_json(plan.to_json())
+    else:
+        out(render.import_page([plan], stored=stored))
+    if plan.needs_force and not force:
+        changed = ", ".join(change.key for change in plan.changes if change.needs_force)
+        raise BoardError(
+            f"leaderboard {board!r} has {plan.submissions} submissions and {changed} would change: old and new scores "
+            "would not compare; give --force, or create another leaderboard"
+        )
+    if stored:
+        _warn(folder, demand.timing)
+        note(f"leaderboard {board} is updated: it {_state(gpus, plan.deadline)}")
+
+
+@commands.command(
+    "import",
+    epilog=example(
+        "kernel-runner leaderboard import tasks/nvfp4.yaml --dry-run\n"
+        "= nvfp4_gemv: unchanged\n"
+        "~ nvfp4_gemm: would be updated\n"
+        "    files.reference.py: +3 -1 lines   needs --force (12 submissions)\n"
+        "    test_timeout: 180 → 240\n"
+        "+ nvfp4_dual_gemm: would be created on B200 until 2030-06-30 18:00:00 UTC",
+    ),
+)
+def import_competition(
+    context: typer.Context,
+    *,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="COMPETITION.yaml", exists=True, dir_okay=False),
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Store incomparable changes too.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Create or update all leaderboards of a KernelBot competition file.
+
+    If a change needs --force, as for `leaderboard update`, nothing is stored on any leaderboard (exit code 2, in a dry
+    run too). An existing leaderboard keeps its GPU types, as in KernelBot, and its deadline if the file names none; a
+    new one is open for a year. A problem is skipped if neither the file nor task.yml names a GPU type.
+    """
+    competition = load_competition(file)
+    for sentence in competition.notes:
+        note(sentence)
+    with session(context).store() as store:
+        plans = _plans(context, store, competition.problems)
+        refusal = None if force else _refusal(plans)
+        stored = not dry_run and refusal is None
+        for plan in plans if stored else ():
+            _carry_out(store, plan, force=force)
+    if as_json:
+        out_json([plan.to_json() for plan in plans])
+    else:
+        out(render.import_page(plans, stored=stored))
+    if refusal is not None:
+        raise refusal
+
+
+def _state(gpus: Sequence[str], deadline: datetime) -> str:
+    if deadline <= datetime.now(UTC):
+        return f"is closed: its deadline {moment(deadline)} UTC has passed"
+    return f"is open on {', '.join(gpus)} until {moment(deadline)} UTC"
+
+
+def _plans(context: typer.Context, store: Store, problems: Sequence[Problem]) -> Sequence[BoardPlan]:
+    """What to do about each problem; every GPU type is resolved before the first board is stored."""
+    known = {line.name for line in store.boards()}
+    lifetime_end = datetime.now(UTC) + DEFAULT_LIFETIME
+    plans = []
+    for problem in problems:
+        named = problem.gpus or problem.folder.gpus
+        plans.append(
+            plan_board(
+                problem,
+                present=store.board(problem.name) if problem.name in known else None,
+                gpus=_offered(context, store, named, problem.name) if named else (),
+                lifetime_end=lifetime_end,
+            )
+        )
+    return plans
+
+
+def _refusal(plans: Sequence[BoardPlan]) -> BoardError | None:
+    """Why an import is refused without --force before anything is stored; None if it is not."""
+    refused = [
+        f"{plan.name} ({plan.submissions} submissions; "
+        f"{', '.join(change.key for change in plan.changes if change.needs_force)})"
+        for plan in plans
+        if plan.needs_force
+    ]
+    if not refused:
+        return None
+    return BoardError(
+        f"nothing is stored: old and new scores would not compare on {', '.join(refused)}; give --force, "
+        "or another name in the competition file"
+    )
+
+
+def _carry_out(store: Store, plan: BoardPlan, *, force: bool) -> None:
+    match plan.action:
+        case Action.CREATE:
+            _create(store, plan.name, plan.folder, plan.deadline, plan.gpus)
+        case Action.UPDATE:
+            _update(store, plan.name, plan.folder, plan.deadline, plan.gpus, force=force)
+
+
+def _warn(folder: TaskFolder, demanded: TimingAssurance | None) -> None:
+    """Say so where nothing can rank."""
+    if folder.task.harness is Harness.PROGRAM and demanded not in (None, TimingAssurance.CLAIMED):
+        note(
+            f"{folder.name} is evaluated by its own eval program, whose times are claimed: nothing will rank, since "
+            f"--timing is {demanded}"
+        )
+
+
+def _create(
+    store: Store,
+    name: str,
+    folder: TaskFolder,
+    deadline: datetime,
+    gpus: Sequence[str],
+    *,
+    timing: TimingAssurance | None = None,
+    tolerance: float | None = None,
+) -> None:
+    if len(name.split()) != 1:
+        raise TaskError(
+            f"leaderboard name is {name!r}, expected no white space: a file names it in `#!POPCORN leaderboard NAME`"
+        )
+    store.create_board(
+        name=name,
+        deadline=deadline,
+        task=to_stored(folder.task),
+        description=folder.description,
+        gpus=gpus,
+        templates=folder.templates,
+        extra=extra_to_stored(folder.task.extra),
+        timing=timing,
+        tolerance=tolerance,
+    )
+
+
+def _update(
+    store: Store,
+    name: str,
+    folder: TaskFolder,
+    deadline: datetime,
+    gpus: Sequence[str],
+    *,
+    force: bool,
+    timing: TimingAssurance | None = None,
+    tolerance: float | None = None,
+) -> None:
+    store.update_board(
+        name=name,
+        deadline=deadline,
+        task=to_stored(folder.task),
+        description=folder.description,
+        gpus=gpus,
+        templates=folder.templates,
+        extra=extra_to_stored(folder.task.extra),
+        force=force,
+        timing=timing,
+        tolerance=tolerance,
+    )
+
+
+def _offered(context: typer.Context, store: Store, names: Sequence[str], board: str) -> tuple[str, ...]:
+    """The canonical names of GPU types, in order, without repetition.
+
+    Raises:
+        TaskError: none are given.
+        NotFoundError: neither the registry here nor any daemon knows a name.
+    """
+    if not names:
+        raise TaskError(f"leaderboard {board!r}: no GPU type; give --gpu, or `gpus` in task.yml")
+    # A host's own overlay may define types that this machine has never heard of.
+    announced = {line.name for line in store.gpu_types()}
+    registry = Registry.load(session(context).config.gpus_dir)
+    return tuple(dict.fromkeys(name if name in announced else registry.get(name).name for name in names))
+
+
+def _emulating(context: typer.Context, names: Sequence[str]) -> Sequence[str]:
+    """Which GPU types emulate a device, as far as is known here."""
+    known = Registry.load(session(context).config.gpus_dir).all()
+    return [entry.name for entry in known if entry.emulate_cuda and entry.name in names]

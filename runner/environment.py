@@ -1,0 +1,83 @@
+"""What a process is given beside its arguments: environment variables, and what a service manager passes.
+
+The only module of the runner that reads the process's environment. Knows the names of variables, not the keys of the
+configuration (`runner.config`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+from runner.errors import ConfigError
+
+#: Of the variables that set a key of the configuration.
+PREFIX: Final = "KERNEL_RUNNER_"
+#: Names the configuration file; no key of the file itself.
+PATH_VARIABLE: Final = "KERNEL_RUNNER_CONFIG"
+#: Settings of the test suite, which a daemon under test inherits.
+_TEST_PREFIX: Final = "KERNEL_RUNNER_TEST_"
+#: Where systemd puts the credentials of a unit (`LoadCredential=`).
+_CREDENTIALS: Final = "CREDENTIALS_DIRECTORY"
+#: Names that other tools share with us, and the key each one sets.
+_SHARED_VARIABLES: Final = {"DATABASE_URL": "database_url", "DOCKER_HOST": "docker_host"}
+
+
+def process_environment() -> Mapping[str, str]:
+    """The environment of this process."""
+    return os.environ
+
+
+def overrides(environ: Mapping[str, str], keys: Collection[str]) -> Iterator[tuple[str, str, str]]:
+    """The variables that set keys, as (variable, key, text) in rising precedence; empty variables count as absent.
+
+    Raises:
+        ConfigError: a variable with our prefix names no key.
+    """
+    found = [(name, key) for name, key in _SHARED_VARIABLES.items() if name in environ]
+    for name in sorted(environ):
+        if not name.startswith(PREFIX) or name.startswith(_TEST_PREFIX) or name == PATH_VARIABLE:
+            continue
+        key = name.removeprefix(PREFIX).lower()
+        if key not in keys:
+            near = PREFIX + nearest(key, keys).upper()
+            raise ConfigError(f"environment variable {name} is not known, the nearest valid one is {near}")
+        found.append((name, key))
+    return ((name, key, environ[name]) for name, key in found if environ[name])
+
+
+def credential_file(name: str, environ: Mapping[str, str] | None = None) -> Path | None:
+    """The file with a credential of this name from systemd; None without one."""
+    directory = (os.environ if environ is None else environ).get(_CREDENTIALS)
+    path = Path(directory) / name if directory else None
+    return path if path is not None and path.is_file() else None
+
+
+def nearest(word: str, words: Collection[str]) -> str:
+    """The most similar of these words, for a message about one that is not known."""
+    return get_close_matches(word.lower(), words, n=1, cutoff=0)[0]
+
+
+def notify_socket(environ: Mapping[str, str] | None = None) -> str | None:
+    """Where the service manager listens for readiness (`sd_notify`), or None when there is no service manager."""
+    return (os.environ if environ is None else environ).get("NOTIFY_SOCKET") or None
+
+
+def listening_socket(environ: Mapping[str, str] | None = None) -> int | None:
+    """The file descriptor of the socket that the service manager listens on for us (`sd_listen_fds`), or None."""
+    found = os.environ if environ is None else environ
+    mine = found.get("LISTEN_PID") == str(os.getpid())
+    return 3 if mine and found.get("LISTEN_FDS") == "1" else None
+
+
+def watchdog_s(environ: Mapping[str, str] | None = None) -> float | None:
+    """How long the service manager waits for a sign of life, in seconds, or None where it does not."""
+    found = os.environ if environ is None else environ
+    period = found.get("WATCHDOG_USEC", "")
+    # A process that another one started inherits the variables; they are meant for that one.
+    if not period.isdigit() or int(period) == 0 or found.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return None
+    return int(period) / 1e6

@@ -1,0 +1,113 @@
+"""The rank checkers of a task of several ranks, as the judge talks to them: started, told, heard, killed.
+
+What one does is in `rank_checker`. A rank checker that ends is a fault of ours, never of a submission.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from tasks.harness.shared.wire import Channel, PeerClosed, encode
+
+from .faults import Fault, too_late
+from .gather import gather
+from .problem import TaskFault
+from .rank_checker import start_rank_checker
+
+#: The references of all ranks wait for each other. After one failed, the others have so long to end.
+_GRACE_NS = 20_000_000_000
+
+#: By rank.
+Answers = dict[int, Mapping[str, Any]]
+
+
+class RankCheckers:
+    """One for each rank. Every method may raise Fault and TaskFault, or RuntimeError if one has ended."""
+
+    def __init__(self) -> None:
+        self._all: list[tuple[subprocess.Popen[bytes], Channel]] = []
+
+    def start(self, world_size: int) -> None:
+        """Start one for each rank."""
+        self._all = [start_rank_checker(world_size=world_size) for _ in range(world_size)]
+
+    def close(self) -> None:
+        """Kill them."""
+        for process, channel in self._all:
+            channel.close()
+            process.kill()
+            # Init ends a process that hangs in a driver.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=5)
+        self._all = []
+
+    def ask(self, message: Mapping[str, Any], *expected: str, deadline_ns: int) -> Answers:
+        """Say the same to all; what each one answers."""
+        self.tell([encode(message)] * len(self._all), deadline_ns=deadline_ns)
+        return self.hear(*expected, deadline_ns=deadline_ns)
+
+    def tell(self, messages: Sequence[bytes], descriptors: Sequence[int] | None = None, *, deadline_ns: int) -> None:
+        """Say something to each, with a descriptor of its own."""
+        for rank, ((_, channel), message) in enumerate(zip(self._all, messages, strict=True)):
+            try:
+                channel.send(message, () if descriptors is None else (descriptors[rank],), deadline_ns=deadline_ns)
+            except PeerClosed as error:
+                raise RuntimeError("a rank checker has ended; see its words above") from error
+            except TimeoutError as error:
+                raise too_late() from error
+
+    def hear(self, *expected: str, deadline_ns: int) -> Answers:
+        """One answer of each. A descriptor that comes with it is the answer's `fd`."""
+        heard = gather(
+            [channel for _, channel in self._all],
+            good=lambda message: message["op"] in expected and message["op"] != "raised",
+            deadline_ns=deadline_ns,
+            grace_ns=_GRACE_NS,
+        )
+        answers: Answers = {}
+        for one in heard:
+            if one.error is not None:
+                raise RuntimeError(
+                    f"the rank checker of rank {one.index} has ended; see its words above"
+                ) from one.error
+            answer = one.message
+            if answer["op"] == "task_fault":
+                raise TaskFault(f"rank {one.index}: {answer['text']}")
+            if answer["op"] == "fault":
+                raise Fault(answer["verdict"], answer["text"], gone=answer["gone"]).of_rank(one.index)
+            answers[one.index] = dict(answer) | ({"fd": one.descriptors[0]} if one.descriptors else {})
+        if len(answers) < len(self._all):
+            stuck = {rank: answer["text"] for rank, answer in answers.items() if answer["op"] == "raised"}
+            for rank, text in sorted(stuck.items()):
+                raise Fault("wrong_answer", f"the output could not be compared: {text}").of_rank(rank, gone=True)
+            raise too_late()
+        return dict(sorted(answers.items()))
+
+    def check(self, *, deadline_ns: int) -> str:
+        """Have each check its rank's output; the messages of check_implementation."""
+        answers = self.ask({"op": "check"}, "checked", "raised", deadline_ns=deadline_ns)
+        raised = {rank: answer["text"] for rank, answer in answers.items() if answer["op"] == "raised"}
+        if raised:
+            self._blame_for_raising(raised, deadline_ns)
+        wrong = [rank for rank, answer in answers.items() if not answer["good"]]
+        if wrong:
+            others = f"; wrong too: {named(wrong[1:])}" if wrong[1:] else ""
+            raise Fault("wrong_answer", f"{answers[wrong[0]]['text']}{others}").of_rank(wrong[0])
+        return "; ".join(dict.fromkeys(answer["text"] for answer in answers.values() if answer["text"]))
+
+    def _blame_for_raising(self, raised: Mapping[int, str], deadline_ns: int) -> NoReturn:
+        """Blame for check_implementation that raised: the output's, if its structure is not the reference's."""
+        same = self.ask({"op": "structure"}, "structured", deadline_ns=deadline_ns)
+        for rank, text in sorted(raised.items()):
+            if not same[rank]["same"]:
+                raise Fault("wrong_answer", f"the output could not be compared: {text}").of_rank(rank)
+        rank, text = min(raised.items())
+        raise TaskFault(f"rank {rank}: the task's check_implementation raised {text} (reference.py)")
+
+
+def named(ranks: Sequence[int]) -> str:
+    """Ranks in a sentence."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
