@@ -115,13 +115,13 @@ def in_stream() -> bool:
     return threading.current_thread() is STREAM._thread
 
 
-def write_later(write: Callable[[torch.Tensor], object]) -> None:
+def write_later(write: Callable[[torch.Tensor], None]) -> None:
     """What a kernel in the stream writes to its output when the judge has had the device again, after the end."""
     _later.append(write)
 
 
 #: By the kernel that runs now.
-_later: list[Callable[[torch.Tensor], object]] = []
+_later: list[Callable[[torch.Tensor], None]] = []
 
 
 class Lazy(torch.Tensor):
@@ -132,12 +132,16 @@ class Lazy(torch.Tensor):
 
     @classmethod
     def __torch_function__(
-        cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+        cls,
+        func: Any,  # noqa: ANN401 any function of torch, and what it returns
+        types: Any,  # noqa: ANN401 see above
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 see above
         """Every use of one."""
         if func is torch.Tensor.copy_ and isinstance(args[1], Lazy):
             return args[1].enqueue()
-        return super().__torch_function__(func, types, args, kwargs or {})
+        return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]  # torch lacks it
 
 
 def lazily(kernel: Callable[[], torch.Tensor], *, like: torch.Tensor) -> torch.Tensor:
@@ -337,7 +341,7 @@ def _try_out() -> str | None:
 
 
 def install(arguments: Sequence[str]) -> None:
-    """Emulate, in the process of a judge or worker that has not begun. Arguments: which of them, and bytes of memory."""
+    """Emulate, in a process that has not begun. Arguments: `judge` or `worker`, and bytes of the device's memory."""
     role, memory_bytes = arguments
     os.environ["KR_EMULATE_CUDA"] = memory_bytes
     from tasks.harness.emulate import install_if_asked
@@ -360,7 +364,7 @@ def install(arguments: Sequence[str]) -> None:
         (device.Device, {"flush_l2": lambda _: None}),
         (stream_block, {"device_bytes": _over}),
         (device_calls, {"device_bytes": _over, "_copy": _copy, "_FREE_NS": 1e12, "_WARM_UP_NS": 1e6}),
-        (device_calls.DeviceCalls, {"_flush": lambda _: STREAM.submit(lambda: STREAM.spend(FLUSH_NS))}),
+        (device_calls.DeviceCalls, {"_flush": lambda _: STREAM.submit(flush)}),
         # The host's load must not decide how a call is counted.
         (worker_client, {"ENQUEUE_NS": 60_000_000_000}),
     )
@@ -383,7 +387,7 @@ def install(arguments: Sequence[str]) -> None:
 
 def _without(defence: str, role: str) -> None:
     """Take a defence away from a judge and a worker: they do what is simpler, and can be cheated."""
-    from tasks.harness.judge import device_calls, hand_over, worker_client
+    from tasks.harness.judge import device_calls, hand_over, snapshots, worker_client
     from tasks.harness.shared import values
 
     calls: Any = device_calls.DeviceCalls
@@ -395,14 +399,14 @@ def _without(defence: str, role: str) -> None:
         def wait_and_flush(self: Driver, stream: int, pointer: int, value: int) -> None:
             wait_for(self, stream, pointer, value)
             # What stands in this module then: a submission may have put something else there.
-            STREAM.submit(lambda: globals()["flush"]())
+            STREAM.submit(globals()["flush"])
 
         if role == "worker":
             setattr(Driver, "wait_for", wait_and_flush)  # noqa: B010 mypy refuses the other form
     elif defence == "copy":
         # The judge copies an output when the worker has said that it is there, not behind the end number.
         seen: list[Any] = []
-        copy_output, device_copy = calls.copy_output, worker_client.DeviceCopy
+        copy_output, device_copy = calls.copy_output, snapshots.DeviceCopy
         calls.copy_output = lambda self, output: seen.append(lambda: copy_output(self, output))
 
         def copied_now(memory: torch.Tensor) -> Any:  # noqa: ANN401 its own
