@@ -12,7 +12,7 @@ from sandbox.protocol import Artifact, Judged, StepResult, to_b64
 from tasks.harness.emulate import asked
 from tasks.harness.shared.device_memory import release_memory
 
-from .accelerator import OUT_OF_MEMORY, DeviceFailed, DeviceFull, held_by_others, require_device
+from .accelerator import OUT_OF_MEMORY, DeviceFailed, DeviceFull, device_failure, held_by_others, require_device
 from .benchmark import TOTAL_NS, Benchmark
 from .cases import Case, CaseError, parse_cases
 from .faults import Fault
@@ -247,6 +247,10 @@ class Judge:
             if isinstance(unfit, DeviceFailed):
                 raise WorkerLost from unfit
         except Fault as fault:
+            failed = device_failure(self._device) if fault.verdict == "runtime_error" else None
+            if failed is not None:
+                run.fail(index, "internal_error", f"{failed}; the submission's process said: {fault.message}")
+                raise WorkerLost from fault
             run.fail_with(index, fault)
             if fault.gone:
                 raise WorkerLost from fault

@@ -20,7 +20,7 @@ from tests.gpu import __main__ as program
 from tests.gpu import recording
 from tests.gpu.bench import ROOT
 from tests.gpu.conftest import core_groups
-from tests.gpu.layers import BEGUN, FAILED, LAYERS, PASSED, STATEMENTS, failed_layers, summary
+from tests.gpu.layers import BEGUN, FAILED, LAYERS, PASSED, STATEMENTS, Layer, failed_layers, summary
 from tests.support.waiting import PATIENCE_S
 
 FOLDER = ROOT / "tests" / "gpu"
@@ -135,7 +135,12 @@ def test_what_a_summary_says_for_the_types_file_can_be_put_there(tmp_path: Path)
 def test_a_layer_that_rests_on_a_failed_one_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And none begins when the time is over. Others run, and the next slice repeats nothing that has ended."""
     ran = []
-    monkeypatch.setattr(program, "run", lambda layer, _folder, _limit_s: ran.append(layer.name) or layer.name != "box")
+
+    def run(layer: Layer, _folder: Path, _limit_s: float) -> bool:
+        ran.append(layer.name)
+        return layer.name != "box"
+
+    monkeypatch.setattr(program, "run", run)
     failed = line("test_harness.py::test_b", FAILED, "harness")
     (tmp_path / "record.jsonl").write_text(json.dumps(failed) + '\n{"cut o', encoding="utf-8")
     left = program.run_layers(LAYERS, tmp_path, seconds=1000)
