@@ -20,7 +20,7 @@ import pytest
 
 from tests.gpu.bench import Machine, Timed, Trial, Verdict, lacking, table, try_out
 from tests.gpu.layers import BEGUN, last_outcomes
-from tests.gpu.recording import taken
+from tests.gpu.recording import figures, taken
 
 #: Processes of one trial: judge and worker, both busy importing torch at first.
 _CORES_PER_TRIAL = 2
@@ -114,6 +114,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Limit a test's time, so that one that hangs does not cost its layer's."""
     _write({"test": _name(item), "outcome": BEGUN})
     taken()
+    figures()
     before = signal.signal(signal.SIGALRM, _too_long)
     signal.alarm(int(os.environ.get("KERNEL_RUNNER_GPU_CASE_S", "0")))
     try:
@@ -132,7 +133,7 @@ def pytest_runtest_makereport(
     if call.when == "call" or report.outcome != "passed":
         said = "" if call.excinfo is None else str(call.excinfo.value)[-2000:]
         line = {"test": _name(item), "outcome": report.outcome, "seconds": round(call.duration, 3), "said": said}
-        _write({**line, "evaluations": taken()})
+        _write({**line, "evaluations": taken(), "figures": figures()})
     return report
 
 

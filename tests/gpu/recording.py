@@ -20,8 +20,9 @@ _START: Final = {
     "judge": "from tests.gpu.samples import keep_samples; keep_samples(); from tasks.harness.judge.main import main",
     "worker": "from tasks.harness.worker.main import main",
 }
-#: Rows of the test that runs now.
+#: Rows and figures of the test that runs now.
 _kept: list[dict[str, Any]] = []
+_figures: list[dict[str, Any]] = []
 
 
 def start(
@@ -59,6 +60,18 @@ def taken() -> Sequence[dict[str, Any]]:
     """The rows that were kept since the last call."""
     found = list(_kept)
     _kept.clear()
+    return found
+
+
+def measured(what: str, value_s: float, *, at_most_s: float) -> None:
+    """Keep a figure for which there is a target; the summary at the end says whether it was reached."""
+    _figures.append({"what": what, "value_s": round(value_s, 3), "at_most_s": at_most_s})
+
+
+def figures() -> Sequence[dict[str, Any]]:
+    """The figures that were kept since the last call."""
+    found = list(_figures)
+    _figures.clear()
     return found
 
 
