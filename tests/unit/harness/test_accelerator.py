@@ -205,11 +205,11 @@ class _Collector:
         return Captured(stdout="", stderr="", stdout_bytes=0, stderr_bytes=0)
 
 
-def judged(workers: _Workers, tmp_path: Path, *, device: str = "cpu") -> Mapping[str, Any]:
-    """The step of a test of two cases. On the CPU nothing but these workers can fail."""
-    mode = ModeRequest(name="test", cases=("size: 1", "size: 2"), timeout_s=60)
+def judged(workers: _Workers, tmp_path: Path, *, device: str = "cpu", mode: str = "test") -> Mapping[str, Any]:
+    """The step of a mode of two cases. On the CPU nothing but these workers can fail."""
+    asked = ModeRequest(name=mode, cases=("size: 1", "size: 2"), timeout_s=60)
     files = {"reference.py": REFERENCE}
-    request = JudgeRequest(modes=(mode,), files=files, worker_files=(), submission_name="s.py", submission="")
+    request = JudgeRequest(modes=(asked,), files=files, worker_files=(), submission_name="s.py", submission="")
     frames = _Frames()
     judge = Judge(
         request,
@@ -281,3 +281,20 @@ def test_a_device_that_is_lost_in_a_workers_call_is_not_the_submissions_fault(
     step = judged(workers, tmp_path, device="cuda")
     assert step["judged"]["verdict"] == verdict
     assert "cuStreamWriteValue32_v2 failed" in step["judged"]["message"]
+
+
+def test_judge_and_worker_make_their_contexts_side_by_side(cuda: Cuda, tmp_path: Path) -> None:
+    """The worker begins before the judge tries its own device, and is heard after the task has been imported."""
+    workers = _Workers(DeviceFailed("enough"))
+
+    def arange(count: int, *, device: str) -> torch.Tensor:
+        workers.done.append(f"judge on {device}")
+        return cuda.arange(count, device=device)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(torch, "arange", arange)
+        judged(workers, tmp_path, device="cuda", mode="benchmark")
+    assert workers.done[:4] == ["begin_device", "judge on cuda", "prepare", "prepare_device"]
+    workers = _Workers(DeviceFailed("enough"))
+    judged(workers, tmp_path, device="cuda")
+    assert "begin_device" not in workers.done
