@@ -269,6 +269,8 @@ def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
     # The score counts what this systemd really enforces.
     machine.run("systemd-analyze", "security", "--no-pager", "--threshold=20", "kernel-runner.service")
 
+    sample_a_device(machine)
+
     if WHOLE:
         break_and_go_back(machine)
 
@@ -324,8 +326,6 @@ def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
         "'def custom_kernel(data):\n    a, b = data\n    return a + b\n', 'UTF8'), 'test', ARRAY['CPU'])"
     )
     assert finish(machine, int(rotated))[:2] == ["done", "accepted"]
-
-    sample_a_device(machine)
 
     # No secret has left the files that are made for it.
     dump = machine.run("runuser", "-u", "postgres", "--", "pg_dump", "--inserts", "kernelbot")
