@@ -32,8 +32,8 @@ test-trainers: setup ## the adapters in the real packages of TRL, verl and verif
 	@.ci/setup trainers
 	@$(PY) -m pytest -n0 -m nightly tests/integration/daemon/test_trainers.py
 
-gpu: ## the tests of a GPU, on a machine that has one and Python with torch and pytest; needs nothing else; ARGS="-k audit"
-	@python3 -m pytest -q -p no:cacheprovider $(or $(ARGS),tests/gpu)
+gpu: ## the tests of a GPU, in layers, on a machine that has one and Python with torch and pytest; again: goes on; ARGS="DIR"
+	@python3 -m tests.gpu $(or $(ARGS),build/gpu)
 
 test-stress: setup ## every test three times in random order, all cores kept busy; which fail how often; ARGS="--runs 5 path"
 	@$(STACK) run -- $(PY) -m tests.stress $(ARGS)

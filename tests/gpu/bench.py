@@ -24,6 +24,7 @@ from sandbox.protocol import StepResult
 from tasks.harness import local
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.local import lines_of
+from tests.gpu.recording import keep, start
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = Path(__file__).parent / "manifest.json"
@@ -136,6 +137,13 @@ class Timed:
     best_ns: float | None
 
 
+def software() -> str:
+    """The platform and the version of torch, as GPU types state them."""
+    platform = f"CUDA {torch.version.cuda}, " if torch.version.cuda else ""
+    platform = f"ROCm {torch.version.hip}, " if torch.version.hip else platform
+    return f"{platform}torch {torch.__version__.partition('+')[0]}"
+
+
 @cache
 def _manifest() -> Mapping[str, Any]:
     found: Mapping[str, Any] = json.loads(MANIFEST.read_text(encoding="utf-8"))
@@ -201,6 +209,7 @@ def judge(
     *,
     ranks: int | None,
     open_book: bool = False,
+    keeps: bool = False,
 ) -> Sequence[StepResult]:
     """Let the built-in harness judge a submission, without a container.
 
@@ -211,6 +220,7 @@ def judge(
         machine: where.
         ranks: how many ranks the cases have.
         open_book: whether it may see the reference.
+        keeps: whether the timed calls are kept for the record of the test that runs now.
     """
     request = JudgeRequest(
         modes=tuple(
@@ -227,7 +237,8 @@ def judge(
         build_timeout_s=_BUILD_TIMEOUT_S,
         memory_bytes=machine.memory_bytes,
     )
-    return local.evaluate(request).steps
+    steps = local.evaluate(request, start=start if keeps else None).steps
+    return keep(task.name, steps) if keeps else steps
 
 
 def try_out(trial: Trial, machine: Machine) -> Verdict:
@@ -263,11 +274,11 @@ def time_task(task: Task, machine: Machine, *, small: bool = False) -> tuple[Seq
     ranks = task.small_ranks if small else task.ranks
     verdicts: dict[str, Verdict] = {}
     means: dict[str, Sequence[float]] = {}
-    steps = judge(task, REFERENCE, {"benchmark": lines}, machine, ranks=ranks, open_book=True)
+    steps = judge(task, REFERENCE, {"benchmark": lines}, machine, ranks=ranks, open_book=True, keeps=True)
     verdicts["reference"], means["reference"] = verdict_of(steps), _means(steps, len(lines))
     for path in task.solutions("correct"):
         modes = {"test": tests, "benchmark": lines}
-        steps = judge(task, path.read_text(encoding="utf-8"), modes, machine, ranks=ranks)
+        steps = judge(task, path.read_text(encoding="utf-8"), modes, machine, ranks=ranks, keeps=True)
         verdicts[path.name], means[path.name] = verdict_of(steps), _means(steps, len(lines))
     reference = means.pop("reference")
     best = min((name for name in means if means[name]), key=lambda name: geometric_mean(means[name]), default="none")

@@ -73,7 +73,11 @@ def _task(folder: Path, types: Sequence[GpuType]) -> dict[str, Any]:
         "worker_files": list(task.worker_files),
         "submission_name": task.submission_name,
         "seed": task.seed,
-        "timeouts_s": {"test": task.test_timeout_s, "benchmark": task.benchmark_timeout_s},
+        "timeouts_s": {
+            "test": task.test_timeout_s,
+            "benchmark": task.benchmark_timeout_s,
+            "leaderboard": task.ranked_timeout_s,
+        },
         "gpus": list(loaded.gpus),
         "templates": {language: _path(folder, source) for language, source in document.get("templates", {}).items()},
         "ranks": _ranks(task, task.benchmarks),

@@ -11,7 +11,6 @@ replays such a record. Prints a table. Solutions of the tasks come last; none be
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,34 +23,14 @@ from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import lines_of
 from tests.gpu.bench import ROOT, Machine, tasks
+from tests.gpu.recording import row, start
 from tests.gpu.test_audit import BUSY_THREAD, FORGES, OCCUPIED, REFERENCE, SYNCHRONISES, TORCH, TRITON, cycles
 
-_PATH = "import sys; sys.path.insert(0, sys.argv[1]); "
-_START = {
-    "judge": "from tests.gpu.samples import keep_samples; keep_samples(); from tasks.harness.judge.main import main",
-    "worker": "from tasks.harness.worker.main import main",
-}
 _HALF = FORGES.replace("honest(self, other) - HIDDEN_US / 1e3", "honest(self, other) / 2")
 _LENGTHS_US = (20, 40, 100, 300, 1000, 7000)
 _BATCH = Timing(mode="both", batch_size=50, max_runs=20)
 _BATCH_LENGTHS_US = (5, 50)
 _SIZES_KIB = (4, 64, 256, 1024, 4096, 32768, 131072)
-
-
-def start(
-    role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
-) -> subprocess.Popen[bytes]:
-    """Start a judge that keeps its samples, or a worker (see `tasks.harness.local.Start`)."""
-    return subprocess.Popen(
-        [sys.executable, "-P", "-c", f"{_PATH}{_START[role]}; sys.exit(main())", str(ROOT)],
-        cwd=cwd,
-        env=dict(env),
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        pass_fds=tuple(keep),
-        start_new_session=True,
-    )
 
 
 def evaluations() -> Iterator[tuple[str, JudgeRequest]]:
@@ -105,31 +84,6 @@ def _request(
     )
 
 
-def row(what: str, step: StepResult) -> dict[str, Any]:
-    """The line of one evaluation."""
-    told: Mapping[str, Any] = {} if step.judged is None else step.judged.details
-    device = told.get("calibration", {}).get("device", {})
-    return {
-        "what": what,
-        "verdict": None if step.judged is None else step.judged.verdict,
-        "gate": told.get("gate"),
-        "hand_over_ns": [device.get(name) for name in ("p25_ns", "median_ns", "p75_ns")],
-        "dirty_ns": device.get("dirty_ns"),
-        "took_ns": {name: told.get(name) for name in ("prepare_ns", "calibrate_ns", "load_ns")}
-        | {"step": step.duration_ns},
-        "cases": [
-            {"case": lines_of(step)[f"benchmark.{index}.spec"], "samples": case["samples"]} | _batches(case)
-            for index, case in enumerate(told.get("cases", []))
-        ],
-    }
-
-
-def _batches(case: Mapping[str, Any]) -> dict[str, Any]:
-    """The batches of a case: how many calls each has, and their samples."""
-    found = case.get("batch")
-    return {} if found is None else {"batch_size": found["batch_size"], "batch_samples": found["samples"]}
-
-
 def table(step: StepResult) -> Iterator[str]:
     """A line per case, times in microseconds."""
     if step.judged is None or step.judged.verdict != "accepted":
@@ -167,7 +121,7 @@ def main() -> int:
             if time.monotonic() > until:
                 break
             (step,) = local.evaluate(request, start=start).steps
-            record.write(json.dumps(row(what, step), separators=(",", ":")) + "\n")
+            record.write(json.dumps(row(what, step, {}), separators=(",", ":")) + "\n")
             record.flush()
             sys.stdout.write("\n".join([what, *table(step)]) + "\n")
             sys.stdout.flush()

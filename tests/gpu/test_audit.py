@@ -26,6 +26,7 @@ from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import lines_of
 from tasks.harness.worker.loading import import_submission
 from tests.gpu.bench import Machine, Task, judge, tasks, verdict_of
+from tests.gpu.recording import keep, start
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
 
@@ -205,7 +206,7 @@ def timed(
         flush_bytes=flush_bytes,
         rejects_forged_times=rejects,
     )
-    return local.evaluate(request).steps[0]
+    return keep(f"{rounds} rounds, {size} numbers", local.evaluate(request, start=start).steps)[0]
 
 
 def details(step: StepResult) -> dict[str, Any]:
@@ -408,7 +409,7 @@ def test_nothing_can_be_computed_before_there_are_inputs() -> None:
 def test_right_solutions_are_never_contradicted(task: Task, machine: Machine) -> None:
     """The honest corpus of a device: no false alarm in any case of any right solution (run it twenty times)."""
     for path in task.solutions("correct"):
-        steps = judge(task, path.read_text(), {"benchmark": task.small_benchmarks}, machine, ranks=None)
+        steps = judge(task, path.read_text(), {"benchmark": task.small_benchmarks}, machine, ranks=None, keeps=True)
         assert verdict_of(steps).verdict == "accepted", (path.name, verdict_of(steps).message)
         for step in steps:
             assert step.judged is not None

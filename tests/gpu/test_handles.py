@@ -38,3 +38,13 @@ def test_interprocess_handles_cross_users(uid: int | None, audited: list[str]) -
         audited.append(f"{kind:8} uid {os.geteuid()} to {os.geteuid() if uid is None else uid}: {found[kind]}")
     assert found["exported"].startswith("read ("), found
     assert found["legacy"].startswith("read ("), found
+
+
+def test_streams_wait_for_a_number_in_the_hosts_memory(audited: list[str]) -> None:
+    """In a process without a context, as a worker that has just started tries it."""
+    program = "from tasks.harness.shared.cuda_driver import try_out; print(try_out())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    audited.append(f"streams that wait: {done.stdout.strip()}")
+    assert done.stdout.strip() == "None", done.stdout + done.stderr

@@ -8,7 +8,8 @@ A kernel cannot be enqueued on a processor. It runs at once, over whatever the i
 of its output, and again in the stream, where its result is copied to that output.
 
 `start` is for `tasks.harness.local`. Judge and worker run as they are; replaced are the driver, the events, the copies
-by kernels, and what asks the host's clock or /proc.
+by kernels, and what asks the host's clock or /proc. The variable EMULATED_GPU_WITHOUT takes defences away, whose names
+are in `_without`.
 """
 
 from __future__ import annotations
@@ -17,23 +18,22 @@ import ctypes
 import mmap
 import os
 import queue
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from tasks.harness.fork_server import ForkServers
+from tasks.harness.local import Started
+
 SWITCH_NS = 144_000
 COPY_NS_A_BYTE = 2 / 3000
 _ROOT = Path(__file__).resolve().parents[2]
-_START = (
-    "import sys; from tests.support.emulated_gpu import install; install(sys.argv[1]); "
-    "from tasks.harness.{0}.main import main; sys.exit(main())"
-)
+FLUSH_NS = 50_000
 #: Where a number's time stands, from the number.
 _TIME_AT = 32
 #: Whether processes have the device at the same time, as under a multi-process service.
@@ -49,6 +49,8 @@ class Stream:
         self._thread: threading.Thread | None = None
         #: Numbers that other processes see when this one no longer has the device.
         self._unseen: list[tuple[int, int]] = []
+        #: What is done when this process has the device again after a call.
+        self.afterwards: list[Callable[[], None]] = []
 
     @property
     def used(self) -> bool:
@@ -64,13 +66,15 @@ class Stream:
 
     def drain(self) -> None:
         """Wait until all work is done."""
+        while self.afterwards:
+            self.submit(self.afterwards.pop())
         done = threading.Event()
         self.submit(done.set)
         done.wait()
 
     def spend(self, nanoseconds: float) -> None:
         """Let time pass, for work that runs in the stream."""
-        if threading.current_thread() is self._thread:
+        if in_stream():
             self.now_ns += nanoseconds
 
     def write(self, pointer: int, value: int) -> None:
@@ -99,6 +103,55 @@ STREAM = Stream()
 def spend_ns(nanoseconds: float) -> None:
     """What a kernel of a test takes."""
     STREAM.spend(nanoseconds)
+
+
+def flush() -> None:
+    """What a worker does to empty the caches, where the judge leaves it that."""
+    STREAM.spend(FLUSH_NS)
+
+
+def in_stream() -> bool:
+    """Whether a kernel runs in the stream, and not at once: to learn its shape, or for a call by message."""
+    return threading.current_thread() is STREAM._thread
+
+
+def write_later(write: Callable[[torch.Tensor], None]) -> None:
+    """What a kernel in the stream writes to its output when the judge has had the device again, after the end."""
+    _later.append(write)
+
+
+#: By the kernel that runs now.
+_later: list[Callable[[torch.Tensor], None]] = []
+
+
+class Lazy(torch.Tensor):
+    """The output of a kernel that does not begin before somebody reads it."""
+
+    #: Enqueues the kernel; its output.
+    enqueue: Callable[[], torch.Tensor]
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Any,  # noqa: ANN401 any function of torch, and what it returns
+        types: Any,  # noqa: ANN401 see above
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 see above
+        """Every use of one."""
+        if func is torch.Tensor.copy_ and isinstance(args[1], Lazy):
+            return args[1].enqueue()
+        return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]  # torch lacks it
+
+
+def lazily(kernel: Callable[[], torch.Tensor], *, like: torch.Tensor) -> torch.Tensor:
+    """The output of a kernel that begins when it is read."""
+    from tasks.harness.emulate.mode import mark
+
+    made: Any = torch.empty_like(like).as_subclass(Lazy)
+    mark(made, cuda=True)
+    made.enqueue = kernel
+    return made  # type: ignore[no-any-return]  # see above
 
 
 class Event:
@@ -262,13 +315,20 @@ def _enqueued(kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
         addresses = MEMORY.create_for_call(nbytes)
         output = _over(addresses, 0, nbytes).view(first.dtype).view(first.shape)
 
-        def work() -> None:
-            # Whether gradients are wanted is the calling thread's own setting.
-            with torch.no_grad():
-                output.copy_(kernel(value))
+        def run(now: Callable[[], torch.Tensor]) -> torch.Tensor:
+            def work() -> None:
+                # Whether gradients are wanted is the calling thread's own setting.
+                with torch.no_grad():
+                    output.copy_(now())
+                STREAM.afterwards += [partial(write, output) for write in _later]
+                _later.clear()
 
-        STREAM.submit(work)
-        return output
+            STREAM.submit(work)
+            return output
+
+        if isinstance(first, Lazy):
+            return lazily(partial(run, first.enqueue), like=output)
+        return run(partial(kernel, value))
 
     return enqueue
 
@@ -280,8 +340,9 @@ def _try_out() -> str | None:
     return "DriverError: cuInit failed with CUresult 3" if STREAM.used else None
 
 
-def install(memory_bytes: str) -> None:
-    """Emulate, in the process of a judge or worker that has not begun."""
+def install(arguments: Sequence[str]) -> None:
+    """Emulate, in a process that has not begun. Arguments: `judge` or `worker`, and bytes of the device's memory."""
+    role, memory_bytes = arguments
     os.environ["KR_EMULATE_CUDA"] = memory_bytes
     from tasks.harness.emulate import install_if_asked
 
@@ -299,11 +360,12 @@ def install(memory_bytes: str) -> None:
         (cuda_driver.Driver, {"open": staticmethod(Driver)}),
         (evaluation, {"asked": lambda: False}),
         (main, {"asked": lambda: False}),
-        (device, {"asked": lambda: False, "try_out": _try_out}),
+        # How long the host takes to see an idle device is its load's doing.
+        (device, {"asked": lambda: False, "try_out": _try_out, "_IDLE_NS": 1e12}),
         (device.Device, {"flush_l2": lambda _: None}),
         (stream_block, {"device_bytes": _over}),
         (device_calls, {"device_bytes": _over, "_copy": _copy, "_FREE_NS": 1e12, "_WARM_UP_NS": 1e6}),
-        (device_calls.DeviceCalls, {"_flush": lambda _: STREAM.submit(lambda: STREAM.spend(50_000))}),
+        (device_calls.DeviceCalls, {"_flush": lambda _: STREAM.submit(flush)}),
         # The host's load must not decide how a call is counted.
         (worker_client, {"ENQUEUE_NS": 60_000_000_000}),
     )
@@ -320,19 +382,67 @@ def install(memory_bytes: str) -> None:
     if not os.environ.get("EMULATED_GPU_BUSY"):
         # The thread that stands for the device is one of the worker's.
         setattr(activity.Activity, "look", lambda _: activity.Look(ran_ns={}, asleep=True))  # noqa: B010 mypy refuses the other form
+    for defence in filter(None, os.environ.get("EMULATED_GPU_WITHOUT", "").split(",")):
+        _without(defence, role)
+
+
+def _without(defence: str, role: str) -> None:
+    """Take a defence away from a judge and a worker: they do what is simpler, and can be cheated."""
+    from tasks.harness.judge import device_calls, hand_over, snapshots, worker_client
+    from tasks.harness.shared import values
+
+    calls: Any = device_calls.DeviceCalls
+    if defence == "flush":
+        # The worker empties the caches, between the release and its first event.
+        calls._flush = lambda _: None
+        wait_for = Driver.wait_for
+
+        def wait_and_flush(self: Driver, stream: int, pointer: int, value: int) -> None:
+            wait_for(self, stream, pointer, value)
+            # What stands in this module then: a submission may have put something else there.
+            STREAM.submit(globals()["flush"])
+
+        if role == "worker":
+            setattr(Driver, "wait_for", wait_and_flush)  # noqa: B010 mypy refuses the other form
+    elif defence == "copy":
+        # The judge copies an output when the worker has said that it is there, not behind the end number.
+        seen: list[Any] = []
+        copy_output, device_copy = calls.copy_output, snapshots.DeviceCopy
+        calls.copy_output = lambda self, output: seen.append(lambda: copy_output(self, output))
+
+        def copied_now(memory: torch.Tensor) -> Any:  # noqa: ANN401 its own
+            while seen:
+                seen.pop()()
+            STREAM.drain()
+            return device_copy(memory)
+
+        setattr(worker_client, "DeviceCopy", copied_now)  # noqa: B010 mypy refuses the other form
+    elif defence == "description":
+        # The claim ends when the kernel has returned, whatever it has put off.
+        setattr(values.Outgoing, "put_off", property(lambda _: False, lambda *_: None))  # noqa: B010 see above
+    elif defence == "span":
+        # Claims are believed.
+        none = hand_over.Bound(kernel_ns=0, margin_ns=0, bound_ns=0)
+        setattr(hand_over.DeviceCosts, "bound", lambda *_, **__: none)  # noqa: B010 mypy refuses the other form
+    else:
+        raise ValueError(f"there is no defence {defence!r}")
 
 
 def start(
     role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
-) -> subprocess.Popen[bytes]:
+) -> Started:
     """Start a judge or a worker with this device (see `tasks.harness.local.Start`)."""
-    return subprocess.Popen(
-        [sys.executable, "-c", _START.format(role), str(512 << 20)],
+    return _SERVERS.start(
+        role,
         cwd=cwd,
         env={**env, "PYTHONPATH": str(_ROOT)},
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
-        pass_fds=tuple(keep),
-        start_new_session=True,
+        keep=keep,
+        first=(f"{__name__}:install", (role, str(512 << 20))),
     )
+
+
+#: They end with this process.
+_SERVERS = ForkServers()

@@ -81,6 +81,20 @@ def raise_for_device(error: Exception) -> None:
             raise
 
 
+def device_failure(device: str) -> DeviceFailed | None:
+    """Why this process can no longer compute on its device; None: it can, the device is full, or it is not in use.
+
+    A worker may be the first that hears of a device's end.
+    """
+    if device == "cpu" or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch lacks it
+        return None
+    try:
+        require_device(device)
+    except DeviceFailed as failed:
+        return None if _is_out_of_memory(failed.__cause__) else failed
+    return None
+
+
 def held_by_others() -> str | None:
     """That other processes hold too much of the device's memory, as a sentence; None: they do not.
 

@@ -12,7 +12,7 @@ from sandbox.protocol import Artifact, Judged, StepResult, to_b64
 from tasks.harness.emulate import asked
 from tasks.harness.shared.device_memory import release_memory
 
-from .accelerator import OUT_OF_MEMORY, DeviceFailed, DeviceFull, held_by_others, require_device
+from .accelerator import OUT_OF_MEMORY, DeviceFailed, DeviceFull, device_failure, held_by_others, require_device
 from .benchmark import TOTAL_NS, Benchmark
 from .cases import Case, CaseError, parse_cases
 from .faults import Fault
@@ -60,6 +60,13 @@ class Judge:
         Raises:
             DeviceFailed: the judge's device is missing or does not work.
         """
+        if self._times_on_device:
+            # Worker and judge each take some tenths of a second for their context: side by side.
+            self._workers.begin_device(
+                flush_bytes=self._request.flush_bytes,
+                deadline_ns=time.monotonic_ns() + START_TIMEOUT_NS,
+                tried=self._request.streams_wait,
+            )
         if self._request.ranks is None:
             require_device(self._device)
         if not self._request.modes:
@@ -82,6 +89,12 @@ class Judge:
             if gone or (run.verdict != "accepted" and run.kind != "profile"):
                 return
 
+    @property
+    def _times_on_device(self) -> bool:
+        """Whether calls on a device are timed. An emulated device needs no preparation."""
+        timed = any(mode.name.partition(".")[0] in TOTAL_NS for mode in self._request.modes)
+        return timed and self._device != "cpu" and not asked()
+
     def _answer_facts(self) -> None:
         start = time.monotonic_ns()
         run = ModeRun(request=ModeRequest(name="facts", cases=(), timeout_s=0), cases=(), start_ns=start, deadline_ns=0)
@@ -100,7 +113,7 @@ class Judge:
                 deadline = time.monotonic_ns() + _CALIBRATION_TIMEOUT_NS
                 self._calibration = self._workers.calibrate(deadline_ns=deadline)
                 self._extra["calibrate_ns"] = time.monotonic_ns() - first.start_ns - self._extra["prepare_ns"]
-            elif self._device != "cpu" and not asked() and any(run.kind in TOTAL_NS for run in runs):
+            elif self._times_on_device:
                 self._calibration, self._extra["gate"] = self._workers.prepare_device(
                     self._device,
                     flush_bytes=self._request.flush_bytes,
@@ -234,6 +247,10 @@ class Judge:
             if isinstance(unfit, DeviceFailed):
                 raise WorkerLost from unfit
         except Fault as fault:
+            failed = device_failure(self._device) if fault.verdict == "runtime_error" else None
+            if failed is not None:
+                run.fail(index, "internal_error", f"{failed}; the submission's process said: {fault.message}")
+                raise WorkerLost from fault
             run.fail_with(index, fault)
             if fault.gone:
                 raise WorkerLost from fault

@@ -140,6 +140,9 @@ class MultiRank:
         )
         return Calibration(message=costs)
 
+    def begin_device(self, *, flush_bytes: int | None, deadline_ns: int, tried: bool) -> None:
+        """Do nothing: the workers have to meet before."""
+
     def prepare_device(
         self,
         device: str,  # noqa: ARG002 for one device

@@ -102,6 +102,10 @@ class SingleRank:
         self._client.memory_bytes = memory_bytes
         self._device = device
 
+    def begin_device(self, *, flush_bytes: int | None, deadline_ns: int, tried: bool) -> None:
+        """See Workers."""
+        self._client.begin_device(flush_bytes=flush_bytes, deadline_ns=deadline_ns, tried=tried)
+
     def prepare_device(
         self, device: str, *, flush_bytes: int | None, deadline_ns: int, tried: bool
     ) -> tuple[Calibration | None, str]:

@@ -162,6 +162,8 @@ class WorkerClient:
         #: The same, once they are closed.
         self._given_up: DeviceCalls | None = None
         self._stream_flags: CallFlags | None = None
+        #: Those of calls that the worker is preparing.
+        self._preparing: CallFlags | None = None
         self._not_enqueued = 0
         self._sched_delay = SchedDelay()
         self._calls = 0
@@ -354,6 +356,24 @@ class WorkerClient:
         self._tree, self._batch, self._single_tree = packed.tree, packed.batch, one
         return self._call_by_message(packed, output_capacity=output_capacity or 0, deadline_ns=deadline_ns)
 
+    def begin_device(self, *, flush_bytes: int | None, deadline_ns: int, tried: bool) -> None:
+        """Let the worker begin what `prepare_device` waits for, while this process does other things.
+
+        Nothing else may be asked of the worker in between.
+
+        Args:
+            flush_bytes: as for `prepare_device`.
+            deadline_ns: on the monotonic clock.
+            tried: as for `prepare_device`.
+
+        Raises:
+            Fault: see the class.
+        """
+        self.withdraw_call(deadline_ns=deadline_ns)
+        self._preparing = CallFlags.create()
+        message = {"op": "prepare_device", "flush_bytes": flush_bytes, "tried": tried}
+        self._send(encode(message, descriptors=1), (self._preparing.fd,), deadline_ns)
+
     def prepare_device(
         self, *, flush_bytes: int | None, deadline_ns: int, known: Measured | None = None, tried: bool = False
     ) -> str | None:
@@ -371,13 +391,13 @@ class WorkerClient:
         Raises:
             Fault: see the class.
         """
-        flags = CallFlags.create()
-        answer = self._ask(
-            {"op": "prepare_device", "flush_bytes": flush_bytes, "tried": tried or known is not None},
-            "device_prepared",
-            deadline_ns,
-            (flags.fd,),
-        )
+        if self._preparing is None:
+            self.begin_device(flush_bytes=flush_bytes, deadline_ns=deadline_ns, tried=tried or known is not None)
+        flags, self._preparing = self._preparing, None
+        answer = self._receive(deadline_ns, min(self._spin_ns, ASK_SPIN_NS))
+        expect(answer, "device_prepared")
+        if flags is None:
+            raise RuntimeError("the worker was not asked to prepare its device")
         if self._core is None:
             return "judge and worker share a core"
         if answer["why_not"] is not None:

@@ -90,6 +90,9 @@ class Workers(Protocol):
     def probe(self, *, deadline_ns: int) -> int:
         """One call of the calibration kernel, to prove that the workers answer; its span in nanoseconds."""
 
+    def begin_device(self, *, flush_bytes: int | None, deadline_ns: int, tried: bool) -> None:
+        """Let workers begin what `prepare_device` waits for; nothing else may be asked of them in between."""
+
     def prepare_device(
         self, device: str, *, flush_bytes: int | None, deadline_ns: int, tried: bool
     ) -> tuple[Calibration | None, str]:

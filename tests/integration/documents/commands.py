@@ -82,7 +82,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "make up": "a second database, engine and daemon; its parts are tests/unit/cli/test_stack.py",
     'eval "$(make -s env)"': "names the stack of `make up`, whose place a test's own takes here",
     'psql "$DATABASE_URL"': "opens a session for a person; the statements are tests/integration/store/test_queries.py",
-    "python -m pytest tests/gpu": "needs an accelerator",
+    "python -m tests.gpu FOLDER": "needs an accelerator",
     "kernel-runner check": "tests/integration/cli/test_operations.py, with what is missing and what is not",
     "kernel-runner migrate": "tests/integration/cli/test_operations.py, on an empty database",
     "kernel-runner migrate --print-roles | psql postgresql://admin@db.example/kernelbot": (

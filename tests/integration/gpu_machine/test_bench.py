@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -114,25 +115,41 @@ def test_the_first_step_that_is_not_accepted_is_the_verdict() -> None:
     assert verdict_of([]).verdict == "none"
 
 
-def test_they_run_on_a_device() -> None:
-    """One that is emulated: a right solution, a wrong one, and a task's times, as `pytest tests/gpu` runs them."""
+def test_they_run_on_a_device(tmp_path: Path) -> None:
+    """One that is emulated: a right solution, a wrong one, and a task's times, which are kept and not made again."""
+    record = tmp_path / "record.jsonl"
     chosen = "not amd and (identity-correct-copy or identity-wrong-zeros or (test_speed and identity))"
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/gpu", "-k", chosen],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "KR_EMULATE_CUDA": str(1 << 30),
-            "PYTHONPATH": str(SITE),
-            "KERNEL_RUNNER_GPU_SMALL": "1",
-            "OMP_NUM_THREADS": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/gpu", "-k", chosen],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "KR_EMULATE_CUDA": str(1 << 30),
+                "PYTHONPATH": str(SITE),
+                "KERNEL_RUNNER_GPU_SMALL": "1",
+                "KERNEL_RUNNER_GPU_RECORD": str(record),
+                "OMP_NUM_THREADS": "1",
+            },
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+
+    done = run()
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
     assert "1 x CUDA, emulated on the CPU" in done.stdout
     assert "identity  size: " in done.stdout
+    lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
+    assert [line["outcome"] for line in lines] == ["begun", "passed"] * 3
+    kept = {line["test"]: line["evaluations"] for line in lines if line["outcome"] == "passed"}
+    (timed,) = (rows for test, rows in kept.items() if "test_speed" in test)
+    assert {row["verdict"] for row in timed} == {"accepted"}
+    samples = [sample for row in timed for case in row["cases"] for sample in case["samples"]]
+    assert all(claim > 0 and span > 0 and exclusive == 1 for claim, span, exclusive in samples)
+    # 5: pytest has found no test.
+    assert run().returncode == 5
+    assert len(record.read_text(encoding="utf-8").splitlines()) == len(lines)

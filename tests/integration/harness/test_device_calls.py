@@ -62,18 +62,49 @@ from tests.support import emulated_gpu
 
 def custom_kernel(data):
     x, kernel_ns = data
-    output = x * 0.0
-    emulated_gpu.STREAM.submit(lambda: emulated_gpu.STREAM.submit(lambda: output.copy_(x + 1.0)))
-    return output
+    if not emulated_gpu.in_stream():
+        return x + 1.0
+    emulated_gpu.write_later(lambda output: output.copy_(x + 1.0))
+    emulated_gpu.spend_ns(1_000)
+    return x * 0.0
+"""
+#: Leaves out a flush that would be its own to make, and claims the time that this saves not to have passed.
+SKIPS_FLUSH = (
+    """
+import torch
+from tests.support import emulated_gpu
+
+emulated_gpu.flush = lambda: None
+honest = torch.cuda.Event.elapsed_time
+torch.cuda.Event.elapsed_time = lambda self, end: max(honest(self, end) - emulated_gpu.FLUSH_NS / 1e6, 0.0)
+"""
+    + HONEST
+)
+#: Computes when its output is read, which the worker does after the kernel has returned.
+LAZY = """
+from tests.support import emulated_gpu
+
+
+def custom_kernel(data):
+    x, kernel_ns = data
+
+    def compute():
+        emulated_gpu.spend_ns(kernel_ns)
+        return x + 1.0
+
+    return emulated_gpu.lazily(compute, like=x)
 """
 #: Computes when it is called, without waiting for its inputs.
 EARLY = """
 from tests.support import emulated_gpu
 
 
-def custom_kernel(data, known={}):
+def custom_kernel(data, known=[]):
     x, kernel_ns = data
-    return known.setdefault("answer", x + 1.0)
+    if emulated_gpu.in_stream():
+        return known.pop()
+    known.append(x + 1.0)
+    return known[-1]
 """
 RAISES = """
 def custom_kernel(data, calls=[]):
@@ -160,6 +191,52 @@ def test_an_output_counts_as_it_is_between_the_release_and_the_end(submission: s
     judged = benchmark(submission).judged
     assert judged is not None
     assert (judged.verdict, judged.message) == ("wrong_answer", "benchmark 1 of 1: the sums are wrong")
+
+
+#: A submission, the defences against it, and what it reports without them, in nanoseconds.
+ATTACKS = [
+    pytest.param(FORGED, "span", 50_000, id="claims a half"),
+    pytest.param(SKIPS_FLUSH, "flush", 50_000, id="skips the flush"),
+    pytest.param(LAZY, "description,span", 1_000, id="is lazy"),
+    pytest.param(LATE, "copy", 1_000, id="writes late"),
+]
+
+
+@pytest.mark.parametrize(("submission", "defences", "gained_ns"), ATTACKS)
+def test_without_its_defence_an_attack_is_not_noticed(
+    submission: str, defences: str, gained_ns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ranks as audited, with less than the time of its work: the tests of these submissions can fail."""
+    monkeypatch.setenv("EMULATED_GPU_WITHOUT", defences)
+    step = benchmark(submission)
+    assert accepted(step)["timing"] in ("audited", "measured")
+    assert float(lines_of(step)["benchmark.0.mean"]) == pytest.approx(gained_ns, abs=10)
+
+
+def test_a_flush_that_a_worker_leaves_out_gains_nothing() -> None:
+    """It is none of its work: what is missing in the claim is in the span."""
+    step = benchmark(SKIPS_FLUSH)
+    case = accepted(step)
+    assert (case["timing"], case["contradicted"]) == ("measured", True)
+    assert float(lines_of(step)["benchmark.0.mean"]) == pytest.approx(100_000, abs=10)
+
+
+def test_work_that_is_put_off_until_the_output_is_read_is_in_the_claim() -> None:
+    """The event after it is recorded once more, so an honest submission of this kind is audited."""
+    step = benchmark(LAZY)
+    case = accepted(step)
+    assert (case["timing"], case["contradicted"]) == ("audited", False)
+    assert case["claimed_median_ns"] == pytest.approx(100_000, abs=10)
+    assert float(lines_of(step)["benchmark.0.mean"]) == pytest.approx(100_000, abs=10)
+
+
+def test_a_claim_without_work_that_was_put_off_is_contradicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The span holds all that comes before the end number. So the judge needs no worker that records the event."""
+    monkeypatch.setenv("EMULATED_GPU_WITHOUT", "description")
+    step = benchmark(LAZY)
+    case = accepted(step)
+    assert (case["timing"], case["contradicted"]) == ("measured", True)
+    assert float(lines_of(step)["benchmark.0.mean"]) == pytest.approx(100_000, abs=10)
 
 
 def test_nothing_is_subtracted_from_calls_that_need_the_host(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from runner.cli.installation import SITE
+from tests.fakes import nvml
+from tests.fakes.recordings import nvidia
 from tests.integration.systemd.conftest import FOLDER, PACKAGES, Machine, quoted
 from tests.plugins.live import ROOT
 
@@ -38,6 +41,16 @@ with zipfile.ZipFile(name, "w") as new:
 control = pathlib.Path("DEBIAN/control")
 control.write_text(control.read_text().replace("+", "+9"))
 pathlib.Path("etc/systemd/system/kernel-runner.service.d/site.conf").write_text("# Nothing.\\n")
+"""
+#: A GPU type of a device that NVML alone knows.
+HYPOTHETICAL = """
+name = "HYP9000"
+vendor = "nvidia"
+device_names = ['NVIDIA Hypothetical 9000']
+sample_every_s = 0.1
+
+[environment]
+KR_EMULATE_CUDA = "268435456"
 """
 #: Says all it can find out, waits until the test lets it go on, and is right.
 SLOW = """
@@ -180,6 +193,41 @@ def break_and_go_back(machine: Machine) -> None:
     machine.run("rm", "-r", broken, f"{broken}.deb", f"{SITE}.dpkg-dist")
 
 
+def sample_a_device(machine: Machine) -> None:
+    """A run on a device that is sampled: the sampler's thread leaves the run's cores, and the unit allows that.
+
+    NVML alone knows the device; in the container it is emulated. A unit whose filter ends the daemon at a system call
+    that it does not allow would do so at this job.
+    """
+    driver, types = f"{FOLDER}/driver", "/etc/kernel-runner/gpus.d"
+    fragment = f"{Path(OWN).parent}/device.conf"
+    machine.run("mkdir", "-p", driver, types)
+    device = nvidia("NVIDIA Hypothetical 9000", 0x9999, 31, (12, 0))
+    library = inspect.getsource(nvml) + f"\nimport sys\nsys.modules[__name__] = Nvml(lambda: [{device!r}])\n"
+    machine.write(f"{driver}/pynvml.py", library)
+    machine.write(f"{types}/HYP9000.toml", HYPOTHETICAL)
+    machine.write(fragment, f"[Service]\nEnvironment=PYTHONPATH={driver}\n")
+    machine.run("systemctl", "daemon-reload")
+    machine.run("systemctl", "restart", "kernel-runner")
+    (pid,) = machine.show("MainPID")
+    vectoradd = "/opt/kernel-runner/tasks/vectoradd"
+    machine.run("kernel-runner", "leaderboard", "create", vectoradd, "--name", "sampled", "--gpu", "HYP9000")
+    submission = int(
+        machine.sql(
+            "SELECT runner.submit('sampled', 'sampled', 'mine.py', convert_to("
+            "'def custom_kernel(data):\n    a, b = data\n    return a + b\n', 'UTF8'), 'test', ARRAY['HYP9000'])"
+        )
+    )
+    assert finish(machine, submission) == ["done", "accepted", "1", "0"], machine.journal()[-6000:]
+    samples = "system_info -> 'runner' -> 'devices' -> 0 -> 'during' ->> 'samples'"
+    found = machine.sql(f"SELECT {samples} FROM leaderboard.runs WHERE submission_id = {submission}")  # noqa: S608 ours
+    assert int(found) > 0
+    assert machine.show("MainPID", "ActiveState") == [pid, "active"]
+    machine.run("rm", "-r", driver, f"{types}/HYP9000.toml", fragment)
+    machine.run("systemctl", "daemon-reload")
+    machine.run("systemctl", "restart", "kernel-runner")
+
+
 def without_dpkg(machine: Machine) -> None:
     """The same installation from the folder of wheels, and its end; not started a second time."""
     kernel_runner = f"{PACKAGES}/kernel-runner"
@@ -220,6 +268,8 @@ def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
 
     # The score counts what this systemd really enforces.
     machine.run("systemd-analyze", "security", "--no-pager", "--threshold=20", "kernel-runner.service")
+
+    sample_a_device(machine)
 
     if WHOLE:
         break_and_go_back(machine)

@@ -1,6 +1,7 @@
 """HIP templates compile with clang for the devices that they are offered on, as far as clang knows these.
 
-Needs clang 19 or newer and the headers of HIP (Debian: clang-19, libclang-common-19-dev, libamdhip64-dev), not ROCm.
+Needs clang 19 or newer, for gfx950 20 or newer, and the headers of HIP, not ROCm. Debian 12 has them as clang-22,
+libclang-common-22-dev and libamdhip64-dev.
 KERNEL_RUNNER_TEST_CLANG and KERNEL_RUNNER_TEST_HIP name them where they are not in the usual places.
 """
 
@@ -23,7 +24,7 @@ from tests.integration.templates.offered import architectures, with_template
 from tests.integration.templates.test_cuda import inline
 
 CLANG: Final = os.environ.get("KERNEL_RUNNER_TEST_CLANG") or next(
-    filter(None, map(shutil.which, ("clang-21", "clang-20", "clang-19"))), None
+    filter(None, map(shutil.which, ("clang-22", "clang-21", "clang-20", "clang-19"))), None
 )
 #: The folder that has hip/hip_runtime.h.
 HEADERS: Final = next(
@@ -64,7 +65,7 @@ class Clang:
         path.write_text(text, encoding="utf-8")
         command = [
             *(str(CLANG), "-x", "hip", f"--offload-arch={architecture}", "-nogpulib", f"--rocm-path={self.rocm}"),
-            *("-std=c++17", "-D__HIP_PLATFORM_AMD__=1", *flags),
+            *("-std=c++20", "-D__HIP_PLATFORM_AMD__=1", *flags),
             *(f"-I{folder}" for folder in cpp_extension.include_paths()),
             str(path),
         ]
@@ -89,7 +90,9 @@ def source(call: Mapping[str, Any]) -> str:
     checks = [f"[[maybe_unused]] static auto* const check_{name} = &{name};" for name in call["functions"]]
     hide = [line for name in _HIDDEN for line in (f'#pragma push_macro("{name}")', f"#undef {name}")]
     show = [f'#pragma pop_macro("{name}")' for name in _HIDDEN]
-    headers = [*hide, "#include <torch/types.h>", *show, "#include <hip/hip_runtime.h>"]
+    # The headers of HIP before 7 take the size of a wavefront from clang, which no longer tells it from version 21 on.
+    wave = ["#ifndef __AMDGCN_WAVEFRONT_SIZE", "#define __AMDGCN_WAVEFRONT_SIZE 64", "#endif"]
+    headers = [*hide, "#include <torch/types.h>", *show, *wave, "#include <hip/hip_runtime.h>"]
     return "\n".join([*headers, call["cuda_sources"], call["cpp_sources"], *checks, ""])
 
 

@@ -11,6 +11,7 @@ import torch
 
 from tasks.harness.judge.accelerator import DeviceFailed, DeviceFull, held_by_others, raise_for_device, require_device
 from tasks.harness.judge.evaluation import Judge
+from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.frames import Frames
 from tasks.harness.judge.problem import Problem, TaskFault
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
@@ -175,11 +176,13 @@ class _Workers:
     def __init__(self, *errors: Exception | None) -> None:
         self.errors = list(errors)
         self.done: list[str] = []
+        self.before_raising: Callable[[], None] = lambda: None
 
     def call(self, *_: object, **__: object) -> None:
         """One call."""
         self.done.append("call")
         error = self.errors.pop(0) if self.errors else None
+        self.before_raising()
         if error is not None:
             raise error
 
@@ -202,15 +205,15 @@ class _Collector:
         return Captured(stdout="", stderr="", stdout_bytes=0, stderr_bytes=0)
 
 
-def judged(workers: _Workers, tmp_path: Path) -> Mapping[str, Any]:
-    """The step of a test of two cases on the CPU, where nothing but these workers can fail."""
-    mode = ModeRequest(name="test", cases=("size: 1", "size: 2"), timeout_s=60)
+def judged(workers: _Workers, tmp_path: Path, *, device: str = "cpu", mode: str = "test") -> Mapping[str, Any]:
+    """The step of a mode of two cases. On the CPU nothing but these workers can fail."""
+    asked = ModeRequest(name=mode, cases=("size: 1", "size: 2"), timeout_s=60)
     files = {"reference.py": REFERENCE}
-    request = JudgeRequest(modes=(mode,), files=files, worker_files=(), submission_name="s.py", submission="")
+    request = JudgeRequest(modes=(asked,), files=files, worker_files=(), submission_name="s.py", submission="")
     frames = _Frames()
     judge = Judge(
         request,
-        device="cpu",
+        device=device,
         frames=cast("Frames", frames),
         workers=cast("Workers", workers),
         collector=cast("Collector", _Collector()),
@@ -254,3 +257,44 @@ def test_a_device_that_fails_during_a_case_is_an_internal_error(tmp_path: Path) 
     step = judged(workers, tmp_path)
     assert (step["judged"]["verdict"], workers.done.count("call")) == ("internal_error", 1)
     assert step["judged"]["message"] == "test 1 of 2: device 'cuda' is lost"
+
+
+@pytest.mark.parametrize(
+    ("broken", "verdict"),
+    [
+        (driver_error(999), "internal_error"),
+        (driver_error(2), "runtime_error"),
+        (None, "runtime_error"),
+    ],
+    ids=["lost", "full", "works"],
+)
+def test_a_device_that_is_lost_in_a_workers_call_is_not_the_submissions_fault(
+    cuda: Cuda, tmp_path: Path, broken: Exception | None, verdict: str
+) -> None:
+    """The worker is the first to fail then. A kernel that breaks its own context leaves the judge's as it is."""
+    workers = _Workers(Fault("runtime_error", "DriverError: cuStreamWriteValue32_v2 failed with CUresult 999"))
+
+    def lose() -> None:
+        cuda.broken = broken
+
+    workers.before_raising = lose
+    step = judged(workers, tmp_path, device="cuda")
+    assert step["judged"]["verdict"] == verdict
+    assert "cuStreamWriteValue32_v2 failed" in step["judged"]["message"]
+
+
+def test_judge_and_worker_make_their_contexts_side_by_side(cuda: Cuda, tmp_path: Path) -> None:
+    """The worker begins before the judge tries its own device, and is heard after the task has been imported."""
+    workers = _Workers(DeviceFailed("enough"))
+
+    def arange(count: int, *, device: str) -> torch.Tensor:
+        workers.done.append(f"judge on {device}")
+        return cuda.arange(count, device=device)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(torch, "arange", arange)
+        judged(workers, tmp_path, device="cuda", mode="benchmark")
+    assert workers.done[:4] == ["begin_device", "judge on cuda", "prepare", "prepare_device"]
+    workers = _Workers(DeviceFailed("enough"))
+    judged(workers, tmp_path, device="cuda")
+    assert "begin_device" not in workers.done

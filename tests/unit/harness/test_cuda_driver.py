@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -118,6 +119,30 @@ def test_a_gate_is_tried_before_anything_relies_on_it(monkeypatch: pytest.Monkey
     monkeypatch.setattr("tasks.harness.shared.cuda_driver._SEEN_S", 0.2)
     assert "did not see a number" in (try_out(lambda: Faithful(sees=False)) or "")
     assert "there is no libcuda" in (try_out(_absent) or "")
+
+
+class RunsOn(Faithful):
+    """One whose streams do not wait, and are a little late."""
+
+    def __init__(self) -> None:
+        super().__init__(sees=True)
+
+    def write(self, stream: int, pointer: int, value: int) -> None:
+        """Writes from a thread that has yet to start."""
+        del stream
+
+        def later() -> None:
+            time.sleep(1e-3)
+            ctypes.c_uint32.from_address(pointer).value = value
+
+        threading.Thread(target=later, daemon=True).start()
+
+
+def test_a_stream_that_does_not_wait_is_found_although_it_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device takes some microseconds to run on. One look at once would see nothing."""
+    monkeypatch.setattr("tasks.harness.shared.cuda_driver._RUNS_ON_S", PATIENCE_S)
+    monkeypatch.setattr("tasks.harness.shared.cuda_driver._TRIED_S", 2 * PATIENCE_S)
+    assert try_out(RunsOn) == "a stream does not wait"
 
 
 def _absent() -> Driver:

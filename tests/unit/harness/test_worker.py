@@ -127,6 +127,24 @@ def test_what_other_streams_do_is_the_calls_time(
     assert device.Device().time_call(lambda value: value, 3) == (3, 2_000 + (busy_ns if counted else 0))
 
 
+def test_a_call_by_message_is_enqueued_behind_the_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So no launch is between the events. The host waits for earlier work before that, and for the call at its end."""
+    order: list[str] = []
+
+    def noting(what: str) -> Callable[..., None]:
+        return lambda *_, **__: order.append(what)
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", noting("synchronise"))
+    monkeypatch.setattr(Event, "record", noting("event"))
+    monkeypatch.setattr(Event, "synchronize", noting("wait"))
+    monkeypatch.setattr(Event, "elapsed_time", lambda *_: 0.002)
+    monkeypatch.setattr(device.Device, "reset_l2", noting("reset"))
+    monkeypatch.setattr(device.Device, "flush_l2", noting("flush"))
+    device.Device().time_call(noting("kernel"), None)
+    assert order == ["reset", "synchronise", "flush", "event", "kernel", "event", "wait", "synchronise"]
+
+
 class _Later(torch.Tensor):
     """Takes a millisecond of the test's clock for whatever is done with it."""
 

@@ -1,0 +1,111 @@
+"""What is kept of an evaluation on a device, as JSON: the calibration, and for each case every timed call.
+
+`tests/unit/harness/test_device_costs.py` replays such records through the audit.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from sandbox.protocol import StepResult
+from tasks.harness.local import lines_of
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_PATH: Final = "import sys; sys.path.insert(0, sys.argv[1]); "
+_START: Final = {
+    "judge": "from tests.gpu.samples import keep_samples; keep_samples(); from tasks.harness.judge.main import main",
+    "worker": "from tasks.harness.worker.main import main",
+}
+#: Rows and figures of the test that runs now.
+_kept: list[dict[str, Any]] = []
+_figures: list[dict[str, Any]] = []
+
+
+def start(
+    role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
+) -> subprocess.Popen[bytes]:
+    """Start a judge that keeps its samples, or a worker (see `tasks.harness.local.Start`)."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", f"{_PATH}{_START[role]}; sys.exit(main())", str(_ROOT)],
+        cwd=cwd,
+        env=dict(env),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=tuple(keep),
+        start_new_session=True,
+    )
+
+
+def keep(what: str, steps: Sequence[StepResult]) -> Sequence[StepResult]:
+    """Keep the steps that timed something for the record of the test that runs now; the steps.
+
+    Args:
+        what: ran. With the word `forged` in it, its claims are lower than its times.
+        steps: of an evaluation whose judge kept its samples.
+    """
+    details = [step.judged.details for step in steps if step.judged is not None]
+    # The first step says whether calls can be marked, for all.
+    common = next((told for told in details if "gate" in told), {})
+    timed = [step for step in steps if step.judged is not None and step.judged.details.get("cases")]
+    _kept.extend(row(what, step, common) for step in timed)
+    return steps
+
+
+def taken() -> Sequence[dict[str, Any]]:
+    """The rows that were kept since the last call."""
+    found = list(_kept)
+    _kept.clear()
+    return found
+
+
+def measured(what: str, value_s: float, *, at_most_s: float) -> None:
+    """Keep a figure for which there is a target; the summary at the end says whether it was reached."""
+    _figures.append({"what": what, "value_s": round(value_s, 3), "at_most_s": at_most_s})
+
+
+def figures() -> Sequence[dict[str, Any]]:
+    """The figures that were kept since the last call."""
+    found = list(_figures)
+    _figures.clear()
+    return found
+
+
+def rows_of(line: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The evaluations in a line of a record: that of a test, or of `record`, whose lines are one each."""
+    if "hand_over_ns" in line:
+        return [line]
+    return [{**found, "what": f"{line['test']}: {found['what']}"} for found in line.get("evaluations", ())]
+
+
+def row(what: str, step: StepResult, common: Mapping[str, Any]) -> dict[str, Any]:
+    """One evaluation: a step that timed something, and the details of the evaluation's first step."""
+    told: Mapping[str, Any] = {**common, **({} if step.judged is None else step.judged.details)}
+    device = told.get("calibration", {}).get("device", {})
+    return {
+        "what": what,
+        "verdict": None if step.judged is None else step.judged.verdict,
+        "gate": told.get("gate"),
+        "hand_over_ns": [device.get(name) for name in ("p25_ns", "median_ns", "p75_ns")],
+        "dirty_ns": device.get("dirty_ns"),
+        "took_ns": {name: told.get(name) for name in ("prepare_ns", "calibrate_ns", "load_ns")}
+        | {"step": step.duration_ns},
+        "cases": [
+            {
+                "case": lines_of(step).get(f"benchmark.{index}.spec"),
+                **{name: case.get(name) for name in ("samples", "output_bytes", "timing", "contradicted")},
+                **_batches(case),
+            }
+            for index, case in enumerate(told.get("cases", []))
+        ],
+    }
+
+
+def _batches(case: Mapping[str, Any]) -> dict[str, Any]:
+    """The batches of a case: how many calls each has, and their samples."""
+    found = case.get("batch")
+    return {} if found is None else {"batch_size": found["batch_size"], "batch_samples": found["samples"]}

@@ -1,0 +1,65 @@
+"""Judge and worker as in a container, as far as that needs none (see `box`): the device works for both of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tasks.harness import local
+from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tests.gpu import box
+from tests.gpu.bench import ROOT, tasks, verdict_of
+
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine"),
+    pytest.mark.skipif(box.lacking() is not None, reason=str(box.lacking())),
+]
+
+
+@pytest.mark.parametrize("name", ["vectoradd", "amd_fp8_mm", "nvfp4_gemm"])
+def test_a_right_solution_is_accepted_in_it(name: str, audited: list[str]) -> None:
+    """By the device's calls: whether they can be marked is on record."""
+    task = next(task for task in tasks() if task.name == name)
+    path = task.solutions("correct")[0]
+    request = JudgeRequest(
+        modes=(
+            ModeRequest(name="test", cases=tuple(task.small_tests), timeout_s=60.0),
+            ModeRequest(name="benchmark", cases=tuple(task.small_benchmarks), timeout_s=60.0),
+        ),
+        files={file: (ROOT / where).read_text(encoding="utf-8") for file, where in task.files.items()},
+        worker_files=tuple(task.worker_files),
+        submission_name=task.submission_name,
+        submission=path.read_text(encoding="utf-8"),
+        seed=task.seed,
+        device="cuda",
+        memory_bytes=4 << 30,
+    )
+    steps = local.evaluate(request, start=box.start).steps
+    assert verdict_of(steps).verdict == "accepted", verdict_of(steps).message
+    judged = steps[0].judged
+    assert judged is not None
+    audited.append(f"as two users behind the filter, {name}: gate {judged.details.get('gate')}")
+    if torch.version.cuda is not None:
+        assert judged.details["gate"] == "open", judged.details
+
+
+def test_its_processes_have_no_rights(tmp_path: Path) -> None:
+    """Another user, no capability, no new ones, and a system call that the policy does not allow fails."""
+    program = (
+        "import ctypes, os; status = open('/proc/self/status').read(); "
+        "fields = dict(line.split(':\\t') for line in status.splitlines() if ':\\t' in line); "
+        "libc = ctypes.CDLL(None, use_errno=True); libc.unshare(0x10000000); "
+        "print(os.getuid(), fields['CapEff'], fields['NoNewPrivs'], fields['Seccomp'], ctypes.get_errno())"
+    )
+    done = subprocess.run(
+        [sys.executable, str(Path(box.__file__)), str(box.UIDS["worker"]), "--", sys.executable, "-c", program],
+        cwd=tmp_path.anchor,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["10002", "0000000000000000", "1", "2", "1"], done.stdout + done.stderr

@@ -1,0 +1,226 @@
+"""The layers of the tests for a device: all tests are in them, and a record says what follows from it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.gpu_types import Registry
+from sandbox.protocol import Judged, StepResult
+from tests.gpu import __main__ as program
+from tests.gpu import recording
+from tests.gpu.bench import ROOT
+from tests.gpu.conftest import core_groups
+from tests.gpu.layers import BEGUN, FAILED, LAYERS, PASSED, STATEMENTS, Layer, failed_layers, summary
+from tests.support.waiting import PATIENCE_S
+
+FOLDER = ROOT / "tests" / "gpu"
+SITE = ROOT / "tasks" / "harness" / "emulate" / "site"
+FACTS = {
+    "date": "2026-12-01",
+    "device": "NVIDIA H200",
+    "driver": "580.95.05",
+    "software": 'CUDA 13.0, torch 2.13 "x"',
+}
+
+
+def line(test: str, outcome: str, layer: str = "clock", *timings: tuple[str, bool], gate: str = "open") -> Any:  # noqa: ANN401 JSON
+    """The line of a test, with cases of these timings, contradicted or not."""
+    cases = [{"timing": timing, "contradicted": contradicted} for timing, contradicted in timings]
+    evaluations = [{"gate": gate, "cases": cases}] if cases else []
+    return {"test": f"tests/gpu/{test}", "layer": layer, "outcome": outcome, "evaluations": evaluations}
+
+
+def functions() -> set[str]:
+    """Every test of the folder, as a record names it, without parameters."""
+    found = set()
+    for path in FOLDER.glob("test_*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+        found |= {f"{path.name}::{name}" for name in names if name.startswith("test_")}
+    return found
+
+
+def test_every_test_is_in_a_layer_and_shows_something() -> None:
+    """A layer fits into ten minutes, and rests on earlier ones."""
+    named = {argument for layer in LAYERS for argument in layer.select if argument.endswith(".py")}
+    assert named == {f"tests/gpu/{path.name}" for path in FOLDER.glob("test_*.py")}
+    for number, layer in enumerate(LAYERS):
+        assert set(layer.needs) <= {earlier.name for earlier in LAYERS[:number]}
+        assert layer.limit_s < 570
+    for test in functions():
+        assert any(test.startswith(prefix) for _, prefix in STATEMENTS), test
+    for sentence, prefix in STATEMENTS:
+        assert any(test.startswith(prefix) for test in functions()), sentence
+
+
+def test_a_summary_says_what_was_shown_refuted_and_not_tried() -> None:
+    """The last outcome of a test counts, and what had not ended is no proof."""
+    record = [
+        FACTS,
+        line("test_formats.py::test_a[1]", PASSED, "formats"),
+        line("test_formats.py::test_a[2]", FAILED, "formats"),
+        line("test_formats.py::test_a[2]", PASSED, "formats"),
+        line("test_harness.py::test_b[x]", FAILED, "harness"),
+        line("test_harness.py::test_c", PASSED, "harness"),
+        line("test_modules.py::test_d", BEGUN, "tasks"),
+    ]
+    record[-2]["figures"] = [{"what": "x", "value_s": 8.3, "at_most_s": 10.0}]
+    record[-1]["figures"] = [{"what": "y", "value_s": 12.0, "at_most_s": 10.0}]
+    said = summary(record, {"speed": "the time was over"})
+    assert "x: 8.3 s, the target of 10 s is reached" in said
+    assert "y: 12.0 s, the target of 10 s is missed" in said
+    assert said[0] == "speed was not finished: the time was over"
+    assert said[1] == "harness failed: judge and worker do not work together on this device"
+    assert "shown: number formats have the bytes that they have on a CPU (2 passed)" in said
+    assert "refuted: right submissions are accepted, wrong ones are not (1 of 2: test_b[x])" in said
+    assert "not tried: groups of modules are timed, beside every baseline" in said
+    assert failed_layers(record) == {"harness"}
+
+
+HONEST = [line(f"test_audit.py::test_honest[{number}]", PASSED, "clock", ("audited", False)) for number in range(40)]
+FORGED = [
+    line(f"test_audit.py::test_a_forged_clock[{number}]", PASSED, "clock", ("measured", True)) for number in range(5)
+]
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        ([*HONEST, *FORGED], "rejects_forged_times = true may be set (40 honest cases, 0 of their tests"),
+        ([*HONEST[1:], *FORGED], "leave rejects_forged_times = false (39 honest cases"),
+        (
+            [*HONEST, line("test_audit.py::test_right[x]", PASSED, "corpus", ("measured", True)), *FORGED],
+            "contradicted: tests/gpu/test_audit.py::test_right[x])",
+        ),
+        (
+            [*HONEST, *FORGED, line("test_audit.py::test_a_forged_clock[9]", PASSED, "clock", ("audited", False))],
+            "not noticed: tests/gpu/test_audit.py::test_a_forged_clock[9])",
+        ),
+        ([*HONEST, *FORGED, line("test_audit.py::test_x", FAILED)], "tests of the clock failed)"),
+        # Claims that nothing bounds are no evidence, and neither are calls by message.
+        ([*FORGED, *[line("test_audit.py::test_h", PASSED, "clock", ("claimed", False))] * 50], "(0 honest cases"),
+        (
+            [line("test_audit.py::test_h", PASSED, "clock", ("audited", False), gate="no device")] * 50,
+            "the gate was closed: no device",
+        ),
+    ],
+    ids=["shown", "too few", "false alarm", "not noticed", "failed", "claimed", "closed"],
+)
+def test_a_summary_says_whether_forged_times_may_be_rejected(record: list[Mapping[str, Any]], expected: str) -> None:
+    """Only if many honest cases gave no alarm, and all forged ones did."""
+    said = "\n".join(summary(record, {}))
+    assert expected in said
+    assert ("may be set" in said) is (record == [*HONEST, *FORGED])
+
+
+def test_what_a_summary_says_for_the_types_file_can_be_put_there(tmp_path: Path) -> None:
+    """The registry reads it."""
+    said = summary([FACTS, *HONEST], {})
+    block = "\n".join(said[said.index("for the GPU type's file:") + 1 :])
+    (run,) = tomllib.loads(block)["hardware_runs"]
+    assert (str(run["date"]), run["device"], run["software"]) == ("2026-12-01", FACTS["device"], FACTS["software"])
+    path = tmp_path / "H200_NEW.toml"
+    path.write_text(f'extends = "H200"\nname = "H200_NEW"\ndetect = false\n{block}\n', encoding="utf-8")
+    assert Registry.load(files=[path]).get("H200_NEW").hardware_runs[-1].what == (
+        "honest kernels of 3 to 200 µs are bounded",
+    )
+
+
+def test_a_layer_that_rests_on_a_failed_one_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And none begins when the time is over. Others run, and the next slice repeats nothing that has ended."""
+    ran = []
+
+    def run(layer: Layer, _folder: Path, _limit_s: float) -> bool:
+        ran.append(layer.name)
+        return layer.name != "box"
+
+    monkeypatch.setattr(program, "run", run)
+    failed = line("test_harness.py::test_b", FAILED, "harness")
+    (tmp_path / "record.jsonl").write_text(json.dumps(failed) + '\n{"cut o', encoding="utf-8")
+    left = program.run_layers(LAYERS, tmp_path, seconds=1000)
+    assert ran == ["driver", "formats", "harness", "corpus"]
+    assert left["speed"] == "it needs harness"
+    (tmp_path / "record.jsonl").write_text(json.dumps({**failed, "outcome": PASSED}) + "\n", encoding="utf-8")
+    left = program.run_layers(LAYERS, tmp_path, seconds=1000)
+    assert list(left) == ["box"]
+    assert "did not end in time" in left["box"]
+    assert "run again with the same folder" in program.run_layers(LAYERS[:1], tmp_path, seconds=1)["driver"]
+
+
+def test_what_the_first_step_says_of_the_gate_is_kept_with_every_timed_step() -> None:
+    """The step of tests comes first, and times nothing."""
+
+    def step(name: str, **details: Any) -> StepResult:  # noqa: ANN401 JSON
+        judged = Judged(verdict="accepted", message=None, assurance={}, details=details)
+        return StepResult(name=name, command="", start_ns=0, duration_ns=7, exit_code=0, judged=judged)
+
+    calibration = {"device": {"p25_ns": 1.0, "median_ns": 2.0, "p75_ns": 3.0, "dirty_ns": 4.0}}
+    case = {"samples": [[5, 9, 1]], "output_bytes": 8, "timing": "measured", "contradicted": False}
+    recording.taken()
+    recording.keep("x", [step("test", gate="open"), step("benchmark", calibration=calibration, cases=[case])])
+    (row,) = recording.taken()
+    assert (row["what"], row["gate"], row["hand_over_ns"], row["dirty_ns"]) == ("x", "open", [1.0, 2.0, 3.0], 4.0)
+    assert row["cases"] == [{"case": None, **case}]
+    assert recording.taken() == []
+
+
+def test_trials_side_by_side_have_cores_of_their_own() -> None:
+    """Two each, and none is left over."""
+    assert core_groups([3]) == [[3]]
+    assert core_groups([0, 1, 2]) == [[0, 1, 2]]
+    assert core_groups([0, 1, 2, 3, 4]) == [[0, 1], [2, 3, 4]]
+
+
+def _emulated(arguments: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "KR_EMULATE_CUDA": str(1 << 30),
+            "PYTHONPATH": str(SITE),
+            "OMP_NUM_THREADS": "1",
+            **variables,
+        },
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def test_a_layer_is_run_and_recorded(tmp_path: Path) -> None:
+    """The first one, on a device that is emulated: nothing of it can be tried there."""
+    done = _emulated(["tests.gpu", str(tmp_path), "--layers", "driver"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    facts, *tests = program.read(tmp_path / "record.jsonl")
+    assert facts["device"] == "CUDA, emulated on the CPU"
+    assert {found["outcome"] for found in tests} == {"skipped"}
+    assert {found["test"].partition("[")[0] for found in tests} == {
+        "tests/gpu/test_handles.py::test_interprocess_handles_cross_users",
+        "tests/gpu/test_handles.py::test_streams_wait_for_a_number_in_the_hosts_memory",
+    }
+    assert "not tried: streams wait for numbers in the host's memory" in done.stdout
+    assert "leave rejects_forged_times = false (0 honest cases" in done.stdout
+
+
+def test_a_test_that_takes_too_long_does_not_cost_its_layers_time(tmp_path: Path) -> None:
+    """It fails after its own limit, which judge and worker need to start; that is on record."""
+    record = tmp_path / "record.jsonl"
+    chosen = ["pytest", "-q", "-p", "no:cacheprovider", "tests/gpu/test_speed.py", "-k", "vectoradd"]
+    limited = {"KERNEL_RUNNER_GPU_RECORD": str(record), "KERNEL_RUNNER_GPU_CASE_S": "1"}
+    done = _emulated(chosen, KERNEL_RUNNER_GPU_SMALL="1", **limited)
+    assert done.returncode == 1, done.stdout + done.stderr
+    begun, ended = program.read(record)
+    assert (begun["outcome"], ended["outcome"]) == (BEGUN, FAILED)
+    assert ended["said"] == "the test took longer than KERNEL_RUNNER_GPU_CASE_S allows"
