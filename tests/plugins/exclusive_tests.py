@@ -15,7 +15,7 @@ import fcntl
 import shutil
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -94,7 +94,7 @@ class _ExclusiveTests:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._waited_s: Counter[str] = Counter()
+        self._waited_s: defaultdict[str, float] = defaultdict(float)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -145,7 +145,7 @@ class _Roll:
         self._found: set[str] = set()
         self._run: set[str] = set()
         self._missing: set[str] = set()
-        self._waited_s: Counter[str] = Counter()
+        self._waited_s: defaultdict[str, float] = defaultdict(float)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> AnyScheduling | None:
@@ -155,7 +155,8 @@ class _Roll:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: _Node) -> None:
         """Note how long a worker has waited; one that died cannot say."""
-        self._waited_s.update(getattr(node, "workeroutput", {}).get(_INPUT, {}))
+        for name, seconds in getattr(node, "workeroutput", {}).get(_INPUT, {}).items():
+            self._waited_s[name] += seconds
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: _Node) -> None:
@@ -180,7 +181,7 @@ class _Roll:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say which, and how long all workers together waited for the locks."""
-        waited = ", ".join(f"{name} {seconds:.0f}" for name, seconds in self._waited_s.most_common())
+        waited = ", ".join(f"{name} {seconds:.0f}" for name, seconds in sorted(self._waited_s.items()))
         terminalreporter.write_line(f"seconds that workers waited for each other: {waited or 'unknown'}")
         for nodeid in sorted(self._missing):
             terminalreporter.write_line(f"NEVER RUN {nodeid}: its worker was given it and did not report it", red=True)
