@@ -7,8 +7,8 @@ by `COPY_NS_A_BYTE` and `spend_ns`, and by `SWITCH_NS` when it goes on after a n
 A kernel cannot be enqueued on a processor. It runs at once, over whatever the inputs' memory holds, to learn the shape
 of its output, and again in the stream, where its result is copied to that output.
 
-`start` is for `tasks.harness.local`. Judge and worker run as they are; replaced are the driver, the events, the copies
-by kernels, and what asks the host's clock or /proc.
+`started_by` is for `tasks.harness.local`. Judge and worker run as they are; replaced are the driver, the events, the
+copies by kernels, and what asks the host's clock or /proc.
 """
 
 from __future__ import annotations
@@ -17,23 +17,20 @@ import ctypes
 import mmap
 import os
 import queue
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    from tasks.harness.local import Started
 
 SWITCH_NS = 144_000
 COPY_NS_A_BYTE = 2 / 3000
 _ROOT = Path(__file__).resolve().parents[2]
-_START = (
-    "import sys; from tests.support.emulated_gpu import install; install(sys.argv[1]); "
-    "from tasks.harness.{0}.main import main; sys.exit(main())"
-)
 #: Where a number's time stands, from the number.
 _TIME_AT = 32
 #: Whether processes have the device at the same time, as under a multi-process service.
@@ -322,17 +319,17 @@ def install(memory_bytes: str) -> None:
         setattr(activity.Activity, "look", lambda _: activity.Look(ran_ns={}, asleep=True))  # noqa: B010 mypy refuses the other form
 
 
-def start(
-    role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
-) -> subprocess.Popen[bytes]:
-    """Start a judge or a worker with this device (see `tasks.harness.local.Start`)."""
-    return subprocess.Popen(
-        [sys.executable, "-c", _START.format(role), str(512 << 20)],
-        cwd=cwd,
-        env={**env, "PYTHONPATH": str(_ROOT)},
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        pass_fds=tuple(keep),
-        start_new_session=True,
-    )
+def install_first(arguments: Sequence[str]) -> None:
+    """`install`, as the first thing that a fork does."""
+    (memory_bytes,) = arguments
+    install(memory_bytes)
+
+
+def started_by(start: Callable[..., Started]) -> Callable[..., Started]:
+    """Starts judges and workers with this device (see `tasks.harness.local.Start`), by the `start` of a nursery."""
+
+    def started(role: str, *, env: Mapping[str, str], **more: Any) -> Started:  # noqa: ANN401 handed through
+        first = (f"{__name__}:{install_first.__name__}", [str(512 << 20)])
+        return start(role, env={**env, "PYTHONPATH": str(_ROOT)}, first=first, **more)
+
+    return started

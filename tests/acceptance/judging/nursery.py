@@ -36,9 +36,17 @@ class Nursery:
         """End everything."""
         self._servers.close()
 
-    def start(self, role: str, *, without: Sequence[str] = (), **settings: Any) -> Started:  # noqa: ANN401 see Start
-        """A process of a role; see local.Start. `without`: what is switched off in it."""
-        first = (_SWITCH_OFF, without) if without else None
+    def start(
+        self,
+        role: str,
+        *,
+        without: Sequence[str] = (),
+        first: tuple[str, Sequence[str]] | None = None,
+        **settings: Any,  # noqa: ANN401 see Start
+    ) -> Started:
+        """A process of a role; see local.Start. `without`: what is switched off in it; `first`: see ForkServers."""
+        if without:
+            first = (_SWITCH_OFF, without)
         return self._servers.start(_ROLES.get(role, role), **settings, first=first)
 
 

@@ -9,8 +9,10 @@ import pytest
 
 from sandbox.protocol import StepResult
 from tasks.harness.judge.request import Floor, JudgeRequest, ModeRequest
+from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import LocalReport, evaluate
 from tests.acceptance.judging.nursery import Nursery
+from tests.support import emulated_gpu
 from tests.support.waiting import PATIENCE_S
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "harness"
@@ -20,6 +22,25 @@ BENCHMARKS = ("size: 1024; seed: 21",)
 
 #: Submission name, task name, further fields of the request -> what the judge reported.
 Run = Callable[..., LocalReport]
+#: Submission, settings of the case and the request -> its step.
+Benchmark = Callable[..., StepResult]
+DEVICE_REFERENCE = """
+import torch
+
+
+def generate_input(size, kernel_ns, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(size, generator=generator).cuda(), kernel_ns
+
+
+def ref_kernel(data):
+    return data[0] + 1.0
+
+
+def check_implementation(data, output):
+    good = output.shape == data[0].shape and bool(torch.allclose(output, ref_kernel(data)))
+    return good, "" if good else "the sums are wrong"
+"""
 
 
 def make_request(
@@ -87,3 +108,35 @@ def message_of(step: StepResult) -> str:
     """The sentence that goes with the verdict."""
     assert step.judged is not None
     return step.judged.message or ""
+
+
+@pytest.fixture
+def benchmark(processes: Nursery) -> Benchmark:
+    """Times one case with two fresh processes, on a device whose time is virtual."""
+
+    def run(
+        submission: str,
+        *,
+        size: int = 1024,
+        kernel_ns: int = 100_000,
+        rejects: bool = False,
+        timing: Timing | None = None,
+        memory_bytes: int = 1 << 30,
+        streams_wait: bool = False,
+    ) -> StepResult:
+        case = f"size: {size}; kernel_ns: {kernel_ns}; seed: 3"
+        request = JudgeRequest(
+            modes=(ModeRequest(name="benchmark", cases=(case,), timeout_s=PATIENCE_S, timing=timing),),
+            files={"reference.py": DEVICE_REFERENCE},
+            worker_files=(),
+            submission_name="submission.py",
+            submission=submission,
+            device="cuda",
+            memory_bytes=memory_bytes,
+            rejects_forged_times=rejects,
+            streams_wait=streams_wait,
+        )
+        (step,) = evaluate(request, start=emulated_gpu.started_by(processes.start)).steps
+        return step
+
+    return run

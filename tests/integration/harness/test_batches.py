@@ -15,8 +15,8 @@ from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import lines_of
 from tests.acceptance.judging.nursery import Nursery
 
-from .conftest import make_request, message_of, verdict_of
-from .test_device_calls import FORGED, HONEST, accepted, benchmark
+from .conftest import Benchmark, make_request, message_of, verdict_of
+from .test_device_calls import FORGED, HONEST, accepted
 
 BATCH = Timing(mode="batch", batch_size=12, max_runs=6)
 BOTH = replace(BATCH, mode="both")
@@ -51,7 +51,7 @@ def custom_kernel(data):
 """
 
 
-def test_a_batch_of_short_kernels_is_audited_where_single_calls_are_not() -> None:
+def test_a_batch_of_short_kernels_is_audited_where_single_calls_are_not(benchmark: Benchmark) -> None:
     """The hand-over is in a batch once, so twelve kernels of 10 us are bounded like one of 120."""
     step = benchmark(HONEST, kernel_ns=KERNEL_NS, timing=BOTH)
     single = accepted(step)
@@ -70,7 +70,7 @@ def test_a_batch_of_short_kernels_is_audited_where_single_calls_are_not() -> Non
     assert float(result["benchmark.0.mean"]) == pytest.approx(KERNEL_NS, abs=10)
 
 
-def test_batches_alone_are_the_times_that_rank() -> None:
+def test_batches_alone_are_the_times_that_rank(benchmark: Benchmark) -> None:
     """By the keys that single calls have otherwise."""
     step = benchmark(HONEST, kernel_ns=KERNEL_NS, timing=BATCH)
     assert accepted(step)["batch_size"] == 12
@@ -84,7 +84,7 @@ def test_batches_alone_are_the_times_that_rank() -> None:
     assert high - low < 200
 
 
-def test_a_forged_batch_ranks_with_its_true_time() -> None:
+def test_a_forged_batch_ranks_with_its_true_time(benchmark: Benchmark) -> None:
     """Half of each claim: the judge's clock counts, and is exact."""
     step = benchmark(FORGED, kernel_ns=KERNEL_NS, timing=BATCH)
     case = accepted(step)
@@ -92,7 +92,7 @@ def test_a_forged_batch_ranks_with_its_true_time() -> None:
     assert float(lines_of(step)["benchmark.0.mean"]) == TRUTH_NS
 
 
-def test_a_forged_batch_beside_single_calls_is_rejected_where_the_type_says_so() -> None:
+def test_a_forged_batch_beside_single_calls_is_rejected_where_the_type_says_so(benchmark: Benchmark) -> None:
     """Each claim is a quarter of 3.6 ms, far less than must have passed. A single one is too short to be rejected."""
     forged = FORGED.replace("/ 2", "/ 4")
     judged = benchmark(forged, kernel_ns=300_000, rejects=True, timing=BOTH).judged
@@ -102,7 +102,7 @@ def test_a_forged_batch_beside_single_calls_is_rejected_where_the_type_says_so()
     assert "batch" in judged.details["cases"][0]
 
 
-def test_every_output_of_a_batch_is_checked() -> None:
+def test_every_output_of_a_batch_is_checked(benchmark: Benchmark) -> None:
     """One wrong output of twelve refuses the submission."""
     judged = benchmark(WRONG_ONCE, timing=BATCH).judged
     assert judged is not None
@@ -110,7 +110,7 @@ def test_every_output_of_a_batch_is_checked() -> None:
     assert "in a batch: the sums are wrong" in str(judged.message)
 
 
-def test_a_batch_is_as_large_as_the_memory_allows() -> None:
+def test_a_batch_is_as_large_as_the_memory_allows(benchmark: Benchmark) -> None:
     """Inputs are there twice and outputs three times: 5 MiB for each call, of 32 MiB."""
     step = benchmark(HONEST, size=256 << 10, kernel_ns=KERNEL_NS, timing=BATCH, memory_bytes=32 << 20)
     assert accepted(step)["batch_size"] == 6

@@ -11,32 +11,11 @@ from typing import Any
 import pytest
 
 from sandbox.protocol import StepResult
-from tasks.harness import local
-from tasks.harness.judge.request import JudgeRequest, ModeRequest
-from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import lines_of
 from tests.support import emulated_gpu
-from tests.support.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.judging
+from .conftest import Benchmark
 
-REFERENCE = """
-import torch
-
-
-def generate_input(size, kernel_ns, seed):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(size, generator=generator).cuda(), kernel_ns
-
-
-def ref_kernel(data):
-    return data[0] + 1.0
-
-
-def check_implementation(data, output):
-    good = output.shape == data[0].shape and bool(torch.allclose(output, ref_kernel(data)))
-    return good, "" if good else "the sums are wrong"
-"""
 HONEST = """
 from tests.support.emulated_gpu import spend_ns
 
@@ -83,33 +62,6 @@ def custom_kernel(data, calls=[]):
 """
 
 
-def benchmark(
-    submission: str,
-    *,
-    size: int = 1024,
-    kernel_ns: int = 100_000,
-    rejects: bool = False,
-    timing: Timing | None = None,
-    memory_bytes: int = 1 << 30,
-    streams_wait: bool = False,
-) -> StepResult:
-    """Time one case."""
-    case = f"size: {size}; kernel_ns: {kernel_ns}; seed: 3"
-    request = JudgeRequest(
-        modes=(ModeRequest(name="benchmark", cases=(case,), timeout_s=PATIENCE_S, timing=timing),),
-        files={"reference.py": REFERENCE},
-        worker_files=(),
-        submission_name="submission.py",
-        submission=submission,
-        device="cuda",
-        memory_bytes=memory_bytes,
-        rejects_forged_times=rejects,
-        streams_wait=streams_wait,
-    )
-    (step,) = local.evaluate(request, start=emulated_gpu.start).steps
-    return step
-
-
 def accepted(step: StepResult) -> dict[str, Any]:
     """The details of the one case."""
     assert step.judged is not None
@@ -119,7 +71,7 @@ def accepted(step: StepResult) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kib", [4, 1024, 32768])
-def test_the_hand_over_is_the_same_for_every_size(kib: int) -> None:
+def test_the_hand_over_is_the_same_for_every_size(benchmark: Benchmark, kib: int) -> None:
     """Inputs and outputs of 4 KiB to 32 MiB: the judge's estimate is the kernel's time."""
     step = benchmark(HONEST, size=kib << 8)
     case = accepted(step)
@@ -130,13 +82,13 @@ def test_the_hand_over_is_the_same_for_every_size(kib: int) -> None:
     assert float(lines_of(step)["benchmark.0.mean"]) == pytest.approx(100_000, abs=10)
 
 
-def test_a_kernel_of_milliseconds_is_not_contradicted() -> None:
+def test_a_kernel_of_milliseconds_is_not_contradicted(benchmark: Benchmark) -> None:
     """Far longer than the judge spins on the host."""
     case = accepted(benchmark(HONEST, kernel_ns=7_000_000))
     assert (case["timing"], case["contradicted"]) == ("audited", False)
 
 
-def test_a_claim_that_leaves_time_out_gains_nothing() -> None:
+def test_a_claim_that_leaves_time_out_gains_nothing(benchmark: Benchmark) -> None:
     """Half of each time: the judge's measure ranks, and is exact."""
     step = benchmark(FORGED)
     case = accepted(step)
@@ -144,7 +96,7 @@ def test_a_claim_that_leaves_time_out_gains_nothing() -> None:
     assert float(lines_of(step)["benchmark.0.mean"]) == pytest.approx(100_000, abs=10)
 
 
-def test_a_quarter_of_a_long_time_is_rejected_where_the_type_says_so() -> None:
+def test_a_quarter_of_a_long_time_is_rejected_where_the_type_says_so(benchmark: Benchmark) -> None:
     """The message names the claim and what passed."""
     judged = benchmark(FORGED.replace("/ 2", "/ 4"), kernel_ns=4_000_000, rejects=True).judged
     assert judged is not None
@@ -155,14 +107,16 @@ def test_a_quarter_of_a_long_time_is_rejected_where_the_type_says_so() -> None:
 
 
 @pytest.mark.parametrize("submission", [LATE, EARLY], ids=["written late", "computed early"])
-def test_an_output_counts_as_it_is_between_the_release_and_the_end(submission: str) -> None:
+def test_an_output_counts_as_it_is_between_the_release_and_the_end(benchmark: Benchmark, submission: str) -> None:
     """What was there before the inputs is wrong, and so is what comes after the end."""
     judged = benchmark(submission).judged
     assert judged is not None
     assert (judged.verdict, judged.message) == ("wrong_answer", "benchmark 1 of 1: the sums are wrong")
 
 
-def test_nothing_is_subtracted_from_calls_that_need_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_subtracted_from_calls_that_need_the_host(
+    benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The worker's processor is at work during the call. Two changes of process stay in the time."""
     monkeypatch.setenv("EMULATED_GPU_BUSY", "1")
     step = benchmark(HONEST)
@@ -173,7 +127,7 @@ def test_nothing_is_subtracted_from_calls_that_need_the_host(monkeypatch: pytest
     assert "worked on the host" in lines_of(step)["benchmark.0.runner.host"]
 
 
-def test_a_device_that_processes_share_marks_no_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_processes_share_marks_no_calls(benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found out before the submission is loaded. Its calls go by message, and the report says why."""
     monkeypatch.setenv("EMULATED_GPU_SHARED", "1")
     judged = benchmark(HONEST).judged
@@ -183,7 +137,9 @@ def test_a_device_that_processes_share_marks_no_calls(monkeypatch: pytest.Monkey
     assert "device" not in judged.details["calibration"]
 
 
-def test_what_an_earlier_worker_has_found_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_earlier_worker_has_found_is_not_tried_again(
+    benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where it was, the gate is as open as the judge's own measurements find it."""
     monkeypatch.setenv("EMULATED_GPU_DEAF", "1")
     judged = benchmark(HONEST).judged
@@ -192,7 +148,7 @@ def test_what_an_earlier_worker_has_found_is_not_tried_again(monkeypatch: pytest
     assert accepted(benchmark(HONEST, streams_wait=True))["timing"] == "audited"
 
 
-def test_a_kernel_that_raises_is_a_runtime_error() -> None:
+def test_a_kernel_that_raises_is_a_runtime_error(benchmark: Benchmark) -> None:
     """Streams that wait are released, and the next case can be made."""
     judged = benchmark(RAISES).judged
     assert judged is not None

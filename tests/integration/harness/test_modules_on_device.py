@@ -6,16 +6,18 @@ Judge and workers run as they are. Each candidate's worker is another process, a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from tasks.harness.local_modules import evaluate
+from tests.acceptance.judging.nursery import Nursery
 from tests.acceptance.modules.problems import PROBLEMS, candidate
 from tests.support import emulated_gpu
 from tests.support.waiting import PATIENCE_S
 
+Judged = Callable[..., list[dict[str, Any]]]
 _REFERENCE_NS = 400_000
 
 
@@ -41,20 +43,26 @@ _FORGES = (
 )
 
 
-def _judged(*codes: str, times: dict[str, Any] | None = None, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
-    group: Mapping[str, Any] = {
-        "kind": "module",
-        "reference": _REFERENCE,
-        "settings": {"timed_calls": 6, "inputs": 2, "timeout_s": PATIENCE_S, **settings},
-        "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
-    }
-    return evaluate(group, start=emulated_gpu.start, device="cuda", reference_times=times)
+@pytest.fixture
+def judged(processes: Nursery) -> Judged:
+    """Judges a group of candidates with fresh processes."""
+
+    def run(*codes: str, times: dict[str, Any] | None = None, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
+        group: Mapping[str, Any] = {
+            "kind": "module",
+            "reference": _REFERENCE,
+            "settings": {"timed_calls": 6, "inputs": 2, "timeout_s": PATIENCE_S, **settings},
+            "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
+        }
+        return evaluate(group, start=emulated_gpu.started_by(processes.start), device="cuda", reference_times=times)
+
+    return run
 
 
-def test_times_are_those_of_the_device_and_bounded_by_the_judge() -> None:
+def test_times_are_those_of_the_device_and_bounded_by_the_judge(judged: Judged) -> None:
     """Of the reference's worker and of each candidate's; a claim that leaves time out gains nothing."""
     times: dict[str, Any] = {}
-    faster, forges = _judged(_FASTER, _FORGES, times=times)
+    faster, forges = judged(_FASTER, _FORGES, times=times)
     assert (faster["verdict"], faster["timing"]) == ("accepted", "audited"), faster
     assert faster["reference_ns"] == pytest.approx(_REFERENCE_NS, abs=10)
     assert faster["candidate_ns"] == pytest.approx(_REFERENCE_NS / 2, abs=10)
@@ -75,22 +83,22 @@ def _known(time_ns: float) -> dict[str, Any]:
     return {"made": {"counted_ns": [time_ns] * 30, "timing": "audited", "noise_ns": 0.0}}
 
 
-def test_times_of_earlier_groups_count_while_the_reference_takes_as_long() -> None:
+def test_times_of_earlier_groups_count_while_the_reference_takes_as_long(judged: Judged) -> None:
     """Then few calls confirm them; else they are dropped, as many as without them are made, and these are kept."""
     times = _known(_REFERENCE_NS)
-    (row,) = _judged(_FASTER, times=times, timed_calls=40)
+    (row,) = judged(_FASTER, times=times, timed_calls=40)
     assert (row["reference_time_cached"], row["reference_stats"]["calls"]) == (True, 40)
     assert row["speedup"] == pytest.approx(2.0, rel=1e-3)
     assert len(times["made"]["counted_ns"]) == 40
     times = _known(2 * _REFERENCE_NS)
-    (row,) = _judged(_FASTER, times=times, timed_calls=40)
+    (row,) = judged(_FASTER, times=times, timed_calls=40)
     assert (row["reference_time_cached"], row["reference_stats"]["calls"]) == (False, 30)
     assert row["speedup"] == pytest.approx(2.0, rel=1e-3)
     assert times["made"]["counted_ns"] == pytest.approx([_REFERENCE_NS] * 30, abs=10)
 
 
-def test_a_baseline_that_the_device_lacks_makes_the_reference_invalid() -> None:
+def test_a_baseline_that_the_device_lacks_makes_the_reference_invalid(judged: Judged) -> None:
     """With the device's own sentence, and no verdict on the candidate."""
-    (row,) = _judged(_FASTER, further_baselines=["graphs"])
+    (row,) = judged(_FASTER, further_baselines=["graphs"])
     assert (row["verdict"], row["stage"]) == ("invalid", "reference"), row
     assert "the reference does not run" in row["message"]
