@@ -123,8 +123,10 @@ class LiveRunner:
             user_name=None,
         )
 
-    def wait(self, submission_id: int, *, patience_s: float = PATIENCE_S) -> SubmissionView:
-        """Wait until a submission is over."""
+    def wait(
+        self, submission_id: int, *, poll_s: float | None = None, patience_s: float = PATIENCE_S
+    ) -> SubmissionView:
+        """Wait until a submission is over; `poll_s` is the pause of `wait_until`."""
 
         def over() -> SubmissionView | None:
             view = self.store.submission(submission_id)
@@ -134,6 +136,7 @@ class LiveRunner:
             over,
             f"submission {submission_id} is over",
             patience_s=patience_s,
+            pause_s=poll_s,
             explain=lambda: f"the daemon said:\n{self.log}",
         )
         assert view is not None

@@ -17,7 +17,12 @@ T = TypeVar("T")
 
 
 def wait_until(
-    condition: Callable[[], T], what: str, *, patience_s: float = PATIENCE_S, explain: Callable[[], str] = lambda: ""
+    condition: Callable[[], T],
+    what: str,
+    *,
+    patience_s: float = PATIENCE_S,
+    pause_s: float | None = None,
+    explain: Callable[[], str] = lambda: "",
 ) -> T:
     """Ask again and again until the answer is true; that answer.
 
@@ -25,6 +30,7 @@ def wait_until(
         condition: the question.
         what: the condition in words, for the failure.
         patience_s: how long to wait at most, in seconds.
+        pause_s: between two questions, in seconds; by default the longer, the longer it takes.
         explain: called when that time is over; text for the failure.
 
     Raises:
@@ -35,5 +41,5 @@ def wait_until(
         waited_s = time.monotonic() - began_s
         if waited_s > patience_s:
             raise AssertionError(f"never happened: {what} {explain()}".rstrip())
-        time.sleep(min(max(_PAUSE_S, waited_s * _SHARE), _LONGEST_PAUSE_S))
+        time.sleep(pause_s or min(max(_PAUSE_S, waited_s * _SHARE), _LONGEST_PAUSE_S))
     return answer
