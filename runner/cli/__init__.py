@@ -1,74 +1,58 @@
 """The command line `kernel-runner`: the topmost layer; nothing imports it.
 
-`main` is the console script. Each command lives in the module named after it and registers itself on the application;
-importing them here is what makes them exist.
+`main` is the console script. Each command lives in a module that `_MODULES` names, and registers itself on the
+application when that is imported. Only the module of the command that was asked for is: all of them take half a second.
 """
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from io import TextIOWrapper
+from typing import Final
 
 import typer
 
-from runner.cli import (
-    artifact,
-    batch,
-    check,
-    data,
-    demo,
-    evaluate,
-    gateway,
-    gpu,
-    host,
-    image,
-    install,
-    kernelbook,
-    leaderboard,
-    logs,
-    migrate,
-    rerun,
-    serve,
-    status,
-    submit,
-    task,
-    traces,
-    user,
-    watch,
-)
 from runner.cli.app import ExitCode, app, exit_code_for, fail
 from runner.errors import KernelRunnerError
 from sandbox.errors import SandboxError
 
-__all__ = [
-    "app",
-    "artifact",
-    "batch",
-    "check",
-    "data",
-    "demo",
-    "evaluate",
-    "gateway",
-    "gpu",
-    "host",
-    "image",
-    "install",
-    "kernelbook",
-    "leaderboard",
-    "logs",
-    "main",
-    "migrate",
-    "rerun",
-    "serve",
-    "status",
-    "submit",
-    "task",
-    "traces",
-    "user",
-    "watch",
-]
+__all__ = ["main", "program"]
+
+#: The module of each command and of each group of commands, in the order of the help.
+_MODULES: Final[Mapping[str, str]] = {
+    "artifact": "artifact",
+    "check": "check",
+    "demo": "demo",
+    "eval": "evaluate",
+    "gateway": "gateway",
+    "install": "install",
+    "upgrade": "install",
+    "uninstall": "install",
+    "logs": "logs",
+    "migrate": "migrate",
+    "rerun": "rerun",
+    "invalidate": "rerun",
+    "failed": "rerun",
+    "serve": "serve",
+    "status": "status",
+    "submit": "submit",
+    "cancel": "submit",
+    "traces": "traces",
+    "watch": "watch",
+    "batch": "batch",
+    "data": "data",
+    "gpu": "gpu",
+    "host": "host",
+    "image": "image",
+    "kernelbook": "kernelbook",
+    "leaderboard": "leaderboard",
+    "task": "task",
+    "user": "user",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,9 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # A legacy locale cannot print µ or ✓; a question mark is better than a crash after the work is done.
             stream.reconfigure(errors="replace")
     try:
-        code = app(
-            args=None if arguments is None else list(arguments), prog_name="kernel-runner", standalone_mode=False
-        )
+        words = sys.argv[1:] if arguments is None else list(arguments)
+        code = program(words)(args=words, prog_name="kernel-runner", standalone_mode=False)
         sys.stdout.flush()
     except typer.TyperException as error:
         _explain_usage(error.format_message())
@@ -100,6 +83,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     return code if isinstance(code, int) else ExitCode.OK
+
+
+def program(words: Sequence[str]) -> typer.Typer:
+    """The application with the command that these arguments name; with all commands where they name none."""
+    named = _command_of(words)
+    names = list(_MODULES) if named is None or named not in _MODULES else [named]
+    for name in names:
+        import_module(f"runner.cli.{_MODULES[name]}")
+    commands = {info.name or getattr(info.callback, "__name__", ""): info for info in app.registered_commands}
+    groups = {info.name: info for info in app.registered_groups}
+    chosen = copy.copy(app)
+    chosen.registered_commands = [commands[name] for name in names if name in commands]
+    chosen.registered_groups = [groups[name] for name in names if name in groups]
+    return chosen
+
+
+def _command_of(words: Sequence[str]) -> str | None:
+    """The first argument that is no option of the root command; None before an option that ends the program."""
+    left = iter(words)
+    for word in left:
+        if word == "--config":
+            next(left, None)
+        elif not word.startswith("-"):
+            return word
+        elif not word.startswith("--config="):
+            return None
+    return None
 
 
 def _explain_usage(message: str) -> None:

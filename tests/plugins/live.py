@@ -24,7 +24,7 @@ from runner.task_format.model import Harness
 from sandbox.host.engine import DockerEngine
 from tasks.harness.judge.stopping import Timing
 from tests.plugins.postgres import daemon_login
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What a daemon logs when it begins to claim.
@@ -123,16 +123,24 @@ class LiveRunner:
             user_name=None,
         )
 
-    def wait(self, submission_id: int, *, poll_s: float = 0.05, patience_s: float = PATIENCE_S) -> SubmissionView:
-        """Wait until a submission is over."""
-        deadline = time.monotonic() + patience_s
-        while True:
+    def wait(
+        self, submission_id: int, *, poll_s: float | None = None, patience_s: float = PATIENCE_S
+    ) -> SubmissionView:
+        """Wait until a submission is over; `poll_s` is the pause of `wait_until`."""
+
+        def over() -> SubmissionView | None:
             view = self.store.submission(submission_id)
-            if view.state in (JobState.DONE, JobState.CANCELLED):
-                return view
-            if time.monotonic() > deadline:
-                raise AssertionError(f"submission {submission_id} is still {view.state}; the daemon said:\n{self.log}")
-            time.sleep(poll_s)
+            return view if view.state in (JobState.DONE, JobState.CANCELLED) else None
+
+        view = wait_until(
+            over,
+            f"submission {submission_id} is over",
+            patience_s=patience_s,
+            pause_s=poll_s,
+            explain=lambda: f"the daemon said:\n{self.log}",
+        )
+        assert view is not None
+        return view
 
 
 def with_timed_calls(program: str, timed_calls: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +16,12 @@ TASKS: Final = Path(__file__).resolve().parents[3] / "tasks"
 
 def with_template(language: str) -> Sequence[TaskFolder]:
     """The tasks that have a template in a language."""
-    folders = [load_folder(path.parent) for path in sorted(TASKS.glob("*/task.yml"))]
-    return [folder for folder in folders if language in folder.templates]
+    return [folder for folder in _folders() if language in folder.templates]
+
+
+@cache
+def _folders() -> Sequence[TaskFolder]:
+    return [load_folder(path.parent) for path in sorted(TASKS.glob("*/task.yml"))]
 
 
 def architectures(folder: TaskFolder) -> Sequence[str]:

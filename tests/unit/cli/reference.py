@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import typer
 
-from runner.cli import app
+from runner.cli import program
 
 PROGRAM: Final = "kernel-runner"
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
@@ -87,7 +87,7 @@ def commands() -> Mapping[str, Any]:
         if not getattr(command, "commands", {}):
             found[" ".join(path)] = command
 
-    walk(typer.main.get_command(app), ())
+    walk(typer.main.get_command(program([])), ())
     return found
 
 

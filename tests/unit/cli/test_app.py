@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -11,8 +15,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from runner import __version__, errors
-from runner.cli import main
-from runner.cli.app import ExitCode, exit_code_for, fail, out, out_json
+from runner.cli import main, program
+from runner.cli.app import ExitCode, app, exit_code_for, fail, out, out_json
 from runner.cli.finding import Finding, Mark, verdict_of
 from runner.cli.leaderboard import with_directive
 from runner.cli.leaderboard_publish import parse_deadline
@@ -20,6 +24,7 @@ from runner.cli.submit import exit_code_of
 from runner.cli.view import from_store
 from runner.model import JobState, Verdict
 from sandbox.errors import EngineUnavailable
+from tests.support.waiting import PATIENCE_S
 from tests.unit.cli import reference, samples
 
 
@@ -50,6 +55,29 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """--version needs neither configuration nor database."""
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"kernel-runner {__version__}\n"
+
+
+def test_only_the_command_that_was_asked_for_is_loaded() -> None:
+    """Whatever stands before its name; all of them take half a second."""
+    code = "import sys; from runner.cli import main; main('--config x.toml status -h'.split()); print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    loaded = {name.removeprefix("runner.cli.") for name in ran.stdout.split() if name.startswith("runner.cli.")}
+    modules = {function.__module__ for function in map(callback, reference.commands().values())}
+    assert loaded & {name.removeprefix("runner.cli.") for name in modules} == {"status"}
+
+
+def test_every_command_is_found_by_its_name() -> None:
+    """A module that registers a command and is named for none would be missing from the help."""
+    names = {name.split()[0] for name in reference.commands()}
+    for name in names:
+        assert set(vars(typer.main.get_command(program([name])))["commands"]) == {name}
+    registered = {info.name or callback(info).__name__ for info in app.registered_commands}
+    assert registered | {info.name for info in app.registered_groups} == names
+
+
+def callback(command: Any) -> Any:  # noqa: ANN401 typer does not export its command types
+    """The function of a command."""
+    return inspect.unwrap(command.callback)
 
 
 @pytest.mark.parametrize(

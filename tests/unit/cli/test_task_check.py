@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import typer
 
-from runner.cli.app import app
+from runner.cli import program
 from runner.cli.finding import Mark
 from runner.cli.task_check import offered
 from runner.cli.units import size
@@ -116,7 +116,7 @@ def test_ranks_must_find_their_devices(gpu: str, sizes: Sequence[int], mark: Mar
 
 def test_run_is_eval() -> None:
     """Two names for one command: nothing can differ."""
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(program([]))
     commands = root.commands  # type: ignore[attr-defined]  # a group
     run, evaluate = commands["task"].commands["run"], commands["eval"]
     assert [(parameter.name, parameter.opts) for parameter in run.params] == [

@@ -274,8 +274,8 @@ def test_a_missing_library_is_answered_with_how_to_install_it(folder: Path, libr
 def test_no_command_loads_the_extra_at_its_start() -> None:
     """The daemon starts without it, and `--help` of every command too."""
     program = (
-        "import sys; from runner.cli import main; import runner.daemon.serve\n"
-        "main(['data', 'top', '--help'])\n"
+        "import sys; from runner.cli import main, program; import runner.daemon.serve\n"
+        "program([]); main(['data', 'top', '--help'])\n"
         f"print(sorted(set({LIBRARIES!r}) & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
