@@ -15,23 +15,20 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 import yaml
 
-from runner.evaluation.plan import make_plan
 from runner.model import Mode, Verdict
 from runner.store.records import SubmissionView
 from runner.task_format import load_folder
-from sandbox.protocol import PairRequest
 from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.local import lines_of
+from tests.acceptance.judging.asking import asked
 from tests.acceptance.judging.nursery import Nursery
 from tests.plugins.live import ROOT, LiveRunner, live_runner
-from tests.unit import samples
 
 TASKS = ROOT / "tasks"
 COMPETITIONS = tuple(sorted(path.name for path in TASKS.glob("*.yaml")))
@@ -203,11 +200,7 @@ def _told_in(file: Path) -> Mode:
 
 
 def _asked(task: str, file: Path, mode: Mode) -> JudgeRequest:
-    """What a daemon asks the judge for a submission."""
-    job = replace(samples.job(mode=mode, code=file.read_bytes()), leaderboard=BOARDS[task])
-    plan = make_plan(job, load_folder(TASKS / task).task, samples.CPU, samples.SLOT, samples.ENVIRONMENT)
-    assert isinstance(plan.request, PairRequest)
-    return JudgeRequest.from_payload(plan.request.payload)
+    return asked(load_folder(TASKS / task).task, file.read_bytes(), mode)
 
 
 def _check_refusal(view: SubmissionView, file: Path) -> None:
