@@ -63,6 +63,8 @@ def warm_python(python: Path, folder: Path) -> Iterator[Path]:
             pass_fds=(listener.fileno(),),
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             stdin=subprocess.PIPE,
+            # An interrupt of the tests is theirs alone.
+            start_new_session=True,
         )
     try:
         yield client

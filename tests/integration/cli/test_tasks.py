@@ -323,7 +323,7 @@ def test_of_an_archive_the_solutions_are_not_looked_for(run_code: Call, tmp_path
     assert findings(said)["solutions"][0] == "warning"
 
 
-def test_several_ranks_generate_and_are_judged_together(run_code_anew: Call, tmp_path: Path) -> None:
+def test_several_ranks_generate_and_are_judged_together(run_code: Call, tmp_path: Path) -> None:
     """Every rank's inputs are counted, and a solution that communicates is accepted."""
     reference = (
         "import torch\nimport torch.distributed as dist\n\n\n"
@@ -336,7 +336,7 @@ def test_several_ranks_generate_and_are_judged_together(run_code_anew: Call, tmp
     folder = write_folder(tmp_path / "sum", reference=reference, multi_gpu=True, tests=[case])
     add(folder, "solutions/correct/sum.py", reference.replace("ref_kernel", "custom_kernel"))
     add(folder, "solutions/wrong/alone.py", "def custom_kernel(data):\n    return data\n")
-    said = run_code_anew("task", "check", folder, "--json")
+    said = run_code("task", "check", folder, "--json")
     assert said.code == 0, said.out
     assert findings(said)["solutions/correct/sum.py"] == ("ok", "accepted")
     assert findings(said)["solutions/wrong/alone.py"][0] == "ok"

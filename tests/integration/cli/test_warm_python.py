@@ -52,8 +52,8 @@ def test_it_ends_as_its_code_does(warm: Path, code: str, expected: int) -> None:
 
 def test_signals_reach_it_and_its_death_is_seen(warm: Path) -> None:
     """An interrupt is passed on; a killed one takes its process with it; who dies by a signal is seen to."""
-    text = "import os, time; print(os.getpid(), flush=True)\n"
-    text += "try:\n    time.sleep(600)\nexcept KeyboardInterrupt:\n    os.abort()"
+    text = "import os, time\ntry:\n    print(os.getpid(), flush=True)\n    time.sleep(600)\n"
+    text += "except KeyboardInterrupt:\n    os.abort()"
     with subprocess.Popen([str(warm), "-c", text], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
