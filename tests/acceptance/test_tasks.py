@@ -27,7 +27,7 @@ from runner.task_format import load_folder
 from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.local import lines_of
 from tests.acceptance.judging.asking import asked
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 
 TASKS = ROOT / "tasks"
@@ -174,7 +174,7 @@ def test_a_right_solution_is_ranked_and_a_wrong_one_told_where(
 
 
 @pytest.mark.parametrize("task", sorted(BOARDS))
-def test_every_other_solution_gets_its_verdict(processes: Nursery, task: str) -> None:
+def test_every_other_solution_gets_its_verdict(processes: ForkedJudges, task: str) -> None:
     """By the judge, asked what the daemon asks: right ones are accepted, each wrong one gets case, place and values."""
     right, wrong = solutions(task, "correct"), solutions(task, "wrong")
     assert len(right) >= 2

@@ -22,7 +22,7 @@ from runner.model import Mode, Verdict
 from runner.store.records import SubmissionView
 from runner.task_format import load_folder
 from tests.acceptance.judging.asking import asked
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.plugins.live import ROOT, LiveRunner, live_runner, with_few_calls
 
 CASES = Path(__file__).parent / "cases"
@@ -76,7 +76,7 @@ def test_the_cases_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", OF_THE_JUDGE_ALONE)
-def test_the_judge_alone_decides(processes: Nursery, name: str) -> None:
+def test_the_judge_alone_decides(processes: ForkedJudges, name: str) -> None:
     """By the judge, asked what the daemon asks."""
     expected = _expected(name)
     code = (CASES / name / "submission.py").read_bytes()

@@ -13,7 +13,7 @@ import pytest
 
 from tasks.harness.judge.modules.group import MOST_CANDIDATES
 from tasks.harness.local_modules import evaluate
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.acceptance.modules import plain
 from tests.acceptance.modules.cheats import CHEATS
 from tests.acceptance.modules.honest import HONEST
@@ -26,7 +26,7 @@ _GROUP = 8
 ROUNDS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1"))
 
 
-def _judged(processes: Nursery, problem: str, codes: list[str], **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
+def _judged(processes: ForkedJudges, problem: str, codes: list[str], **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
     group = {
         "kind": "module",
         "reference": PROBLEMS[problem],
@@ -63,7 +63,7 @@ def test_the_corpora_are_large_enough() -> None:
 
 
 @pytest.mark.parametrize(("problem", "names"), _groups(HONEST), ids=str)
-def test_honest_styles_are_accepted(processes: Nursery, problem: str, names: list[str]) -> None:
+def test_honest_styles_are_accepted(processes: ForkedJudges, problem: str, names: list[str]) -> None:
     """No honest style is refused in any round."""
     for number in range(ROUNDS):
         rows = _judged(processes, problem, [HONEST[name][1] for name in names], timed_calls=0)
@@ -76,7 +76,7 @@ def test_honest_styles_are_accepted(processes: Nursery, problem: str, names: lis
 
 
 @pytest.mark.parametrize(("problem", "names"), _groups(WRONG), ids=str)
-def test_wrong_ones_are_refused(processes: Nursery, problem: str, names: list[str]) -> None:
+def test_wrong_ones_are_refused(processes: ForkedJudges, problem: str, names: list[str]) -> None:
     """No wrong one is accepted, and each has a sentence."""
     rows = _judged(processes, problem, [WRONG[name][1] for name in names], timed_calls=0)
     for name, row in zip(names, rows, strict=True):
@@ -103,7 +103,7 @@ def test_the_plain_evaluator_refuses_what_does_not_cheat() -> None:
 
 
 @pytest.mark.parametrize(("problem", "names"), _cheats(), ids=str)
-def test_cheats_do_not_win(processes: Nursery, problem: str, names: list[str]) -> None:
+def test_cheats_do_not_win(processes: ForkedJudges, problem: str, names: list[str]) -> None:
     """Refused; or accepted, but then with an honest time."""
     rows = _judged(processes, problem, [CHEATS[name].code for name in names], timed_calls=6, inputs=4)
     for name, row in zip(names, rows, strict=True):
