@@ -52,7 +52,7 @@ BAD = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def live(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[LiveRunner]:
     """A daemon of one slot."""
     with live_runner(create_database(migrated_template), cpu_slots=1, warm_containers=1) as runner:

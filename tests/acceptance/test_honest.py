@@ -15,7 +15,7 @@ import pytest
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
 from tests.acceptance.attacks.relax import FEW_CONTROLS
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 
 HONEST = Path(__file__).parent / "honest"
 ROUNDS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1"))
@@ -44,7 +44,7 @@ def _submissions() -> list[str]:
 
 
 @pytest.mark.parametrize("name", _submissions())
-def test_nothing_is_held_against_it(processes: Nursery, name: str) -> None:
+def test_nothing_is_held_against_it(processes: ForkedJudges, name: str) -> None:
     """Tested and ranked: accepted, every time."""
     source = (HONEST / "submissions" / f"{name}.py").read_text(encoding="utf-8")
     task = source.splitlines()[0].removeprefix("# task: ")

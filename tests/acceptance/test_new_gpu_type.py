@@ -1,7 +1,8 @@
 """A GPU type that nobody knew: from a file to a ranked run, through the command line and the daemon, no code touched.
 
-The device is one that NVML alone knows of: its module is replaced on the search path of both processes, and nothing in
-them knows. The task's own eval program needs no device; in the container torch finds an emulated one.
+The device is one that NVML alone knows of: its module is replaced on the search path of the daemon and of the commands
+that look at devices, and nothing in them knows. All other commands are called in this process. The task's own eval
+program needs no device; in the container torch finds an emulated one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from runner.cli import main
 from runner.model import Verdict
 from tests.fakes.machine import Machine
 from tests.fakes.recordings import nvidia
@@ -31,6 +33,7 @@ def test_a_new_gpu_type_goes_from_file_to_ranked_run(
     migrated_template: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """`gpu detect` knows no type, `gpu add` writes one, the daemon ranks on it and sees when its device gets worse."""
     machine = Machine(tmp_path / "driver", DEVICE)
@@ -42,7 +45,7 @@ def test_a_new_gpu_type_goes_from_file_to_ranked_run(
         # The configuration's user is a daemon, which may not make boards.
         monkeypatch.setenv("DATABASE_URL", runner.database_url)
 
-        def kernel_runner(*arguments: str) -> subprocess.CompletedProcess[str]:
+        def started(*arguments: str) -> subprocess.CompletedProcess[str]:
             return subprocess.run(
                 [sys.executable, "-m", "runner.cli", "--config", str(runner.config_file), *arguments],
                 capture_output=True,
@@ -51,15 +54,21 @@ def test_a_new_gpu_type_goes_from_file_to_ranked_run(
                 cwd=ROOT,
             )
 
-        detected = kernel_runner("gpu", "detect")
+        def kernel_runner(*arguments: str) -> subprocess.CompletedProcess[str]:
+            capsys.readouterr()
+            code = main(["--config", str(runner.config_file), *arguments])
+            said = capsys.readouterr()
+            return subprocess.CompletedProcess(arguments, code, said.out, said.err)
+
+        detected = started("gpu", "detect")
         assert detected.returncode == 1
         assert "'NVIDIA Hypothetical 9000' is of no GPU type (PCI id 10de:9999)" in detected.stdout
-        added = kernel_runner("gpu", "add", "HYP9000", "--device", "0", "--bandwidth", "1000", "--peak", "fp16=100")
+        added = started("gpu", "add", "HYP9000", "--device", "0", "--bandwidth", "1000", "--peak", "fp16=100")
         assert added.returncode == 0, added.stderr
         # The daemon tries the device before it claims. Nothing computes on one that NVML alone knows of.
         with Path(runner.state_dir, "gpus.d", "HYP9000.toml").open("a", encoding="utf-8") as file:
             file.write('\n[environment]\nKR_EMULATE_CUDA = "268435456"\n')
-        assert "is HYP9000" in kernel_runner("gpu", "detect").stdout
+        assert "is HYP9000" in started("gpu", "detect").stdout
         # A daemon takes the file when it starts, or on reload.
         assert runner.stop() == 0
         runner.start()

@@ -1,10 +1,10 @@
 """Every shipped task, from its competition file to the verdicts of its solutions, by a real daemon on the CPU type.
 
 What a user sees is what counts here: boards are imported by the command line, files are submitted in SQL, and a wrong
-one is told where it is wrong. In containers, a daemon judges one right solution of each task and one wrong one of
-three tasks; what it would ask of the judge for all others, judges and workers without a container are asked. With
-KERNEL_RUNNER_TEST_EXAMPLES above 1 the daemon judges them all. That each solution is right or wrong on every case is
-tests/unit/problems' business.
+one is told where it is wrong. In containers, a daemon times one right solution of each task; of three tasks it ranks
+that one, and refuses a wrong one. What it would ask of the judge for all others, and for the tests of the one, judges
+and workers without a container are asked. With KERNEL_RUNNER_TEST_EXAMPLES above 1 the daemon ranks and judges all.
+That each solution is right or wrong on every case is tests/unit/problems' business.
 """
 
 from __future__ import annotations
@@ -15,23 +15,20 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 import yaml
 
-from runner.evaluation.plan import make_plan
 from runner.model import Mode, Verdict
 from runner.store.records import SubmissionView
 from runner.task_format import load_folder
-from sandbox.protocol import PairRequest
 from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.local import lines_of
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.asking import asked
+from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.plugins.live import ROOT, LiveRunner, live_runner
-from tests.unit import samples
 
 TASKS = ROOT / "tasks"
 COMPETITIONS = tuple(sorted(path.name for path in TASKS.glob("*.yaml")))
@@ -52,8 +49,8 @@ WHERE = re.compile(
 REPEATING = ("stale.py", "first_answer.py", "old_rows.py")
 #: How many right and how many wrong solutions, and benchmarks, of a task go through a daemon.
 BY_THE_DAEMON = 1 if int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1")) == 1 else 100
-#: Tasks of which wrong solutions go through a daemon, too: with several ranks, with several outputs, with one of each.
-REFUSED_BY_THE_DAEMON = ("amd_all2all", "nvfp4_group_gemm", "vectoradd") if BY_THE_DAEMON == 1 else tuple(BOARDS)
+#: Tasks that a daemon ranks, and refuses wrong solutions of: several ranks, several outputs, one of each.
+RANKED_BY_THE_DAEMON = ("amd_all2all", "nvfp4_group_gemm", "vectoradd") if BY_THE_DAEMON == 1 else tuple(BOARDS)
 #: Of every benchmark there.
 TIMED_CALLS = 5
 _SUBMIT = "SELECT runner.submit(%s, %s, %s, %s, %s, ARRAY['CPU'])"
@@ -134,7 +131,23 @@ def test_every_task_is_in_a_competition() -> None:
     assert len(BOARDS) == 14
 
 
-@pytest.mark.parametrize("task", sorted(BOARDS))
+@pytest.mark.parametrize("task", sorted(set(BOARDS) - set(RANKED_BY_THE_DAEMON)))
+def test_a_right_solution_is_timed(live: LiveRunner, publish: Callable[[str], None], task: str) -> None:
+    """By the daemon: accepted, with a time for each benchmark."""
+    publish(task)
+    (number,) = submit(live, BOARDS[task], solutions(task, "correct")[:1], Mode.BENCHMARK)
+    view = live.wait(number)
+    (job,) = view.jobs
+    assert job.verdict is Verdict.ACCEPTED, job.error
+    (run,) = job.runs
+    assert run.result is not None
+    assert (run.mode, run.result["check"]) == ("benchmark", "pass")
+    count = int(str(run.result["benchmark-count"]))
+    assert 1 <= count <= BY_THE_DAEMON
+    assert all(float(str(run.result[f"benchmark.{index}.mean"])) > 0 for index in range(count))
+
+
+@pytest.mark.parametrize("task", RANKED_BY_THE_DAEMON)
 def test_a_right_solution_is_ranked_and_a_wrong_one_told_where(
     live: LiveRunner, publish: Callable[[str], None], task: str
 ) -> None:
@@ -161,12 +174,12 @@ def test_a_right_solution_is_ranked_and_a_wrong_one_told_where(
 
 
 @pytest.mark.parametrize("task", sorted(BOARDS))
-def test_every_other_solution_gets_its_verdict(processes: Nursery, task: str) -> None:
+def test_every_other_solution_gets_its_verdict(processes: ForkedJudges, task: str) -> None:
     """By the judge, asked what the daemon asks: right ones are accepted, each wrong one gets case, place and values."""
     right, wrong = solutions(task, "correct"), solutions(task, "wrong")
     assert len(right) >= 2
     assert len(wrong) >= 3
-    for file in right[BY_THE_DAEMON:]:
+    for file in right[BY_THE_DAEMON if task in RANKED_BY_THE_DAEMON else 0 :]:
         (step,) = processes.evaluate(_asked(task, file, Mode.TEST)).steps
         assert step.judged is not None
         assert step.judged.verdict == Verdict.ACCEPTED, (file.name, step.judged.message)
@@ -178,7 +191,7 @@ def test_every_other_solution_gets_its_verdict(processes: Nursery, task: str) ->
 
 
 def _wrong_by_the_daemon(task: str) -> list[Path]:
-    return solutions(task, "wrong")[:BY_THE_DAEMON] if task in REFUSED_BY_THE_DAEMON else []
+    return solutions(task, "wrong")[:BY_THE_DAEMON] if task in RANKED_BY_THE_DAEMON else []
 
 
 def _told_in(file: Path) -> Mode:
@@ -187,11 +200,7 @@ def _told_in(file: Path) -> Mode:
 
 
 def _asked(task: str, file: Path, mode: Mode) -> JudgeRequest:
-    """What a daemon asks the judge for a submission."""
-    job = replace(samples.job(mode=mode, code=file.read_bytes()), leaderboard=BOARDS[task])
-    plan = make_plan(job, load_folder(TASKS / task).task, samples.CPU, samples.SLOT, samples.ENVIRONMENT)
-    assert isinstance(plan.request, PairRequest)
-    return JudgeRequest.from_payload(plan.request.payload)
+    return asked(load_folder(TASKS / task).task, file.read_bytes(), mode)
 
 
 def _check_refusal(view: SubmissionView, file: Path) -> None:

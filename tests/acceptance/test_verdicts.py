@@ -2,8 +2,10 @@
 
 `expect.yml`: mode; verdict (one, or a list of those that are right); third_party, when a program of the task's own can
 only see less; error, a pattern for the sentence; stdout, text that must have been kept; stdout_without, text that must
-not appear; builtin_only; limits_s, the boards where only a time limit ends it, with a short one for each, in seconds:
-all else gets a generous one.
+not appear; boards, those of a daemon's that it is submitted to, both by default, none where the judge alone decides:
+such a case is judged without a container; limits_s, the boards where only a time limit ends it, with a short one for
+each, in seconds: all else gets a generous one. Ranked submissions are the subject of test_tasks.py, test_load.py and
+test_third_party.py.
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ from typing import Any
 import pytest
 import yaml
 
-from runner.model import Verdict
+from runner.model import Mode, Verdict
 from runner.store.records import SubmissionView
-from tests.plugins.live import ROOT, LiveRunner, live_runner
+from runner.task_format import load_folder
+from tests.acceptance.judging.asking import asked
+from tests.acceptance.judging.forked_judges import ForkedJudges
+from tests.plugins.live import ROOT, LiveRunner, live_runner, with_few_calls
 
 CASES = Path(__file__).parent / "cases"
 BOARDS = {"builtin": ROOT / "tasks" / "vectoradd", "third_party": ROOT / "tests" / "fixtures" / "kernelbot_vectoradd"}
@@ -29,13 +34,12 @@ TIMED_CALLS = 10
 
 
 def _cases() -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    for folder in sorted(CASES.iterdir()):
-        expected = _expected(folder.name)
-        boards = [board for board in BOARDS if board == "builtin" or not expected.get("builtin_only")]
-        found += [(board, folder.name) for board in boards]
-    assert len(found) > 25
-    return found
+    return [(board, name) for name in NAMES for board in _boards(name)]
+
+
+def _boards(name: str) -> list[str]:
+    boards: list[str] = _expected(name).get("boards", list(BOARDS))
+    return boards
 
 
 def _limit_s(board: str, name: str) -> int:
@@ -48,16 +52,39 @@ def _expected(name: str) -> dict[str, Any]:
     return loaded
 
 
+NAMES = tuple(sorted(folder.name for folder in CASES.iterdir()))
+#: No container, no daemon and no program of a task's own has a part in the verdict.
+OF_THE_JUDGE_ALONE = tuple(name for name in NAMES if not _boards(name))
+
+
 @pytest.fixture(scope="module")
 def live(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[LiveRunner]:
     """One daemon for all cases: none of them may disturb the next, and none leaves a container behind."""
     with live_runner(create_database(migrated_template), warm_containers=1) as runner:
-        names = [folder.name for folder in CASES.iterdir()]
-        for board, limit_s in sorted({(board, _limit_s(board, name)) for board in BOARDS for name in names}):
+        for board, limit_s in sorted({(board, _limit_s(board, name)) for board, name in _cases()}):
             runner.board(BOARDS[board], name=f"{board}_{limit_s}", timeout_s=limit_s, timed_calls=TIMED_CALLS)
         yield runner
         assert runner.stop() == 0
         assert runner.containers() == 0
+
+
+def test_the_cases_are_there() -> None:
+    """Under both harnesses, with and without a container."""
+    assert len(NAMES) >= 16
+    assert {board for board, _ in _cases()} == set(BOARDS)
+    assert OF_THE_JUDGE_ALONE
+
+
+@pytest.mark.parametrize("name", OF_THE_JUDGE_ALONE)
+def test_the_judge_alone_decides(processes: ForkedJudges, name: str) -> None:
+    """By the judge, asked what the daemon asks."""
+    expected = _expected(name)
+    code = (CASES / name / "submission.py").read_bytes()
+    task = with_few_calls(load_folder(BOARDS["builtin"]).task, TIMED_CALLS)
+    (step,) = processes.evaluate(asked(task, code, Mode(expected["mode"]))).steps
+    assert step.judged is not None
+    assert step.judged.verdict == expected["verdict"], step.judged.message
+    assert re.search(expected.get("error", ""), step.judged.message or "")
 
 
 @pytest.mark.parametrize(("board", "name"), _cases(), ids=lambda value: value)
@@ -72,9 +99,7 @@ def test_the_submission_gets_its_verdict(live: LiveRunner, board: str, name: str
     story = [(job.verdict, job.error, [(run.mode, run.result, run.meta) for run in job.runs]) for job in view.jobs]
     assert view.verdict in allowed, story
     assert view.status.done
-    # The secret job runs only where the public one was accepted.
-    attempts = [1, int(view.jobs[0].verdict is Verdict.ACCEPTED)][: len(view.jobs)]
-    assert [job.attempt for job in view.jobs] == attempts, "a submission's own fault is never retried"
+    assert [job.attempt for job in view.jobs] == [1], "a submission's own fault is never retried"
     _check_sentence(view, expected, board)
     _check_output(view, expected)
     _check_assurance(view, board)

@@ -15,7 +15,7 @@ from sandbox.protocol import StepResult
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import lines_of
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 
 #: Inputs are a tensor and the nanoseconds to spend; the tensor is wanted back as it is.
 REFERENCE = """
@@ -150,7 +150,7 @@ def spin_case(spin_ns: int, *, size: int = 16) -> str:
     return f"spin_ns: {spin_ns}; size: {size}; seed: 1"
 
 
-def judge(processes: Nursery, request: JudgeRequest) -> StepResult:
+def judge(processes: ForkedJudges, request: JudgeRequest) -> StepResult:
     """The one step of a request.
 
     Raises:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 from statistics import median
 
-from tests.acceptance.judging.nursery import nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.benchmarks._judging import HONEST, cases_of, judge, machine, request_of, spin_case
 
 SESSIONS = 5
@@ -45,7 +46,7 @@ for spin_ns in {spins}:
 def main() -> None:
     """Measure and print."""
     print(f"{machine()}; {SESSIONS} sessions; deviations from the truth, in µs")
-    with nursery() as processes:
+    with closing(ForkedJudges()) as processes:
         for size, way in ((SMALL, "copied (64 bytes)"), (LARGE, "mapped (1 MiB)")):
             reported: list[list[float]] = []
             plain: list[list[float]] = []

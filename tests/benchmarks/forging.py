@@ -15,12 +15,12 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from statistics import median
 
 from tasks.harness.judge.stopping import Timing
-from tests.acceptance.judging.nursery import Nursery, nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.benchmarks._judging import ROWS, ROWS_REFERENCE, cases_of, machine, request_of, spin_case
 
 #: Evaluations of each submission at each size, shared among the size's kernel times.
@@ -61,12 +61,12 @@ def main() -> None:
         print(f"\n{'a core busy' if busy else 'at rest'}: {machine()}; {SESSIONS} sessions each")
         print(f"| inputs | kernel | honest: middle, worst | audited | {' | '.join(FORGERIES)} |")
         print(f"|{'---|' * (4 + len(FORGERIES))}")
-        with nursery() as processes, _busy_core(busy=busy):
+        with closing(ForkedJudges()) as processes, _busy_core(busy=busy):
             for nbytes, spins_ns in CASES.items():
                 _measure(processes, nbytes, spins_ns)
 
 
-def _measure(processes: Nursery, nbytes: int, spins_ns: tuple[int, ...]) -> None:
+def _measure(processes: ForkedJudges, nbytes: int, spins_ns: tuple[int, ...]) -> None:
     found: dict[tuple[str | None, int], list[_Reported]] = defaultdict(list)
     for session in range(SESSIONS):
         spin_ns = spins_ns[session % len(spins_ns)]
@@ -103,7 +103,7 @@ class _Reported:
     of_claim: float
 
 
-def _reported(processes: Nursery, nbytes: int, spin_ns: int, part: str | None) -> _Reported:
+def _reported(processes: ForkedJudges, nbytes: int, spin_ns: int, part: str | None) -> _Reported:
     timing = Timing(max_runs=RUNS[nbytes]) if nbytes in RUNS else None
     source = ROWS.replace("{part}", part or "1.0").replace("{forged}", str(part is not None))
     request = request_of(source, [spin_case(spin_ns, size=nbytes // 4)], reference=ROWS_REFERENCE, timing=timing)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
-from tests.acceptance.judging.nursery import Nursery, nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 
 
 @pytest.fixture(scope="session")
-def processes() -> Iterator[Nursery]:
+def processes() -> Iterator[ForkedJudges]:
     """Judges and workers that are forked, not started: fresh processes without the seconds that importing takes."""
-    with nursery() as made:
+    with closing(ForkedJudges()) as made:
         yield made

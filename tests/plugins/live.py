@@ -20,7 +20,7 @@ from runner.model import JobState
 from runner.store import Store
 from runner.store.records import SubmissionView
 from runner.task_format import extra_to_stored, load, to_stored
-from runner.task_format.model import Harness
+from runner.task_format.model import Harness, Task
 from sandbox.host.engine import DockerEngine
 from tasks.harness.judge.stopping import Timing
 from tests.plugins.postgres import daemon_login
@@ -94,8 +94,7 @@ class LiveRunner:
         task = loaded.task
         if timed_calls is not None:
             if task.harness is Harness.BUILTIN:
-                timing = Timing(min_runs=timed_calls, max_runs=timed_calls)
-                task = replace(task, extra=replace(task.extra, timing=timing))
+                task = with_few_calls(task, timed_calls)
             elif "eval.py" in task.files:
                 program = with_timed_calls(task.files["eval.py"], timed_calls)
                 task = replace(task, files={**task.files, "eval.py": program})
@@ -141,6 +140,11 @@ class LiveRunner:
         )
         assert view is not None
         return view
+
+
+def with_few_calls(task: Task, timed_calls: int) -> Task:
+    """A task for the built-in harness, with so many timed calls of each benchmark."""
+    return replace(task, extra=replace(task.extra, timing=Timing(min_runs=timed_calls, max_runs=timed_calls)))
 
 
 def with_timed_calls(program: str, timed_calls: int) -> str:

@@ -19,7 +19,7 @@ from tasks.harness.judge.request import Floor, JudgeRequest, ModeRequest
 from tasks.harness.local import LocalReport, Started, evaluate, lines_of
 from tests.acceptance.attacks.catalogue import TASKS, Attack
 from tests.acceptance.attacks.relax import CHANGES, SHORT
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.support.waiting import PATIENCE_S
 
 #: Task -> cases of tests, the case that is timed, and cases that are hidden from who writes a submission.
@@ -74,16 +74,16 @@ def request_of(attack: Attack, *, teeth: bool = True, submission: str | None = N
     )
 
 
-def judged(nursery: Nursery, request: JudgeRequest, *, without: Sequence[str] = ()) -> Outcome:
+def judged(judges: ForkedJudges, request: JudgeRequest, *, without: Sequence[str] = ()) -> Outcome:
     """The judge's verdict, without these defences."""
-    start = partial(_start, nursery, (SHORT, *(name for name in without if name in CHANGES)))
+    start = partial(_start, judges, (SHORT, *(name for name in without if name in CHANGES)))
     if "descriptors" in without:
         start = partial(_leak, start, os.pipe())
     return _outcome(evaluate(request, start=start))
 
 
-def _start(nursery: Nursery, off: Sequence[str], role: str, **settings: Any) -> Started:  # noqa: ANN401 see Start
-    return nursery.start(role, **settings, without=off if role == "judge" else ())
+def _start(judges: ForkedJudges, off: Sequence[str], role: str, **settings: Any) -> Started:  # noqa: ANN401 see Start
+    return judges.start(role, **settings, without=off if role == "judge" else ())
 
 
 def _leak(start: partial[Started], report: tuple[int, int], role: str, **settings: Any) -> Started:  # noqa: ANN401 see Start
@@ -111,12 +111,12 @@ def _outcome(report: LocalReport) -> Outcome:
     )
 
 
-def naive(nursery: Nursery, request: JudgeRequest, options: Mapping[str, Any]) -> Outcome:
+def naive(judges: ForkedJudges, request: JudgeRequest, options: Mapping[str, Any]) -> Outcome:
     """What the naive evaluator's reader believes: the last line of each name counts, if the signature is right."""
     key = secrets.token_bytes(32)
     read, write = os.pipe()
     with tempfile.TemporaryDirectory(prefix="kernel-runner-") as directory, tempfile.TemporaryFile() as errors:
-        child = nursery.start(
+        child = judges.start(
             "naive",
             cwd=Path(directory),
             env={**os.environ, "NAIVE_FD": str(write), "NAIVE_OPTIONS": json.dumps(dict(options))},

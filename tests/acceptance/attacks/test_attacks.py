@@ -18,7 +18,7 @@ from tests.acceptance.attacks.play import CASES as TASK_CASES
 from tests.acceptance.attacks.play import Outcome, judged, naive, request_of
 from tests.acceptance.attacks.relax import CHANGES
 from tests.acceptance.escapes.case import load as load_escape
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 
 ATTACKS = attacks()
 #: What only a container has: these defences are not there where judge and worker are plain processes.
@@ -29,7 +29,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "security.md"
 
 
 @pytest.mark.parametrize("attack", [pytest.param(attack, id=attack.name) for attack in PLAYED])
-def test_it_is_caught_or_gains_nothing(processes: Nursery, attack: Attack) -> None:
+def test_it_is_caught_or_gains_nothing(processes: ForkedJudges, attack: Attack) -> None:
     """Its verdict is the one in its folder, and no time below that of its work is reported."""
     for outcome in _played(processes, attack, attack.given):
         assert outcome.verdict in (attack.verdict, attack.busy), outcome
@@ -48,7 +48,7 @@ def test_it_is_caught_or_gains_nothing(processes: Nursery, attack: Attack) -> No
         if names not in ("readonly", "network")
     ],
 )
-def test_it_gets_through_where_its_defence_is_off(processes: Nursery, attack: Attack, without: str) -> None:
+def test_it_gets_through_where_its_defence_is_off(processes: ForkedJudges, attack: Attack, without: str) -> None:
     """The same submission is accepted, with a wrong output or a time that it cannot have had."""
     if without == "uid" and os.geteuid() and SCOPE.exists() and int(SCOPE.read_text()):
         pytest.skip("this host lets no process of a user write to another one's memory")
@@ -65,7 +65,7 @@ def test_it_gets_through_where_its_defence_is_off(processes: Nursery, attack: At
 @pytest.mark.parametrize(
     ("task", "without"), [*((task, None) for task in sorted(TASK_CASES)), *(("add", name) for name in CHANGES)]
 )
-def test_an_honest_submission_passes(processes: Nursery, task: str, without: str | None) -> None:
+def test_an_honest_submission_passes(processes: ForkedJudges, task: str, without: str | None) -> None:
     """It passes where all defences are up, and a judge that lacks one still works."""
     mode = "benchmark" if task == "add" else "test"
     honest = Attack(
@@ -83,7 +83,7 @@ def test_an_honest_submission_passes(processes: Nursery, task: str, without: str
         assert naive(processes, request_of(honest), {}).verdict == "accepted"
 
 
-def test_the_naive_evaluator_refuses_what_is_wrong(processes: Nursery) -> None:
+def test_the_naive_evaluator_refuses_what_is_wrong(processes: ForkedJudges) -> None:
     """A wrong output that does not cheat fails there: what passes there has cheated."""
     wrong = next(attack for attack in ATTACKS if attack.name == "patches_allclose")
     source = "def custom_kernel(data):\n    return data[0]\n"
@@ -116,7 +116,7 @@ def test_the_page_has_the_table() -> None:
     assert table() in PAGE.read_text(encoding="utf-8")
 
 
-def _played(processes: Nursery, attack: Attack, off: tuple[str, ...]) -> list[Outcome]:
+def _played(processes: ForkedJudges, attack: Attack, off: tuple[str, ...]) -> list[Outcome]:
     request = request_of(attack, teeth="teeth" not in off)
     try:
         if "trusted" in off:

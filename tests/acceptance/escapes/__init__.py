@@ -8,5 +8,5 @@
     __main__   `python -m tests.acceptance.escapes`: all of it, on a runtime of one's choice
 
 A case that must be refused computes the right answer if and only if everything it tried was refused for want of
-permission. Every case is followed by an honest job on the same slot.
+permission. An honest job on the same slot follows each container, but those without a defence.
 """

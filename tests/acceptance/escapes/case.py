@@ -2,15 +2,19 @@
 
 `why`, a sentence; `verdict`, one for all boards or one by board; `boards`, those it is made for (`judge`, the built-in
 harness; `program`, a task's own program), the first of which the short form of the suite plays; `error`, a pattern for
-the sentence of the verdict; `timeout_s`, of a mode; `times`, how often it is submitted in a row; `relax`, the defence
-without which it must get the verdict `relaxed`; `gvisor`, the verdict there if it is another one, or a list of those it
-may be, and `gvisor_why`.
+the sentence of the verdict; `timeout_s`, of a mode; `times`, how often it is submitted in a row; `alone`, why it needs
+a container of its own although everything that it tries is refused; `relax`, the defence without which it must get the
+verdict `relaxed`; `gvisor`, the verdict there if it is another one, or a list of those it may be, and `gvisor_why`.
+
+A case that only tries, and must be refused, is a probe. The short form plays the probes of a board in one submission,
+each in a process of its own that is forked while the submission is imported.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,12 +23,16 @@ import yaml
 
 CASES: Final = Path(__file__).parent / "cases"
 PRELUDE: Final = CASES / "_prelude.py"
+TOGETHER: Final = CASES / "_together.py"
 JUDGE, PROGRAM = "judge", "program"
 GVISOR: Final = "runsc"
 #: What becomes of a container that gVisor has brought down with it: its cgroup, which tells of the memory limit, may be
 #: gone before it is read, and then nobody is blamed.
 _UNREAD: Final = {"memory_limit": "internal_error"}
-TIMEOUT_S: Final = 30
+#: Seconds for what does not end by its limit, on a busy machine too.
+TIMEOUT_S: Final = 120
+#: Of all probes of a board.
+_TOGETHER_S: Final = 240
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +46,8 @@ class Case:
     error: str | None
     timeout_s: int
     times: int
+    #: Why it shares its container with no other attempt; None where nothing is said about it.
+    alone: str | None
     relax: str | None
     relaxed: str | None
     #: None where gVisor makes no difference; more than one where the speed of the machine decides.
@@ -49,6 +59,12 @@ class Case:
     def board(self) -> str:
         """The board that the short form plays it on."""
         return next(iter(self.verdicts))
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether it leaves a container as it was, so that other probes can be tried there, too."""
+        only_tries = set(self.verdicts.values()) == {"accepted"} and "def custom_kernel" not in self.source
+        return only_tries and self.times == 1 and self.alone is None
 
     def expected(self, board: str, *, runtime: str) -> frozenset[str]:
         """The verdict under a runtime; those it may be, under gVisor."""
@@ -63,6 +79,42 @@ class Case:
         for word, value in {**words, "RELAXED": str(relaxed)}.items():
             text = text.replace(f"@{word}@", value)
         return text.encode()
+
+
+def together(probes: Sequence[Case]) -> Case:
+    """One submission that tries all of them: right if and only if each came to its end, and nothing was possible.
+
+    A process prints `TRIED: name` when a probe has come to its end, and `BREACH: name: what` for what was possible.
+    """
+    boards, defences = {probe.board for probe in probes}, {probe.relax for probe in probes}
+    if len(boards) != 1 or not all(probe.is_probe for probe in probes):
+        raise ValueError(f"expected probes of one board, found {[probe.name for probe in probes]}")
+    (board,) = boards
+    sources = {probe.name: probe.source for probe in probes}
+    return Case(
+        name=f"probes-{board}",
+        why="Each of them must be refused.",
+        verdicts={board: "accepted"},
+        error=None,
+        timeout_s=_TOGETHER_S,
+        times=1,
+        alone=None,
+        relax=defences.pop() if len(defences) == 1 else None,
+        relaxed=None,
+        gvisor=None,
+        gvisor_why=None,
+        source=f"{TOGETHER.read_text(encoding='utf-8')}\n\nfor each in {sources!r}.items():\n    probe(*each)\n",
+    )
+
+
+def tried(output: str, name: str) -> bool:
+    """Whether a probe came to its end, by what `together` has printed."""
+    return re.search(rf"^TRIED: {name}$", output, re.MULTILINE) is not None
+
+
+def breached(output: str, name: str) -> bool:
+    """Whether something was possible for a probe, by what `together` has printed."""
+    return re.search(rf"^BREACH: {name}: ", output, re.MULTILINE) is not None
 
 
 def all_cases() -> tuple[Case, ...]:
@@ -80,7 +132,8 @@ def load(path: Path) -> Case:
     stated = ast.get_docstring(ast.parse(source))
     loaded = yaml.safe_load(stated or "")
     fields: dict[str, Any] = loaded if isinstance(loaded, dict) else {}
-    known = {"why", "verdict", "boards", "error", "timeout_s", "times", "relax", "relaxed", "gvisor", "gvisor_why"}
+    known = {"why", "verdict", "boards", "error", "timeout_s", "times", "gvisor", "gvisor_why"}
+    known |= {"alone", "relax", "relaxed"}
     if not {"why", "verdict"} <= set(fields) <= known:
         raise ValueError(f"{path}: the docstring has {fields!r:.200}, expected why, verdict and some of {known}")
     if ("relax" in fields) != ("relaxed" in fields) or ("gvisor" in fields) != ("gvisor_why" in fields):
@@ -94,6 +147,7 @@ def load(path: Path) -> Case:
         error=fields.get("error"),
         timeout_s=fields.get("timeout_s", TIMEOUT_S),
         times=fields.get("times", 1),
+        alone=fields.get("alone"),
         relax=fields.get("relax"),
         relaxed=fields.get("relaxed"),
         gvisor=(gvisor,) if isinstance(gvisor, str) else tuple(gvisor) if gvisor else None,

@@ -130,8 +130,17 @@ class Rig:
     """An evaluator with slots, a container each at a time. Use as a context manager."""
 
     def __init__(
-        self, *, engine_url: str | None, eval_python: Path, runtime: str = "runc", slots: int = 4, first_core: int = 0
+        self,
+        *,
+        engine_url: str | None,
+        eval_python: Path,
+        runtime: str = "runc",
+        slots: int = 4,
+        first_core: int = 0,
+        honest_before: int = 3,
     ) -> None:
+        """`honest_before`: how many honest jobs say what is normal, for `Played.slowdown`."""
+        self._honest_before = honest_before
         self._relaxed: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self._pool = ThreadPoolExecutor(max_workers=slots)
@@ -174,7 +183,7 @@ class Rig:
             self._stack.enter_context(relax.installed(self._relaxed))
             self._stack.callback(self._pool.shutdown, cancel_futures=True)
             self._words = {**bait.words(), "DOCKER_SOCKET": self._engine._socket_path, "SLOT_CORES": "1"}
-            self._normal_ns = statistics.median([self._honest(self._slots[0])[1] for _ in range(3)])
+            self._normal_ns = statistics.median([self._honest(self._slots[0])[1] for _ in range(self._honest_before)])
             for slot in self._slots:
                 self._free.put(slot)
             self._stack = self._stack.pop_all()

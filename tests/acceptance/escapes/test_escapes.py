@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 
 from sandbox.host.engine import DockerEngine
-from tests.acceptance.escapes.case import GVISOR, PROGRAM, Case, all_cases
+from tests.acceptance.escapes.case import GVISOR, PROGRAM, Case, all_cases, breached, together, tried
 from tests.acceptance.escapes.relax import RELAXATIONS
 from tests.acceptance.escapes.rig import HARMED, INTERNAL_ERROR, Played, Rig
 from tests.acceptance.escapes.table import table
@@ -27,60 +29,83 @@ ATTEMPTS = 3
 _ALL = os.environ.get("KERNEL_RUNNER_TEST_ESCAPES") == "all"
 UNDER_GVISOR = ("bomb_memory", "device_nodes", "network_away", "ptrace", "survivor_double_fork")
 
-#: A case, the board, whether its defence is off.
-Play: TypeAlias = tuple[Case, str, bool]
-
 
 class Plays:
-    """What became of each selected attempt, by the name of its test."""
+    """What became of each selected attempt: played alone, or with all others that may share its container."""
 
-    def __init__(self, rig: Rig, wanted: Mapping[str, Play]) -> None:
+    def __init__(self, rig: Rig, wanted: Sequence[Play]) -> None:
         self._rig = rig
         self._wanted = wanted
+        #: By the name of each attempt's test.
         self._queued: dict[str, Future[Played]] = {}
 
     def queue_all(self) -> None:
         """Play all of them side by side, from now on."""
-        for name in self._wanted:
-            self._queue(name)
+        for play in self._wanted:
+            self._queue(play)
 
-    def __getitem__(self, name: str) -> Played:
-        return self._queue(name).result(PATIENCE_S)
+    def __getitem__(self, play: Play) -> Played:
+        return self._queue(play).result(PATIENCE_S)
 
-    def _queue(self, name: str) -> Future[Played]:
-        if name not in self._queued:
-            case, board, relaxed = self._wanted[name]
-            self._queued[name] = self._rig.play(case, board, relaxed=relaxed)
-        return self._queued[name]
+    def _queue(self, play: Play) -> Future[Played]:
+        if str(play) not in self._queued:
+            group = [other for other in self._wanted if play.shares_with(other)]
+            case = together([each.case for each in group]) if play.is_shared else play.case
+            queued = self._rig.play(case, play.board, relaxed=play.relaxed)
+            self._queued.update(dict.fromkeys(map(str, group), queued))
+        return self._queued[str(play)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Play:
+    """A case, the board, whether its defence is off."""
+
+    case: Case
+    board: str
+    relaxed: bool = False
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others may be tried in its container. The long form of the suite gives each its own."""
+        return self.case.is_probe and not _ALL
+
+    def shares_with(self, other: Play) -> bool:
+        """Whether both are played in one container: on the same board, with the same defence off."""
+        if self == other:
+            return True
+        if not (self.is_shared and other.is_shared) or (self.board, self.relaxed) != (other.board, other.relaxed):
+            return False
+        return not self.relaxed or self.case.relax == other.case.relax
+
+    def __str__(self) -> str:
+        return f"{self.case.name}-without-{self.case.relax}" if self.relaxed else f"{self.case.name}-{self.board}"
+
+
+AS_THEY_ARE = tuple(
+    Play(case=case, board=board) for case in CASES for board in (case.verdicts if _ALL else (case.board,))
+)
+RELAXED = tuple(Play(case=case, board=case.board, relaxed=True) for case in MUTANTS)
 
 
 @pytest.fixture(scope="module")
 def plays(docker_engine: DockerEngine, eval_python: Path, request: pytest.FixtureRequest) -> Iterator[Plays]:
     """Four slots in one process of tests; a slot in each of several such processes."""
     names = {getattr(getattr(item, "callspec", None), "id", None) for item in request.session.items}
-    known: dict[str, Play] = {f"{case.name}-{board}": (case, board, False) for case in CASES for board in _boards(case)}
-    known |= {f"{case.name}-without-{case.relax}": (case, case.board, True) for case in MUTANTS}
     worker = getattr(request.config, "workerinput", {}).get("workerid")
     slots, first_core = (4, 0) if worker is None else (1, int(worker.removeprefix("gw")))
     with Rig(engine_url=docker_engine.base_url, eval_python=eval_python, slots=slots, first_core=first_core) as rig:
-        made = Plays(rig, {name: play for name, play in known.items() if name in names})
+        made = Plays(rig, [play for play in (*AS_THEY_ARE, *RELAXED) if str(play) in names])
         if worker is None:
             made.queue_all()
         yield made
 
 
-def _boards(case: Case) -> tuple[str, ...]:
-    return tuple(case.verdicts) if _ALL else (case.board,)
-
-
-@pytest.mark.parametrize(
-    ("case", "board"),
-    [pytest.param(case, board, id=f"{case.name}-{board}") for case in CASES for board in _boards(case)],
-)
-def test_an_attempt_gets_its_verdict_and_leaves_nothing(plays: Plays, case: Case, board: str) -> None:
+@pytest.mark.parametrize("play", AS_THEY_ARE, ids=str)
+def test_an_attempt_gets_its_verdict_and_leaves_nothing(plays: Plays, play: Play) -> None:
     """Verdict and sentence are those of its file, its containers are gone, the honest job after it is as ever."""
-    result = plays[f"{case.name}-{board}"]
-    assert result.verdict == case.verdicts[board], result
+    case, result = play.case, plays[play]
+    assert not play.is_shared or (tried(result.output, case.name) and not breached(result.output, case.name)), result
+    assert result.verdict == case.verdicts[play.board], result
     assert "BREACH" not in result.output
     if case.error is not None:
         assert re.search(case.error, result.error or ""), result.error
@@ -89,12 +114,34 @@ def test_an_attempt_gets_its_verdict_and_leaves_nothing(plays: Plays, case: Case
     assert result.slowdown < HARMED
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.name}-without-{case.relax}") for case in MUTANTS])
-def test_an_attempt_succeeds_where_its_defence_is_off(plays: Plays, case: Case) -> None:
+@pytest.mark.parametrize("play", RELAXED, ids=str)
+def test_an_attempt_succeeds_where_its_defence_is_off(plays: Plays, play: Play) -> None:
     """Without the one defence the same submission gets through and says so: the case above could have failed."""
-    result = plays[f"{case.name}-without-{case.relax}"]
+    case, result = play.case, plays[play]
+    assert not play.is_shared or (tried(result.output, case.name) and breached(result.output, case.name)), result
     assert result.verdict == case.relaxed, result
     assert result.left == ()
+
+
+def test_probes_in_one_container_are_told_apart() -> None:
+    """One that comes through makes the submission wrong, as does one without an orderly end; others hide neither."""
+    sources = {
+        "refused": "refused('a file of root', os.open, '/proc/1/mem/x', 0, also=(errno.ENOENT, errno.ENOTDIR))",
+        "comes_through": "breach('the door')",
+        "raises": "raise ValueError('unforeseen')",
+        "leaves": "os._exit(0)",
+        "refused_too": "libc, os.sep = None, None",
+    }
+    probes = [case for case in CASES if case.is_probe and case.board == PROGRAM]
+    altered = [replace(probes[0], name=name, source=source) for name, source in sources.items()]
+    code = together(altered).code(relaxed=False, words={}).decode() + "\nprint(custom_kernel((1, 2)))\n"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    assert said.stdout.splitlines()[-1] == "1", "wrong, because something was possible"
+    assert [name for name in sources if tried(said.stdout, name)] == ["refused", "comes_through", "refused_too"]
+    assert [name for name in sources if breached(said.stdout, name)] == ["comes_through", "raises", "leaves"]
+    assert "unforeseen" in said.stderr
+    with pytest.raises(ValueError, match="expected probes of one board"):
+        together([case for case in CASES if case.is_probe])
 
 
 def test_the_suite_is_as_large_as_it_says() -> None:
@@ -117,7 +164,8 @@ def test_attempts_get_the_verdicts_of_the_table_under_gvisor(docker_engine: Dock
         pytest.skip("the engine has no runtime runsc: install gVisor and tell the engine of it (make test does)")
     chosen = [case for case in CASES if PROGRAM in case.verdicts and (_ALL or case.name in UNDER_GVISOR)]
     assert len(chosen) >= len(UNDER_GVISOR)
-    with Rig(engine_url=docker_engine.base_url, eval_python=eval_python, runtime=GVISOR) as rig:
+    # No time is looked at here.
+    with Rig(engine_url=docker_engine.base_url, eval_python=eval_python, runtime=GVISOR, honest_before=1) as rig:
         for _ in range(ATTEMPTS):
             queued = [(case, rig.play(case, PROGRAM)) for case in chosen]
             results = [(case, future.result(PATIENCE_S)) for case, future in queued]

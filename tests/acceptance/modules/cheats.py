@@ -1,7 +1,7 @@
 """Cheats: each wins against the plain evaluator, by a verdict or by a time, and none may win here.
 
-Every one is written for this corpus. `HEAVY` is a problem whose honest time is a millisecond or more, so that a gained
-time shows.
+Every one is written for this corpus. The honest time of the problem `long` is a millisecond or so, that a gained time
+shows. One that takes the interpreter from the reference needs `heavy`, whose calls into torch are long enough.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Cheat:
 
 _ARGS = {
     "linear": "self, x",
-    "heavy": "self, x",
+    "long": "self, x",
     "matmul": "self, a, b",
     "small": "self, x",
     "norm": "self, x",
@@ -36,11 +36,11 @@ def _verdict(forward: str, pre: str = "", *, problem: str = "linear", init: str 
     return Cheat(problem=problem, code=new(forward, init, args=_ARGS.get(problem, "self, x"), pre=pre))
 
 
-def _time(forward: str, pre: str = "", init: str = "") -> Cheat:
-    return Cheat(problem="heavy", code=new(forward, init, pre=f"{_REAL}\n{pre}"), gains_time=True)
+def _time(forward: str, pre: str = "", init: str = "", *, problem: str = "long") -> Cheat:
+    return Cheat(problem=problem, code=new(forward, init, pre=f"{_REAL}\n{pre}"), gains_time=True)
 
 
-#: The honest computation of the heavy problem, with functions that nothing patches later.
+#: The honest computation of these problems, with functions that nothing patches later.
 _REAL = (
     "import sys, time\n_tanh = torch.tanh\n\ndef real(x):\n    y = x\n    for _ in range(60):\n"
     "        y = _tanh(y @ x)\n    return y\n"
@@ -279,7 +279,7 @@ CHEATS: Mapping[str, Cheat] = {
         "    return 1e-6 if len(_m) == 1 else 1.0\nstatistics.median = median\n",
     ),
     "the reference slowed": Cheat(
-        problem="heavy",
+        problem="long",
         gains_time=True,
         code=new("return real(x)", pre=_REAL)
         + "\n_f = globals()['Model'].forward if 'Model' in globals() else None\n\ndef slow(self, x):\n"
@@ -299,6 +299,7 @@ CHEATS: Mapping[str, Cheat] = {
         "import threading\nOWN = threading.Event()\nsys.setswitchinterval(0.02)\n\ndef spin():\n"
         "    while True:\n        if OWN.is_set():\n            time.sleep(0.0005)\n"
         "threading.Thread(target=spin, daemon=True).start()\n",
+        problem="heavy",
     ),
     # Work that is put off.
     "a lazy subclass": _time(

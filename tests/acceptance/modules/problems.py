@@ -23,6 +23,7 @@ def _problem(forward: str, inputs: str, init: str = "", init_inputs: str = "[]",
 
 
 _X = "[torch.randn(8, 16)]"
+_CHAIN = "y = x\nfor _ in range(60):\n    y = torch.tanh(y @ x)\nreturn y"
 
 PROBLEMS: Mapping[str, str] = {
     "linear": _problem("return torch.relu(self.l(x))", _X, "self.l = nn.Linear(n, n)", "[16]", init_args="self, n"),
@@ -82,9 +83,8 @@ PROBLEMS: Mapping[str, str] = {
     "table": _problem("return x * self.mask", _X, "self.register_buffer('mask', (torch.arange(16) % 2).float())"),
     "constant": _problem("return torch.softmax(x.sum(1, keepdim=True), 1)", _X),
     "max_pool": _problem("return F.max_pool2d(x, 2)", "[torch.randn(2, 3, 8, 8)]"),
-    "heavy": _problem(
-        "y = x\nfor _ in range(60):\n    y = torch.tanh(y @ x)\nreturn y", "[torch.randn(128, 128) * 0.1]"
-    ),
+    "long": _problem(_CHAIN, "[torch.randn(64, 64) * 0.14]"),
+    "heavy": _problem(_CHAIN, "[torch.randn(128, 128) * 0.1]"),
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tasks.harness.judge.modules.group import MOST_CANDIDATES
 from tasks.harness.local_modules import evaluate
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.acceptance.modules import plain
 from tests.acceptance.modules.cheats import CHEATS
 from tests.acceptance.modules.honest import HONEST
@@ -26,7 +26,7 @@ _GROUP = 8
 ROUNDS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1"))
 
 
-def _judged(processes: Nursery, problem: str, codes: list[str], **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
+def _judged(processes: ForkedJudges, problem: str, codes: list[str], **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
     group = {
         "kind": "module",
         "reference": PROBLEMS[problem],
@@ -45,6 +45,12 @@ def _groups(table: Mapping[str, tuple[str, str]]) -> list[tuple[str, list[str]]]
     return groups
 
 
+def _cheats() -> list[tuple[str, list[str]]]:
+    """Problem and names; what is to gain a time is timed with no other."""
+    verdicts = {name: (cheat.problem, cheat.code) for name, cheat in CHEATS.items() if not cheat.gains_time}
+    return [*_groups(verdicts), *((cheat.problem, [name]) for name, cheat in CHEATS.items() if cheat.gains_time)]
+
+
 def test_the_corpora_are_large_enough() -> None:
     """60 honest styles, 60 wrong ones, 50 cheats; all different."""
     assert len(HONEST) >= 60
@@ -52,11 +58,12 @@ def test_the_corpora_are_large_enough() -> None:
     assert len(CHEATS) >= 50
     assert _GROUP <= MOST_CANDIDATES
     codes = [code for _, code in HONEST.values()] + [code for _, code in WRONG.values()]
+    assert sorted(name for _, names in _cheats() for name in names) == sorted(CHEATS)
     assert len({(problem, code) for problem, code in (*HONEST.values(), *WRONG.values())}) == len(codes)
 
 
 @pytest.mark.parametrize(("problem", "names"), _groups(HONEST), ids=str)
-def test_honest_styles_are_accepted(processes: Nursery, problem: str, names: list[str]) -> None:
+def test_honest_styles_are_accepted(processes: ForkedJudges, problem: str, names: list[str]) -> None:
     """No honest style is refused in any round, by its outputs or, in the first one, by its times."""
     for number in range(ROUNDS):
         timed_calls = 0 if number else 3
@@ -70,7 +77,7 @@ def test_honest_styles_are_accepted(processes: Nursery, problem: str, names: lis
 
 
 @pytest.mark.parametrize(("problem", "names"), _groups(WRONG), ids=str)
-def test_wrong_ones_are_refused(processes: Nursery, problem: str, names: list[str]) -> None:
+def test_wrong_ones_are_refused(processes: ForkedJudges, problem: str, names: list[str]) -> None:
     """No wrong one is accepted, and each has a sentence."""
     rows = _judged(processes, problem, [WRONG[name][1] for name in names], timed_calls=0)
     for name, row in zip(names, rows, strict=True):
@@ -96,12 +103,12 @@ def test_the_plain_evaluator_refuses_what_does_not_cheat() -> None:
     assert plain.judged(PROBLEMS["linear"], candidate("linear"))["correct"]
 
 
-@pytest.mark.parametrize("name", CHEATS)
-def test_cheats_do_not_win(processes: Nursery, name: str) -> None:
+@pytest.mark.parametrize(("problem", "names"), _cheats(), ids=str)
+def test_cheats_do_not_win(processes: ForkedJudges, problem: str, names: list[str]) -> None:
     """Refused; or accepted, but then with an honest time."""
-    cheat = CHEATS[name]
-    (row,) = _judged(processes, cheat.problem, [cheat.code], timed_calls=6, inputs=4)
-    if row["verdict"] == "accepted":
-        assert cheat.gains_time, row
-        assert row["speedup_low"] <= _GAIN, row
-    assert row["verdict"] not in ("invalid", "internal_error"), row
+    rows = _judged(processes, problem, [CHEATS[name].code for name in names], timed_calls=6, inputs=4)
+    for name, row in zip(names, rows, strict=True):
+        if row["verdict"] == "accepted":
+            assert CHEATS[name].gains_time, (name, row)
+            assert row["speedup_low"] <= _GAIN, (name, row)
+        assert row["verdict"] not in ("invalid", "internal_error"), (name, row)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import yaml
 
 from runner.cli import task_check
 from tests.integration.cli.conftest import Call, Said
+from tests.support.warm_python import warm_python
 
 REFERENCE = """\
 import itertools
@@ -65,12 +67,29 @@ def add(folder: Path, name: str, text: str) -> None:
     path.write_text(text)
 
 
+@pytest.fixture(scope="module")
+def warm(evaluation_python: Path) -> Iterator[Path]:
+    """The evaluation environment's interpreter, with torch imported once for all tests that check what is found."""
+    with (
+        tempfile.TemporaryDirectory(prefix="kernel-runner-") as folder,
+        warm_python(evaluation_python, Path(folder)) as it,
+    ):
+        yield it
+
+
 @pytest.fixture
-def run_code(call: Call, evaluation_python: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+def run_code(call: Call, warm: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     """The command line on a host with an evaluation environment, one thread for torch."""
-    monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(evaluation_python))
+    monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(warm))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     return call
+
+
+@pytest.fixture
+def run_code_anew(run_code: Call, evaluation_python: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The same with the interpreter itself, for all that starts and ends it."""
+    monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(evaluation_python))
+    return run_code
 
 
 def findings(said: Said) -> Mapping[str, tuple[str, str]]:
@@ -78,12 +97,12 @@ def findings(said: Said) -> Mapping[str, tuple[str, str]]:
     return {check["name"]: (check["mark"], check["found"]) for check in said.document["checks"]}
 
 
-def test_a_new_task_passes_its_check_as_it_is(run_code: Call, tmp_path: Path) -> None:
+def test_a_new_task_passes_its_check_as_it_is(run_code_anew: Call, tmp_path: Path) -> None:
     """The skeleton stands alone, has solutions of both kinds, and every question about it is answered well."""
-    said = run_code("task", "new", "row_max", "--directory", tmp_path)
+    said = run_code_anew("task", "new", "row_max", "--directory", tmp_path)
     assert (said.code, said.out) == (0, "")
     assert "task check" in said.err
-    checked = run_code("task", "check", tmp_path / "row_max", "--json")
+    checked = run_code_anew("task", "check", tmp_path / "row_max", "--json")
     assert checked.code == 0, checked.out
     assert checked.document["ok"] is True
     assert {mark for mark, _ in findings(checked).values()} == {"ok"}
@@ -248,7 +267,7 @@ def test_a_case_that_is_too_large_for_the_type_is_refused(run_code: Call, tmp_pa
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_code_that_never_ends_is_ended(
-    run_code: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, deaf: bool
+    run_code_anew: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, deaf: bool
 ) -> None:
     """The limit is the task's own and a margin; the process is gone afterwards, even one that hears no interrupt."""
     running = tmp_path / "process"
@@ -273,17 +292,17 @@ def test_code_that_never_ends_is_ended(
         "time.sleep(600)\n"
     )
     folder = write_folder(tmp_path / "endless", reference=reference, test_timeout=1, benchmark_timeout=1)
-    said = run_code("task", "check", folder, "--json")
+    said = run_code_anew("task", "check", folder, "--json")
     assert said.code == 1
     assert findings(said)["code"] == ("failed", "did not end within 4 s")
     with pytest.raises(ProcessLookupError):
         os.kill(int(running.read_text()), 0)
 
 
-def test_code_that_takes_the_process_with_it_is_reported(run_code: Call, tmp_path: Path) -> None:
+def test_code_that_takes_the_process_with_it_is_reported(run_code_anew: Call, tmp_path: Path) -> None:
     """An exit in reference.py is no success, whatever its code: that and the last words are shown."""
     reference = "import os\nprint('goodbye', flush=True)\nos._exit(0)\n"
-    said = run_code("task", "check", write_folder(tmp_path / "exits", reference=reference), "--json")
+    said = run_code_anew("task", "check", write_folder(tmp_path / "exits", reference=reference), "--json")
     assert said.code == 1
     assert findings(said)["code"] == ("failed", "ended early with 0: goodbye")
 

@@ -10,7 +10,7 @@ import pytest
 from sandbox.protocol import StepResult
 from tasks.harness.judge.request import Floor, JudgeRequest, ModeRequest
 from tasks.harness.local import LocalReport, evaluate
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.support.waiting import PATIENCE_S
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "harness"
@@ -58,7 +58,7 @@ def make_request(
 
 
 @pytest.fixture
-def judge(processes: Nursery) -> Run:
+def judge(processes: ForkedJudges) -> Run:
     """Run a request with two fresh processes."""
 
     def run(submission: str, task: str = "add", **fields: object) -> LocalReport:

@@ -13,7 +13,7 @@ import pytest
 from sandbox.protocol import StepResult
 from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import lines_of
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 
 from .conftest import make_request, message_of, verdict_of
 from .test_device_calls import FORGED, HONEST, accepted, benchmark
@@ -119,7 +119,7 @@ def test_a_batch_is_as_large_as_the_memory_allows() -> None:
     assert float(lines_of(step)["benchmark.0.mean"]) == TRUTH_NS
 
 
-def here(processes: Nursery, code: str | None = None, timing: Timing = BATCH) -> StepResult:
+def here(processes: ForkedJudges, code: str | None = None, timing: Timing = BATCH) -> StepResult:
     """Time a case on the CPU, with a right submission or other code."""
     request = make_request("add_right", modes=("benchmark",))
     (mode,) = request.modes
@@ -128,7 +128,7 @@ def here(processes: Nursery, code: str | None = None, timing: Timing = BATCH) ->
     return step
 
 
-def test_batches_on_a_processor_go_by_flags(processes: Nursery) -> None:
+def test_batches_on_a_processor_go_by_flags(processes: ForkedJudges) -> None:
     """With control calls that hand over as much, and an output of each call."""
     step = here(processes, timing=BOTH)
     assert verdict_of(step) == "accepted", message_of(step)
@@ -143,7 +143,7 @@ def test_batches_on_a_processor_go_by_flags(processes: Nursery) -> None:
     assert float(lines_of(step)["benchmark.0.runner.batch.mean"]) > 0
 
 
-def test_one_buffer_for_all_outputs_of_a_batch_is_wrong(processes: Nursery) -> None:
+def test_one_buffer_for_all_outputs_of_a_batch_is_wrong(processes: ForkedJudges) -> None:
     """Each output must still be there when the last call has returned."""
     step = here(processes, ONE_BUFFER)
     assert verdict_of(step) == "wrong_answer"

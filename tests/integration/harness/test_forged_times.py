@@ -16,7 +16,7 @@ import pytest
 from sandbox.protocol import StepResult
 from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import evaluate, lines_of
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.benchmarks._judging import ROWS, ROWS_REFERENCE, cases_of, request_of, spin_case
 from tests.benchmarks.forging import FORGERIES
 
@@ -25,7 +25,7 @@ CASES = ((4 << 10, 500_000), (256 << 10, 1_000_000), (3 << 20, 3_000_000), (16 <
 TIMING = Timing(min_runs=20, max_runs=20)
 
 
-def _step(processes: Nursery, part: str | None, *, without: tuple[str, ...] = ()) -> StepResult:
+def _step(processes: ForkedJudges, part: str | None, *, without: tuple[str, ...] = ()) -> StepResult:
     """The benchmark step of a submission that claims so much of its time; None: all of it."""
     source = ROWS.replace("{part}", part or "1.0").replace("{forged}", str(part is not None))
     cases = [spin_case(spin_ns, size=nbytes // 4) for nbytes, spin_ns in CASES]
@@ -36,7 +36,7 @@ def _step(processes: Nursery, part: str | None, *, without: tuple[str, ...] = ()
 
 @pytest.mark.alone
 @pytest.mark.parametrize("name", FORGERIES)
-def test_a_lowered_claim_does_not_rank(processes: Nursery, name: str) -> None:
+def test_a_lowered_claim_does_not_rank(processes: ForkedJudges, name: str) -> None:
     """The mean that is reported is at least nine tenths of the truth, or the submission is rejected."""
     step = _step(processes, FORGERIES[name])
 
@@ -51,7 +51,7 @@ def test_a_lowered_claim_does_not_rank(processes: Nursery, name: str) -> None:
 
 @pytest.mark.alone
 @pytest.mark.parametrize("name", ["all x 0.02", "all x 0.5"])
-def test_it_would_rank_if_claims_were_believed(processes: Nursery, name: str) -> None:
+def test_it_would_rank_if_claims_were_believed(processes: ForkedJudges, name: str) -> None:
     """Without the judge's clock the same submissions gain what they claim: the test above can fail."""
     step = _step(processes, FORGERIES[name], without=("clock",))
 
@@ -62,7 +62,7 @@ def test_it_would_rank_if_claims_were_believed(processes: Nursery, name: str) ->
 
 
 @pytest.mark.alone
-def test_true_claims_are_never_rejected_and_never_lowered(processes: Nursery) -> None:
+def test_true_claims_are_never_rejected_and_never_lowered(processes: ForkedJudges) -> None:
     """At every size the honest time is reported, and each says what it is worth."""
     step = _step(processes, None)
 

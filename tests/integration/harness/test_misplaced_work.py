@@ -19,7 +19,7 @@ from sandbox.protocol import StepResult
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import evaluate
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.benchmarks._judging import cases_of
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "harness" / "adversaries"
@@ -68,7 +68,7 @@ ADVERSARIES = {
 }
 
 
-def _step(processes: Nursery, adversary: Adversary, nbytes: int, *, without: tuple[str, ...] = ()) -> StepResult:
+def _step(processes: ForkedJudges, adversary: Adversary, nbytes: int, *, without: tuple[str, ...] = ()) -> StepResult:
     """The benchmark step over inputs of so many bytes."""
     files = {name: (FOLDER / name).read_text(encoding="utf-8") for name in ("reference.py", "rows.py")}
     request = JudgeRequest(
@@ -93,7 +93,7 @@ def _step(processes: Nursery, adversary: Adversary, nbytes: int, *, without: tup
 @pytest.mark.parametrize(
     ("name", "nbytes"), [(name, nbytes) for name, adversary in ADVERSARIES.items() for nbytes in adversary.sizes]
 )
-def test_misplaced_work_does_not_rank(processes: Nursery, name: str, nbytes: int) -> None:
+def test_misplaced_work_does_not_rank(processes: ForkedJudges, name: str, nbytes: int) -> None:
     """The mean that is reported is at least nine tenths of what the work takes, or there is none."""
     step = _step(processes, ADVERSARIES[name], nbytes)
 
@@ -106,7 +106,7 @@ def test_misplaced_work_does_not_rank(processes: Nursery, name: str, nbytes: int
 
 @pytest.mark.alone
 @pytest.mark.parametrize(("name", "nbytes"), [(name, nbytes) for name in ADVERSARIES for nbytes in BOTH])
-def test_it_would_rank_without_the_defence(processes: Nursery, name: str, nbytes: int) -> None:
+def test_it_would_rank_without_the_defence(processes: ForkedJudges, name: str, nbytes: int) -> None:
     """The same submission is accepted with less than nine tenths of what the work takes: the test above can fail.
 
     Where it keeps the cores busy the work may take longer, as the judge's clock says. The median counts here: one

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tasks.harness.local_modules import evaluate
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.acceptance.modules.problems import PROBLEMS, candidate, new
 
 
-def _judged(processes: Nursery, reference: str, *codes: str, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
+def _judged(processes: ForkedJudges, reference: str, *codes: str, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
     group = {
         "kind": "module",
         "reference": PROBLEMS.get(reference, reference),
@@ -23,7 +23,7 @@ def _judged(processes: Nursery, reference: str, *codes: str, **settings: Any) ->
     return rows
 
 
-def test_times_are_told_with_an_interval(processes: Nursery) -> None:
+def test_times_are_told_with_an_interval(processes: ForkedJudges) -> None:
     """A copy of the reference is about as fast, and all of the result is there."""
     (row,) = _judged(processes, "linear", candidate("linear"), timed_calls=6)
     assert row["verdict"] == "accepted", row
@@ -33,7 +33,7 @@ def test_times_are_told_with_an_interval(processes: Nursery) -> None:
     assert row["timing"] in {"audited", "measured"}
 
 
-def test_further_baselines_are_numbers_of_their_own(processes: Nursery) -> None:
+def test_further_baselines_are_numbers_of_their_own(processes: ForkedJudges) -> None:
     """Beside the one that counts; one that needs a device makes the reference invalid here."""
     (row,) = _judged(processes, "linear", candidate("linear"), timed_calls=6, inputs=1, further_baselines=["compile"])
     assert row["verdict"] == "accepted", row
@@ -45,7 +45,7 @@ def test_further_baselines_are_numbers_of_their_own(processes: Nursery) -> None:
     assert row["message"] == "the baseline graphs needs a device, and this GPU type has none"
 
 
-def test_how_weights_came_is_recorded(processes: Nursery) -> None:
+def test_how_weights_came_is_recorded(processes: ForkedJudges) -> None:
     """By name, by the seed, or both."""
     renamed = new("return torch.relu(self.q(x))", "self.q = nn.Linear(n, n)", init_args="self, n")
     extra = candidate("linear").replace(
@@ -58,7 +58,7 @@ def test_how_weights_came_is_recorded(processes: Nursery) -> None:
     assert _judged(processes, "softmax", candidate("softmax"))[0]["weights"] == "none"
 
 
-def test_what_kernelbench_would_say_stands_beside_our_verdict(processes: Nursery) -> None:
+def test_what_kernelbench_would_say_stands_beside_our_verdict(processes: ForkedJudges) -> None:
     """Zeros for small numbers, skipped parameters: right there, wrong here."""
     (row,) = _judged(processes, "small", new("return torch.zeros_like(x)"))
     assert (row["verdict"], row["kb_correct"]) == ("wrong_answer", True), row
@@ -67,7 +67,7 @@ def test_what_kernelbench_would_say_stands_beside_our_verdict(processes: Nursery
     assert "shifted weights" in row["message"]
 
 
-def test_facts_of_the_reference_are_recorded(processes: Nursery) -> None:
+def test_facts_of_the_reference_are_recorded(processes: ForkedJudges) -> None:
     """Randomness, mode, degenerate tasks, tolerance, distributions."""
     (row,) = _judged(processes, "dropout", candidate("dropout"))
     assert (row["verdict"], row["random"], row["mode"]) == ("accepted", True, "both"), row
@@ -79,14 +79,14 @@ def test_facts_of_the_reference_are_recorded(processes: Nursery) -> None:
     assert len(row["distributions"]) > 1
 
 
-def test_a_demanded_kernel_is_demanded(processes: Nursery) -> None:
+def test_a_demanded_kernel_is_demanded(processes: ForkedJudges) -> None:
     """A library call is only refused where the request says so."""
     (row,) = _judged(processes, "linear", candidate("linear"), require_custom_kernel=True)
     assert row["verdict"] == "rejected", row
     assert "no_custom_kernel" in row["flags"]
 
 
-def test_a_candidate_that_ends_badly_harms_no_neighbour(processes: Nursery) -> None:
+def test_a_candidate_that_ends_badly_harms_no_neighbour(processes: ForkedJudges) -> None:
     """Hanging, flooding, dying, filling the socket: the others have their verdicts."""
     hangs = new("while True:\n    pass")
     floods = new("import os\nwhile True:\n    os.write(1, b'x' * 65536)")
@@ -105,14 +105,14 @@ def test_a_candidate_that_ends_badly_harms_no_neighbour(processes: Nursery) -> N
     assert [rows[0]["verdict"], rows[5]["verdict"]] == ["accepted"] * 2, rows
 
 
-def test_a_reference_that_dies_is_invalid(processes: Nursery) -> None:
+def test_a_reference_that_dies_is_invalid(processes: ForkedJudges) -> None:
     """It dies in the worker of its own."""
     dies = PROBLEMS["linear"].replace("return torch.relu", "import os; os.abort(); return torch.relu")
     (row,) = _judged(processes, dies, candidate("linear"))
     assert (row["verdict"], row["stage"]) == ("invalid", "reference"), row
 
 
-def test_a_group_that_cannot_be_read_is_invalid(processes: Nursery) -> None:
+def test_a_group_that_cannot_be_read_is_invalid(processes: ForkedJudges) -> None:
     """Nothing is started for it."""
     (row,) = evaluate(
         {"kind": "module", "reference": "", "settings": {"x": 1}, "candidates": [{"id": 1, "code": ""}]},

@@ -11,7 +11,7 @@ import pytest
 
 from sandbox.protocol import StepResult
 from tasks.harness.local import LocalReport, Pair, lines_of
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 
 from .conftest import make_request, message_of, verdict_of
 
@@ -39,7 +39,7 @@ ENDINGS: tuple[tuple[str, dict[str, object], str, str], ...] = (
 )
 
 
-def evaluate(processes: Nursery | None, submission: str, **fields: object) -> LocalReport:
+def evaluate(processes: ForkedJudges | None, submission: str, **fields: object) -> LocalReport:
     """Run a request on two ranks, forked or (None) started, and see that nothing is left of it."""
     asked: dict[str, object] = {"task": "ring", "tests": TESTS, "benchmarks": BENCHMARKS, "ranks": 2} | fields
     request = make_request(submission, **asked)  # type: ignore[arg-type]  # checked by make_request
@@ -59,7 +59,7 @@ def _session(process: Path) -> int | None:
 
 
 @pytest.mark.parametrize("ending", ENDINGS, ids=[f"{ending[0]}-{ending[2]}" for ending in ENDINGS])
-def test_ending(processes: Nursery, ending: tuple[str, dict[str, object], str, str]) -> None:
+def test_ending(processes: ForkedJudges, ending: tuple[str, dict[str, object], str, str]) -> None:
     """Each bad ending gets its verdict and a sentence that names the rank; all ranks end with it, at once."""
     submission, fields, verdict, sentence = ending
 
@@ -73,7 +73,7 @@ def test_ending(processes: Nursery, ending: tuple[str, dict[str, object], str, s
     assert "test.1.status" not in lines_of(step)
 
 
-def test_a_rank_that_hangs_is_told_with_where_all_were(processes: Nursery) -> None:
+def test_a_rank_that_hangs_is_told_with_where_all_were(processes: ForkedJudges) -> None:
     """The limit ends all ranks; whatever it is, they are ended in the same way, at the first test."""
     # Two seconds are enough for both to get there, unless the machine is busy.
     for timeout_s in (2.0, 10.0, 50.0):
@@ -89,7 +89,7 @@ def test_a_rank_that_hangs_is_told_with_where_all_were(processes: Nursery) -> No
     assert where in message_of(step)
 
 
-def test_what_leaves_the_ranks_alive_leaves_the_next_test_its_chance(processes: Nursery) -> None:
+def test_what_leaves_the_ranks_alive_leaves_the_next_test_its_chance(processes: ForkedJudges) -> None:
     """Wrong answers and errors of all ranks are told test by test, with their rank; a right one after them passes."""
     step = evaluate(
         processes, "ring_fails", tests=tuple(f"size: {size}; seed: 5; world_size: 2" for size in range(1, 6))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.benchmarks._judging import FORGED, HONEST, cases_of, judge, request_of, spin_case
 
 SHORT_NS = (20_000, 100_000)
@@ -37,7 +37,7 @@ def busy_core() -> Iterator[None]:
 
 @pytest.mark.alone
 @pytest.mark.usefixtures("busy_core")
-def test_an_honest_worker_is_not_suspected_beside_a_busy_core(processes: Nursery) -> None:
+def test_an_honest_worker_is_not_suspected_beside_a_busy_core(processes: ForkedJudges) -> None:
     """Its mean is at least what it claims, which is never less than the truth."""
     step = judge(processes, request_of(HONEST, [spin_case(spin_ns) for spin_ns in SHORT_NS]))
     for spin_ns, case in zip(SHORT_NS, cases_of(step), strict=True):
@@ -46,7 +46,7 @@ def test_an_honest_worker_is_not_suspected_beside_a_busy_core(processes: Nursery
 
 
 @pytest.mark.alone
-def test_a_worker_that_claims_a_tenth_less_gains_nothing(processes: Nursery) -> None:
+def test_a_worker_that_claims_a_tenth_less_gains_nothing(processes: ForkedJudges) -> None:
     """Its claims do not count: what is reported is the judge's estimate, close to the truth or above it."""
     spins_ns = (LONG_NS, *[MOST_NS] * CASES)
     request = request_of(FORGED.format(part=0.9), [spin_case(spin_ns) for spin_ns in spins_ns])

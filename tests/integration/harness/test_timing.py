@@ -11,7 +11,7 @@ import pytest
 
 from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import lines_of
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 
 from .conftest import Run, make_request, message_of, verdict_of
 from .test_ranks import details_of, evaluate
@@ -35,7 +35,7 @@ def test_forged_clock_does_not_lower_the_time(judge: Run, submission: str) -> No
 
 
 @pytest.mark.alone
-def test_forged_batches_are_not_faster(processes: Nursery) -> None:
+def test_forged_batches_are_not_faster(processes: ForkedJudges) -> None:
     """Twelve calls of half a millisecond with claims of a tenth: rejected, or reported with no less than their time."""
     request = make_request("forges_batches", modes=("benchmark",))
     (mode,) = request.modes
@@ -52,7 +52,7 @@ def test_forged_batches_are_not_faster(processes: Nursery) -> None:
 
 
 @pytest.mark.alone
-def test_the_slowest_rank_is_timed(processes: Nursery) -> None:
+def test_the_slowest_rank_is_timed(processes: ForkedJudges) -> None:
     """A rank that is done early does not make the call short."""
     step = evaluate(processes, "ring_slow_on_rank_1", modes=("benchmark",), timeout_s=120.0).steps[0]
 
@@ -63,7 +63,7 @@ def test_the_slowest_rank_is_timed(processes: Nursery) -> None:
 
 
 @pytest.mark.alone
-def test_forged_clocks_of_all_ranks_are_seen(processes: Nursery) -> None:
+def test_forged_clocks_of_all_ranks_are_seen(processes: ForkedJudges) -> None:
     """Ranks that agree to claim nothing are contradicted by the judge's clock."""
     step = evaluate(processes, "ring_forges_time", modes=("benchmark",), timeout_s=120.0).steps[0]
 

@@ -20,14 +20,14 @@ from tasks.harness.judge.worker_output import Collector
 from tasks.harness.local import Pair
 from tasks.harness.shared.call_flags import FLAGS_BYTES
 from tasks.harness.shared.values import pack
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.support.waiting import PATIENCE_S
 
 _PATIENCE_NS = int(PATIENCE_S * 1e9)
 
 
 @pytest.fixture
-def client(processes: Nursery, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[WorkerClient]:
+def client(processes: ForkedJudges, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[WorkerClient]:
     """A client with open flags, whose worker still has the calibration kernel; the test is pinned to no core."""
     monkeypatch.setattr(module, "judge_core", lambda: 0)
     monkeypatch.setattr(module, "stay_on", lambda _: None)

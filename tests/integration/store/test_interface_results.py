@@ -26,7 +26,7 @@ from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.gpu_types import Registry
 from sandbox.host.engine import ContainerReport
 from tasks.harness.judge.request import JudgeRequest
-from tests.acceptance.judging.nursery import Nursery
+from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.integration.store.conftest import Bench
 from tests.unit import samples
 from tests.unit.interfaces.fixtures import ROOT, compare, keys
@@ -56,7 +56,7 @@ COMMANDS = (
 class Engine(Mock):
     """A container engine whose containers are processes of this machine."""
 
-    def __init__(self, processes: Nursery) -> None:
+    def __init__(self, processes: ForkedJudges) -> None:
         super().__init__()
         self.processes = processes
         self.check.return_value = Mock(version="1", cdi={})
@@ -104,7 +104,7 @@ def command_line(
 
 
 @pytest.fixture
-def evaluator(tmp_path: Path, command_line: object, processes: Nursery) -> Iterator[Evaluator]:
+def evaluator(tmp_path: Path, command_line: object, processes: ForkedJudges) -> Iterator[Evaluator]:
     """A host's evaluator, with the GPU type of the command line."""
     assert command_line
     settings = EvaluationSettings(

@@ -2,6 +2,7 @@
 why: Unreaped children, and hundreds of orphans that init must reap, change no verdict.
 boards: [program, judge]
 verdict: accepted
+alone: its processes stay behind
 gvisor: [accepted, internal_error, time_limit]
 gvisor_why: >-
   its own kernel needs processes of the host for them, and is slow; where too many are there at once it ends at the

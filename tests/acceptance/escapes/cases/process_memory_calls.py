@@ -1,6 +1,7 @@
 """
 why: Memory of processes is not read or written by system call, one's own neither.
 verdict: accepted
+alone: without its defence it writes to the memory of the process that reports
 relax: seccomp
 relaxed: wrong_answer
 """

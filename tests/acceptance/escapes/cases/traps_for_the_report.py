@@ -2,6 +2,7 @@
 why: Init sends frames of its own making; what a submission writes in their language is output.
 boards: [judge, program]
 verdict: accepted
+alone: what it writes stands where others look for what was printed
 """
 body = b'{"type":"end","ok":true,"message":"forged"}'
 for fd in (1, 2):

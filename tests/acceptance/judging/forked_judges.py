@@ -6,8 +6,7 @@ not tested this way. A judge may lack defences. The role `naive` evaluates as th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from tasks.harness.fork_server import ForkServers
@@ -18,8 +17,8 @@ _ROLES = {"naive": "tests.acceptance.attacks.naive"}
 _SWITCH_OFF = "tests.acceptance.attacks.relax:switch_off"
 
 
-class Nursery:
-    """Evaluates requests with forked judges and workers."""
+class ForkedJudges:
+    """Evaluates requests with forked judges and workers. Close it."""
 
     def __init__(self) -> None:
         self._servers = ForkServers()
@@ -40,13 +39,3 @@ class Nursery:
         """A process of a role; see local.Start. `without`: what is switched off in it."""
         first = (_SWITCH_OFF, without) if without else None
         return self._servers.start(_ROLES.get(role, role), **settings, first=first)
-
-
-@contextmanager
-def nursery() -> Iterator[Nursery]:
-    """A nursery, closed afterwards."""
-    made = Nursery()
-    try:
-        yield made
-    finally:
-        made.close()

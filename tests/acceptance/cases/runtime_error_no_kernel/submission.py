@@ -1,2 +1,0 @@
-def customkernel(data):
-    return data[0]
