@@ -10,6 +10,7 @@ read here.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 import math
@@ -174,7 +175,7 @@ class DockerEngine:
             EngineUnavailable: no engine answers.
         """
         archive = root.tar()
-        reference = host_root_reference(root)
+        reference = _reference_of(archive)
         with self._import_lock:
             try:
                 return self.image_id(reference)
@@ -436,7 +437,11 @@ class DockerEngine:
 
 def host_root_reference(root: HostRoot) -> str:
     """The image name of a `host` root file system. The same files have the same name."""
-    return f"{HOST_ROOT_REPOSITORY}:{root.content_hash[:32]}"
+    return _reference_of(root.tar())
+
+
+def _reference_of(archive: bytes) -> str:
+    return f"{HOST_ROOT_REPOSITORY}:{hashlib.sha256(archive).hexdigest()[:32]}"
 
 
 def _inspect_image(api: docker.APIClient, reference: str) -> dict[str, Any]:

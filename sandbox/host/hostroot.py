@@ -10,7 +10,6 @@ getpass and torch need a passwd entry; and a virtual environment does not start 
 from __future__ import annotations
 
 import functools
-import hashlib
 import io
 import json
 import os
@@ -81,11 +80,6 @@ class HostRoot:
     @property
     def _outside(self) -> str:
         return os.path.abspath(self.eval_python)  # noqa: PTH100 resolve() would leave the environment
-
-    @property
-    def content_hash(self) -> str:
-        """Hash of the archive. The same host has the same hash."""
-        return hashlib.sha256(self.tar()).hexdigest()
 
     def binds(self) -> tuple[Bind, ...]:
         """The read-only binds: /usr, /opt/rocm, the environment and its base prefix, each at its own path.

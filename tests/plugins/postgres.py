@@ -6,6 +6,7 @@ and roles).
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from unittest import mock
 
 import psycopg
@@ -30,6 +31,8 @@ _NUMBERS = count(1)
 #: Where a server's files lie while they are in memory, and the least that must be free there: a worker of a run has a
 #: server of its own, whose largest tests write some hundred MiB.
 _MEMORY, _MIN_FREE_BYTES = Path("/dev/shm"), 8 << 30
+#: Locked while a server uses its directory: files in memory that a killed run has left are removed by the next one.
+_LOCK = "in-use"
 #: A role that is there, or that another worker makes at this moment.
 _THERE = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
 
@@ -63,6 +66,7 @@ def embedded_server(settings: Mapping[str, str]) -> Iterator[str]:
     # Not below pytest's own directory: run as root, that is closed to the unprivileged user the server runs as.
     directory = Path(tempfile.mkdtemp(prefix="kernel-runner-test-", dir=_place_of_files()))
     directory.chmod(0o755)
+    lock = _mark_as_used(directory)
     with mock.patch.object(postgres_server, "pgexec", patient):
         server = postgres_server.get_server(directory / "data", cleanup_mode="delete")
     try:
@@ -80,6 +84,19 @@ def embedded_server(settings: Mapping[str, str]) -> Iterator[str]:
     finally:
         server.cleanup()
         shutil.rmtree(directory, ignore_errors=True)
+        lock.close()
+
+
+def _mark_as_used(directory: Path) -> IO[str]:
+    """Lock a file in a server's directory for as long as this process lives, and remove those of runs that died."""
+    made = (directory / "new").open("w", encoding="utf-8")
+    fcntl.flock(made, fcntl.LOCK_EX)
+    (directory / "new").rename(directory / _LOCK)
+    for other in directory.parent.glob(f"kernel-runner-test-*/{_LOCK}"):
+        with suppress(OSError), other.open("w", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(other.parent, ignore_errors=True)
+    return made
 
 
 def _place_of_files() -> Path:
