@@ -61,7 +61,7 @@ def configure(log_format: Literal["auto", "json", "console"], level: str, stream
         # Loggers are made at import time, before this function runs, and tests configure more than once.
         cache_logger_on_first_use=False,
     )
-    _Logger.least = _LEVELS[level]
+    _Logger.least, _Logger.of = _LEVELS[level], structlog.get_config()["wrapper_class"]
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _Bridge)]:
         root.removeHandler(handler)
@@ -77,14 +77,17 @@ def get_logger(name: str) -> FilteringBoundLogger:
 class _Logger:
     """structlog's logger, which is put together for each line, but not for one that is left out for its level."""
 
-    #: The least level that is logged, of all loggers.
+    #: The least level that is logged, while structlog's loggers are of this class.
     least: ClassVar[int] = 0
+    of: ClassVar[object] = None
 
     def __init__(self, component: str) -> None:
         self._logger = structlog.get_logger(component=component)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a method of the logger
-        return _left_out if _LEVELS.get(name, self.least) < self.least else getattr(self._logger, name)
+        if _LEVELS.get(name, self.least) < self.least and structlog.get_config()["wrapper_class"] is self.of:
+            return _left_out
+        return getattr(self._logger, name)
 
 
 def _left_out(*_: object, **__: object) -> None:

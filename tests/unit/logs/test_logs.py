@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
 from runner import logs
 from runner.logs import LOG_INTERVAL_S, LogRateLimit
@@ -181,3 +182,14 @@ def test_what_comes_again_and_again_is_said_once_a_minute() -> None:
     assert sparing.due("y") == 0
     now_s += LOG_INTERVAL_S
     assert [sparing.due("x"), sparing.due("x"), sparing.due("y")] == [3, None, 0]
+
+
+def test_the_level_is_structlogs_own_again_when_its_configuration_is_another() -> None:
+    """A logger that left a line out for its level writes it under a configuration that has another one."""
+    log = logs.get_logger("x")
+    configured("json", "error")
+    log.info("left out")
+    structlog.reset_defaults()
+    with capture_logs() as seen:
+        log.info("heard")
+    assert [line["event"] for line in seen] == ["heard"]
