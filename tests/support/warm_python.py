@@ -94,7 +94,9 @@ class _Runs:
                 if key.fileobj is self._listener:
                     self._begin()
                 elif isinstance(key.fileobj, socket.socket):
-                    self._hear(key.fileobj)
+                    # The fork may have ended among these events, too: then the line to its client is closed.
+                    if key.fileobj.fileno() >= 0:
+                        self._hear(key.fileobj)
                 else:
                     self._end(key.fd)
 
