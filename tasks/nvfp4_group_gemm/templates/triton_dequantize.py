@@ -63,6 +63,7 @@ def custom_kernel(data: input_t) -> output_t:
         entries.append([*addresses, m, n, k, tiles])
         tiles += triton.cdiv(m, m_tile) * (n // n_tile)
     # From pinned memory: a copy from any other waits for all that the device still has to do.
-    table = torch.tensor(entries, dtype=torch.int64, pin_memory=True).to(abc_tensors[0][2].device, non_blocking=True)
+    out = abc_tensors[0][2]
+    table = torch.tensor(entries, dtype=torch.int64, pin_memory=out.is_cuda).to(out.device, non_blocking=True)
     group_gemm[(tiles,)](table, len(entries), M_TILE=m_tile, N_TILE=n_tile, K_STEP=128)
     return [c for _, _, c in abc_tensors]
