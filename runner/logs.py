@@ -11,9 +11,10 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, ClassVar, Final, Literal, TextIO, cast
+from typing import Any, Final, Literal, TextIO, cast
 
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
@@ -61,7 +62,6 @@ def configure(log_format: Literal["auto", "json", "console"], level: str, stream
         # Loggers are made at import time, before this function runs, and tests configure more than once.
         cache_logger_on_first_use=False,
     )
-    _Logger.least, _Logger.of = _LEVELS[level], structlog.get_config()["wrapper_class"]
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _Bridge)]:
         root.removeHandler(handler)
@@ -77,15 +77,12 @@ def get_logger(name: str) -> FilteringBoundLogger:
 class _Logger:
     """structlog's logger, which is put together for each line, but not for one that is left out for its level."""
 
-    #: The least level that is logged, while structlog's loggers are of this class.
-    least: ClassVar[int] = 0
-    of: ClassVar[object] = None
-
     def __init__(self, component: str) -> None:
         self._logger = structlog.get_logger(component=component)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a method of the logger
-        if _LEVELS.get(name, self.least) < self.least and structlog.get_config()["wrapper_class"] is self.of:
+        level = _LEVELS.get(name)
+        if level is not None and not structlog.get_config()["wrapper_class"].is_enabled_for(None, level):
             return _left_out
         return getattr(self._logger, name)
 
@@ -94,17 +91,14 @@ def _left_out(*_: object, **__: object) -> None:
     """Log nothing."""
 
 
-class job_context:  # noqa: N801 - used as a function
+@contextmanager
+def job_context(job: Job, **more: str) -> Iterator[None]:
     """Put the ids of a job on every line this thread logs; `run` is job and attempt in one word, to search for."""
-
-    def __init__(self, job: Job, **more: str) -> None:
-        self._about = job, more
-
-    def __enter__(self) -> None:
-        self._before = _ABOUT.set((*_ABOUT.get(), self._about))
-
-    def __exit__(self, *_: object) -> None:
-        _ABOUT.reset(self._before)
+    before = _ABOUT.set((*_ABOUT.get(), (job, more)))
+    try:
+        yield
+    finally:
+        _ABOUT.reset(before)
 
 
 def _about_the_job(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

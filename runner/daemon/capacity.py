@@ -152,21 +152,14 @@ class Capacity:
         """
         free, degraded = self.free(), self._degraded()
         alike = not degraded and not self._any_shared
-        ranks = {} if alike else {worker.slot.name: self._ranks(worker, degraded) for worker in free}
+        ranks = {worker.slot.name: not degraded or self._ranks(worker, degraded) for worker in free}
         for job in sorted(jobs, key=lambda job: job.avoid_slot is None):
             self._served.pop(job.gpu_type, None)
             self._served[job.gpu_type] = None
             gpu_type, ranked = self._registry.get(job.gpu_type).name, job.mode.ranked
             fitting = (worker for worker in free if worker.slot.gpu_type == gpu_type)
-            if alike:
-                chosen = (
-                    next(fitting)
-                    if job.avoid_slot is None
-                    else min(
-                        fitting,
-                        key=lambda worker, job=job: worker.slot.name == job.avoid_slot,  # type: ignore[misc]
-                    )
-                )
+            if alike and job.avoid_slot is None:
+                chosen = next(fitting)
             else:
                 names = {worker.slot.name for worker in free}
                 chosen = min(

@@ -56,17 +56,13 @@ class HeartbeatStore(Protocol):
         ...
 
 
-#: Never set: nobody waits for it.
-_NO_RUN: Final = threading.Event()
-
-
 class Lease:
     """One held job. Threadsafe; the first reason to stop counts."""
 
     def __init__(self, job: Job, *, deadline_s: float | None) -> None:
         self.job = job
-        #: Set when the job shall stop; the evaluation waits on it. A run that is over has none to wait.
-        self.cancel = _NO_RUN if deadline_s is None else threading.Event()
+        #: Set when the job shall stop; the evaluation waits on it.
+        self.cancel = threading.Event()
         #: `time.monotonic()` after which the run is stopped; None: the run is over, its result waits for the database.
         self.deadline_s = deadline_s
         #: `time.monotonic()` after which it is no longer renewed; None: the heartbeat has seen no stop request yet.
@@ -85,8 +81,7 @@ class Lease:
             if self._reason is not None:
                 return False
             self._reason = reason
-        if self.deadline_s is not None:
-            self.cancel.set()
+        self.cancel.set()
         return True
 
 

@@ -21,7 +21,7 @@ from statistics import median
 
 from tasks.harness.judge.stopping import Timing
 from tests.acceptance.judging.forked_judges import ForkedJudges
-from tests.benchmarks._judging import ROWS, ROWS_REFERENCE, cases_of, machine, request_of, spin_case
+from tests.benchmarks._judging import COPY, ROWS, ROWS_REFERENCE, SUMS, cases_of, machine, request_of, spin_case
 
 #: Evaluations of each submission at each size, shared among the size's kernel times.
 SESSIONS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "20"))
@@ -37,16 +37,17 @@ FORGERIES = {
     "at random": "random.uniform(0.4, 1.0)",
     "slowly less": "max(0.3, 1.0 - 0.005 * call)",
 }
-#: Bytes of input, and kernel times in ns that are not less than reading so much takes.
-CASES = {
-    4 << 10: (20_000, 50_000, 200_000, 2_000_000),
-    64 << 10: (50_000, 200_000, 2_000_000),
-    256 << 10: (100_000, 200_000, 2_000_000),
-    1536 << 10: (300_000, 2_000_000),
-    3 << 20: (500_000, 2_000_000, 20_000_000),
-    16 << 20: (4_000_000, 20_000_000),
-    64 << 20: (20_000_000,),
-}
+#: Bytes of input, what is returned, and kernel times in ns that are not less than reading so much takes.
+CASES = (
+    (4 << 10, SUMS, (20_000, 50_000, 200_000, 2_000_000)),
+    (64 << 10, SUMS, (50_000, 200_000, 2_000_000)),
+    (256 << 10, SUMS, (100_000, 200_000, 2_000_000)),
+    (1 << 20, COPY, (200_000, 2_000_000)),
+    (1536 << 10, SUMS, (300_000, 2_000_000)),
+    (3 << 20, SUMS, (500_000, 2_000_000, 20_000_000)),
+    (16 << 20, SUMS, (4_000_000, 20_000_000)),
+    (64 << 20, SUMS, (20_000_000,)),
+)
 #: Timed calls of a case: of larger inputs fewer, as what takes the time is making them.
 RUNS = {16 << 20: 20, 64 << 20: 10}
 #: Evaluations that are made again, as a daemon does, where the machine was too noisy for one.
@@ -62,16 +63,16 @@ def main() -> None:
         print(f"| inputs | kernel | honest: middle, worst | audited | {' | '.join(FORGERIES)} |")
         print(f"|{'---|' * (4 + len(FORGERIES))}")
         with closing(ForkedJudges()) as processes, _busy_core(busy=busy):
-            for nbytes, spins_ns in CASES.items():
-                _measure(processes, nbytes, spins_ns)
+            for nbytes, output, spins_ns in CASES:
+                _measure(processes, nbytes, output, spins_ns)
 
 
-def _measure(processes: ForkedJudges, nbytes: int, spins_ns: tuple[int, ...]) -> None:
+def _measure(processes: ForkedJudges, nbytes: int, output: str, spins_ns: tuple[int, ...]) -> None:
     found: dict[tuple[str | None, int], list[_Reported]] = defaultdict(list)
     for session in range(SESSIONS):
         spin_ns = spins_ns[session % len(spins_ns)]
         for name, part in ((None, None), *FORGERIES.items()):
-            found[name, spin_ns].append(_reported(processes, nbytes, spin_ns, part))
+            found[name, spin_ns].append(_reported(processes, nbytes, output, spin_ns, part))
     for spin_ns in spins_ns:
         honest = found[None, spin_ns]
         if not honest:
@@ -79,8 +80,9 @@ def _measure(processes: ForkedJudges, nbytes: int, spins_ns: tuple[int, ...]) ->
         errors = [reported.of_claim - 1 for reported in honest]
         audited = sum(reported.timing == "audited" for reported in honest)
         least = [_least([reported.mean_ns for reported in found[name, spin_ns]], spin_ns) for name in FORGERIES]
+        inputs = f"{nbytes / 1024:g} KiB{', copied' if output == COPY else ''}"
         print(
-            f"| {nbytes / 1024:g} KiB | {spin_ns / 1e3:g} µs | {median(errors):+.1%}, {max(errors, key=abs):+.1%} "
+            f"| {inputs} | {spin_ns / 1e3:g} µs | {median(errors):+.1%}, {max(errors, key=abs):+.1%} "
             f"| {audited} of {len(honest)} | {' | '.join(least)} |",
             flush=True,
         )
@@ -103,9 +105,11 @@ class _Reported:
     of_claim: float
 
 
-def _reported(processes: ForkedJudges, nbytes: int, spin_ns: int, part: str | None) -> _Reported:
+def _reported(processes: ForkedJudges, nbytes: int, output: str, spin_ns: int, part: str | None) -> _Reported:
     timing = Timing(max_runs=RUNS[nbytes]) if nbytes in RUNS else None
-    source = ROWS.replace("{part}", part or "1.0").replace("{forged}", str(part is not None))
+    source = (
+        ROWS.replace("{part}", part or "1.0").replace("{forged}", str(part is not None)).replace("{output}", output)
+    )
     request = request_of(source, [spin_case(spin_ns, size=nbytes // 4)], reference=ROWS_REFERENCE, timing=timing)
     for _ in range(TRIES):
         step = processes.evaluate(request).steps[0]

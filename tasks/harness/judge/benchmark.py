@@ -41,9 +41,8 @@ _WANTED_ERROR, _MOST_CONTROLS, _MORE_CONTROLS = 0.03, 300, 10
 _CONTROLS_PER_CALL, _CONTROLS_NS = 3, 3_000_000_000
 _MORE_FROM_NS, _MORE_UP_TO_BYTES = 20_000, 4 << 20
 #: A case whose claims do not count is timed once more if it has used at most this part of its time. Where the judge's
-#: clock did not contradict the claims, but was too noisy to bound them, it is timed so many times in all. Shorter
-#: kernels are not: their hand-over is seldom known closely enough, however often they are timed.
-_AGAIN_SHARE, _AGAIN_FROM_NS, _MOST_AGAIN = 0.3, 40_000, 3
+#: clock did not contradict the claims, but was too noisy to bound them, it is timed so many more times at most.
+_AGAIN_SHARE, _MOST_AGAIN = 0.3, 3
 #: Calls of a batch where the task does not say how many.
 _BATCH_SIZE = 50
 #: Timing assurances, the least first.
@@ -55,6 +54,8 @@ class Timed:
     """The timed calls of a case, and the verdict on their times."""
 
     samples: Sequence[Sample]
+    #: Costs of the control calls beside them, row by row. None where no control calls can be made.
+    controls_ns: Sequence[Sequence[float]] | None
     audit: Audit
     #: For the report.
     known: dict[str, Any]
@@ -121,7 +122,7 @@ class Benchmark:
         `beside`: batches of a case whose single calls rank.
         """
         timed.forget_controls()
-        found = self.time(run, timed, stopping, start_ns=start_ns)
+        found = together = self.time(run, timed, stopping, start_ns=start_ns)
         again = 0
         while self._should_time_again(found, timed, again):
             if time.monotonic_ns() - start_ns > _AGAIN_SHARE * stopping.max_wall_ns:
@@ -129,7 +130,8 @@ class Benchmark:
             again += 1
             timed.forget_controls()
             last = self.time(run, timed, stopping, start_ns=time.monotonic_ns())
-            found = min(found, last, key=lambda row: row.doubt_ns)
+            together = self._join(together, last)
+            found = min(found, last, together, key=lambda row: row.doubt_ns)
         timed.check_last()
         with run.phase("statistics"):
             known = {**found.known, "timed_again": again, **timed.details}
@@ -174,13 +176,21 @@ class Benchmark:
         with run.phase("statistics"):
             found = audit(samples, controls_ns=timed.controls_ns, tolerance=self._request.tolerance)
         known = {"repeated": repeated, "stopped": stopped, "controls": timed.controls_made, **throttle_filter.details}
-        return Timed(samples=samples, audit=found, known=known)
+        return Timed(samples=samples, controls_ns=timed.controls_ns, audit=found, known=known)
+
+    def _join(self, before: Timed, last: Timed) -> Timed:
+        """All calls of both, as one timing: the mean hand-over of more calls is known more closely."""
+        samples = [*before.samples, *last.samples]
+        controls_ns = [*(before.controls_ns or ()), *(last.controls_ns or ())]
+        found = audit(samples, controls_ns=controls_ns, tolerance=self._request.tolerance)
+        known = {**last.known, **{key: before.known[key] + last.known[key] for key in ("repeated", "controls")}}
+        return Timed(samples=samples, controls_ns=controls_ns, audit=found, known=known)
 
     def _should_time_again(self, found: Timed, timed: TimedCase, again: int) -> bool:
         """Whether to time a case again: its claims do not count, and a noisy moment may be the reason."""
         if again >= (1 if found.audit.contradicted else _MOST_AGAIN):
             return False
-        long_enough = median(sample.claim_ns for sample in found.samples) >= _AGAIN_FROM_NS
+        long_enough = median(sample.claim_ns for sample in found.samples) >= _MORE_FROM_NS
         small_enough = timed.input_bytes <= _MORE_UP_TO_BYTES
         measured = found.audit.timing == "measured" and not found.audit.is_forged
         return timed.controls_ns is not None and measured and long_enough and small_enough

@@ -36,6 +36,10 @@ _MEMORY_BYTES = 1 << 62
 #: Calls at the beginning of a row that do not count. They meet colder caches than calls in the middle of a case (up to
 #: twice the cost, tens of microseconds). With larger inputs only the first call costs more.
 _FIRST, _FIRST_UP_TO_BYTES = 3, 4 << 20
+#: Outputs of a control call are as large as the submission's, since a kernel that writes more leaves colder caches.
+#: Above so many tensors or bytes they are at most as large as the reference's: a submission must not make control
+#: calls longer. More bytes than the last number would make no difference.
+_FEW_PARTS, _FEW_BYTES, _MOST_BYTES = 4, 64 << 10, 8 << 20
 #: The worker counts as busy beside control calls if it had a core for more than this part of their time.
 _BUSY_SHARE = 0.1
 
@@ -87,6 +91,7 @@ class Control:
         count: int,
         *,
         parts: int,
+        nbytes: int = 0,
         by_flags: bool,
         deadline_ns: int,
         beside: int | None = None,
@@ -97,6 +102,7 @@ class Control:
             make: makes the inputs of one call, in the same way as for the submission's calls.
             count: how many count. A few calls before them do not (`_FIRST`).
             parts: tensors that each returns.
+            nbytes: their bytes, all together, where calls begin and end by flags.
             by_flags: whether they begin and end by flags.
             deadline_ns: on the monotonic clock.
             beside: a process that must be idle meanwhile. If it is not, no call counts.
@@ -113,7 +119,8 @@ class Control:
         packed = make()
         for left in reversed(range(count + (_FIRST if packed.nbytes <= _FIRST_UP_TO_BYTES else 1))):
             # One call that gets and returns as much, also where it stands for a batch.
-            packed.tree, packed.batch = {"t": "tuple", "items": [packed.tree, {"t": "int", "v": parts}]}, 0
+            numbers = [{"t": "int", "v": number} for number in (parts, nbytes // max(parts, 1) if by_flags else 0)]
+            packed.tree, packed.batch = {"t": "tuple", "items": [packed.tree, *numbers]}, 0
             with _our_fault():
                 called = client.call(
                     packed, output_capacity=64, deadline_ns=deadline_ns, by_message=not by_flags, ahead=left > 0
@@ -139,6 +146,20 @@ class Control:
             os.waitpid(self._pid, 0)
 
 
+def output_like(parts: int, nbytes: int, *, asked_for: Callable[[], tuple[int, int]]) -> tuple[int, int]:
+    """Tensors and bytes of a control call's output.
+
+    Args:
+        parts: tensors of the submission's output.
+        nbytes: their bytes.
+        asked_for: the same of the output that the task asks for; asked only where those are many.
+    """
+    if parts > _FEW_PARTS or nbytes > _FEW_BYTES:
+        most_parts, most_bytes = asked_for()
+        parts, nbytes = min(parts, max(most_parts, _FEW_PARTS)), min(nbytes, max(most_bytes, _FEW_BYTES))
+    return parts, min(nbytes, _MOST_BYTES)
+
+
 @contextlib.contextmanager
 def _our_fault() -> Iterator[None]:
     """Turn faults of the control process into RuntimeError: no submission caused them. Time limits stay faults."""
@@ -161,11 +182,11 @@ class _Unwatched:
         return None
 
 
-def read_all(data: tuple[Any, int]) -> Any:
-    """The control kernel: read all of data[0], return data[1] small tensors; one alone, or a tuple of several."""
-    value, parts = data
+def read_all(data: tuple[Any, int, int]) -> Any:
+    """The control kernel: read all of data[0], return data[1] new tensors of data[2] bytes; one alone, or a tuple."""
+    value, parts, nbytes = data
     read = sum(map(_read, _tensors(value)))
-    found = tuple(torch.tensor([read]) for _ in range(max(parts, 1)))
+    found = tuple(torch.full((max(nbytes // 8, 1),), read) for _ in range(max(parts, 1)))
     return found[0] if len(found) == 1 else found
 
 

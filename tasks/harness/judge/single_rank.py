@@ -16,7 +16,7 @@ from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, MAX_FROM_WORKER_BYTE
 
 from .calibration import CalibrationCall, calibrate, calibrate_device, keeps_turns
 from .cases import Value
-from .control import Control
+from .control import Control, output_like
 from .faults import Fault, tampered
 from .hand_over import Calibration, DeviceCosts
 from .problem import CheckRaised, Problem, TaskFault
@@ -25,10 +25,6 @@ from .snapshots import held
 from .worker_client import Called, Profiled, WorkerClient
 from .worker_output import Collector
 from .workers import Call
-
-#: An output may have so many tensors, whatever the reference returns. Each costs a control call some microseconds.
-_FEW_PARTS = 4
-
 
 #: What the outputs of a batch may take in a message, and the worker's inputs.
 _OUTPUTS_MESSAGE_BYTES, _INPUTS_MESSAGE_BYTES = MAX_FROM_WORKER_BYTES // 4, MAX_FROM_JUDGE_BYTES // 4
@@ -63,8 +59,8 @@ class SingleRank:
         self._device = "cpu"
         #: What calls cost that the judge's own work on the device marks; None: there are no such calls.
         self._device_costs: DeviceCosts | None = None
-        #: Shape of the last call whose reference output was counted, and the number of its tensors.
-        self._asked_for: tuple[object, int] | None = None
+        #: Shape of the last call whose reference output was counted, and its tensors and bytes.
+        self._asked_for: tuple[object, tuple[int, int]] | None = None
         #: Whether `warm_up` has run, and whether control calls bound the times.
         self._warm = False
         self._controlled = False
@@ -183,23 +179,27 @@ class SingleRank:
         def make() -> Packed:
             return Packed.together([make_one() for _ in range(like.calls)]) if like.calls > 1 else make_one()
 
+        parts, nbytes = output_like(
+            like.parts, sum(like.output_capacities), asked_for=lambda: self._asked_for_by(like, cases)
+        )
         return self._control.calls(
             make,
             count,
-            parts=min(like.parts, self._most_parts(like, cases)),
+            parts=parts,
+            nbytes=nbytes,
             by_flags=like.by_flags,
             deadline_ns=deadline_ns,
             beside=self._client.pid,
         )
 
-    def _most_parts(self, like: Call, cases: Iterator[Mapping[str, Value]]) -> int:
-        """The most tensors that a control call returns, so that a submission cannot make control calls longer."""
-        if like.parts <= _FEW_PARTS:
-            return _FEW_PARTS
+    def _asked_for_by(self, like: Call, cases: Iterator[Mapping[str, Value]]) -> tuple[int, int]:
+        """Tensors and bytes of the reference's output; without a reference no tensors, and the bytes of the inputs."""
         if self._asked_for is None or self._asked_for[0] != like.shape:
             expected = self._problem.expected(self._problem.generate(next(cases), rng_seed=None))
-            self._asked_for = like.shape, tensors_in(expected)
-        return max(self._asked_for[1] * like.calls, _FEW_PARTS)
+            found = (0, like.input_bytes // like.calls) if expected is None else tensors_in(expected)
+            self._asked_for = like.shape, found
+        parts, nbytes = self._asked_for[1]
+        return parts * like.calls, nbytes * like.calls
 
     def _calibration_call(self, deadline_ns: int, *, by_message: bool = False) -> CalibrationCall:
         def call(value: tuple[object, ...], output_capacity: int) -> tuple[int, int]:

@@ -470,10 +470,14 @@ def _signature(tree: Any) -> object:
     return (tree["t"],)
 
 
-def tensors_in(value: object) -> int:
-    """How many tensors a value has; none where it is of a kind that cannot travel."""
-    tree = _describe(value, lambda _: {"t": "tensor"}, lambda _: {"t": "none"})
-    return sum(1 for _ in tensor_nodes(tree))
+def tensors_in(value: object) -> tuple[int, int]:
+    """How many tensors a value has, and their bytes; none where it is of a kind that cannot travel."""
+
+    def describe(tensor: torch.Tensor) -> dict[str, Any]:
+        return {"t": "tensor", "bytes": tensor.numel() * tensor.element_size()}
+
+    nodes = list(tensor_nodes(_describe(value, describe, lambda _: {"t": "none"})))
+    return len(nodes), sum(node["bytes"] for node in nodes)
 
 
 def tree_signature(packed: Packed) -> object:

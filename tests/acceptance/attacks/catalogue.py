@@ -104,7 +104,7 @@ def table() -> str:
     lines += ["| attack | seen in | stopped by | verdict |", "|---|---|---|---|"]
     for attack in attacks():
         proved = {DEFENCES[name][0] for name in attack.proved}
-        also = {DEFENCES[name][0] for name in attack.also}
+        also = {DEFENCES[name][0] for name in attack.also} - proved
         stopped_by = ", ".join(letter for letter in LETTERS if letter in proved)
         helped_by = ", ".join(letter for letter in LETTERS if letter in also)
         defences = "; also ".join(filter(None, (stopped_by, helped_by)))

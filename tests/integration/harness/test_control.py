@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 
 from tasks.harness.judge import control as module
-from tasks.harness.judge.control import Control, cpu_ns, read_all
+from tasks.harness.judge.control import Control, cpu_ns, output_like, read_all
+from tasks.harness.judge.worker_client import Called, WorkerClient
 from tasks.harness.shared.arenas import Arena
 from tasks.harness.shared.values import Packed, pack
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -142,10 +144,59 @@ def test_the_control_kernel_reads_whatever_a_task_makes() -> None:
         [torch.empty(0), {"a": torch.ones(3, dtype=torch.uint8)}],
         SimpleNamespace(b=torch.ones(2)[::2], n=4, s="text", none=None),
     )
-    assert isinstance(read_all((value, 1)), torch.Tensor)
-    assert isinstance(read_all((value, 0)), torch.Tensor)
-    assert len(read_all((value, 3))) == 3
+    assert isinstance(read_all((value, 1, 0)), torch.Tensor)
+    assert isinstance(read_all((value, 0, 0)), torch.Tensor)
+    assert [tensor.nbytes for tensor in read_all((value, 3, 4096))] == [4096] * 3
     assert len(list(module._tensors(value))) == 4
+
+
+@pytest.mark.parametrize(
+    ("parts", "nbytes", "asked_for", "made"),
+    [
+        # Few small tensors are taken as they are: the reference is not run for them.
+        (3, 64 << 10, None, (3, 64 << 10)),
+        (1, 1 << 20, (1, 1 << 20), (1, 1 << 20)),
+        # A submission that returns more than the task asks for does not make control calls longer.
+        (1, 4 << 20, (1, 1 << 20), (1, 1 << 20)),
+        (40, 320, (2, 16), (4, 320)),
+        (40, 320, (40, 320), (40, 320)),
+        (1, 1 << 20, (0, 0), (1, 64 << 10)),
+        (1, 64 << 20, (1, 64 << 20), (1, 8 << 20)),
+    ],
+)
+def test_outputs_of_control_calls_are_like_the_submissions(
+    parts: int, nbytes: int, asked_for: tuple[int, int] | None, made: tuple[int, int]
+) -> None:
+    """As many tensors and bytes, within what the task asks for."""
+
+    def asked() -> tuple[int, int]:
+        assert asked_for is not None
+        return asked_for
+
+    assert output_like(parts, nbytes, asked_for=asked) == made
+
+
+@pytest.mark.parametrize(("by_flags", "nbytes"), [(True, 1 << 20), (False, 64)])
+def test_a_control_call_returns_so_many_bytes(
+    control: Control, monkeypatch: pytest.MonkeyPatch, *, by_flags: bool, nbytes: int
+) -> None:
+    """By message outputs stay small: a worker copies them within the clock."""
+    returned: list[int] = []
+    call = WorkerClient.call
+
+    def noted(client: WorkerClient, packed: Packed, **options: object) -> Called:
+        called: Called = cast("Any", call)(client, packed, **options)
+        returned.append(called.output_bytes)
+        return called
+
+    monkeypatch.setattr(WorkerClient, "call", noted)
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    costs = control.calls(
+        lambda: pack(torch.ones(8)), 5, parts=2, nbytes=1 << 20, by_flags=by_flags, deadline_ns=deadline_ns
+    )
+    assert len(costs) == 5
+    # Places of tensors are aligned.
+    assert {size for size in returned if size > nbytes + 1024 or size < nbytes} == set(), returned
 
 
 def test_processor_time_of_a_process_grows_while_it_computes() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tasks.harness.judge import benchmark
-from tasks.harness.judge.audit import Audit, ControlCosts, Sample
+from tasks.harness.judge.audit import Audit, ControlCosts, Sample, audit
 from tasks.harness.judge.benchmark import Benchmark, Timed
 from tasks.harness.judge.stopping import Stopping, Timing
 from tasks.harness.judge.throttling import Readings
@@ -53,7 +53,7 @@ def test_noise_gets_three_more_chances_and_a_contradiction_one(
     def time_row(*_: object, **__: object) -> Timed:
         made.append(next(rows))
         sample = Sample(claim_ns=_CLAIM_NS, outside_ns=2 * _CLAIM_NS)
-        return Timed(samples=[sample], audit=made[-1], known={})
+        return Timed(samples=[sample], controls_ns=[], audit=made[-1], known={})
 
     def report(
         _run: object, _index: object, _samples: object, audit: Audit, *, known: dict[str, Any], **_: object
@@ -73,6 +73,7 @@ def test_noise_gets_three_more_chances_and_a_contradiction_one(
     made_up: Any = None
     timed = Benchmark(request, device="cpu", workers=made_up, readings=made_up, calibration=None)
     monkeypatch.setattr(timed, "time", time_row)
+    monkeypatch.setattr(timed, "_join", lambda before, _last: before)
     monkeypatch.setattr(timed, "_report", report)
     run: Any = SimpleNamespace(
         deadline_ns=10**18,
@@ -84,6 +85,29 @@ def test_noise_gets_three_more_chances_and_a_contradiction_one(
     timed.run(run, 0, made_up)
     assert len(made) == used
     assert reported == [(counts, used - 1)]
+
+
+def _timed(*, claim_ns: int, lowered_ns: int, calls: int = 100, controls: int = 300) -> Timed:
+    """A timing whose hand-over varies evenly by 6 µs around 20 µs."""
+    hand_over = [14_000.0 + 12_000.0 * number / (controls - 1) for number in range(controls)]
+    spans = [claim_ns + round(14_000 + 12_000 * number / (calls - 1)) for number in range(calls)]
+    samples = [Sample(claim_ns=claim_ns - lowered_ns, outside_ns=span, delayed_ns=0) for span in spans]
+    found = audit(samples, controls_ns=[hand_over], tolerance=0.1)
+    return Timed(samples=samples, controls_ns=[hand_over], audit=found, known={"repeated": 1, "controls": controls})
+
+
+@pytest.mark.parametrize(("lowered_ns", "timing"), [(0, "audited"), (2_500, "measured")])
+def test_calls_of_all_timings_together_bound_a_short_claim(lowered_ns: int, timing: str) -> None:
+    """The noise of one timing is more than a tenth of 20 µs, that of two is less."""
+    request: Any = SimpleNamespace(tolerance=0.1, rejects_forged_times=True)
+    made_up: Any = None
+    judge = Benchmark(request, device="cpu", workers=made_up, readings=made_up, calibration=None)
+    one, two = (_timed(claim_ns=20_000, lowered_ns=lowered_ns) for _ in range(2))
+    assert one.audit.timing == "measured"
+    together = judge._join(one, two)
+    assert together.audit.timing == timing
+    assert (len(together.samples), together.known) == (200, {"repeated": 2, "controls": 600})
+    assert (together.audit.noise_ns or 0.0) < (one.audit.noise_ns or 0.0)
 
 
 @pytest.mark.parametrize(("varies_ns", "calls"), [(500, 20), (6_000, 64), (30_000, 100)])

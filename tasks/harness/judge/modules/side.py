@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from tasks.harness.judge.cases import Value
-from tasks.harness.judge.control import Control
+from tasks.harness.judge.control import Control, output_like
 from tasks.harness.judge.faults import Fault, too_late
 from tasks.harness.judge.worker_client import Called, WorkerClient
 from tasks.harness.judge.workers import Call
@@ -24,8 +24,6 @@ from .reference_module import InvalidReference, Reference
 from .weights import State
 
 Entries = tuple[tuple[str, tuple[int, ...], str], ...]
-#: Tensors that a control call returns at the least, as for kernels.
-_FEW_PARTS = 4
 #: How long the control process may take for a row of calls.
 _PATIENCE_NS = 120_000_000_000
 
@@ -200,11 +198,12 @@ class ModuleSide:
             return None
         if time.monotonic_ns() > deadline_ns:
             raise too_late()
-        parts = _FEW_PARTS
-        if like.parts > _FEW_PARTS and self._last is not None:
-            args, seed, _ = self._last
-            parts = max(tensors_in(self._reference.run(args, seed)[0]), _FEW_PARTS)
-        self._last = None
+        last, self._last = self._last, None
+        parts, nbytes = output_like(
+            like.parts,
+            sum(like.output_capacities),
+            asked_for=lambda: (0, 0) if last is None else tensors_in(self._reference.run(last[0], last[1])[0]),
+        )
         self.client.withdraw_call(deadline_ns=deadline_ns)
 
         def make() -> Packed:
@@ -214,7 +213,8 @@ class ModuleSide:
         return self._control.calls(
             make,
             count,
-            parts=min(like.parts, parts),
+            parts=parts,
+            nbytes=nbytes,
             by_flags=like.by_flags,
             deadline_ns=time.monotonic_ns() + _PATIENCE_NS,
             beside=self.client.pid,
