@@ -32,17 +32,19 @@ _CASE_WALL_NS = 120_000_000_000
 #: judge measured them.
 _MAX_REPEATED = 10
 #: Rows of control calls between the timed calls of a case, because the hand-over drifts: so many calls after so many
-#: timed calls. Kernels shorter than `_MORE_FROM_NS`, which are measured anyway, have one row at the end.
+#: timed calls. Calls shorter than `_MORE_FROM_NS`, which are measured anyway, have one row at the end.
 _CONTROLS, _CONTROLS_EVERY, _LAST_CONTROLS = 4, 20, 5
 #: Longer kernels over few bytes have more calls than their times need, until two standard errors of the hand-over are
 #: this part of the claims. At the end they have more control calls, until the same is true of those. The control calls
-#: have limits: so many for each call, so many in all, this long together. On a busy host one takes a third of a second.
-_WANTED_ERROR, _MOST_CONTROLS, _MORE_CONTROLS = 0.03, 300, 10
+#: have limits: so many for each call, so many in all (the second number where they are shorter than `_AGAIN_FROM_NS`),
+#: this long together. On a busy host one takes a third of a second.
+_WANTED_ERROR, _MOST_CONTROLS, _FEW_CONTROLS, _MORE_CONTROLS = 0.03, 300, 50, 10
 _CONTROLS_PER_CALL, _CONTROLS_NS = 3, 3_000_000_000
-_MORE_FROM_NS, _MORE_UP_TO_BYTES = 20_000, 4 << 20
-#: A case whose claims do not count is timed once more if it has used at most this part of its time. Where the judge's
-#: clock did not contradict the claims, but was too noisy to bound them, it is timed so many more times at most.
-_AGAIN_SHARE, _MOST_AGAIN = 0.3, 3
+_MORE_FROM_NS, _MORE_UP_TO_BYTES = 10_000, 4 << 20
+#: A case whose claims do not count is timed again if its calls take so long and it has used at most this part of its
+#: time: so many times at most, and once where the judge's clock contradicts the claims by more than so many times the
+#: noise.
+_AGAIN_FROM_NS, _AGAIN_SHARE, _MOST_AGAIN, _CLEARLY = 20_000, 0.3, 3, 2.0
 #: Calls of a batch where the task does not say how many.
 _BATCH_SIZE = 50
 #: Timing assurances, the least first.
@@ -168,7 +170,7 @@ class Benchmark:
                 continue
             spans.append(Span(sample=sample, start_ns=called_ns, end_ns=time.monotonic_ns()))
             so_far.add(sample.claimed_ns)
-            if sample.claim_ns >= _MORE_FROM_NS and len(spans) % _CONTROLS_EVERY == 0:
+            if len(spans) % _CONTROLS_EVERY == 0 and _length_ns([sample], timed.controls) >= _MORE_FROM_NS:
                 timed.call_controls(_CONTROLS)
             check_time_limit(run)
         samples = [span.sample for span in spans]
@@ -188,9 +190,9 @@ class Benchmark:
 
     def _should_time_again(self, found: Timed, timed: TimedCase, again: int) -> bool:
         """Whether to time a case again: its claims do not count, and a noisy moment may be the reason."""
-        if again >= (1 if found.audit.contradicted else _MOST_AGAIN):
+        if again >= (1 if found.audit.contradicted_by(_CLEARLY) else _MOST_AGAIN):
             return False
-        long_enough = median(sample.claim_ns for sample in found.samples) >= _MORE_FROM_NS
+        long_enough = _length_ns(found.samples, timed.controls) >= _AGAIN_FROM_NS
         small_enough = timed.input_bytes <= _MORE_UP_TO_BYTES
         measured = found.audit.timing == "measured" and not found.audit.is_forged
         return timed.controls_ns is not None and measured and long_enough and small_enough
@@ -207,26 +209,28 @@ class Benchmark:
 
     def _is_noisy(self, timed: TimedCase, samples: Sequence[Sample]) -> bool:
         """Whether the hand-over varies so much, beside these claims, that more calls are needed to know its mean."""
-        claim_ns = median(sample.claim_ns for sample in samples)
-        if timed.controls is None or claim_ns < _MORE_FROM_NS or timed.input_bytes > _MORE_UP_TO_BYTES:
+        length_ns = _length_ns(samples, timed.controls)
+        if timed.controls is None or length_ns < _MORE_FROM_NS or timed.input_bytes > _MORE_UP_TO_BYTES:
             return False
         spread = pstdev(sample.outside_ns - sample.claim_ns for sample in samples)
-        return 2 * spread / math.sqrt(len(samples)) > _WANTED_ERROR * claim_ns
+        return 2 * spread / math.sqrt(len(samples)) > _WANTED_ERROR * length_ns
 
     def _add_controls(self, timed: TimedCase, samples: Sequence[Sample]) -> None:
         """Make more control calls where the hand-over is not known closely enough for such short kernels."""
-        claim_ns = median(sample.claim_ns for sample in samples)
-        if claim_ns < _MORE_FROM_NS:
+        length_ns = _length_ns(samples, timed.controls)
+        if length_ns < _MORE_FROM_NS:
             timed.call_controls(_LAST_CONTROLS)
             return
         if timed.input_bytes > _MORE_UP_TO_BYTES:
             return
         # The error of few calls is their own: more control calls than this make the sum of both hardly smaller.
-        most = min(self._most_controls, _CONTROLS_PER_CALL * len(samples))
+        most = min(
+            self._most_controls if length_ns >= _AGAIN_FROM_NS else _FEW_CONTROLS, _CONTROLS_PER_CALL * len(samples)
+        )
         until_ns = time.monotonic_ns() + _CONTROLS_NS
         while timed.controls is not None and timed.controls.count < most and time.monotonic_ns() < until_ns:
             controls = timed.controls
-            if controls.statistical_ns(calls=len(samples), sd_ns=controls.sd_ns) <= _WANTED_ERROR * claim_ns:
+            if controls.statistical_ns(calls=len(samples), sd_ns=controls.sd_ns) <= _WANTED_ERROR * length_ns:
                 return
             before = controls.count
             timed.call_controls(_MORE_CONTROLS)
@@ -334,6 +338,14 @@ class Benchmark:
             # On a device a call by message includes work of the host.
             by_host=on_device and not call.by_flags,
         )
+
+
+def _length_ns(samples: Sequence[Sample], controls: ControlCosts | None) -> float:
+    """How long a call takes, by its claim or by the judge's clock, whichever is longer: a claim may be too low."""
+    claim_ns = median(sample.claim_ns for sample in samples)
+    if controls is None:
+        return claim_ns
+    return max(claim_ns, median(sample.outside_ns for sample in samples) - controls.mean_ns)
 
 
 def _remark(told: Mapping[str, Any], samples: Sequence[Sample]) -> str | None:

@@ -27,6 +27,7 @@ def _audit(timing: str, *, noise_ns: float, excess_ns: float = 0.0) -> Audit:
 NOISY = _audit("measured", noise_ns=9_000.0)
 LESS_NOISY = _audit("measured", noise_ns=7_000.0)
 CONTRADICTED = _audit("measured", noise_ns=2_000.0, excess_ns=20_000.0)
+HARDLY = _audit("measured", noise_ns=2_000.0, excess_ns=4_000.0)
 AUDITED = _audit("audited", noise_ns=1_000.0)
 
 
@@ -38,7 +39,8 @@ AUDITED = _audit("audited", noise_ns=1_000.0)
         ((NOISY, NOISY, NOISY, AUDITED), 4, AUDITED),
         ((NOISY, LESS_NOISY, NOISY, NOISY, AUDITED), 4, LESS_NOISY),
         ((CONTRADICTED, CONTRADICTED, AUDITED), 2, CONTRADICTED),
-        # What is contradicted has one more chance, however noisy the first row was.
+        ((HARDLY, HARDLY, HARDLY, AUDITED), 4, AUDITED),
+        # What is clearly contradicted has one more chance, however noisy the first row was.
         ((NOISY, CONTRADICTED, AUDITED), 2, CONTRADICTED),
     ],
 )
@@ -66,6 +68,7 @@ def test_noise_gets_three_more_chances_and_a_contradiction_one(
         forget_controls=lambda: None,
         input_bytes=64 << 10,
         controls_ns=[[1.0]],
+        controls=None,
         details={},
     )
     monkeypatch.setattr(benchmark, "TimedCase", lambda *_, **__: case)
@@ -133,15 +136,19 @@ def test_a_hand_over_that_varies_needs_more_calls(monkeypatch: pytest.MonkeyPatc
     assert len(made.samples) == calls
 
 
+@pytest.mark.parametrize("claim_ns", [_CLAIM_NS, 1_000])
 @pytest.mark.parametrize(("calls", "takes_ns", "controls"), [(100, 0, 300), (20, 0, 60), (100, 500_000_000, 60)])
 def test_control_calls_at_the_end_are_bounded(
-    monkeypatch: pytest.MonkeyPatch, calls: int, takes_ns: int, controls: int
+    monkeypatch: pytest.MonkeyPatch, claim_ns: int, calls: int, takes_ns: int, controls: int
 ) -> None:
-    """By the calls, since their own error stays, and by time, since a busy host takes long for each."""
+    """By the calls, since their own error stays, and by time, since a busy host takes long for each.
+
+    A claim that is far too low changes nothing: the judge's clock says that the calls are long enough.
+    """
     now = SimpleNamespace(ns=0)
     monkeypatch.setattr(benchmark, "time", SimpleNamespace(monotonic_ns=lambda: now.ns))
     # They vary so much that no number of them is enough.
-    costs = SimpleNamespace(count=0, sd_ns=1e9, statistical_ns=lambda **_: 1e9)
+    costs = SimpleNamespace(count=0, mean_ns=_CLAIM_NS, sd_ns=1e9, statistical_ns=lambda **_: 1e9)
     timed_case: Any = SimpleNamespace(controls=costs, input_bytes=64)
 
     def call_controls(count: int) -> None:
@@ -152,5 +159,5 @@ def test_control_calls_at_the_end_are_bounded(
     request: Any = SimpleNamespace(tolerance=0.1, rejects_forged_times=True)
     made_up: Any = None
     timed = Benchmark(request, device="cpu", workers=made_up, readings=Readings(), calibration=None)
-    timed._add_controls(timed_case, [Sample(claim_ns=_CLAIM_NS, outside_ns=2 * _CLAIM_NS)] * calls)
+    timed._add_controls(timed_case, [Sample(claim_ns=claim_ns, outside_ns=2 * _CLAIM_NS)] * calls)
     assert costs.count == controls
