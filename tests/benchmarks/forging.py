@@ -21,7 +21,7 @@ from statistics import median
 
 from tasks.harness.judge.stopping import Timing
 from tests.acceptance.judging.forked_judges import ForkedJudges
-from tests.benchmarks._judging import COPY, ROWS, ROWS_REFERENCE, SUMS, cases_of, machine, request_of, spin_case
+from tests.benchmarks._judging import COPY, ROWS_REFERENCE, SUMS, cases_of, machine, request_of, rows_of, spin_case
 
 #: Evaluations of each submission at each size, shared among the size's kernel times.
 SESSIONS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "20"))
@@ -107,9 +107,7 @@ class _Reported:
 
 def _reported(processes: ForkedJudges, nbytes: int, output: str, spin_ns: int, part: str | None) -> _Reported:
     timing = Timing(max_runs=RUNS[nbytes]) if nbytes in RUNS else None
-    source = (
-        ROWS.replace("{part}", part or "1.0").replace("{forged}", str(part is not None)).replace("{output}", output)
-    )
+    source = rows_of(part, output=output)
     request = request_of(source, [spin_case(spin_ns, size=nbytes // 4)], reference=ROWS_REFERENCE, timing=timing)
     for _ in range(TRIES):
         step = processes.evaluate(request).steps[0]

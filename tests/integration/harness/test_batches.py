@@ -139,7 +139,8 @@ def test_batches_on_a_processor_go_by_flags(processes: ForkedJudges) -> None:
     assert batch["batch_size"] == 12
     # Beside the two that warm up. Those that other processes disturbed were made again.
     assert batch["checked"] - 2 == batch["calls"] >= 6
-    assert lines_of(step)["benchmark.0.runner.batch.runs"] == "6"
+    # Where it was too noisy for the claims, batches were timed again, and all of them may count together.
+    assert int(lines_of(step)["benchmark.0.runner.batch.runs"]) in range(6, 6 * (2 + batch["timed_again"]), 6)
     assert float(lines_of(step)["benchmark.0.runner.batch.mean"]) > 0
 
 

@@ -17,7 +17,7 @@ from sandbox.protocol import StepResult
 from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import evaluate, lines_of
 from tests.acceptance.judging.forked_judges import ForkedJudges
-from tests.benchmarks._judging import ROWS, ROWS_REFERENCE, cases_of, request_of, spin_case
+from tests.benchmarks._judging import ROWS_REFERENCE, cases_of, request_of, rows_of, spin_case
 from tests.benchmarks.forging import FORGERIES
 
 #: Bytes of input, and a kernel's time in ns that is much longer than what a hand-over differs by.
@@ -27,7 +27,7 @@ TIMING = Timing(min_runs=20, max_runs=20)
 
 def _step(processes: ForkedJudges, part: str | None, *, without: tuple[str, ...] = ()) -> StepResult:
     """The benchmark step of a submission that claims so much of its time; None: all of it."""
-    source = ROWS.replace("{part}", part or "1.0").replace("{forged}", str(part is not None))
+    source = rows_of(part)
     cases = [spin_case(spin_ns, size=nbytes // 4) for nbytes, spin_ns in CASES]
     request = request_of(source, cases, reference=ROWS_REFERENCE, timing=TIMING)
     (step,) = evaluate(request, start=partial(processes.start, without=without)).steps
