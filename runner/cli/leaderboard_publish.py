@@ -32,6 +32,9 @@ DEFAULT_LIFETIME = timedelta(days=365)
 _DEADLINE_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M")
 
 SourceArgument = Annotated[Path, typer.Argument(metavar="DIR_OR_ZIP", exists=True)]
+NameOption = Annotated[
+    str | None, typer.Option("--name", metavar="N", help="Leaderboard.", show_default="the folder's name")
+]
 GpuOption = Annotated[list[str] | None, typer.Option("--gpu", metavar="T", help="GPU type; repeatable.")]
 DeadlineOption = Annotated[
     str | None, typer.Option("--deadline", metavar="D", help="`YYYY-MM-DD` or `'YYYY-MM-DD HH:MM'`, UTC.")
@@ -104,9 +107,7 @@ def create(
     context: typer.Context,
     *,
     source: SourceArgument,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="N", help="Leaderboard.", show_default="the folder's name")
-    ] = None,
+    name: NameOption = None,
     gpu: GpuOption = None,
     deadline: DeadlineOption = None,
     timing: TimingOption = None,
@@ -143,9 +144,7 @@ def update(
     context: typer.Context,
     *,
     source: SourceArgument,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="N", help="Leaderboard.", show_default="the folder's name")
-    ] = None,
+    name: NameOption = None,
     gpu: GpuOption = None,
     deadline: DeadlineOption = None,
     timing: TimingOption = None,

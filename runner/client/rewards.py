@@ -64,11 +64,11 @@ def is_custom(facts: Facts) -> bool:
     return "no_custom_kernel" not in (facts.get("flags") or ())
 
 
-def coverage(facts: Facts) -> float:
-    """The part of the device time that kernels of the candidate's own take; 0 where nothing was measured."""
+def coverage(facts: Facts) -> float | None:
+    """The part of the device time that kernels of the candidate's own take; None where nothing was measured."""
     use = facts.get("kernel_use")
     share = use.get("share") if isinstance(use, Mapping) else None
-    return min(1.0, max(0.0, float(share))) if share is not None else 0.0
+    return min(1.0, max(0.0, float(share))) if share is not None else None
 
 
 def reward(name: str, facts: Facts) -> float | None:
@@ -152,7 +152,7 @@ def drkernel(facts: Facts) -> float | None:
     if not correct(facts) or not is_custom(facts):
         return 0.0
     found = speedup(facts)
-    return None if found is None else 0.5 + 0.5 * min(found, 3.0) + 0.5 * coverage(facts)
+    return None if found is None else 0.5 + 0.5 * min(found, 3.0) + 0.5 * (coverage(facts) or 0.0)
 
 
 def kernelgym_weighted(facts: Facts) -> float | None:

@@ -42,8 +42,9 @@ def named(boards: Sequence[DataBoard], names: Collection[str]) -> Sequence[DataB
     Raises:
         DataError: there is no such leaderboard.
     """
+    known = {board.name for board in boards}
     for name in names:
-        if name not in {board.name for board in boards}:
+        if name not in known:
             raise DataError(f"there is no leaderboard {name!r}; `kernel-runner leaderboard list` shows those that are")
     return [board for board in boards if not names or board.name in names]
 

@@ -12,7 +12,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -148,15 +148,15 @@ class BuildCache:
         what = {"job": job.id, "submission": job.submission}
         with _hold(entry.building, what, cancel):
             if entry.build is None:
-                with self._build_worker(what, cancel) if beside else nullcontext():
-                    began_ns = time.monotonic_ns()
-                    entry.build = self._make(what, plan, BUILD_WORKER if beside else slot.name, cancel)
-                    built_ns = time.monotonic_ns() - began_ns
+                if beside:
+                    entry.build, built_ns = self.build(plan, what=what, cancel=cancel)
+                else:
+                    entry.build, built_ns = self._make(what, plan, slot.name, cancel)
                 self._evict(entry)
             return entry.build, built_ns
 
     def build(self, plan: BuildPlan, *, what: _What, cancel: threading.Event) -> tuple[Build, int]:
-        """Build on spare cores for the caller alone.
+        """Build on spare cores.
 
         Args:
             plan: of the build, on the cores that `cpus` returns.
@@ -170,8 +170,7 @@ class BuildCache:
             CancelledByRequest, EngineUnavailableError: as `get`.
         """
         with self._build_worker(what, cancel):
-            began_ns = time.monotonic_ns()
-            return self._make(what, plan, BUILD_WORKER, cancel), time.monotonic_ns() - began_ns
+            return self._make(what, plan, BUILD_WORKER, cancel)
 
     def done(self, job: Job, image: str) -> None:
         """The job has its result; the build is dropped when no other job needs it."""
@@ -218,7 +217,13 @@ class BuildCache:
                 self._running -= 1
                 self._changed.notify_all()
 
-    def _make(self, what: _What, plan: BuildPlan, place: str, cancel: threading.Event) -> Build:
+    def _make(self, what: _What, plan: BuildPlan, place: str, cancel: threading.Event) -> tuple[Build, int]:
+        """A build, and how many nanoseconds it took."""
+        began_ns = time.monotonic_ns()
+        build = self._made(what, plan, place, cancel)
+        return build, time.monotonic_ns() - began_ns
+
+    def _made(self, what: _What, plan: BuildPlan, place: str, cancel: threading.Event) -> Build:
         try:
             archive = BuildArchive(self._directory)
             report = self._run(plan, place, archive, what, cancel)

@@ -123,7 +123,7 @@ def answer_of(result: Result) -> dict[str, Any]:
             "num_custom_kernels": use.get("custom"),
             "num_total_kernels": use.get("total"),
             # 0 would say that it was measured.
-            "custom_kernel_time_share": coverage(facts) if use.get("share") is not None else None,
+            "custom_kernel_time_share": coverage(facts),
             "kernel_runner": dict(facts),
         },
         "error_message": None if result.correct else result.message or verdict,
