@@ -43,7 +43,7 @@ _CONTROLS_PER_CALL, _CONTROLS_NS = 3, 3_000_000_000
 _MORE_FROM_NS, _MORE_UP_TO_BYTES = 10_000, 4 << 20
 #: A case whose claims do not count is timed again if its calls take so long and it has used at most this part of its
 #: time: so many times at most, and once where the judge's clock contradicts the claims by more than so many times the
-#: noise.
+#: noise. Not where the host is so busy that control calls have used all their time: it would be so again.
 _AGAIN_FROM_NS, _AGAIN_SHARE, _MOST_AGAIN, _CLEARLY = 20_000, 0.3, 3, 2.0
 #: Calls of a batch where the task does not say how many.
 _BATCH_SIZE = 50
@@ -61,6 +61,8 @@ class Timed:
     audit: Audit
     #: For the report.
     known: dict[str, Any]
+    #: Whether the control calls at the end used all their time.
+    crowded: bool = False
 
     @property
     def doubt_ns(self) -> float:
@@ -124,9 +126,9 @@ class Benchmark:
         `beside`: batches of a case whose single calls rank.
         """
         timed.forget_controls()
-        found = together = self.time(run, timed, stopping, start_ns=start_ns)
+        found = together = last = self.time(run, timed, stopping, start_ns=start_ns)
         again = 0
-        while self._should_time_again(found, timed, again):
+        while not last.crowded and self._should_time_again(found, timed, again):
             if time.monotonic_ns() - start_ns > _AGAIN_SHARE * stopping.max_wall_ns:
                 break
             again += 1
@@ -174,11 +176,11 @@ class Benchmark:
                 timed.call_controls(_CONTROLS)
             check_time_limit(run)
         samples = [span.sample for span in spans]
-        self._add_controls(timed, samples)
+        crowded = self._add_controls(timed, samples)
         with run.phase("statistics"):
             found = audit(samples, controls_ns=timed.controls_ns, tolerance=self._request.tolerance)
         known = {"repeated": repeated, "stopped": stopped, "controls": timed.controls_made, **throttle_filter.details}
-        return Timed(samples=samples, controls_ns=timed.controls_ns, audit=found, known=known)
+        return Timed(samples=samples, controls_ns=timed.controls_ns, audit=found, known=known, crowded=crowded)
 
     def _join(self, before: Timed, last: Timed) -> Timed:
         """All calls of both, as one timing: the mean hand-over of more calls is known more closely."""
@@ -215,27 +217,30 @@ class Benchmark:
         spread = pstdev(sample.outside_ns - sample.claim_ns for sample in samples)
         return 2 * spread / math.sqrt(len(samples)) > _WANTED_ERROR * length_ns
 
-    def _add_controls(self, timed: TimedCase, samples: Sequence[Sample]) -> None:
-        """Make more control calls where the hand-over is not known closely enough for such short kernels."""
+    def _add_controls(self, timed: TimedCase, samples: Sequence[Sample]) -> bool:
+        """Make more control calls where the hand-over is not known closely enough; whether they used all their time."""
         length_ns = _length_ns(samples, timed.controls)
         if length_ns < _MORE_FROM_NS:
             timed.call_controls(_LAST_CONTROLS)
-            return
+            return False
         if timed.input_bytes > _MORE_UP_TO_BYTES:
-            return
+            return False
         # The error of few calls is their own: more control calls than this make the sum of both hardly smaller.
         most = min(
             self._most_controls if length_ns >= _AGAIN_FROM_NS else _FEW_CONTROLS, _CONTROLS_PER_CALL * len(samples)
         )
         until_ns = time.monotonic_ns() + _CONTROLS_NS
-        while timed.controls is not None and timed.controls.count < most and time.monotonic_ns() < until_ns:
+        while timed.controls is not None and timed.controls.count < most:
+            if time.monotonic_ns() >= until_ns:
+                return True
             controls = timed.controls
             if controls.statistical_ns(calls=len(samples), sd_ns=controls.sd_ns) <= _WANTED_ERROR * length_ns:
-                return
+                return False
             before = controls.count
             timed.call_controls(_MORE_CONTROLS)
             if timed.controls.count == before:
-                return
+                return False
+        return False
 
     def _report(
         self,
