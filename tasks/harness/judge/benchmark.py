@@ -35,10 +35,10 @@ _MAX_REPEATED = 10
 #: timed calls. Calls shorter than `_MORE_FROM_NS`, which are measured anyway, have one row at the end.
 _CONTROLS, _CONTROLS_EVERY, _LAST_CONTROLS = 4, 20, 5
 #: Longer kernels over few bytes have more calls than their times need, until two standard errors of the hand-over are
-#: this part of the claims. At the end they have more control calls, until the same is true of those. The control calls
-#: have limits: so many for each call, so many in all (the second number where they are shorter than `_AGAIN_FROM_NS`),
-#: this long together. On a busy host one takes a third of a second.
-_WANTED_ERROR, _MOST_CONTROLS, _FEW_CONTROLS, _MORE_CONTROLS = 0.03, 300, 50, 10
+#: this part of the claims, less a fixed time. At the end they have more control calls, until the same is true of those.
+#: The control calls have limits: so many for each call, so many in all (the second number where they are shorter than
+#: `_AGAIN_FROM_NS`), this long together. On a busy host one takes a third of a second.
+_WANTED_ERROR, _LESS_NS, _MOST_CONTROLS, _FEW_CONTROLS, _MORE_CONTROLS = 0.03, 200, 300, 50, 10
 _CONTROLS_PER_CALL, _CONTROLS_NS = 3, 3_000_000_000
 _MORE_FROM_NS, _MORE_UP_TO_BYTES = 10_000, 4 << 20
 #: A case whose claims do not count is timed again if its calls take so long and it has used at most this part of its
@@ -215,7 +215,7 @@ class Benchmark:
         if timed.controls is None or length_ns < _MORE_FROM_NS or timed.input_bytes > _MORE_UP_TO_BYTES:
             return False
         spread = pstdev(sample.outside_ns - sample.claim_ns for sample in samples)
-        return 2 * spread / math.sqrt(len(samples)) > _WANTED_ERROR * length_ns
+        return 2 * spread / math.sqrt(len(samples)) > _WANTED_ERROR * length_ns - _LESS_NS
 
     def _add_controls(self, timed: TimedCase, samples: Sequence[Sample]) -> bool:
         """Make more control calls where the hand-over is not known closely enough; whether they used all their time."""
@@ -230,11 +230,12 @@ class Benchmark:
             self._most_controls if length_ns >= _AGAIN_FROM_NS else _FEW_CONTROLS, _CONTROLS_PER_CALL * len(samples)
         )
         until_ns = time.monotonic_ns() + _CONTROLS_NS
+        wanted_ns = _WANTED_ERROR * length_ns - _LESS_NS
         while timed.controls is not None and timed.controls.count < most:
             if time.monotonic_ns() >= until_ns:
                 return True
             controls = timed.controls
-            if controls.statistical_ns(calls=len(samples), sd_ns=controls.sd_ns) <= _WANTED_ERROR * length_ns:
+            if controls.statistical_ns(calls=len(samples), sd_ns=controls.sd_ns) <= wanted_ns:
                 return False
             before = controls.count
             timed.call_controls(_MORE_CONTROLS)

@@ -116,9 +116,12 @@ def test_calls_of_all_timings_together_bound_a_short_claim(lowered_ns: int, timi
     assert (together.audit.noise_ns or 0.0) < (one.audit.noise_ns or 0.0)
 
 
-@pytest.mark.parametrize(("varies_ns", "calls"), [(500, 20), (6_000, 64), (30_000, 100)])
+@pytest.mark.parametrize(("varies_ns", "calls"), [(500, 20), (6_000, 86), (30_000, 100)])
 def test_a_hand_over_that_varies_needs_more_calls(monkeypatch: pytest.MonkeyPatch, varies_ns: int, calls: int) -> None:
-    """Equal claims would end a case after 20 calls. Two standard errors of the hand-over are to be 3 % of a claim."""
+    """Equal claims would end a case after 20 calls.
+
+    Two standard errors of the hand-over are to be 3 % of a claim, less 0.2 µs.
+    """
     spans = itertools.cycle((2 * _CLAIM_NS - varies_ns, 2 * _CLAIM_NS + varies_ns))
     controls = ControlCosts.of([[_CLAIM_NS - 30_000.0, _CLAIM_NS + 30_000.0] * 3])
     timed_case: Any = SimpleNamespace(
