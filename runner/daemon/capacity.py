@@ -152,7 +152,6 @@ class Capacity:
         """
         free, degraded = self.free(), self._degraded()
         alike = not degraded and not self._any_shared
-        ranks = {worker.slot.name: not degraded or self._ranks(worker, degraded) for worker in free}
         for job in sorted(jobs, key=lambda job: job.avoid_slot is None):
             self._served.pop(job.gpu_type, None)
             self._served[job.gpu_type] = None
@@ -162,9 +161,10 @@ class Capacity:
                 chosen = next(fitting)
             else:
                 names = {worker.slot.name for worker in free}
+                ranks = {worker.slot.name: self._ranks(worker, degraded) for worker in free}
                 chosen = min(
                     fitting,
-                    key=lambda worker, job=job, ranked=ranked, names=names: (  # type: ignore[misc]  # mypy: default in lambda
+                    key=lambda worker, job=job, ranked=ranked, names=names, ranks=ranks: (  # type: ignore[misc]  # mypy: default in lambda
                         # A device may have become degraded since the claim: then no better slot is left.
                         ranked and not ranks[worker.slot.name],
                         worker.slot.name == job.avoid_slot,

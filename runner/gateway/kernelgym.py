@@ -122,7 +122,6 @@ def answer_of(result: Result) -> dict[str, Any]:
             "hardware": facts.get("device"),
             "num_custom_kernels": use.get("custom"),
             "num_total_kernels": use.get("total"),
-            # 0 would say that it was measured.
             "custom_kernel_time_share": coverage(facts),
             "kernel_runner": dict(facts),
         },

@@ -29,6 +29,7 @@ from .audit import CROWDED_NS
 from .faults import Fault
 from .worker_client import WorkerClient
 from .worker_output import WorkerExit
+from .workers import Call
 
 _PR_SET_PDEATHSIG = 1
 #: No limit of its own: control calls copy the calls of a case, which are limited.
@@ -146,18 +147,28 @@ class Control:
             os.waitpid(self._pid, 0)
 
 
-def output_like(parts: int, nbytes: int, *, asked_for: Callable[[], tuple[int, int]]) -> tuple[int, int]:
-    """Tensors and bytes of a control call's output.
+class ControlOutputs:
+    """How large the outputs of control calls are."""
 
-    Args:
-        parts: tensors of the submission's output.
-        nbytes: their bytes.
-        asked_for: the same of the output that the task asks for; asked only where those are many.
-    """
-    if parts > _FEW_PARTS or nbytes > _FEW_BYTES:
-        most_parts, most_bytes = asked_for()
-        parts, nbytes = min(parts, max(most_parts, _FEW_PARTS)), min(nbytes, max(most_bytes, _FEW_BYTES))
-    return parts, min(nbytes, _MOST_BYTES)
+    def __init__(self) -> None:
+        #: Shape of the last call whose reference output was counted, and its tensors and bytes.
+        self._asked_for: tuple[object, tuple[int, int]] | None = None
+
+    def like(self, call: Call, *, asked_for: Callable[[], tuple[int, int]]) -> tuple[int, int]:
+        """Tensors and bytes of a control call's output.
+
+        Args:
+            call: of the submission.
+            asked_for: tensors and bytes of the output that the task asks for. Called once for each shape, and only
+                where the submission returns many.
+        """
+        parts, nbytes = call.parts, sum(call.output_capacities)
+        if parts > _FEW_PARTS or nbytes > _FEW_BYTES:
+            if self._asked_for is None or self._asked_for[0] != call.shape:
+                self._asked_for = call.shape, asked_for()
+            most_parts, most_bytes = (number * call.calls for number in self._asked_for[1])
+            parts, nbytes = min(parts, max(most_parts, _FEW_PARTS)), min(nbytes, max(most_bytes, _FEW_BYTES))
+        return parts, min(nbytes, _MOST_BYTES)
 
 
 @contextlib.contextmanager

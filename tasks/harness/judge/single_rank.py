@@ -16,7 +16,7 @@ from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, MAX_FROM_WORKER_BYTE
 
 from .calibration import CalibrationCall, calibrate, calibrate_device, keeps_turns
 from .cases import Value
-from .control import Control, output_like
+from .control import Control, ControlOutputs
 from .faults import Fault, tampered
 from .hand_over import Calibration, DeviceCosts
 from .problem import CheckRaised, Problem, TaskFault
@@ -59,8 +59,7 @@ class SingleRank:
         self._device = "cpu"
         #: What calls cost that the judge's own work on the device marks; None: there are no such calls.
         self._device_costs: DeviceCosts | None = None
-        #: Shape of the last call whose reference output was counted, and its tensors and bytes.
-        self._asked_for: tuple[object, tuple[int, int]] | None = None
+        self._control_outputs = ControlOutputs()
         #: Whether `warm_up` has run, and whether control calls bound the times.
         self._warm = False
         self._controlled = False
@@ -179,9 +178,12 @@ class SingleRank:
         def make() -> Packed:
             return Packed.together([make_one() for _ in range(like.calls)]) if like.calls > 1 else make_one()
 
-        parts, nbytes = output_like(
-            like.parts, sum(like.output_capacities), asked_for=lambda: self._asked_for_by(like, cases)
-        )
+        def asked_for() -> tuple[int, int]:
+            expected = self._problem.expected(self._problem.generate(next(cases), rng_seed=None))
+            # Without a reference no tensors, and the bytes of the inputs.
+            return (0, like.input_bytes // like.calls) if expected is None else tensors_in(expected)
+
+        parts, nbytes = self._control_outputs.like(like, asked_for=asked_for)
         return self._control.calls(
             make,
             count,
@@ -191,15 +193,6 @@ class SingleRank:
             deadline_ns=deadline_ns,
             beside=self._client.pid,
         )
-
-    def _asked_for_by(self, like: Call, cases: Iterator[Mapping[str, Value]]) -> tuple[int, int]:
-        """Tensors and bytes of the reference's output; without a reference no tensors, and the bytes of the inputs."""
-        if self._asked_for is None or self._asked_for[0] != like.shape:
-            expected = self._problem.expected(self._problem.generate(next(cases), rng_seed=None))
-            found = (0, like.input_bytes // like.calls) if expected is None else tensors_in(expected)
-            self._asked_for = like.shape, found
-        parts, nbytes = self._asked_for[1]
-        return parts * like.calls, nbytes * like.calls
 
     def _calibration_call(self, deadline_ns: int, *, by_message: bool = False) -> CalibrationCall:
         def call(value: tuple[object, ...], output_capacity: int) -> tuple[int, int]:

@@ -183,10 +183,10 @@ def _calm() -> None:
 def _asked() -> None:
     """Control calls return as much as the submission does, whatever the reference returns."""
 
-    def output_like(parts: int, nbytes: int, *, asked_for: object) -> tuple[int, int]:
-        return parts, nbytes
+    def like(self: control.ControlOutputs, call: Call, *, asked_for: object) -> tuple[int, int]:
+        return call.parts, sum(call.output_capacities)
 
-    _replace(single_rank, "output_like", output_like)
+    _replace(control.ControlOutputs, "like", like)
 
 
 def _own_copy() -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tasks.harness.judge import control as module
-from tasks.harness.judge.control import Control, cpu_ns, output_like, read_all
+from tasks.harness.judge.control import Control, ControlOutputs, cpu_ns, read_all
 from tasks.harness.judge.worker_client import Called, WorkerClient
 from tasks.harness.shared.arenas import Arena
 from tasks.harness.shared.values import Packed, pack
@@ -168,12 +168,20 @@ def test_outputs_of_control_calls_are_like_the_submissions(
     parts: int, nbytes: int, asked_for: tuple[int, int] | None, made: tuple[int, int]
 ) -> None:
     """As many tensors and bytes, within what the task asks for."""
+    asked = 0
 
-    def asked() -> tuple[int, int]:
+    def ask() -> tuple[int, int]:
+        nonlocal asked
+        asked += 1
         assert asked_for is not None
         return asked_for
 
-    assert output_like(parts, nbytes, asked_for=asked) == made
+    call: Any = SimpleNamespace(parts=parts, output_capacities=(nbytes,), calls=1, shape="a shape")
+    outputs = ControlOutputs()
+    assert outputs.like(call, asked_for=ask) == made
+    # The reference is run once for a shape.
+    assert outputs.like(call, asked_for=ask) == made
+    assert asked == (asked_for is not None)
 
 
 @pytest.mark.parametrize(("by_flags", "nbytes"), [(True, 1 << 20), (False, 64)])

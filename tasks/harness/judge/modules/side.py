@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from tasks.harness.judge.cases import Value
-from tasks.harness.judge.control import Control, output_like
+from tasks.harness.judge.control import Control, ControlOutputs
 from tasks.harness.judge.faults import Fault, too_late
 from tasks.harness.judge.worker_client import Called, WorkerClient
 from tasks.harness.judge.workers import Call
@@ -76,8 +76,7 @@ class ModuleSide:
         #: Checks the output of a timed call, given its arguments and its seed; None: it is not checked.
         self.checker: Callable[[list[Any], int | None, object], None] | None = None
         self._last: tuple[list[Any], int | None, Called] | None = None
-        #: Shape of the last call whose reference output was counted, and its tensors and bytes.
-        self._asked_for: tuple[object, tuple[int, int]] | None = None
+        self._control_outputs = ControlOutputs()
 
     # -- orders --------------------------------------------------------------------------------------------------
 
@@ -200,16 +199,18 @@ class ModuleSide:
             return None
         if time.monotonic_ns() > deadline_ns:
             raise too_late()
-        parts, nbytes = output_like(like.parts, sum(like.output_capacities), asked_for=lambda: self._asked_for_by(like))
         self._last = None
         self.client.withdraw_call(deadline_ns=deadline_ns)
 
-        def make() -> Packed:
+        def inputs() -> tuple[list[Any], int | None]:
             number = int(next(cases)["seed"])  # type: ignore[arg-type]  # as in `call`
-            return self._packed_run(self._reference.inputs(number), number if self.seeded else None)
+            return self._reference.inputs(number), number if self.seeded else None
 
+        parts, nbytes = self._control_outputs.like(
+            like, asked_for=lambda: tensors_in(self._reference.run(*inputs())[0])
+        )
         return self._control.calls(
-            make,
+            lambda: self._packed_run(*inputs()),
             count,
             parts=parts,
             nbytes=nbytes,
@@ -217,13 +218,6 @@ class ModuleSide:
             deadline_ns=time.monotonic_ns() + _PATIENCE_NS,
             beside=self.client.pid,
         )
-
-    def _asked_for_by(self, like: Call) -> tuple[int, int]:
-        """Tensors and bytes of the reference's output."""
-        if (self._asked_for is None or self._asked_for[0] != like.shape) and self._last is not None:
-            args, seed, _ = self._last
-            self._asked_for = like.shape, tensors_in(self._reference.run(args, seed)[0])
-        return (0, 0) if self._asked_for is None else self._asked_for[1]
 
     def rest(self, *, deadline_ns: int) -> None:
         """Let the worker wait without using a core.
