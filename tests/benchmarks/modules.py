@@ -28,7 +28,7 @@ from typing import Any, Final
 import psycopg
 
 from runner.client import Client, Item, Result
-from tests.acceptance.modules.problems import PROBLEMS, candidate
+from tests.acceptance.modules.problems import sent
 from tests.benchmarks._live import database
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 
@@ -42,7 +42,6 @@ TARGET_ON_DEVICE_PER_S: Final = 5.0
 #: One candidate in so many is also evaluated by the loop, and at least so many are.
 LOOP_PART: Final = 50
 LOOP_LEAST: Final = 16
-NAMES: Final = ("linear", "norm", "softmax", "swish", "matmul", "attention", "gelu", "triangle")
 _ONE: Final = (
     "import sys; from pathlib import Path; from tests.acceptance.modules.plain import evaluate; "
     "evaluate(Path(sys.argv[1]).read_text(), Path(sys.argv[2]).read_text())"
@@ -95,13 +94,8 @@ class Batch:
 
 
 def items_of(number: int) -> list[Item]:
-    """A group as trainers send them: six right candidates, a wrong one, and one with a syntax error."""
-    name = NAMES[number % len(NAMES)]
-    width = str(8 + 8 * (number // len(NAMES) % 4))
-    reference = f"{PROBLEMS[name].replace('16', width)}# {number}\n"
-    right = candidate(name).replace("16", width)
-    codes = [f"{right}# {copy}\n" for copy in range(GROUP - 2)]
-    codes += [right.replace("return ", "return 2 * ", 1), f"{right})"]
+    """A group."""
+    reference, codes = sent(number, size=GROUP)
     return [Item(reference=reference, candidate=code) for code in codes]
 
 

@@ -161,7 +161,7 @@ def summary(record: Sequence[Mapping[str, Any]], left: Mapping[str, str]) -> lis
             lines.append(f"not tried: {sentence}")
     figures = {found["what"]: found for line in record for found in line.get("figures", ())}
     lines += [
-        f"{what}: {found['value_s']:.1f} s, the target of {found['at_most_s']:g} s is "
+        f"{what}: {found['value_s']:.3g} s, the target of {found['at_most_s']:g} s is "
         f"{'reached' if found['value_s'] <= found['at_most_s'] else 'missed'}"
         for what, found in figures.items()
     ]

@@ -36,9 +36,8 @@ _SIZES_KIB = (4, 64, 256, 1024, 4096, 32768, 131072)
 def evaluations() -> Iterator[tuple[str, JudgeRequest]]:
     """What runs: a name, and the request."""
     lengths = [(4096, cycles(length)) for length in _LENGTHS_US]
-    for flush, name in ((None, "flushed"), (0, "warm")):
-        yield f"torch, {name}", _request(TORCH, [(4096, 1), (4096, 8), (4096, 60), (1 << 20, 8)], flush)
-        yield f"triton, {name}", _request(TRITON, [(4096, 1), (4096, 30), (4096, 300), (1 << 20, 300)], flush)
+    yield "torch", _request(TORCH, [(4096, 1), (4096, 8), (4096, 60), (1 << 20, 8)])
+    yield "triton", _request(TRITON, [(4096, 1), (4096, 30), (4096, 300), (1 << 20, 300)])
     yield "sizes", _request(TORCH, [(kib << 8, 1) for kib in _SIZES_KIB])
     yield "lengths", _request(FORGES.replace("HIDDEN_US", "0"), lengths)
     yield "lengths, forged to a half", _request(_HALF, lengths)
@@ -68,9 +67,7 @@ def evaluations() -> Iterator[tuple[str, JudgeRequest]]:
             )
 
 
-def _request(
-    code: str, cases: Sequence[tuple[int, int]], flush_bytes: int | None = None, timing: Timing | None = None
-) -> JudgeRequest:
+def _request(code: str, cases: Sequence[tuple[int, int]], timing: Timing | None = None) -> JudgeRequest:
     lines = tuple(f"size: {size}; rounds: {rounds}; seed: {seed}" for seed, (size, rounds) in enumerate(cases, start=7))
     return JudgeRequest(
         modes=(ModeRequest(name="benchmark", cases=lines, timeout_s=120.0, timing=timing),),
@@ -80,7 +77,6 @@ def _request(
         submission=code,
         device="cuda",
         memory_bytes=8 << 30,
-        flush_bytes=flush_bytes,
     )
 
 

@@ -1,14 +1,19 @@
-"""Groups of PyTorch modules on a real accelerator: times of the device, and every baseline; without a container."""
+"""Groups of PyTorch modules on a real accelerator: times, every baseline, and the rate; without a container."""
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from typing import Any
 
 import pytest
 import torch
 
 from tasks.harness.emulate import asked
+from tasks.harness.fork_server import ForkServers
 from tasks.harness.local_modules import evaluate
+from tests.acceptance.modules.problems import sent
+from tests.gpu.recording import measured
 
 _MODULE = """
 import torch
@@ -27,6 +32,9 @@ _REFERENCE = _MODULE.format(name="Model") + (
 )
 _COPY = _MODULE.format(name="ModelNew")
 _WRONG = _COPY.replace("torch.relu(", "torch.tanh(")
+
+#: Groups of eight that are timed, and what is asked for: five candidates a second.
+_GROUPS, _CANDIDATE_S = 4, 0.2
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
 
@@ -65,3 +73,35 @@ def test_a_baseline_is_timed(baseline: str, audited: list[str]) -> None:
     found = row["baselines"][baseline]
     audited.append(f"module, speed-up over {baseline}: {found['speedup']} ({found['reference_ns'] / 1e3:.1f} µs)")
     assert found["speedup"] > 0
+
+
+def test_what_a_candidate_takes(audited: list[str]) -> None:
+    """In groups of eight tiny modules, one after the other, by processes that have imported torch, as a container has.
+
+    A figure: no time makes this test fail. Queue and container are not in it.
+    """
+    verdicts: list[str] = []
+    servers = ForkServers()
+    try:
+        for number in range(_GROUPS + 1):
+            if number == 1:
+                # The first group compiles what torch compiles once.
+                began, verdicts = time.monotonic(), []
+            reference, codes = sent(number)
+            group = {
+                "kind": "module",
+                "reference": reference,
+                "settings": {"timed_calls": 20, "inputs": 5, "timeout_s": 60.0},
+                "candidates": [{"id": place, "code": code} for place, code in enumerate(codes)],
+            }
+            verdicts += [row["verdict"] for row in evaluate(group, start=servers.start, device="cuda")]
+        each_s = (time.monotonic() - began) / len(verdicts)
+    finally:
+        servers.close()
+    assert Counter(verdicts) == {
+        "accepted": 6 * _GROUPS,
+        "wrong_answer": _GROUPS,
+        "compile_error": _GROUPS,
+    }
+    measured("a candidate for a module, in groups of eight", each_s, at_most_s=_CANDIDATE_S)
+    audited.append(f"modules: {each_s:.3f} s for a candidate, {1 / each_s:.2f} candidates/s")

@@ -55,8 +55,9 @@ _STRICT: Final = frozenset(
     )
     for name in (operator, f"{operator}_", f"__{operator}__", f"__r{operator}__", f"__i{operator}__")
 )
-#: Functions of torch that take devices and make no tensors. They are not changed.
-_PLAIN: Final = frozenset({"device", "Generator"})
+#: Functions of torch that take devices and make no tensors. They are not changed. `_parse_to` reads the arguments of
+#: Module.to.
+_PLAIN: Final = frozenset({"device", "Generator", "_parse_to"})
 
 
 def on_cuda(tensor: torch.Tensor) -> bool:

@@ -86,6 +86,8 @@ PROBLEMS: Mapping[str, str] = {
     "long": _problem(_CHAIN, "[torch.randn(64, 64) * 0.14]"),
     "heavy": _problem(_CHAIN, "[torch.randn(128, 128) * 0.1]"),
 }
+#: Of `sent`, one after the other.
+_SENT = ("linear", "norm", "softmax", "swish", "matmul", "attention", "gelu", "triangle")
 
 
 def candidate(problem: str, *changes: tuple[str, str]) -> str:
@@ -96,6 +98,19 @@ def candidate(problem: str, *changes: tuple[str, str]) -> str:
             raise ValueError(f"{old!r} is not in problem {problem!r}")
         text = text.replace(old, new)
     return text
+
+
+def sent(number: int, *, size: int = 8) -> tuple[str, list[str]]:
+    """A reference and candidates as trainers send them: right ones, a wrong one, and one that is no Python."""
+    name = _SENT[number % len(_SENT)]
+    width = str(8 + 8 * (number // len(_SENT) % 4))
+    right = candidate(name).replace("16", width)
+    codes = [f"{right}# {copy}\n" for copy in range(size - 2)]
+    return f"{PROBLEMS[name].replace('16', width)}# {number}\n", [
+        *codes,
+        right.replace("return ", "return 2 * ", 1),
+        f"{right})",
+    ]
 
 
 def new(

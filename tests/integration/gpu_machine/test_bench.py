@@ -20,7 +20,11 @@ from tests.support.waiting import PATIENCE_S
 
 H100 = Machine(device="cuda", name="NVIDIA H100 80GB HBM3", count=1, memory_bytes=40 << 30)
 #: `manifest.py` runs where the project is installed.
-ON_THE_DEVICE = [path for path in sorted((ROOT / "tests" / "gpu").glob("*.py")) if path.name != "manifest.py"]
+PROBLEMS = "tests.acceptance.modules.problems"
+ON_THE_DEVICE = [
+    *(path for path in sorted((ROOT / "tests" / "gpu").glob("*.py")) if path.name != "manifest.py"),
+    ROOT / f"{PROBLEMS.replace('.', '/')}.py",
+]
 SITE = ROOT / "tasks" / "harness" / "emulate" / "site"
 
 
@@ -42,7 +46,7 @@ def test_a_bare_machine_has_what_they_import(path: Path) -> None:
     names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
     ours = {name for name in names if name.partition(".")[0] in ("tasks", "sandbox", "runner", "tests")}
     assert {name.partition(".")[0] for name in names - ours} <= sys.stdlib_module_names | {"torch", "pytest"}
-    assert all(name.startswith(("tasks.", "tests.gpu", "sandbox.protocol")) for name in ours), ours
+    assert all(name.startswith(("tasks.", "tests.gpu", "sandbox.protocol", PROBLEMS)) for name in ours), ours
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_a_summary_says_what_was_shown_refuted_and_not_tried() -> None:
     record[-1]["figures"] = [{"what": "y", "value_s": 12.0, "at_most_s": 10.0}]
     said = summary(record, {"speed": "the time was over"})
     assert "x: 8.3 s, the target of 10 s is reached" in said
-    assert "y: 12.0 s, the target of 10 s is missed" in said
+    assert "y: 12 s, the target of 10 s is missed" in said
     assert said[0] == "speed was not finished: the time was over"
     assert said[1] == "harness failed: judge and worker do not work together on this device"
     assert "shown: number formats have the bytes that they have on a CPU (2 passed)" in said

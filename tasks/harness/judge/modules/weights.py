@@ -35,7 +35,7 @@ def shifted(state: State, parameters: frozenset[str], generator: torch.Generator
     """The state with other parameters, running means and running variances (these stay positive).
 
     Fresh normalisation layers, affine parameters and biases are the identity or zero: with them a kernel that skips
-    them is right.
+    them is right. The generator is the host's, wherever the state is.
     """
     made = {}
     for name, item in state.items():
@@ -43,7 +43,7 @@ def shifted(state: State, parameters: frozenset[str], generator: torch.Generator
         if not item.is_floating_point() or (name not in parameters and last not in _MOVED):
             made[name] = item.clone()
             continue
-        noise = torch.randn(item.shape, generator=generator, dtype=torch.float32)
+        noise = torch.randn(item.shape, generator=generator, dtype=torch.float32).to(item.device)
         if last == "running_var":
             value = item.float() * (0.5 + noise.abs().clamp(max=2.0))
         else:
