@@ -6,8 +6,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -163,6 +164,14 @@ def test_a_generator_belongs_to_a_device() -> None:
         torch.randn(4, generator=generator)
     with pytest.raises(RuntimeError, match="'cuda' device type for generator"):
         torch.randn(4, device="cuda", generator=Generator())
+
+
+@pytest.mark.usefixtures("emulated")
+@pytest.mark.parametrize("arguments", [{"device": "cuda"}, {"device": CUDA, "dtype": None}, {"tensor": host()}])
+def test_modules_are_told_where_to_go_by_keyword(arguments: Mapping[str, Any]) -> None:
+    """A device, a device without a dtype, or the host's tensor as an example."""
+    module = torch.nn.Linear(3, 2).cuda().to(**arguments)
+    assert all(parameter.is_cuda is ("device" in arguments) for parameter in module.parameters())
 
 
 @pytest.mark.usefixtures("emulated")

@@ -4,12 +4,14 @@ Files in `fixtures/devices` hold, for each evaluation, the quartiles of its cali
 claim and span in nanoseconds, and whether the call was exclusive. `h100_calls.jsonl` was recorded on 2026-11-23 on an
 NVIDIA H100 80GB HBM3 (docs/measurements/devices.md): its first 21 lines before the calibration looked at outputs that
 fill the caches. What such outputs cost more is taken there from the case of 4 MiB. The other lines say it themselves.
-A record of `python -m tests.gpu` may be put beside it as it is.
+A record of `python -m tests.gpu` may be put beside it as it is: `h100_layers.jsonl` is one of 2026-11-25, of the layer
+`clock`.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -67,7 +69,7 @@ def replayed(costs: DeviceCosts, samples: list[tuple[int, int, bool]], output_by
 
 
 def test_no_honest_case_of_the_record_is_contradicted_and_long_ones_are_audited() -> None:
-    """70 cases of 4 µs to 7 ms, inputs of 4 KiB to 128 MiB: claims count from 75 µs on, the interval holds them all."""
+    """87 cases of 4 µs to 7 ms, inputs of 4 KiB to 128 MiB: claims count from 75 µs on, the interval holds them all."""
     seen = 0
     for what, case, costs, samples, nbytes in recorded():
         exclusive = [sample for sample in samples if sample[2]]
@@ -86,11 +88,11 @@ def test_no_honest_case_of_the_record_is_contradicted_and_long_ones_are_audited(
         assert found.noise_ns < 7_500 or not steady, (what, case, found.noise_ns)
         if claim > 75_000 and steady:
             assert found.timing == "audited", (what, case, found)
-    assert seen >= 70
+    assert seen >= 87
 
 
 def test_every_forged_case_of_the_record_ranks_with_what_passed() -> None:
-    """Claims of half the time, and claims that leave out 10 µs, of kernels of 25 µs to 7 ms."""
+    """Claims of half the time, and claims that leave out 10 to 700 µs, of kernels of 25 µs to 7 ms and of batches."""
     seen = 0
     for what, case, costs, samples, nbytes in recorded():
         if "forged" not in what:
@@ -99,9 +101,17 @@ def test_every_forged_case_of_the_record_ranks_with_what_passed() -> None:
         found = replayed(costs, samples, nbytes)
         assert found.contradicted, (what, case, found)
         assert found.timing == "measured"
-        truth = median(2 * claim if "half" in what else claim + 10_000 for claim, _, _ in samples)
+        truth = median(2 * claim if "half" in what else claim + _hidden_ns(what) for claim, _, _ in samples)
         assert fmean(found.counted) > truth - 1_500, (what, case)
-    assert seen >= 30
+    assert seen >= 41
+
+
+def _hidden_ns(what: str) -> int:
+    """How much less than its time a forged case claims, from the name of what ran."""
+    found = re.search(r"gains_nothing\[\d+-(\d+)-", what)
+    if found is not None:
+        return int(found[1]) * 1000
+    return 400_000 if "test_batches" in what else 10_000
 
 
 def test_the_record_of_a_test_is_replayed(tmp_path: Path) -> None:
