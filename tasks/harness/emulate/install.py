@@ -146,6 +146,8 @@ def _patch_torch(mode: EmulatedCuda) -> None:
     patched.get_default_device = lambda: mode.default
     # Compiled code would be code for the CPU, after minutes. The function computes the same.
     patched.compile = lambda model=None, **_: model if model is not None else lambda function: function
+    # Else recurrent layers warn that torch was built without it.
+    patched.backends.cudnn.is_acceptable = _answer(False)
     for kind in (torch.nn.Parameter, torch.nn.Buffer):
         _mark_made(kind)
     _as_cpu(torch.autocast)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import torch
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 
@@ -33,27 +34,15 @@ _PROPERTIES: Final[Mapping[str, Callable[[bool], object]]] = {
     "is_cuda": lambda cuda: cuda,
     "is_cpu": lambda cuda: not cuda,
 }
-#: Refuse operands on two devices, as a device does. Scalars (tensors without dimensions) may be the host's.
-_STRICT: Final = frozenset(
-    name
-    for operator in (
-        *(
-            "add",
-            "sub",
-            "mul",
-            "div",
-            "true_divide",
-            "floor_divide",
-            "remainder",
-            "pow",
-            "matmul",
-            "maximum",
-            "minimum",
-        ),
-        *("eq", "ne", "lt", "le", "gt", "ge", "mm", "bmm", "mv", "dot", "addmm", "baddbmm", "linear", "conv2d"),
-        *("where", "cat", "stack", "isclose", "allclose", "equal", "einsum", "scaled_dot_product_attention"),
+#: Take operands on two devices: those that copy or only look at shapes, indices, and lengths that are always the
+#: host's. All other functions refuse them, as on a device. Scalars (tensors without dimensions) may be the host's.
+_MIXING: Final = frozenset(
+    (
+        *("copy_", "set_", "resize_as_", "__getitem__", "__setitem__", "index_put", "index_put_", "tensor_split"),
+        *("expand_as", "view_as", "reshape_as", "broadcast_tensors", "is_same_size", "result_type", "can_cast"),
+        *("atleast_1d", "atleast_2d", "atleast_3d", "backward", "_has_compatible_shallow_copy_type"),
+        *("lstm", "gru", "rnn_tanh", "rnn_relu", "_pack_padded_sequence", "ctc_loss", "sparse_coo_tensor"),
     )
-    for name in (operator, f"{operator}_", f"__{operator}__", f"__r{operator}__", f"__i{operator}__")
 )
 #: Functions of torch that take devices and make no tensors. They are not changed. `_parse_to` reads the arguments of
 #: Module.to.
@@ -148,7 +137,8 @@ class EmulatedCuda(TorchFunctionMode):
         if wanted is None and name in _FACTORIES and name not in _SHARING:
             wanted = self.place(self.default)
         here = wanted if wanted is not None else _whereabouts(given)
-        if name in _STRICT:
+        # What an operator of somebody's own does with its operands is not known.
+        if name not in _MIXING and not isinstance(func, OpOverload | OpOverloadPacket):
             _refuse_two_places(name, given)
         kwargs = self._without_cuda(kwargs, here=bool(here))
         args = [CPU if isinstance(arg, torch.device) and arg.type == "cuda" else arg for arg in args]
@@ -255,6 +245,12 @@ class EmulatedCuda(TorchFunctionMode):
     def nothing(self, _: Callable[..., Any], __: Sequence[Any], ___: Mapping[str, Any]) -> None:
         """Tensor.record_stream: all work has ended."""
 
+    def packed(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Of a packed sequence the sizes of its batches are the host's."""
+        data, sizes = self._call(func, func.__name__, args, kwargs)
+        mark(sizes, cuda=False)
+        return data, sizes
+
     def get_device(self, _: Callable[..., Any], args: Sequence[Any], __: Mapping[str, Any]) -> int:
         """Tensor.get_device."""
         return 0 if on_cuda(args[0]) else -1
@@ -281,6 +277,7 @@ _METHODS: Final[Mapping[str, Callable[[EmulatedCuda, Callable[..., Any], Sequenc
     "type": EmulatedCuda.type,
     "pin_memory": EmulatedCuda.stay,
     "record_stream": EmulatedCuda.nothing,
+    "_pack_padded_sequence": EmulatedCuda.packed,
     "get_device": EmulatedCuda.get_device,
     "numpy": EmulatedCuda.host_only,
     "__array__": EmulatedCuda.host_only,

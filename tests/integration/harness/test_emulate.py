@@ -118,12 +118,42 @@ def test_moving_copies_and_staying_does_not() -> None:
         lambda one, other: torch.cat([one, other]),
         lambda one, other: torch.where(one > 0, one, other),
         torch.allclose,
+        lambda one, other: torch.nn.functional.layer_norm(one, (3,), weight=other[0]),
+        lambda one, other: one.gather(0, other.long()),
+        lambda one, other: one.masked_fill(other > 0, 1.0),
+        lambda one, other: torch.nn.functional.embedding(other.long(), one),
     ],
 )
 def test_operands_on_two_devices_are_refused(mix: Callable[[torch.Tensor, torch.Tensor], object]) -> None:
     """As a device does, so that a submission fails here and not only there."""
     with pytest.raises(RuntimeError, match="on the same device"):
         mix(host().cuda(), host())
+
+
+@pytest.mark.usefixtures("emulated")
+@pytest.mark.parametrize(
+    "mix",
+    [
+        lambda one, other: one.copy_(other),
+        lambda one, other: one[other[:, 0].bool()],
+        lambda one, other: one.__setitem__(0, other[0]),
+        lambda one, other: one * other[0, 0],
+        lambda one, other: one.view_as(other),
+    ],
+)
+def test_what_copies_indexes_or_looks_at_shapes_takes_operands_on_two(
+    mix: Callable[[torch.Tensor, torch.Tensor], object],
+) -> None:
+    """As a device does."""
+    mix(host().cuda(), host())
+
+
+@pytest.mark.usefixtures("emulated")
+def test_of_a_packed_sequence_the_sizes_are_the_hosts() -> None:
+    """Recurrent layers demand it."""
+    packed = torch.nn.utils.rnn.pack_padded_sequence(host().cuda()[None], torch.tensor([1, 1]))
+    assert packed.data.is_cuda
+    assert packed.batch_sizes.is_cpu
 
 
 @pytest.mark.usefixtures("emulated")
@@ -213,7 +243,7 @@ def run(program: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
 
 #: Every line must hold; what torch.cuda answers, and where the device follows a program to.
 PROGRAM = """
-import contextlib, importlib, multiprocessing, sys, threading
+import contextlib, importlib, multiprocessing, sys, threading, warnings
 import torch
 from torch.cuda import Event, nvtx
 from torch.profiler import ProfilerActivity, profile
@@ -263,6 +293,9 @@ def main():
     assert torch.equal(first, torch.rand(3, device="cuda"))
     assert torch.Generator(device="cuda").device.type == "cuda" and isinstance(torch.Generator(), torch.Generator)
     assert torch.nn.Linear(8, 8, device="cuda").weight.is_cuda and torch.nn.Parameter(x).is_cuda
+    packed = torch.nn.utils.rnn.pack_padded_sequence(torch.ones(1, 2, 3, device="cuda"), torch.tensor([1, 1]))
+    with warnings.catch_warnings(action="error"):
+        assert torch.nn.GRU(3, 2, device="cuda")(packed)[0].data.is_cuda
     torch.set_default_device("cuda")
     assert torch.ones(1).is_cuda and torch.get_default_device().type == "cuda"
     torch.set_default_device("cpu")
