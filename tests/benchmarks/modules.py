@@ -94,7 +94,7 @@ class Batch:
 
 
 def items_of(number: int) -> list[Item]:
-    """A group."""
+    """A group as trainers send it."""
     reference, codes = sent(number, size=GROUP)
     return [Item(reference=reference, candidate=code) for code in codes]
 

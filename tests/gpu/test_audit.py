@@ -1,8 +1,8 @@
 """How far the judge's clock bounds times on a device: events beside the bound by flags beside the time from end to end.
 
 Kernels of about 3, 20 and 200 µs in three kinds (torch, Triton, CUDA C++). Against them stand CUDA events around a
-graph, and triton.testing.do_bench. Then inputs of every size, forged clocks,
-and workers that could compute while the judge's own work is on the device. The figures are printed at the end.
+graph, and triton.testing.do_bench. Then inputs of every size, forged clocks, and workers that could compute while the
+judge's own work is on the device. The figures are printed at the end.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import torch
 
 from tasks.harness.emulate import asked
 from tasks.harness.fork_server import ForkServers
+from tasks.harness.local import Start
 from tasks.harness.local_modules import evaluate
 from tests.acceptance.modules.problems import sent
 from tests.gpu.recording import measured
@@ -39,14 +40,19 @@ _GROUPS, _CANDIDATE_S = 4, 0.2
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
 
 
-def _judged(*codes: str, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
+def _judged(
+    *codes: str,
+    reference: str = _REFERENCE,
+    start: Start | None = None,
+    **settings: Any,  # noqa: ANN401 any setting
+) -> list[dict[str, Any]]:
     group = {
         "kind": "module",
-        "reference": _REFERENCE,
+        "reference": reference,
         "settings": {"timed_calls": 20, "inputs": 3, "timeout_s": 60.0, **settings},
         "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
     }
-    return evaluate(group, device="cuda", memory_bytes=4 << 30)
+    return evaluate(group, start=start, device="cuda", memory_bytes=4 << 30)
 
 
 def test_a_copy_of_the_reference_is_as_fast(audited: list[str]) -> None:
@@ -80,28 +86,17 @@ def test_what_a_candidate_takes(audited: list[str]) -> None:
 
     A figure: no time makes this test fail. Queue and container are not in it.
     """
-    verdicts: list[str] = []
-    servers = ForkServers()
-    try:
-        for number in range(_GROUPS + 1):
-            if number == 1:
-                # The first group compiles what torch compiles once.
-                began, verdicts = time.monotonic(), []
+    with ForkServers() as servers:
+
+        def verdicts_of(number: int) -> list[str]:
             reference, codes = sent(number)
-            group = {
-                "kind": "module",
-                "reference": reference,
-                "settings": {"timed_calls": 20, "inputs": 5, "timeout_s": 60.0},
-                "candidates": [{"id": place, "code": code} for place, code in enumerate(codes)],
-            }
-            verdicts += [row["verdict"] for row in evaluate(group, start=servers.start, device="cuda")]
+            return [row["verdict"] for row in _judged(*codes, reference=reference, start=servers.start, inputs=5)]
+
+        # The first group compiles what torch compiles once.
+        verdicts_of(0)
+        began = time.monotonic()
+        verdicts = [verdict for number in range(1, _GROUPS + 1) for verdict in verdicts_of(number)]
         each_s = (time.monotonic() - began) / len(verdicts)
-    finally:
-        servers.close()
-    assert Counter(verdicts) == {
-        "accepted": 6 * _GROUPS,
-        "wrong_answer": _GROUPS,
-        "compile_error": _GROUPS,
-    }
+    assert Counter(verdicts) == {"accepted": 6 * _GROUPS, "wrong_answer": _GROUPS, "compile_error": _GROUPS}
     measured("a candidate for a module, in groups of eight", each_s, at_most_s=_CANDIDATE_S)
     audited.append(f"modules: {each_s:.3f} s for a candidate, {1 / each_s:.2f} candidates/s")

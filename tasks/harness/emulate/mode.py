@@ -38,9 +38,9 @@ _PROPERTIES: Final[Mapping[str, Callable[[bool], object]]] = {
 #: host's. All other functions refuse them, as on a device. Scalars (tensors without dimensions) may be the host's.
 _MIXING: Final = frozenset(
     (
-        *("copy_", "set_", "resize_as_", "__getitem__", "__setitem__", "index_put", "index_put_", "tensor_split"),
+        *("copy_", "set_", "resize_as_", "__getitem__", "__setitem__", "index", "index_put", "index_put_"),
         *("expand_as", "view_as", "reshape_as", "broadcast_tensors", "is_same_size", "result_type", "can_cast"),
-        *("atleast_1d", "atleast_2d", "atleast_3d", "backward", "_has_compatible_shallow_copy_type"),
+        *("atleast_1d", "atleast_2d", "atleast_3d", "backward", "_has_compatible_shallow_copy_type", "tensor_split"),
         *("lstm", "gru", "rnn_tanh", "rnn_relu", "_pack_padded_sequence", "ctc_loss", "sparse_coo_tensor"),
     )
 )
@@ -137,8 +137,7 @@ class EmulatedCuda(TorchFunctionMode):
         if wanted is None and name in _FACTORIES and name not in _SHARING:
             wanted = self.place(self.default)
         here = wanted if wanted is not None else _whereabouts(given)
-        # What an operator of somebody's own does with its operands is not known.
-        if name not in _MIXING and not isinstance(func, OpOverload | OpOverloadPacket):
+        if not _may_mix(func, name):
             _refuse_two_places(name, given)
         kwargs = self._without_cuda(kwargs, here=bool(here))
         args = [CPU if isinstance(arg, torch.device) and arg.type == "cuda" else arg for arg in args]
@@ -301,6 +300,14 @@ def _whereabouts(given: Sequence[torch.Tensor]) -> bool | None:
     """Where the result of an operation on these is; None if it is not known."""
     marks = [getattr(tensor, _MARK, None) for tensor in given]
     return True if True in marks else False if False in marks else None
+
+
+def _may_mix(func: Callable[..., Any], name: str) -> bool:
+    """Whether a function takes operands on two devices. An operator that is not torch's own decides for itself."""
+    if isinstance(func, OpOverload | OpOverloadPacket) and not str(func).startswith("aten."):
+        return True
+    # Overloads of torch's own operators are named after them: copy_.default.
+    return name.partition(".")[0] in _MIXING
 
 
 def _refuse_two_places(name: str, given: Sequence[torch.Tensor]) -> None:

@@ -105,12 +105,9 @@ def sent(number: int, *, size: int = 8) -> tuple[str, list[str]]:
     name = _SENT[number % len(_SENT)]
     width = str(8 + 8 * (number // len(_SENT) % 4))
     right = candidate(name).replace("16", width)
-    codes = [f"{right}# {copy}\n" for copy in range(size - 2)]
-    return f"{PROBLEMS[name].replace('16', width)}# {number}\n", [
-        *codes,
-        right.replace("return ", "return 2 * ", 1),
-        f"{right})",
-    ]
+    reference = f"{PROBLEMS[name].replace('16', width)}# {number}\n"
+    copies = [f"{right}# {copy}\n" for copy in range(size - 2)]
+    return reference, [*copies, right.replace("return ", "return 2 * ", 1), f"{right})"]
 
 
 def new(

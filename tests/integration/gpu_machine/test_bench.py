@@ -19,8 +19,9 @@ from tests.gpu.bench import MANIFEST, ROOT, Machine, Timed, Trial, lacking, tabl
 from tests.support.waiting import PATIENCE_S
 
 H100 = Machine(device="cuda", name="NVIDIA H100 80GB HBM3", count=1, memory_bytes=40 << 30)
-#: `manifest.py` runs where the project is installed.
+#: What the tests of a device need of other tests.
 PROBLEMS = "tests.acceptance.modules.problems"
+#: `manifest.py` runs where the project is installed.
 ON_THE_DEVICE = [
     *(path for path in sorted((ROOT / "tests" / "gpu").glob("*.py")) if path.name != "manifest.py"),
     ROOT / f"{PROBLEMS.replace('.', '/')}.py",

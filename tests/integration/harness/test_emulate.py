@@ -122,6 +122,8 @@ def test_moving_copies_and_staying_does_not() -> None:
         lambda one, other: one.gather(0, other.long()),
         lambda one, other: one.masked_fill(other > 0, 1.0),
         lambda one, other: torch.nn.functional.embedding(other.long(), one),
+        torch.ops.aten.add,
+        torch.ops.aten.add.Tensor,
     ],
 )
 def test_operands_on_two_devices_are_refused(mix: Callable[[torch.Tensor, torch.Tensor], object]) -> None:
@@ -139,6 +141,7 @@ def test_operands_on_two_devices_are_refused(mix: Callable[[torch.Tensor, torch.
         lambda one, other: one.__setitem__(0, other[0]),
         lambda one, other: one * other[0, 0],
         lambda one, other: one.view_as(other),
+        torch.ops.aten.copy_.default,
     ],
 )
 def test_what_copies_indexes_or_looks_at_shapes_takes_operands_on_two(
