@@ -29,6 +29,9 @@ NO_SLOT: Final = "none"
 #: The pause after a claim that brought jobs; shorter when every slot is free before. Slots that come free meanwhile are
 #: claimed for together: one claim for several slots costs hardly more than for one.
 GATHER_S: Final = 0.0025
+#: A claim that follows another one with jobs within this time is of a host whose jobs end at once. It does not wait for
+#: the server's disk: the results of its jobs do, a moment later.
+BUSY_S: Final = 0.025
 
 
 class ClaimTurn:
@@ -56,6 +59,8 @@ class ClaimTurn:
         self._publisher = publisher
         self._all_free = all_free
         self._instance = instance
+        #: When jobs were last asked for that came.
+        self._brought_s = float("-inf")
 
     def claim(self, store: QueueStore, control: ShutdownControl, *, able: bool) -> Claims:
         """Claim until no slot is free or no job is left; the last answer.
@@ -80,7 +85,10 @@ class ClaimTurn:
                 at_most=request.at_most,
                 instance=self._instance,
                 unranked=request.unranked,
+                durable=asked_s > self._brought_s + BUSY_S,
             )
+            if claims.jobs:
+                self._brought_s = asked_s
             self._recovery.detect_clock_jump(claims, asked_s)
             # Counted, not asked for afterwards: a slot whose job ended at once would seem never to have been taken.
             free = self._capacity.free()

@@ -41,6 +41,7 @@ class Claiming(Base):
         at_most: int | None = None,
         instance: str | None = None,
         unranked: Collection[str] = (),
+        durable: bool = True,
     ) -> Claims:
         """Take the best waiting jobs of one GPU type with free slots, as many as there are free slots for it.
 
@@ -50,6 +51,10 @@ class Claiming(Base):
         by the host's name, there is none.
 
         A job that cannot be read spoils no other: it comes as `unreadable`, and must be failed.
+
+        A claim that is not `durable` does not wait for the server's disk. The next result that is committed takes it
+        along, or the server within a second. A crash before that takes it back: the job waits again, and the result of
+        its run is stale, because another claim of it has another time.
 
         When this raises, the server may have committed the claim all the same: `recover` before the next one.
         """
@@ -61,6 +66,7 @@ class Claiming(Base):
             "at_most": at_most,
             "instance": instance,
             "unranked": text_array(unranked),
+            "durable": durable,
         }
         found = self._link.each(queries.CLAIM, parameters, answer_s=CLAIM_ANSWER_S)
         standing = {name: found[0][name] for name in _STANDING}

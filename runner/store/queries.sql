@@ -3,9 +3,13 @@
 SELECT 1 AS one
 
 -- name: claim
--- Takes jobs; returns the host's state, the server's time and each leaderboard's demand. Always returns a row.
+-- Takes jobs; returns the host's state, the server's time and each leaderboard's demand. Always returns a row. What is not
+-- `durable` does not wait for the disk.
 SELECT c.*, extract(epoch FROM now())::float8 AS now_s, d.timing, d.tolerance
-FROM runner.claim(
+FROM (SELECT set_config('synchronous_commit',
+                        CASE WHEN %(durable)s::boolean THEN current_setting('synchronous_commit') ELSE 'off' END,
+                        true) OFFSET 0) AS disk
+CROSS JOIN LATERAL runner.claim(
     %(host)s::text, %(gpu_types)s::text[], %(free)s::integer[], %(lease_s)s::float8, %(at_most)s::integer,
     %(instance)s::text, %(unranked)s::text[]) WITH ORDINALITY AS c
 -- OFFSET: looked up by name for each job, however many jobs the planner expects from a claim.

@@ -1,12 +1,14 @@
-"""A claim does not wait for the disk: what becomes of one that a crash of the server takes back."""
+"""Claims and a crash of the server: which are taken back, and what becomes of their runs."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import psycopg
 import pytest
 
 from runner.errors import StaleAttemptError
-from runner.model import Verdict
+from runner.model import Job, Verdict
 from runner.store import Store, migrate
 from tests.chaos.server import Server
 from tests.integration.store.conftest import Bench, result, run_record
@@ -14,44 +16,76 @@ from tests.integration.store.conftest import Bench, result, run_record
 _ACCEPTED = result(Verdict.ACCEPTED, run_record())
 
 
-def test_a_claim_that_a_crash_takes_back_is_made_again_and_its_first_run_is_stale() -> None:
-    """The job waits again. The run that nobody knows of is told so, before and after the job is claimed anew."""
-    with Server() as server:
-        server.start()
-        # Nothing but a commit that waits for it, and a full buffer, brings a claim to the disk.
-        server.set("wal_writer_delay", "10s")
-        with psycopg.connect(server.url("postgres"), autocommit=True) as connection:
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """One with an empty queue. Only what waits for the disk gets there within a test, and what was done before that."""
+    with Server() as made:
+        made.start()
+        made.set("wal_writer_delay", "10s")
+        with psycopg.connect(made.url("postgres"), autocommit=True) as connection:
             connection.execute("CREATE DATABASE queue")
-        migrate(server.url("queue"))
-        bench = Bench(store=Store(server.url("queue"), application_name="kernel-runner test"), url=server.url("queue"))
-        bench.board()
-        bench.submit()
-
-        lost = bench.claim()
-        bench.store.close()
-        server.crash()
-        server.start()
-
-        ((state, attempt),) = _look(server, "SELECT state, attempt FROM runner.job")
-        assert (state, attempt) == ("queued", 0)
-        (lease,) = bench.store.heartbeat(host="host-a", lease_s=60, held=[lost.key])
-        assert not lease.ours
-        with pytest.raises(StaleAttemptError, match="queued at attempt 0"):
-            bench.store.complete(lost, _ACCEPTED)
-        again = bench.claim()
-        assert again.key == lost.key
-        with pytest.raises(StaleAttemptError, match="running at attempt 1"):
-            bench.store.complete(lost, _ACCEPTED)
-        assert _look(server, "SELECT count(*) FROM leaderboard.runs") == [(0,)]
-
-        bench.store.complete(again, _ACCEPTED)
-        bench.store.close()
-        server.crash()
-        server.start()
-        assert _look(server, "SELECT state, attempt FROM runner.job") == [("done", 1)]
-        assert _look(server, "SELECT count(*) FROM leaderboard.runs") == [(1,)]
+        migrate(made.url("queue"))
+        yield made
 
 
-def _look(server: Server, query: str) -> list[tuple[object, ...]]:
-    with psycopg.connect(server.url("queue"), autocommit=True) as connection:
+@pytest.fixture
+def bench(server: Server) -> Iterator[Bench]:
+    """With a job in the queue."""
+    store = Store(server.url("queue"), application_name="kernel-runner test")
+    made = Bench(store=store, url=server.url("queue"))
+    made.board()
+    made.submit()
+    yield made
+    store.close()
+
+
+def test_a_claim_that_is_taken_back_is_made_again_and_its_first_run_is_stale(server: Server, bench: Bench) -> None:
+    """The job waits. The run that the database knows nothing of is told so, before and after the second claim."""
+    lost = _claim(bench, durable=False)
+    _crash(server, bench)
+    assert _look(bench, "SELECT state, attempt FROM runner.job") == [("queued", 0)]
+    (lease,) = bench.store.heartbeat(host="host-a", lease_s=60, held=[lost.key])
+    assert not lease.ours
+    with pytest.raises(StaleAttemptError, match="queued at attempt 0"):
+        bench.store.complete(lost, _ACCEPTED)
+    again = _claim(bench, durable=False)
+    assert again.key == lost.key
+    with pytest.raises(StaleAttemptError, match="running at attempt 1"):
+        bench.store.complete(lost, _ACCEPTED)
+    assert _look(bench, "SELECT count(*) FROM leaderboard.runs") == [(0,)]
+    bench.store.complete(again, _ACCEPTED)
+    assert _look(bench, "SELECT state, attempt FROM runner.job") == [("done", 1)]
+
+
+def test_a_result_takes_claims_along_to_the_disk(server: Server, bench: Bench) -> None:
+    """Its own, and that of another job."""
+    bench.submit(user_id="u2")
+    first, second = _claim(bench, durable=False), _claim(bench, durable=False)
+    bench.store.complete(first, _ACCEPTED)
+    _crash(server, bench)
+    assert _look(bench, "SELECT state FROM runner.job ORDER BY id") == [("done",), ("running",)]
+    bench.store.complete(second, _ACCEPTED)
+
+
+def test_a_claim_waits_for_the_disk_unless_told_otherwise(server: Server, bench: Bench) -> None:
+    """The run that was under way when the server crashed ends with its result."""
+    job = _claim(bench, durable=True)
+    _crash(server, bench)
+    bench.store.complete(job, _ACCEPTED)
+    assert _look(bench, "SELECT state, attempt FROM runner.job") == [("done", 1)]
+
+
+def _claim(bench: Bench, *, durable: bool) -> Job:
+    (job,) = bench.store.claim(host="host-a", slots={"CPU": 1}, lease_s=60, durable=durable).jobs
+    return job
+
+
+def _crash(server: Server, bench: Bench) -> None:
+    bench.store.close()
+    server.crash()
+    server.start()
+
+
+def _look(bench: Bench, query: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(bench.url, autocommit=True) as connection:
         return connection.execute(query.encode()).fetchall()

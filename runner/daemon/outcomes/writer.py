@@ -33,14 +33,14 @@ _log = get_logger(__name__)
 #: No more results than this in one transaction.
 MAX_RESULTS: Final = 32
 #: When a commit follows another within BUSY_S, results wait for each other: for GATHER_S, or until there are
-#: GATHER_PER_SLOT of each slot. A commit of 16 results costs hardly more than one of 8. A single result is committed
+#: GATHER_PER_SLOT of each slot: half of what a commit of 8 results costs is the same for 32. A single result is written
 #: at once.
 GATHER_S: Final = 0.01
-GATHER_PER_SLOT: Final = 2
+GATHER_PER_SLOT: Final = 4
 BUSY_S: Final = 0.025
 #: A slot waits when so many results per slot, or bytes of files, are not written yet: a killed process loses them all.
-#: As many as one commit writes and the next one gathers.
-WAITING_PER_SLOT: Final = 2 * GATHER_PER_SLOT
+#: As many as one commit writes, and what comes meanwhile.
+WAITING_PER_SLOT: Final = GATHER_PER_SLOT + 2
 MAX_WAITING_BYTES: Final = 64 << 20
 #: Results that have waited so long go on the second connection.
 TURN_S: Final = 1.0
@@ -155,7 +155,7 @@ class OutcomeWriter:
         self._ending_came = threading.Condition(self._lock)
         self._complete = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
-        self._enough = slots * GATHER_PER_SLOT
+        self._enough = min(slots * GATHER_PER_SLOT, MAX_RESULTS)
         #: In order of arrival. An entry leaves when it is finished, so that a thread that breaks and is started again
         #: finds it.
         self._pending: dict[tuple[int, int], _Pending] = {}

@@ -2,7 +2,7 @@
 
 As a program it is a daemon that serves a database until it is killed:
 `python -m tests.integration.daemon.groups URL SETTINGS JOURNAL`. Before each evaluation it appends a line to the
-journal: job, attempt, items and the time.
+journal: job, attempt, when it was claimed, items and the time.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def noting(script: Callable[..., JobResult], journal: Path) -> Callable[..., Job
 
     def noted(job: Job, *given: Any) -> JobResult:  # noqa: ANN401 - handed through
         items = [candidate["id"] for candidate in job.task["candidates"]]
-        line = {"job": job.id, "attempt": job.attempt, "items": items, "at": time.time()}
+        claimed = {"job": job.id, "attempt": job.attempt, "claimed": job.started_at.isoformat()}
+        line = {**claimed, "items": items, "at": time.time()}
         with journal.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         return script(job, *given)

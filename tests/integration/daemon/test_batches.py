@@ -350,8 +350,8 @@ def test_daemon_database_and_client_are_killed_and_every_key_has_one_result(tmp_
 
 
 def _check_runs(runs: Sequence[dict[str, Any]], over: Sequence[tuple[int, int, float]]) -> None:
-    """No attempt ran twice; each result is that of a run, and no run of its item began after it."""
-    assert len({(run["job"], run["attempt"]) for run in runs}) == len(runs)
+    """No claim ran twice; each result is that of a run, and no run of its item began after it."""
+    assert len({(run["job"], run["attempt"], run["claimed"]) for run in runs}) == len(runs)
     of_item: dict[int, list[dict[str, Any]]] = {}
     for run in runs:
         for number in run["items"]:

@@ -61,6 +61,25 @@ def test_the_pauses_between_polls_add_up_to_less_than_six_statements_in_ten_seco
     assert 1 / statistics.mean(gaps_s) < 0.6
 
 
+@pytest.mark.parametrize(("busy_s", "waits"), [(1e9, False), (0.0, True)], ids=["right after another", "later"])
+def test_a_claim_waits_for_the_disk_unless_jobs_end_at_once(
+    make_rig: Callable[..., Rig], database_url: str, monkeypatch: pytest.MonkeyPatch, busy_s: float, waits: bool
+) -> None:
+    """Only one that closely follows another with jobs does not."""
+    monkeypatch.setattr("runner.daemon.claim_turn.BUSY_S", busy_s)
+    rig = make_rig(database_url)
+    seen = watch(rig)
+    rig.board()
+    rig.start()
+    for _ in range(2):
+        rig.wait_done(rig.submit())
+    waited, brought = zip(*seen.answered, strict=True)
+    first = brought.index(True)
+    assert all(waited[: first + 1])
+    assert brought[first + 1 :].count(True) == 1
+    assert set(waited[first + 1 :]) == {waits}
+
+
 def test_the_heartbeat_has_a_connection_only_while_a_job_is_held(
     make_rig: Callable[..., Rig], database_url: str
 ) -> None:

@@ -59,6 +59,7 @@ WORK = {
     "at_most": None,
     "instance": None,
     "unranked": [],
+    "durable": True,
 }
 
 

@@ -26,7 +26,15 @@ from tests.support.waiting import PATIENCE_S, wait_until
 Db = psycopg.Connection[dict[str, Any]]
 #: Enough claims for three steps of a mark, whatever their number is before.
 THREE_STEPS = 3 * 31
-WORK = {"host": "h", "gpu_types": list(TYPES), "lease_s": 60, "at_most": None, "instance": "h", "unranked": []}
+WORK = {
+    "host": "h",
+    "gpu_types": list(TYPES),
+    "lease_s": 60,
+    "at_most": None,
+    "instance": "h",
+    "unranked": [],
+    "durable": True,
+}
 #: As a claim and a result write them, in the order of the queue; a tenth of the jobs of each class stays.
 WENT_THROUGH = """\
 WITH first AS (

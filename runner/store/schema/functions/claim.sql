@@ -20,10 +20,6 @@
 -- For the types in `unranked`, only jobs whose times do not count are taken: in the same order, along
 -- job_ready_unranked_idx. Of a paused type nothing is taken.
 --
--- A claim does not wait until it is on disk: the result that follows does, and what a server writes to disk it writes in
--- order. A claim that a crash of the server takes back leaves a job that waits; an attempt of it is stale, since another
--- claim has another time (runner.complete).
---
 -- `overdue` says that runner.reclaim has something to do. Leases of single jobs are looked at each time, from the mark in
 -- runner.sweep on. Leases of hosts, ends and starts are looked at by one claim a second of all hosts.
 CREATE OR REPLACE FUNCTION runner.claim(
@@ -53,7 +49,6 @@ DECLARE
     v_sweep record;
     v_number bigint;
 BEGIN
-    PERFORM set_config('synchronous_commit', 'off', true);
     IF EXISTS (SELECT FROM runner.pause) THEN
         SELECT array_agg(CASE WHEN EXISTS (SELECT FROM runner.pause p WHERE p.gpu_type = lower(w.gpu_type)) THEN 0
                               ELSE w.free END ORDER BY w.number)

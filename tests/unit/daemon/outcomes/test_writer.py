@@ -12,10 +12,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from runner.daemon.outcomes.writer import (
+    GATHER_PER_SLOT,
     HELD_S,
     LEAVING_PATIENCE_S,
     LEFT_TO_ITS_LEASE,
     MAX_RESULTS,
+    WAITING_PER_SLOT,
     Cancelled,
     Failed,
     Outcome,
@@ -153,7 +155,7 @@ def test_a_single_result_is_committed_at_once_and_announced_afterwards(crowd: Cr
     assert (crowd.batches, at_commit, crowd.parts.events()) == ([[1]], [[]], ["done"])
 
 
-def test_on_a_busy_host_results_wait_until_there_are_two_of_each_slot(
+def test_on_a_busy_host_results_wait_until_there_are_some_of_each_slot(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Right after another commit the first that comes is not committed alone; none waits once there are enough."""
@@ -163,10 +165,28 @@ def test_on_a_busy_host_results_wait_until_there_are_two_of_each_slot(
     crowd.start()
     crowd.submit(0)
     crowd.wait_empty()
-    for job_id in (1, 2, 3, 4):
+    gathered = range(1, 1 + 2 * GATHER_PER_SLOT)
+    for job_id in gathered:
         crowd.submit(job_id)
     crowd.wait_empty()
-    assert crowd.batches == [[0], [1, 2, 3, 4]]
+    assert crowd.batches == [[0], [*gathered]]
+    crowd.end()
+
+
+def test_with_many_slots_results_wait_until_they_fill_a_transaction(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no longer: more of them go with the next one."""
+    monkeypatch.setattr("runner.daemon.outcomes.writer.BUSY_S", 1e9)
+    monkeypatch.setattr("runner.daemon.outcomes.writer.GATHER_S", 1e6)
+    crowd = Crowd(parts, slots=MAX_RESULTS)
+    crowd.start()
+    crowd.submit(0)
+    crowd.wait_empty()
+    for job_id in range(1, 1 + MAX_RESULTS):
+        crowd.submit(job_id)
+    crowd.wait_empty()
+    assert crowd.batches == [[0], [*range(1, 1 + MAX_RESULTS)]]
     crowd.end()
 
 
@@ -209,13 +229,13 @@ def test_while_the_database_is_away_everything_goes_to_the_spool(crowd: Crowd) -
 
 
 def test_a_slot_waits_when_too_many_results_are_not_written(parts: Parts) -> None:
-    """Four for each slot, then the next one hands over and waits; it goes on when there is room."""
+    """So many for each slot, then the next one hands over and waits; it goes on when there is room."""
     crowd = Crowd(parts, slots=1)
-    for job_id in (1, 2, 3, 4):
+    for job_id in range(1, 1 + WAITING_PER_SLOT):
         crowd.submit(job_id)
     handed = threading.Event()
-    crowd.hand_aside(5, result(), handed)
-    crowd.wait(lambda: crowd.writer.pending == 5)
+    crowd.hand_aside(1 + WAITING_PER_SLOT, result(), handed)
+    crowd.wait(lambda: crowd.writer.pending == 1 + WAITING_PER_SLOT)
     assert not handed.wait(0.05)
     crowd.start()
     assert handed.wait(PATIENCE_S)
