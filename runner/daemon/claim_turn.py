@@ -5,21 +5,21 @@ Owns what a claim asks for and where its jobs go. Must not decide when to look, 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
 from typing import Final
 
 from runner.config import Settings
 from runner.daemon.capacity import NO_REQUEST, Capacity
-from runner.daemon.leases import LeaseKeeper
+from runner.daemon.leases import Lease, LeaseKeeper, StopReason
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.recovery import Recovery
 from runner.daemon.reservations import Reservations
 from runner.daemon.shutdown import ShutdownControl
-from runner.daemon.slot import SlotWorker
+from runner.daemon.slot import SlotSignals, SlotWorker
 from runner.errors import StaleAttemptError
 from runner.logs import get_logger
+from runner.model import Job
 from runner.store import Claims, QueueStore, Unreadable
 
 _log = get_logger(__name__)
@@ -29,13 +29,10 @@ NO_SLOT: Final = "none"
 #: The pause after a claim that brought jobs; shorter when every slot is free before. Slots that come free meanwhile are
 #: claimed for together: one claim for several slots costs hardly more than for one.
 GATHER_S: Final = 0.0025
-#: A claim that follows another one with jobs within this time is of a host whose jobs end at once. It does not wait for
-#: the server's disk: the results of its jobs do, a moment later.
-BUSY_S: Final = 0.025
 
 
 class ClaimTurn:
-    """Belongs to the claiming thread. The last busy slot sets `all_free` when it comes free."""
+    """Belongs to the claiming thread."""
 
     def __init__(
         self,
@@ -47,7 +44,7 @@ class ClaimTurn:
         recovery: Recovery,
         keeper: LeaseKeeper,
         publisher: EventPublisher,
-        all_free: threading.Event,
+        signals: SlotSignals,
         instance: str,
     ) -> None:
         self._settings = settings
@@ -57,10 +54,8 @@ class ClaimTurn:
         self._recovery = recovery
         self._keeper = keeper
         self._publisher = publisher
-        self._all_free = all_free
+        self._signals = signals
         self._instance = instance
-        #: When jobs were last asked for that came.
-        self._brought_s = float("-inf")
 
     def claim(self, store: QueueStore, control: ShutdownControl, *, able: bool) -> Claims:
         """Claim until no slot is free or no job is left; the last answer.
@@ -85,14 +80,15 @@ class ClaimTurn:
                 at_most=request.at_most,
                 instance=self._instance,
                 unranked=request.unranked,
-                durable=asked_s > self._brought_s + BUSY_S,
+                durable=not self._signals.short_runs,
             )
-            if claims.jobs:
-                self._brought_s = asked_s
             self._recovery.detect_clock_jump(claims, asked_s)
             # Counted, not asked for afterwards: a slot whose job ended at once would seem never to have been taken.
             free = self._capacity.free()
             for job, worker in self._capacity.assign(claims.jobs):
+                if (earlier := self._keeper.lease_of(job)) is not None:
+                    self._release_second_claim(store, job, earlier)
+                    continue
                 worker.give(self._keeper.hold(job))
                 free = self._capacity.beside(free, worker)
             for unreadable in claims.unreadable:
@@ -109,9 +105,23 @@ class ClaimTurn:
 
     def _wait_for_more_free_slots(self) -> None:
         """After a claim that brought jobs: let slots come free that are about to."""
-        self._all_free.clear()
+        self._signals.all_free.clear()
         if any(worker.busy for worker in self._workers):
-            self._all_free.wait(GATHER_S)
+            self._signals.all_free.wait(GATHER_S)
+
+    def _release_second_claim(self, store: QueueStore, job: Job, earlier: Lease) -> None:
+        """Release a job that has not ended here yet: a crash of the server took back the claim of that run.
+
+        The run is stopped, and its result is stale. Both claims have the same number; the next one has another.
+        """
+        earlier.stop(StopReason.LOST)
+        _log.warning("claim_taken_back", job=job.id, attempt=job.attempt)
+        try:
+            ended = store.release(job, reason="the server lost an earlier claim of it, whose run has not ended")
+        except StaleAttemptError as error:
+            _log.warning("job_not_ours", error=str(error))
+        else:
+            self._publisher.ended(job, ended)
 
     def _fail_unreadable(self, store: QueueStore, unreadable: Unreadable) -> None:
         """Fail a job that this release makes no sense of: another one may, and else it ends with the cause."""

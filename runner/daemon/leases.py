@@ -116,6 +116,11 @@ class LeaseKeeper:
             self._held[job.key] = lease
         return lease
 
+    def lease_of(self, job: Job) -> Lease | None:
+        """The lease that is held for this job and attempt, if any."""
+        with self._lock:
+            return self._held.get(job.key)
+
     def drop(self, lease: Lease) -> None:
         """Stop renewing: the job has ended or is given up. Does nothing if another lease has replaced this one."""
         with self._lock:

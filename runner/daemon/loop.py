@@ -178,7 +178,7 @@ class Daemon:
             recovery=self._recovery,
             keeper=self._keeper,
             publisher=self._publisher,
-            all_free=signals.all_free,
+            signals=signals,
             instance=instance,
         )
         self._control: ShutdownControl | None = None

@@ -53,8 +53,9 @@ class Claiming(Base):
         A job that cannot be read spoils no other: it comes as `unreadable`, and must be failed.
 
         A claim that is not `durable` does not wait for the server's disk. The next result that is committed takes it
-        along, or the server within a second. A crash before that takes it back: the job waits again, and the result of
-        its run is stale, because another claim of it has another time.
+        along, or the server does after a moment (three times its `wal_writer_delay`). A crash before that takes it
+        back: the job waits again. The next claim may have the same number, but another time, so the result of the first
+        run is stale.
 
         When this raises, the server may have committed the claim all the same: `recover` before the next one.
         """

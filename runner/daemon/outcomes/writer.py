@@ -33,7 +33,7 @@ _log = get_logger(__name__)
 #: No more results than this in one transaction.
 MAX_RESULTS: Final = 32
 #: When a commit follows another within BUSY_S, results wait for each other: for GATHER_S, or until there are
-#: GATHER_PER_SLOT of each slot: half of what a commit of 8 results costs is the same for 32. A single result is written
+#: GATHER_PER_SLOT of each slot: much of what a commit costs is the same for many results. A single one is written
 #: at once.
 GATHER_S: Final = 0.01
 GATHER_PER_SLOT: Final = 4

@@ -99,6 +99,36 @@ def test_every_job_runs_exactly_once_over_two_slots(rig: Rig) -> None:
     assert all(len(view.jobs[0].runs) == 1 for view in views)
 
 
+def test_a_claim_that_a_crash_took_back_is_made_again_under_another_number(
+    make_rig: Callable[..., Rig], database_url: str
+) -> None:
+    """Its first run still goes on, in the same daemon: that one is stopped, and what it finds is stale."""
+    rig = make_rig(database_url, heartbeat_s=10.0)
+    rig.slots = tuple(Slot(name=f"cpu{number}", gpu_type="CPU", devices=(), cpus=(number,)) for number in range(2))
+    rig.board()
+    gate = Gate(heeds_cancel=False)
+
+    def first_waits(job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
+        return (at_once if gate.begun.is_set() else gate)(job, cancel, on_progress)
+
+    rig.evaluator.script = first_waits
+    rig.start()
+    submission = rig.submit()
+    assert gate.begun.wait(PATIENCE_S)
+    rig.sql(
+        "UPDATE runner.job SET state = 'queued', attempt = 0, lease_owner = NULL, lease_expires_at = NULL, host = NULL,"
+        " started_at = NULL"
+    )
+    (view,) = rig.wait_done(submission)
+    (job,) = view.jobs
+    assert (job.verdict, job.attempt, job.failures, len(job.runs)) == (Verdict.ACCEPTED, 2, 0, 1)
+    assert gate.cancelled.wait(PATIENCE_S)
+    gate.go.set()
+    rig.wait_for(lambda: rig.sql("SELECT FROM runner.stale_result"), "the first run's result is kept as evidence")
+    assert rig.view(submission).jobs[0] == job
+    assert [(number, attempt) for number, attempt, _ in rig.evaluator.seen] == [(job.id, 1), (job.id, 2)]
+
+
 def test_only_jobs_of_the_slots_types_are_claimed(rig: Rig, make_rig: Callable[..., Rig]) -> None:
     """A host without H100 leaves H100 jobs to others."""
     rig.sql(

@@ -97,7 +97,7 @@ BEGIN
                    WHEN r.submission_id IS NULL AND j.id IS NULL
                         AND EXISTS (SELECT FROM runner.job o WHERE o.id = r.job_id AND o.batch_id IS NOT NULL) THEN 'busy'
                    WHEN r.number <> array_position(v_keys, r.job_id || '.' || r.attempt) THEN 'busy'
-                   -- The time of the claim counts too: after a restored backup, or on another database, another
+                   -- The time of the claim counts too: after a crash, a restored backup, or on another database, another
                    -- claim may have the same job and attempt.
                    WHEN j.started_at <> r.started_at THEN 'stale'
                    WHEN j.submission_id IS DISTINCT FROM r.submission_id THEN 'stale'

@@ -176,7 +176,7 @@ def test_on_a_busy_host_results_wait_until_there_are_some_of_each_slot(
 def test_with_many_slots_results_wait_until_they_fill_a_transaction(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And no longer: more of them go with the next one."""
+    """They do not wait for more than one transaction takes."""
     monkeypatch.setattr("runner.daemon.outcomes.writer.BUSY_S", 1e9)
     monkeypatch.setattr("runner.daemon.outcomes.writer.GATHER_S", 1e6)
     crowd = Crowd(parts, slots=MAX_RESULTS)
