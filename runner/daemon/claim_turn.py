@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from runner.config import Settings
-from runner.daemon.capacity import NO_REQUEST, Capacity
-from runner.daemon.leases import Lease, LeaseKeeper, StopReason
+from runner.daemon.capacity import NO_REQUEST, Capacity, SlotHandle
+from runner.daemon.leases import LeaseKeeper
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.recovery import Recovery
 from runner.daemon.reservations import Reservations
@@ -83,14 +83,7 @@ class ClaimTurn:
                 durable=not self._signals.short_runs,
             )
             self._recovery.detect_clock_jump(claims, asked_s)
-            # Counted, not asked for afterwards: a slot whose job ended at once would seem never to have been taken.
-            free = self._capacity.free()
-            for job, worker in self._capacity.assign(claims.jobs):
-                if (earlier := self._keeper.lease_of(job)) is not None:
-                    self._release_second_claim(store, job, earlier)
-                    continue
-                worker.give(self._keeper.hold(job))
-                free = self._capacity.beside(free, worker)
+            free = self._give(store, claims.jobs)
             for unreadable in claims.unreadable:
                 self._fail_unreadable(store, unreadable)
             if claims.jobs:
@@ -103,18 +96,33 @@ class ClaimTurn:
             if claims.jobs and not free:
                 return claims
 
+    def _give(self, store: QueueStore, jobs: Sequence[Job]) -> Sequence[SlotHandle]:
+        """Give each job to a slot; the slots that are free then."""
+        # Counted, not asked for afterwards: a slot whose job ended at once would seem never to have been taken.
+        free = self._capacity.free()
+        taken_back = []
+        for job, worker in self._capacity.assign(jobs):
+            if (earlier := self._keeper.lease_of(job)) is not None:
+                self._keeper.lost(earlier)
+                taken_back.append(job)
+                continue
+            worker.give(self._keeper.hold(job))
+            free = self._capacity.beside(free, worker)
+        for job in taken_back:
+            self._release_second_claim(store, job)
+        return free
+
     def _wait_for_more_free_slots(self) -> None:
         """After a claim that brought jobs: let slots come free that are about to."""
         self._signals.all_free.clear()
         if any(worker.busy for worker in self._workers):
             self._signals.all_free.wait(GATHER_S)
 
-    def _release_second_claim(self, store: QueueStore, job: Job, earlier: Lease) -> None:
-        """Release a job that has not ended here yet: a crash of the server took back the claim of that run.
+    def _release_second_claim(self, store: QueueStore, job: Job) -> None:
+        """Release a job whose first run has not ended here yet: a crash of the server took back the claim of that run.
 
-        The run is stopped, and its result is stale. Both claims have the same number; the next one has another.
+        The result of the first run is stale. Both claims have the same number; the next one has another.
         """
-        earlier.stop(StopReason.LOST)
         _log.warning("claim_taken_back", job=job.id, attempt=job.attempt)
         try:
             ended = store.release(job, reason="the server lost an earlier claim of it, whose run has not ended")

@@ -121,6 +121,12 @@ class LeaseKeeper:
         with self._lock:
             return self._held.get(job.key)
 
+    def lost(self, lease: Lease) -> None:
+        """Stop a run whose job is not this host's any more. A result that waits is left to its commit."""
+        if lease.deadline_s is not None and lease.stop(StopReason.LOST):
+            metrics.lease_lost()
+            _log.warning("lease_lost", job=lease.job.id, attempt=lease.job.attempt)
+
     def drop(self, lease: Lease) -> None:
         """Stop renewing: the job has ended or is given up. Does nothing if another lease has replaced this one."""
         with self._lock:
@@ -215,9 +221,7 @@ class LeaseKeeper:
                 # The run is over, and its own result may have ended the job: the commit finds out.
                 continue
             if not state.ours:
-                if lease.stop(StopReason.LOST):
-                    metrics.lease_lost()
-                    _log.warning("lease_lost", job=state.job_id, attempt=state.attempt)
+                self.lost(lease)
             elif state.cancel_requested and lease.stop(StopReason.CANCELLED):
                 _log.info("job_stop_requested", job=state.job_id, attempt=state.attempt)
 

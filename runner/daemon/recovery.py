@@ -10,7 +10,7 @@ import time
 from typing import Final
 
 from runner.config import Settings
-from runner.daemon.leases import LeaseKeeper
+from runner.daemon.leases import LeaseKeeper, StopReason
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.server_clock import ServerClock
 from runner.daemon.startup import Startup
@@ -72,7 +72,7 @@ class Recovery:
         self._startup.register(store)
         released = store.recover(
             host=self._settings.current.host_name,
-            keep=[lease.job.key for lease in self._keeper.held()],
+            keep=[lease.job.key for lease in self._keeper.held() if lease.reason is not StopReason.LOST],
             instance=self._instance,
         )
         for job in released:

@@ -23,6 +23,7 @@ def server() -> Iterator[Server]:
     with Server() as made:
         made.start()
         made.set("autovacuum", "off")
+        made.set("checkpoint_timeout", "1h")
         with psycopg.connect(made.url("postgres"), autocommit=True) as connection:
             connection.execute("CREATE DATABASE queue")
         migrate(made.url("queue"))

@@ -429,9 +429,10 @@ class OutcomeWriter:
             return False
 
     def _finish(self, one: _Pending) -> None:
-        # Has no effect when the replayer holds the lease now.
-        self._keeper.drop(one.lease)
         with self._lock:
+            # In one step: a job whose lease is gone may be given to a slot again, and submitted. Has no effect when the
+            # replayer holds the lease now.
+            self._keeper.drop(one.lease)
             one.over = True
             del self._pending[one.job.key]
             self._size_bytes -= one.size_bytes
