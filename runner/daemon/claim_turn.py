@@ -6,7 +6,7 @@ Owns what a claim asks for and where its jobs go. Must not decide when to look, 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from runner.config import Settings
@@ -19,8 +19,8 @@ from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.slot import SlotSignals, SlotWorker
 from runner.errors import StaleAttemptError
 from runner.logs import get_logger
-from runner.model import Job
-from runner.store import Claims, QueueStore, Unreadable
+from runner.model import Claimed, Job
+from runner.store import Claims, Ended, QueueStore, Unreadable
 
 _log = get_logger(__name__)
 
@@ -102,7 +102,7 @@ class ClaimTurn:
         free = self._capacity.free()
         taken_back = []
         for job, worker in self._capacity.assign(jobs):
-            if (earlier := self._keeper.lease_of(job)) is not None:
+            if (earlier := self._keeper.lease_of(job)) is not None and not earlier.spooled:
                 self._keeper.lost(earlier)
                 taken_back.append(job)
                 continue
@@ -124,19 +124,20 @@ class ClaimTurn:
         The result of the first run is stale. Both claims have the same number; the next one has another.
         """
         _log.warning("claim_taken_back", job=job.id, attempt=job.attempt)
-        try:
-            ended = store.release(job, reason="the server lost an earlier claim of it, whose run has not ended")
-        except StaleAttemptError as error:
-            _log.warning("job_not_ours", error=str(error))
-        else:
-            self._publisher.ended(job, ended)
+        reason = "the server lost an earlier claim of it, whose run has not ended"
+        self._end(job, lambda: store.release(job, reason=reason))
 
     def _fail_unreadable(self, store: QueueStore, unreadable: Unreadable) -> None:
         """Fail a job that this release makes no sense of: another one may, and else it ends with the cause."""
         job, cause = unreadable.claimed, unreadable.cause
         _log.error("job_unreadable", job=job.id, attempt=job.attempt, cause=cause)
+        error = f"the job cannot be read: {cause}"
+        self._end(job, lambda: store.fail(job, error=error, report=None, slot=NO_SLOT))
+
+    def _end(self, job: Claimed, write: Callable[[], Ended]) -> None:
+        """Write how a claim without a run ends, and publish it."""
         try:
-            ended = store.fail(job, error=f"the job cannot be read: {cause}", report=None, slot=NO_SLOT)
+            ended = write()
         except StaleAttemptError as error:
             _log.warning("job_not_ours", error=str(error))
         else:

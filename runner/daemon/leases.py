@@ -59,8 +59,10 @@ class HeartbeatStore(Protocol):
 class Lease:
     """One held job. Threadsafe; the first reason to stop counts."""
 
-    def __init__(self, job: Job, *, deadline_s: float | None) -> None:
+    def __init__(self, job: Job, *, deadline_s: float | None, spooled: bool = False) -> None:
         self.job = job
+        #: The run's result is safe in the spool, which bears another claim of the same number beside it.
+        self.spooled = spooled
         #: Set when the job shall stop; the evaluation waits on it.
         self.cancel = threading.Event()
         #: `time.monotonic()` after which the run is stopped; None: the run is over, its result waits for the database.
@@ -104,14 +106,14 @@ class LeaseKeeper:
         self._held: dict[tuple[int, int], Lease] = {}
         self._nudged = threading.Event()
 
-    def hold(self, job: Job, *, running: bool = True) -> Lease:
+    def hold(self, job: Job, *, running: bool = True, spooled: bool = False) -> Lease:
         """Renew a job's lease from now on: it was just claimed, or (not `running`) its result waits to be written.
 
         A lease that is held for the same attempt is replaced in the same step.
         """
         allowed_s = self._settings.current.max_run_s + OVERTIME_GRACE_S
         deadline_s = self._clock() + allowed_s if running else None
-        lease = Lease(job, deadline_s=deadline_s)
+        lease = Lease(job, deadline_s=deadline_s, spooled=spooled)
         with self._lock:
             self._held[job.key] = lease
         return lease

@@ -219,7 +219,7 @@ class SpoolReplayer:
                 self._drop(lease.job)
 
     def _hold(self, job: Job) -> None:
-        self._leases[job.key] = self._keeper.hold(job, running=False)
+        self._leases[job.key] = self._keeper.hold(job, running=False, spooled=True)
 
     def _drop(self, job: Job) -> None:
         self._troubled_s.pop(job.key, None)
