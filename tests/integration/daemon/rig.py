@@ -59,6 +59,11 @@ def at_once(_job: Job, _cancel: threading.Event, _on_progress: Callable[[Progres
     return accepted()
 
 
+def cpu_slots(count: int) -> tuple[Slot, ...]:
+    """Slots without devices, with a core each."""
+    return tuple(Slot(name=f"cpu{core}", gpu_type="CPU", devices=(), cpus=(core,)) for core in range(count))
+
+
 class Gate:
     """A script whose runs begin, say so, and end when the test (or a cancel) says so."""
 
@@ -146,7 +151,7 @@ class Rig:
         self.evaluator = Evaluator()
         self.engine = Engine()
         self.engine.up.set()
-        self.slots: tuple[Slot, ...] = (Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,)),)
+        self.slots = cpu_slots(1)
         self.store = Store(database_url, application_name="test")
         self.spool = Spool(self.config.state_dir / "spool", max_bytes=self.config.spool_max_mib * 2**20)
         self.settings = Settings(self.config)

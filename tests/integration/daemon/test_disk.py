@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from runner.daemon.monitoring.readiness import DISK
 from runner.disk import DiskFloor
-from runner.model import JobState, Slot
-from tests.integration.daemon.rig import Gate, Rig
+from runner.model import JobState
+from tests.integration.daemon.rig import Gate, Rig, cpu_slots
 from tests.support.waiting import PATIENCE_S
 
 #: More than any disk has.
@@ -29,7 +29,7 @@ def test_nothing_is_claimed_below_the_floor_until_there_is_room(rig: Rig) -> Non
     gate = Gate()
     rig.evaluator.script = gate
     rig.check_disk = check
-    rig.slots = tuple(Slot(name=f"cpu{core}", gpu_type="CPU", devices=(), cpus=(core,)) for core in range(2))
+    rig.slots = cpu_slots(2)
     rig.start()
     running = rig.submit()
     assert gate.begun.wait(PATIENCE_S)

@@ -13,7 +13,7 @@ from runner.daemon.slot import SlotWorker
 from runner.errors import EngineUnavailableError, EvaluationError
 from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
 from runner.store import Stop, Store, Wakeup
-from tests.integration.daemon.rig import JOBS, Gate, Rig, accepted, at_once
+from tests.integration.daemon.rig import JOBS, Gate, Rig, accepted, at_once, cpu_slots
 from tests.support.waiting import PATIENCE_S
 
 
@@ -89,7 +89,7 @@ def test_every_job_runs_exactly_once_over_two_slots(rig: Rig) -> None:
         return accepted(job=job.id)
 
     rig.evaluator.script = meet
-    rig.slots = tuple(Slot(name=f"cpu{number}", gpu_type="CPU", devices=(), cpus=(number,)) for number in range(2))
+    rig.slots = cpu_slots(2)
     submissions = [rig.submit() for _ in range(12)]
     rig.start()
     views = rig.wait_done(*submissions)
@@ -104,7 +104,7 @@ def test_a_claim_that_a_crash_took_back_is_made_again_under_another_number(
 ) -> None:
     """Its first run still goes on, in the same daemon: that one is stopped, and what it finds is stale."""
     rig = make_rig(database_url, heartbeat_s=10.0)
-    rig.slots = tuple(Slot(name=f"cpu{number}", gpu_type="CPU", devices=(), cpus=(number,)) for number in range(2))
+    rig.slots = cpu_slots(2)
     rig.board()
     gate = Gate(heeds_cancel=False)
 

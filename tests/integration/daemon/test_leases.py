@@ -12,11 +12,11 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from runner.errors import DatabaseUnavailableError
-from runner.model import JobState, Json, Slot, Verdict
+from runner.model import JobState, Json, Verdict
 from runner.store import Claims
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import JOBS, Gate, Rig
+from tests.integration.daemon.rig import JOBS, Gate, Rig, cpu_slots
 from tests.integration.daemon.stores import watch
 from tests.support.waiting import PATIENCE_S
 
@@ -76,7 +76,7 @@ def test_a_claim_whose_answer_was_lost_costs_seconds_and_not_a_lease(
     """It was committed, its answer was lost, and its lease lasts an hour: the daemon releases it and claims again."""
     rig = make_rig(database_url, lease_s=3600.0)
     rig.board()
-    rig.slots = tuple(Slot(name=f"cpu{number}", gpu_type="CPU", devices=(), cpus=(number,)) for number in range(2))
+    rig.slots = cpu_slots(2)
     seen = watch(rig)
     gate = rig.evaluator.script = Gate()
     rig.start()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 
 from runner.daemon.monitoring.readiness import BOTH, CONTAINERS, DEVICES
-from runner.model import Slot
 from sandbox.errors import EngineRefused
-from tests.integration.daemon.rig import Rig
+from tests.integration.daemon.rig import Rig, cpu_slots
 
 
 class _Stuck:
@@ -31,7 +30,7 @@ def _reasons(rig: Rig) -> list[str | None]:
 
 def test_the_others_go_on_and_the_slot_comes_back(rig: Rig) -> None:
     """Out of two slots one is stuck, then both, then none: claims, list of hosts and readiness follow."""
-    rig.slots = tuple(Slot(name=f"cpu{core}", gpu_type="CPU", devices=(), cpus=(core,)) for core in range(2))
+    rig.slots = cpu_slots(2)
     rig.start()
     first, second = _Stuck(), _Stuck()
     rig.quarantine.add("cpu0", first, EngineRefused("device fell off the bus"))

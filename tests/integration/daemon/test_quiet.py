@@ -11,9 +11,9 @@ from structlog.testing import capture_logs
 
 from runner.config import Config
 from runner.daemon.loop import Daemon
-from runner.model import JobState, Slot
+from runner.model import JobState
 from tests.integration.daemon.meter import Meter
-from tests.integration.daemon.rig import Gate, Rig
+from tests.integration.daemon.rig import Gate, Rig, cpu_slots
 from tests.integration.daemon.stores import watch
 from tests.support.waiting import PATIENCE_S
 
@@ -68,7 +68,7 @@ def test_a_claim_waits_for_the_disk_unless_a_short_run_has_just_ended(
     """A run that has not ended is not short, so what is claimed beside it waits."""
     monkeypatch.setattr("runner.daemon.slot.SHORT_S", short_s)
     rig = make_rig(database_url)
-    rig.slots = tuple(Slot(name=f"cpu{core}", gpu_type="CPU", devices=(), cpus=(core,)) for core in range(2))
+    rig.slots = cpu_slots(2)
     seen = watch(rig)
     rig.board()
     gate = rig.evaluator.script = Gate()

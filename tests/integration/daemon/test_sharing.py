@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from runner.model import Device, Job, JobResult, JobState, Progress, Slot
-from tests.integration.daemon.rig import Gate, Rig, accepted, at_once
+from tests.integration.daemon.rig import Gate, Rig, accepted, at_once, cpu_slots
 from tests.support.waiting import PATIENCE_S
 
 RESERVED = "SELECT reserved_by FROM runner.job WHERE reserved_by IS NOT NULL AND reserved_until > now()"
@@ -186,7 +186,7 @@ def test_a_retry_runs_on_another_slot(make_rig: Callable[..., Rig], database_url
     """A job that failed on one slot of the only host gets the other one, each time."""
     rig = make_rig(database_url)
     rig.board()
-    rig.slots = tuple(Slot(name=f"cpu{number}", gpu_type="CPU", devices=(), cpus=(number,)) for number in range(2))
+    rig.slots = cpu_slots(2)
 
     def broken(_job: Job, _cancel: threading.Event, _progress: Callable[[Progress], None]) -> JobResult:
         raise OSError("a broken device")

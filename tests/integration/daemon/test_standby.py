@@ -10,11 +10,11 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from runner.errors import NotFoundError
-from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
+from runner.model import Job, JobResult, JobState, Progress, Verdict
 from runner.store import migrate
 from tests.chaos.loss import How, go_back, keep
 from tests.chaos.server import Cluster
-from tests.integration.daemon.rig import Gate, Rig
+from tests.integration.daemon.rig import Gate, Rig, cpu_slots
 from tests.support.waiting import PATIENCE_S
 
 STALE = "SELECT job_id, attempt, verdict FROM runner.stale_result"
@@ -44,7 +44,7 @@ def rig(cluster: Cluster, make_rig: Callable[..., Rig], gates: defaultdict[int, 
     made = make_rig(
         make_conninfo("", host=folders, user="postgres", dbname="postgres", target_session_attrs="read-write")
     )
-    made.slots = tuple(Slot(name=f"cpu{core}", gpu_type="CPU", devices=(), cpus=(core,)) for core in range(2))
+    made.slots = cpu_slots(2)
 
     def wait(job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
         return gates[job.submission_id or 0](job, cancel, on_progress)

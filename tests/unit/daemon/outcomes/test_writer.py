@@ -155,38 +155,24 @@ def test_a_single_result_is_committed_at_once_and_announced_afterwards(crowd: Cr
     assert (crowd.batches, at_commit, crowd.parts.events()) == ([[1]], [[]], ["done"])
 
 
-def test_on_a_busy_host_results_wait_until_there_are_some_of_each_slot(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("slots", "enough"), [(2, 2 * GATHER_PER_SLOT), (MAX_RESULTS, MAX_RESULTS)], ids=["of each slot", "a transaction"]
+)
+def test_on_a_busy_host_results_wait_until_there_are_enough(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch, slots: int, enough: int
 ) -> None:
     """Right after another commit the first that comes is not committed alone; none waits once there are enough."""
     monkeypatch.setattr("runner.daemon.outcomes.writer.BUSY_S", 1e9)
     monkeypatch.setattr("runner.daemon.outcomes.writer.GATHER_S", 1e6)
-    crowd = Crowd(parts, slots=2)
+    crowd = Crowd(parts, slots=slots)
     crowd.start()
     crowd.submit(0)
     crowd.wait_empty()
-    gathered = range(1, 1 + 2 * GATHER_PER_SLOT)
+    gathered = range(1, 1 + enough)
     for job_id in gathered:
         crowd.submit(job_id)
     crowd.wait_empty()
     assert crowd.batches == [[0], [*gathered]]
-    crowd.end()
-
-
-def test_with_many_slots_results_wait_until_they_fill_a_transaction(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They do not wait for more than one transaction takes."""
-    monkeypatch.setattr("runner.daemon.outcomes.writer.BUSY_S", 1e9)
-    monkeypatch.setattr("runner.daemon.outcomes.writer.GATHER_S", 1e6)
-    crowd = Crowd(parts, slots=MAX_RESULTS)
-    crowd.start()
-    crowd.submit(0)
-    crowd.wait_empty()
-    for job_id in range(1, 1 + MAX_RESULTS):
-        crowd.submit(job_id)
-    crowd.wait_empty()
-    assert crowd.batches == [[0], [*range(1, 1 + MAX_RESULTS)]]
     crowd.end()
 
 
