@@ -78,13 +78,13 @@ def refuse_addresses(people: Sequence[People], options: Options) -> None:
     """Refuse to publish users' addresses of electronic mail.
 
     Raises:
-        DataError: a user has one for an id, which this export would show.
+        DataError: a user has one in an id, which this export would show.
     """
     addresses = sum(line.addresses for line in people)
     if addresses and not options.private and options.identity is not Identity.PSEUDONYM:
         raise DataError(
-            f"{addresses} users have an address of electronic mail for an id, which a public export may not show; use "
-            "--identity pseudonym"
+            f"{addresses} users have an address of electronic mail in their id, which a public export may not show; "
+            "use --identity pseudonym"
         )
 
 

@@ -86,7 +86,7 @@ class People:
     of_banned: int
     #: Ids of the banned users who submitted.
     banned: tuple[str, ...]
-    #: How many users have an address of electronic mail for an id.
+    #: How many users have an id that holds an address of electronic mail.
     addresses: int
     #: Different users and codes of the submissions that the scope does not leave out, and those of banned users.
     pairs: int

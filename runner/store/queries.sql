@@ -657,7 +657,7 @@ SELECT e.leaderboard_id, sum(e.held)::bigint AS submissions, count(*) AS users,
        sum(e.excluded)::bigint AS by_submission,
        coalesce(sum(e.held) FILTER (WHERE e.user_banned), 0)::bigint AS of_banned,
        array_agg(e.user_id ORDER BY e.user_id) FILTER (WHERE e.user_banned) AS banned,
-       count(*) FILTER (WHERE e.user_id ~ '^\S+@\S+\.\S+$') AS addresses,
+       count(*) FILTER (WHERE e.user_id ~ '[^\s@]+@[^\s@]+\.[^\s@]+') AS addresses,
        sum(e.pairs)::bigint AS pairs, coalesce(sum(e.pairs) FILTER (WHERE e.user_banned), 0)::bigint AS pairs_of_banned
 FROM (
     SELECT p.leaderboard_id, p.user_id, p.user_banned, count(*) AS held,

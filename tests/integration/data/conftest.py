@@ -32,6 +32,13 @@ CANARIES = {
     "public_output": "canary-of-what-a-run-printed",
 }
 SECRET_SEED = 1_234_567_891
+#: User id -> name with that address, in each of the ways that hide nothing of it.
+MAILERS = {
+    "mail": CANARIES["mail"],
+    "mail-space": f"{CANARIES['mail']} ",
+    "mail-name": f"Mail <{CANARIES['mail']}>",
+    "mail-text": f"mail {CANARIES['mail']}!",
+}
 #: Every way in which a score can be unusable but for hacked and invalidated, with what is stored.
 UNUSABLE = {
     "nan": "NaN",
@@ -246,7 +253,8 @@ def oddities(filler: Filler) -> Oddities:
     for number in range(4):
         filler.user(f"user{number}")
     filler.user("nameless", None)
-    filler.user("mail", CANARIES["mail"])
+    for user_id, name in MAILERS.items():
+        filler.user(user_id, name)
     filler.user("banned", banned=True)
     unusable = {
         name: filler.ranked(board, "user1", f"# {name}".encode(), score, result={}, passed=name != "not_passed")
@@ -262,7 +270,8 @@ def oddities(filler: Filler) -> Oddities:
     bad_bytes = filler.ranked(board, "user0", b"x = '\xff\xfe'\n", "0.00006")
     with_nul = filler.ranked(board, "user0", b"x = '\0'\n", "0.00007")
     blank = filler.submission(board, "nameless", b" \n\t\n")
-    filler.ranked(board, "mail", b"# mail", "0.00008")
+    for user_id in MAILERS:
+        filler.ranked(board, user_id, f"# {user_id}".encode(), "0.00008")
     filler.ranked(board, "banned", b"# banned", "0.00009")
     filler.db.execute("ALTER TABLE leaderboard.submission DROP CONSTRAINT fk_user_info")
     orphan = filler.ranked(board, "deleted", b"# orphan", "0.0001")

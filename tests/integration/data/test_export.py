@@ -22,7 +22,7 @@ from runner.data.people import Exclusions, Identity
 from runner.data.tables import FLAT
 from runner.data.verify import verify
 from runner.errors import DataError
-from tests.integration.data.conftest import CANARIES, SECRET_SEED, Filler, Oddities, exported, no_progress
+from tests.integration.data.conftest import CANARIES, MAILERS, SECRET_SEED, Filler, Oddities, exported, no_progress
 
 Db = psycopg.Connection[dict[str, Any]]
 FLAT_COLUMNS = [
@@ -326,12 +326,14 @@ def test_identities(oddities: Oddities, database_url: str, tmp_path: Path) -> No
         assert verify(tmp_path / name, no_progress) == []
         return {(row["user_id"], row["user_name"]) for row in found}
 
-    assert people("named") >= {("user0", "User0"), ("nameless", ""), ("mail", ""), ("deleted", "")}
+    assert people("named") >= {("user0", "User0"), ("nameless", ""), ("deleted", "")} | {
+        (user_id, "") for user_id in MAILERS
+    }
     assert people("ids", identity=Identity.ID) >= {("user0", ""), ("deleted", "")}
     one = people("one", identity=Identity.PSEUDONYM, key=b"k" * 16)
     assert one == people("again", identity=Identity.PSEUDONYM, key=b"k" * 16)
     assert one.isdisjoint(people("other", identity=Identity.PSEUDONYM, key=b"l" * 16))
-    assert len(one) == 8
+    assert len(one) == 11
     assert all(len(user_id) == 16 and name == "" and "user" not in user_id for user_id, name in one)
     hosts = {row["host"] for row in rows(tmp_path / "one" / "runs.parquet")}
     assert hosts.isdisjoint({"host-1"})
@@ -339,11 +341,12 @@ def test_identities(oddities: Oddities, database_url: str, tmp_path: Path) -> No
         exported(database_url, tmp_path / "out", identity=Identity.PSEUDONYM)
 
 
-def test_an_address_for_an_id_is_not_published(filler: Filler, database_url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("user_id", ["ada@example.com", "Ada <ada@example.com>"])
+def test_an_address_in_an_id_is_not_published(filler: Filler, database_url: str, tmp_path: Path, user_id: str) -> None:
     """A public export refuses it, unless users get pseudonyms."""
     board = filler.board("mails")
-    filler.user("ada@example.com", "Ada")
-    filler.ranked(board, "ada@example.com", b"x", "0.001")
+    filler.user(user_id, "Ada")
+    filler.ranked(board, user_id, b"x", "0.001")
     with pytest.raises(DataError, match="--identity pseudonym"):
         exported(database_url, tmp_path / "out", private=False, licence="mit")
     exported(database_url, tmp_path / "out", private=False, licence="mit", identity=Identity.PSEUDONYM, key=b"k" * 16)

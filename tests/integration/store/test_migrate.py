@@ -27,6 +27,7 @@ VERSIONS = (
     *("0012_demands", "0013_logins", "0014_turns", "0015_scale", "0016_gateway"),
     *("0017_dataset", "0018_web_login", "0019_modules", "0020_trace", "0021_late", "0022_follow"),
     "0023_bounds",
+    "0024_addresses",
 )
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"

@@ -2,8 +2,7 @@
 CREATE OR REPLACE VIEW runner.dataset_ranking AS
 SELECT b.leaderboard_id, b.problem_name, b.runner,
        rank() OVER (PARTITION BY b.leaderboard_id, b.runner ORDER BY b.score) AS rank,
-       b.user_id, CASE WHEN u.user_name ~ '^\S+@\S+\.\S+$' THEN '' ELSE coalesce(u.user_name, '') END AS user_name,
-       b.score, b.submission_id, b.submission_time, b.submissions
+       b.user_id, coalesce(u.user_name, '') AS user_name, b.score, b.submission_id, b.submission_time, b.submissions
 FROM (
     SELECT DISTINCT ON (p.leaderboard_id, p.runner, p.user_id)
            p.leaderboard_id, p.problem_name, p.runner, p.user_id, p.score_raw AS score, p.submission_id, p.submission_time,
@@ -12,5 +11,5 @@ FROM (
     WHERE p.score_raw IS NOT NULL AND p.score_invalid_reason IS NULL
     ORDER BY p.leaderboard_id, p.runner, p.user_id, p.score_raw, p.submission_time, p.submission_id
 ) AS b
-LEFT JOIN leaderboard.user_info u ON u.id = b.user_id;
+LEFT JOIN runner.dataset_users u ON u.user_id = b.user_id;
 COMMENT ON VIEW runner.dataset_ranking IS 'Best score per user, leaderboard and runner, in seconds; rank 1 is fastest.';

@@ -1,9 +1,7 @@
 -- The columns of runner.entry that need no look at the cases of runs, and none at other submissions.
 CREATE OR REPLACE VIEW runner.entry_plain AS
 SELECT s.id AS submission_id, s.leaderboard_id, l.name AS problem_name, s.user_id,
-       -- A name that is an address of electronic mail is not shown.
-       CASE WHEN u.user_name ~ '^\S+@\S+\.\S+$' THEN '' ELSE coalesce(u.user_name, '') END AS user_name,
-       s.code_id, s.file_name, s.submission_time,
+       coalesce(u.user_name, '') AS user_name, s.code_id, s.file_name, s.submission_time,
        CASE
            WHEN s.status = 'hacked' OR t.status = 'hacked' THEN 'hacked'
            WHEN d.ranks AND s.done THEN 'succeeded'
@@ -20,10 +18,10 @@ SELECT s.id AS submission_id, s.leaderboard_id, l.name AS problem_name, s.user_i
        CASE WHEN c.old_code IS NULL THEN c.hash
            ELSE encode(sha256(convert_to(c.old_code, 'UTF8')), 'hex') END AS code_sha256,
        coalesce(octet_length(c.old_code), octet_length(c.code)) AS code_bytes,
-       d.assurance_correctness, d.assurance_timing, u.is_banned IS TRUE AS user_banned
+       d.assurance_correctness, d.assurance_timing, u.user_banned IS TRUE AS user_banned
 FROM leaderboard.submission s
 JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
-LEFT JOIN leaderboard.user_info u ON u.id = s.user_id
+LEFT JOIN runner.dataset_users u ON u.user_id = s.user_id
 LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id
 LEFT JOIN leaderboard.code_files c ON c.id = s.code_id
 LEFT JOIN (
