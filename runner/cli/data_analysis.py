@@ -249,7 +249,7 @@ def plot(
 
     - `distribution`: how many scores lie where
 
-    - `speed-of-light`: how far the best users are from a perfect kernel, where the export knows its time
+    - `speed-of-light`: how far the best users are from a perfect kernel, where their rows have `sol`
 
     - `noise`: how much the times of equal codes differ; of the cases in `runs.parquet`, else of scores
 

@@ -42,6 +42,8 @@ _GREY, _FAINT, _DARK = "#6b6b6b", "#d0d0d0", "#222222"
 _SUSPECT: Final = COLOURS[1]
 #: Lines that are no user's.
 _RULE: Final = "#4a4a4a"
+#: How much the product of score and `sol` may differ: `sol` has four digits.
+_SAME: Final = 1e-3
 #: More points than this become an image inside an SVG.
 _RASTER_FROM: Final = 2000
 _NAME_LENGTH: Final = 20
@@ -65,7 +67,7 @@ class Board:
     runner: str
     #: All rows of the problem on the runner, and those that never ranked.
     rows: pd.DataFrame
-    #: The time of a perfect kernel in seconds; None where it is unknown.
+    #: The score of a perfect kernel in seconds; None where it is unknown.
     light_s: float | None
 
     @property
@@ -92,14 +94,22 @@ def board_of(rows: pd.DataFrame, problem: str, runner: str) -> Board:
 
 
 def light_of(rows: pd.DataFrame) -> float | None:
-    """The time of a perfect kernel in seconds: the median of score times `sol` of the valid rows; None without `sol`.
+    """The score of a perfect kernel in seconds: score times `sol`, where it is the same in all valid rows.
 
-    `sol` is the part of the speed of light that a score reaches.
+    `sol` is the geometric mean, over the cases, of the part of the speed of light that each reaches. So score times
+    `sol` depends on the row where the score is the mean or the last of several cases. Then, and without `sol`, None.
     """
+    scored = _lit(rows)
+    lights = scored["score"] * scored["sol"]
+    middle = lights.median()
+    return float(middle) if len(lights) and (lights / middle - 1).abs().max() <= _SAME else None
+
+
+def _lit(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with a valid score whose `sol` is known."""
     if "sol" not in rows.columns:
-        return None
-    scored = rows[valid(rows) & (rows["sol"] > 0) & (rows["sol"] < math.inf)]
-    return None if scored.empty else float((scored["score"] * scored["sol"]).median())
+        rows = rows.assign(sol=math.nan)
+    return rows[valid(rows) & (rows["sol"] > 0) & (rows["sol"] < math.inf)]
 
 
 # -- the plots -------------------------------------------------------------------------------------------------------
@@ -235,28 +245,29 @@ def distribution(board: Board) -> Figure:
 
 
 def speed_of_light(board: Board, *, count: int = 20) -> Figure:
-    """How many times slower than a perfect kernel the `count` best users are.
+    """How many times slower than a perfect kernel the `count` best users are whose best row has `sol`.
 
     Raises:
-        NotFoundError: the export does not know the speed of light of this board.
+        NotFoundError: none has.
     """
-    if board.light_s is None:
+    lit = _lit(board.scored)[["submission_id", "sol"]]
+    ranking = top_contestants(board.scored, n=None).merge(lit, on="submission_id").head(count)
+    if ranking.empty:
         raise NotFoundError(
-            f"the speed of light of {printable(board.problem)} on {printable(board.runner)} is unknown: no row has sol"
+            f"the speed of light of {printable(board.problem)} on {printable(board.runner)} is unknown: no user's best "
+            "row has sol"
         )
-    ranking = top_contestants(board.scored, n=count)
-    ratios = [float(score / board.light_s) for score in ranking["score"]]
+    ratios = [float(1 / sol) for sol in ranking["sol"]]
     with _drawing(board, "distance to the speed of light") as (figure, axes):
-        for place, ratio in enumerate(ratios):
+        for place, (ratio, score) in enumerate(zip(ratios, ranking["score"], strict=True)):
             suspect = ratio < 1
             colour = _SUSPECT if suspect else COLOURS[0]
             axes.plot([1, ratio], [place, place], color=colour, linewidth=2.2, solid_capstyle="butt")
             axes.plot(ratio, place, "X" if suspect else "o", color=colour, markersize=8)
             share = f"{1 / ratio:.0%}" if ratio < 100 else f"{1 / ratio:.2%}"
-            score = format_score(ratio * board.light_s, "auto")
             axes.annotate(
-                f"{ratio:.2f}×  {share}  {score}", (max(ratio, 1), place), (9, 0), textcoords="offset points",
-                va="center", fontsize=10, color=_DARK,
+                f"{ratio:.2f}×  {share}  {format_score(score, 'auto')}", (max(ratio, 1), place), (9, 0),
+                textcoords="offset points", va="center", fontsize=10, color=_DARK,
             )  # fmt: skip
         axes.set_yticks(range(len(ratios)), [f"{_short(line.user_name)}  {line.rank}" for line in ranking.itertuples()])
         axes.set_ylim(len(ratios) - 0.4, -1.2)
@@ -264,10 +275,10 @@ def speed_of_light(board: Board, *, count: int = 20) -> Figure:
         low, high = min([0.97, *(0.93 * ratio for ratio in ratios)]), max(ratios)
         axes.set_xlim(low, high * (high / low) ** 0.28)
         _log_ticks(axes.xaxis, low, high, lambda value: f"{value:g}×")
-        axes.set_xlabel("time as a multiple of a perfect kernel's (logarithmic)")
+        axes.set_xlabel("time as a multiple of a perfect kernel's, geometric mean over the cases (logarithmic)")
         axes.axvline(1, color=_RULE, linewidth=1.4, linestyle=(0, (8, 4)))
         axes.annotate(
-            f"speed of light {format_score(board.light_s, 'auto')}", (1, -0.85), (5, 0), textcoords="offset points",
+            _light_name(board), (1, -0.85), (5, 0), textcoords="offset points",
             va="center", fontsize=10, color=_RULE,
         )  # fmt: skip
         axes.grid(visible=False, axis="y")
@@ -491,12 +502,16 @@ def _light(board: Board) -> list[float]:
     return [] if board.light_s is None else [board.light_s]
 
 
+def _light_name(board: Board) -> str:
+    return "speed of light" if board.light_s is None else f"speed of light {format_score(board.light_s, 'auto')}"
+
+
 def _light_line(axes: Any, board: Board, *, horizontal: bool) -> None:  # noqa: ANN401 matplotlib has no types here
     """The speed of light as a dashed line with its name."""
     if board.light_s is None:
         return
     style = {"color": _RULE, "linewidth": 1.4, "linestyle": (0, (8, 4)), "zorder": 2}
-    text = f"speed of light {format_score(board.light_s, 'auto')}"
+    text = _light_name(board)
     if horizontal:
         axes.axhline(board.light_s, **style)
         axes.annotate(

@@ -184,6 +184,36 @@ def test_the_distance_says_who_is_faster_than_light() -> None:
     assert [line.get_marker() for line in figure.axes[0].lines if line.get_marker() != "None"] == ["X", "o", "o", "o"]
 
 
+def cases(number: int, user: str, *times_ns: float) -> dict[str, Any]:
+    """A row of two cases, ranked by the mean of their times; perfect kernels take 5 and 500 ns."""
+    sol = math.prod(light / time for light, time in zip((5, 500), times_ns, strict=True)) ** 0.5
+    return rich(row(number, user, score=sum(times_ns) / 2 * 1e-9), sol=sol)
+
+
+def test_the_distance_is_that_of_each_users_own_cases() -> None:
+    """Where the score is a mean, score times `sol` is no time of a perfect kernel: no line claims one."""
+    rows = [*(cases(number, f"u{number}", 5.5, 1000 + number) for number in range(1, 6)), cases(6, "ada", 50, 520)]
+    mine = plots.board_of(pd.DataFrame(rows), "vectoradd", "B200")
+    assert mine.light_s is None
+    shown = texts(plots.speed_of_light(mine))
+    assert "3.22×  31%  " in shown
+    assert "speed of light" in shown.splitlines()
+    for kind in ("race", "progression", "distribution"):
+        assert "speed of light" not in texts(plots.draw(kind, mine))
+
+
+def test_the_distance_leaves_out_who_has_no_sol() -> None:
+    """Ranks are those of all; where `sol` has four digits, the line is there."""
+    rows = [
+        rich(row(1, "ada", score=LIGHT_S)),
+        *(rich(row(n, f"u{n}", score=n * LIGHT_S), sol=float(f"{1 / n:.4g}")) for n in (3, 7, 11)),
+    ]
+    mine = plots.board_of(pd.DataFrame(rows), "vectoradd", "B200")
+    shown = texts(plots.speed_of_light(mine, count=2)).splitlines()
+    assert [line for line in shown if line.startswith(("ada", "u"))] == ["u3  2", "u7  3"]
+    assert "speed of light 8.60 µs" in shown
+
+
 def test_the_speed_of_light_is_unknown_without_sol() -> None:
     """Null, absent, or of rows that do not count."""
     rows = frame([row(1, score=1e-5)], light_s=None)
