@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -119,6 +118,21 @@ _PEOPLE: Final = {
     "pseudonym": "Users have pseudonyms, which stay the same in later exports with the same key, and no names.",
 }
 _HOSTS: Final = "The column `host` of `runs.parquet` tells hosts apart and does not name them."
+#: The licences that the hub knows by these ids; it refuses a card with another one.
+_LICENCES: Final = frozenset(
+    (
+        *("afl-3.0", "agpl-3.0", "apache-2.0", "artistic-2.0", "bigcode-openrail-m"),
+        *("bigscience-bloom-rail-1.0", "bigscience-openrail-m", "bsd", "bsd-2-clause", "bsd-3-clause"),
+        *("bsd-3-clause-clear", "bsl-1.0", "c-uda", "cc", "cc-by-2.0", "cc-by-2.5", "cc-by-3.0", "cc-by-4.0"),
+        *("cc-by-nc-2.0", "cc-by-nc-3.0", "cc-by-nc-4.0", "cc-by-nc-nd-3.0", "cc-by-nc-nd-4.0"),
+        *("cc-by-nc-sa-2.0", "cc-by-nc-sa-3.0", "cc-by-nc-sa-4.0", "cc-by-nd-4.0", "cc-by-sa-3.0"),
+        *("cc-by-sa-4.0", "cc0-1.0", "cdla-permissive-1.0", "cdla-permissive-2.0", "cdla-sharing-1.0"),
+        *("creativeml-openrail-m", "ecl-2.0", "epl-1.0", "epl-2.0", "etalab-2.0", "eupl-1.1", "gfdl", "gpl"),
+        *("gpl-2.0", "gpl-3.0", "isc", "lgpl", "lgpl-2.1", "lgpl-3.0", "lgpl-lr", "lppl-1.3c", "mit"),
+        *("mpl-2.0", "ms-pl", "ncsa", "odbl", "odc-by", "ofl-1.1", "openrail", "openrail++", "osl-3.0"),
+        *("other", "pddl", "postgresql", "unknown", "unlicense", "wtfpl", "zlib"),
+    )
+)
 
 
 def render(manifest: Mapping[str, Any], rows: Mapping[str, int]) -> str:
@@ -170,7 +184,7 @@ def _header(manifest: Mapping[str, Any]) -> str:
         "leaderboards": "leaderboards.parquet",
     }
     licence = manifest["licence"] or "other"
-    known = re.fullmatch(r"[a-z0-9.-]+", licence) is not None
+    known = licence in _LICENCES
     lines = [
         "---",
         f"license: {licence if known else 'other'}",

@@ -187,7 +187,7 @@ def publish(folder: Folder, wanted: Plan, *, api: HfApi, private: bool = False) 
         The address of the commit, or of the data set if nothing changed.
 
     Raises:
-        DataError: a file has changed since it was checked.
+        DataError: a file has changed since it was checked, or the hub refuses the card.
         ConfigError: the hub wants another login.
         InfrastructureError: the hub does not answer, or the data set was changed meanwhile. Run it again: what has
             arrived is not sent again.
@@ -309,7 +309,7 @@ def _answers(repository: str) -> Iterator[None]:
     """What the hub's refusals mean for the caller.
 
     Raises:
-        DataError: the name is none of a repository.
+        DataError: the name is none of a repository, or the hub refuses files or their card.
         ConfigError: the login is missing or may not write.
         InfrastructureError: anything else that keeps the hub from doing it.
     """
@@ -317,6 +317,11 @@ def _answers(repository: str) -> Iterator[None]:
         yield
     except HFValidationError as error:
         raise DataError(f"{repository!r} is no name of a repository: {error}") from error
+    except ValueError as error:
+        if not isinstance(error.__cause__, BadRequestError):
+            raise
+        told = " ".join(str(error).split())
+        raise DataError(f"the hub refuses the card, so {repository} got no file: {told}") from error
     except LocalTokenNotFoundError as error:
         raise ConfigError(f"the hub needs a login: {_LOG_IN}") from error
     except HfHubHTTPError as error:

@@ -48,6 +48,8 @@ class Hub:
     uploads: list[str] = field(default_factory=list)
     #: Every request that changes something: method and path.
     writes: list[str] = field(default_factory=list)
+    #: The ids of licences that a card may have.
+    licences: frozenset[str] = frozenset({"cc-by-4.0", "mit", "other"})
     #: Answers with this status where it returns one, before anything happens.
     fault: Callable[[str, str], int | None] = lambda _method, _path: None
     #: Cuts the connection where it says so, after a part of the request.
@@ -195,9 +197,12 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(content)
 
-    def validate(self, _: bytes) -> None:
-        """Find nothing wrong with a card."""
-        self._json(200, {"errors": [], "warnings": []})
+    def validate(self, body: bytes) -> None:
+        """Refuse a card with a licence that is not known."""
+        licence = re.search(r"(?m)^license: (.*)$", json.loads(body)["content"])
+        known = licence is not None and licence[1] in self.hub.licences
+        errors = [] if known else [{"message": f'"license" must be one of {sorted(self.hub.licences)}'}]
+        self._json(400 if errors else 200, {"errors": errors, "warnings": []})
 
     def preupload(self, _: str, __: str, body: bytes) -> None:
         """Parquet files are large files, all else is not."""

@@ -251,6 +251,17 @@ def test_a_missing_or_weak_login_is_said(tmp_path: Path, hub: fake.Hub) -> None:
     assert hub.repositories == {}
 
 
+def test_a_card_that_the_hub_refuses_is_no_traceback(tmp_path: Path, hub: fake.Hub, api: HfApi) -> None:
+    """What the hub says of it is said, on one line."""
+    hub.licences = frozenset({"mit"})
+    with pytest.raises(
+        DataError,
+        match=r"the card, so tester/kernels got no file: .*README\.md\. - \"license\" must be one of \['mit'\]$",
+    ):
+        send(export(tmp_path / "export"), api)
+    assert hub.repositories[NAME].files == {}
+
+
 def test_a_hub_that_does_not_answer_is_no_traceback(tmp_path: Path) -> None:
     """Nothing listens there."""
     with fake.hub() as gone:
