@@ -206,7 +206,8 @@ def fastest(
         out_json({key: _json(value) for key, value in (shown | {"code": code}).items()})
         return
     if not only_code:
-        for title, key in (("User", "user_name"), ("Problem", "problem_name"), ("Runner", "runner")):
+        typer.echo(f"User: {one_line(str(best['user_name'] or best['user_id']))}")
+        for title, key in (("Problem", "problem_name"), ("Runner", "runner")):
             typer.echo(f"{title}: {one_line(str(best[key]))}")
         typer.echo(f"Score: {_score(best['score'])}")
         typer.echo(f"Submission ID: {best['submission_id']}\n\n=== CODE ===\n")

@@ -65,7 +65,7 @@ class Board:
 
     problem: str
     runner: str
-    #: All rows of the problem on the runner, and those that never ranked.
+    #: All rows of the problem on the runner, and those that never ranked. A user without a name has the id for one.
     rows: pd.DataFrame
     #: The score of a perfect kernel in seconds; None where it is unknown.
     light_s: float | None
@@ -90,6 +90,7 @@ def board_of(rows: pd.DataFrame, problem: str, runner: str) -> Board:
     mine = rows[(rows["problem_name"] == problem) & (rows["runner"].eq(runner) | rows["runner"].isna())]
     if not valid(mine).any():
         raise NotFoundError(f"{printable(problem)} has no score on {printable(runner)}")
+    mine = mine.assign(user_name=mine["user_name"].where(mine["user_name"] != "", mine["user_id"].astype(str)))
     return Board(problem=problem, runner=runner, rows=mine, light_s=light_of(mine))
 
 
@@ -464,7 +465,7 @@ def _many(number: int, what: str) -> str:
 
 
 def _short(name: object, length: int = _NAME_LENGTH) -> str:
-    text = printable(name) or "(no name)"
+    text = printable(name)
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 

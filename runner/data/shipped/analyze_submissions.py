@@ -196,7 +196,8 @@ def leaderboard_summary(df: pd.DataFrame, *, by_runner: bool = False) -> pd.Data
 
     Returns:
         By problem_name: problem_name, (runner), submissions (rows), users, passing (valid scores), passing_users, best,
-        best_runner, best_user, median (of each user's best), first_submission and last_submission. Scores are seconds.
+        best_runner, best_user (the id where there is no name), median (of each user's best), first_submission and
+        last_submission. Scores are seconds.
     """
     _need(df, "user_id", "user_name", "problem_name", "runner", "submission_id", "submission_time")
     keys = ["problem_name", "runner"] if by_runner else ["problem_name"]
@@ -214,7 +215,7 @@ def leaderboard_summary(df: pd.DataFrame, *, by_runner: bool = False) -> pd.Data
                 "passing_users": scored["user_id"].nunique(),
                 "best": math.nan if best is None else float(best["score"]),
                 "best_runner": None if best is None else best["runner"],
-                "best_user": None if best is None else best["user_name"],
+                "best_user": None if best is None else best["user_name"] or best["user_id"],
                 "median": float(scored.drop_duplicates("user_id")["score"].median()),
                 "first_submission": group["submission_time"].min(),
                 "last_submission": group["submission_time"].max(),

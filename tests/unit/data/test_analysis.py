@@ -132,6 +132,12 @@ def test_fastest_prints_code_that_can_be_redirected(folder: Path, capsys: pytest
     assert run(capsys, *where, "--user", "3", "--code") == "\x1b[2J"
 
 
+def test_fastest_names_a_user_without_a_name_by_the_id(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As in exports of ids and of pseudonyms."""
+    path = samples.write_flat(tmp_path / "x_submissions.parquet", [row(1, "b40e172a041e6a6d", name="", score=1e-5)])
+    assert run(capsys, "fastest", path).startswith("User: b40e172a041e6a6d\n")
+
+
 def test_csv_has_plain_numbers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Scores in seconds, times in ISO 8601, nothing for null, and names as they are."""
     found = list(csv.DictReader(StringIO(run(capsys, "progression", folder, "--user", "ada", "--csv"))))

@@ -274,6 +274,20 @@ def test_a_hostile_name_is_text_in_a_picture(hostile: pd.DataFrame, kind: str) -
     assert "<script>alert(1)</script>" in texts(figure)
 
 
+@pytest.mark.parametrize("kind", ["race", "progression", "speed-of-light"])
+def test_a_user_without_a_name_is_named_by_the_id(kind: str) -> None:
+    """As in exports of ids and of pseudonyms; a long id is cut."""
+    ids = ("b40e172a041e6a6d", "098259acc8a11cee", "x" * 50)
+    rows = frame([row(number, user, name="", score=number * 1e-5) for number, user in enumerate(ids, start=1)])
+    shown = texts(plots.draw(kind, plots.board_of(rows, "vectoradd", "B200")))
+    assert ids[0] in shown
+    assert ids[1] in shown
+    assert ids[2] not in shown
+    assert "xxx…" in shown
+    tables = report(rows, "vectoradd").partition("<figure>")[0]
+    assert tables.count(f"<td>{ids[0]}</td>") == 2
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_name_between_dollars_is_no_formula(kind: str) -> None:
     """As a formula each of these would be an error, or a fraction."""

@@ -400,6 +400,7 @@ def test_a_summary_has_a_row_per_problem() -> None:
     assert empty[["submissions", "passing"]].tolist() == [1, 0]
     assert math.isnan(empty["best"])
     assert list(found.index) == ["empty", "vectoradd"]
+    assert leaderboard_summary(rows.assign(user_name="")).set_index("problem_name").loc["vectoradd"].best_user == "ada"
     split = leaderboard_summary(rows, by_runner=True)
     assert split[["problem_name", "runner", "submissions", "best"]].to_numpy().tolist() == [
         ["vectoradd", "B200", 3, 1e-5],
