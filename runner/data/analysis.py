@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runner.data.shipped.analyze_submissions import METADATA, load_submissions, printable, valid
+from runner.data.shipped.analyze_submissions import METADATA, flat_of, load_submissions, printable, valid
 from runner.errors import DataError, NotFoundError
 
 #: The columns that plots use of those which `submissions.parquet` has beyond the flat file.
@@ -43,10 +43,11 @@ def locate(path: Path) -> Export:
 
     Raises:
         NotFoundError: there is no such file or folder, or the folder holds no export.
-        DataError: the folder holds several flat files.
+        DataError: the folder holds several flat files, and no manifest says which is the export's.
     """
     if path.is_dir():
-        flat = sorted(path.glob("*_submissions.parquet"))
+        named = flat_of(path)
+        flat = [file for file in sorted(path.glob("*_submissions.parquet")) if named in (None, file)]
         rich, runs = path / "submissions.parquet", path / "runs.parquet"
         if len(flat) > 1:
             raise DataError(f"{path} has several flat files: name one of {', '.join(file.name for file in flat)}")

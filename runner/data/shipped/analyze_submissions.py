@@ -10,6 +10,7 @@ passed, and a finite score above 0. Every function here ranks valid scores only,
 
 from __future__ import annotations
 
+import json
 import math
 import unicodedata
 import warnings
@@ -32,7 +33,7 @@ __all__ = [
     "valid",
 ]
 
-#: What `load_submissions` reads where no file is named.
+#: What `load_submissions` reads where no file is named, by a program or by a manifest.
 DEFAULT_NAME: Final = "nvidia_nvfp4_submissions.parquet"
 #: Every column of a flat file but `code`, which is nearly all of its bytes.
 METADATA: Final = (
@@ -74,14 +75,20 @@ def printable(text: object) -> str:
 def default_file() -> Path:
     """The file that `load_submissions` reads where none is named.
 
-    It is `nvidia_nvfp4_submissions.parquet` in the exported folder: beside this file, or two folders above it where
-    this file is in `scripts/nvfp4`. If it is absent and the folder has one `*_submissions.parquet`, it is that one.
+    It is the flat file of the exported folder: beside this file, or two folders above it where this file is in
+    `scripts/nvfp4`. The folder's manifest says its name; without a manifest it is `nvidia_nvfp4_submissions.parquet`.
     """
     here = Path(__file__).resolve().parent
     folder = here.parent.parent if here.parent.name == "scripts" else here
-    named = folder / DEFAULT_NAME
-    others = sorted(folder.glob("*_submissions.parquet"))
-    return others[0] if not named.exists() and len(others) == 1 else named
+    return flat_of(folder) or folder / DEFAULT_NAME
+
+
+def flat_of(folder: Path) -> Path | None:
+    """The flat file that the manifest of an exported folder names; None without a manifest that names one."""
+    try:
+        return folder / str(json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["flat"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def load_submissions(parquet_path: str | Path | None = None, *, columns: Sequence[str] | None = None) -> pd.DataFrame:

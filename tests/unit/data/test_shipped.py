@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from runner.data.analysis import locate
 from runner.data.shipped.analyze_submissions import (
     METADATA,
     author_progression,
@@ -121,30 +122,39 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+#: The user and the problem of the published programs.
+ROWS = [
+    row(1, "71", name="gau.nernst", problem="nvfp4_gemv", score=31e-6, code="print('slow')\n"),
+    row(2, "71", name="gau.nernst", problem="nvfp4_gemv", score=25e-6, code="print('fast')\n"),
+    row(3, "71", name="gau.nernst", problem="nvfp4_gemv"),
+    row(4, "71", name="gau.nernst", problem="nvfp4_gemm", score=99e-6),
+    row(5, "72", name=samples.HOSTILE, problem="nvfp4_gemv", score=5e-6, code="\x1b[2J\n"),
+]
+
+
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An exported folder with the user and the problem of the published programs."""
-    rows = [
-        row(1, "71", name="gau.nernst", problem="nvfp4_gemv", score=31e-6, code="print('slow')\n"),
-        row(2, "71", name="gau.nernst", problem="nvfp4_gemv", score=25e-6, code="print('fast')\n"),
-        row(3, "71", name="gau.nernst", problem="nvfp4_gemv"),
-        row(4, "71", name="gau.nernst", problem="nvfp4_gemm", score=99e-6),
-        row(5, "72", name=samples.HOSTILE, problem="nvfp4_gemv", score=5e-6, code="\x1b[2J\n"),
-    ]
-    return samples.write_export(tmp_path_factory.mktemp("export"), rows)
+    """An exported folder."""
+    return samples.write_export(tmp_path_factory.mktemp("export"), ROWS)
 
 
 # -- the published lines ---------------------------------------------------------------------------------------------
 
 
-def test_the_published_lines_run_in_an_exported_folder(exported: Path) -> None:
-    """Every Python line of the instructions, in one process, after another database took the place of the real one."""
+@pytest.mark.parametrize("name", ["nvidia_nvfp4", "kernels"])
+def test_the_published_lines_run_in_an_exported_folder(tmp_path: Path, name: str) -> None:
+    """Every Python line of the instructions, in one process, after another database took the place of the real one.
+
+    They write a file that has the name of a flat one; the commands tell them apart, too.
+    """
+    folder = samples.write_export(tmp_path / "export", ROWS, name=name)
     program = "\n".join([DATABASE.replace("{names!r}", repr(samples.FLAT.names)), *DOCUMENT])
-    done = python(exported, "-c", program)
+    done = python(folder, "-c", program)
     assert done.returncode == 0, done.stderr
     assert "problem_name" in done.stdout
     assert done.stdout.rstrip().endswith("print('fast')")
-    (exported / "new_problem_submissions.parquet").unlink()
+    assert (folder / "new_problem_submissions.parquet").is_file()
+    assert locate(folder).code == folder / f"{name}_submissions.parquet"
 
 
 @pytest.mark.parametrize("folder", [".", "scripts/nvfp4"])
@@ -155,10 +165,13 @@ def test_the_default_file_lies_in_the_exported_folder(exported: Path, folder: st
 
 
 def test_the_default_file_of_an_export_with_another_name_is_its_flat_file(tmp_path: Path) -> None:
-    """There is only one flat file, so nothing can be mistaken."""
+    """The manifest says which; a folder without a manifest has the published name."""
     folder = samples.write_export(tmp_path / "export", [row(1, score=1e-5)], name="autumn")
     done = python(folder, "-c", "import analyze_submissions as a; print(len(a.load_submissions()))")
     assert (done.stdout, done.stderr) == ("1\n", "")
+    (folder / "manifest.json").unlink()
+    lost = python(folder, "-c", "import analyze_submissions as a; a.load_submissions()")
+    assert f"no file {folder}/nvidia_nvfp4_submissions.parquet; " in lost.stderr
 
 
 def test_a_missing_file_is_named_with_the_command_that_makes_it(tmp_path: Path) -> None:
