@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -71,10 +72,8 @@ def columns_of(path: Path) -> Sequence[str]:
     Raises:
         DataError: it is no parquet file, or cannot be read.
     """
-    try:
+    with _readable(path):
         return list(pq.read_schema(path).names)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path} is not readable as parquet: {error}") from error
 
 
 def read(path: Path) -> pd.DataFrame:
@@ -89,10 +88,8 @@ def read(path: Path) -> pd.DataFrame:
     absent = [column for column in METADATA if column not in present]
     if absent:
         raise DataError(f"{file} has no column {', '.join(absent)}; expected a file of `kernel-runner data export`")
-    try:
+    with _readable(file):
         return load_submissions(file, columns=[*METADATA, *(column for column in EXTRA if column in present)])
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{file} is not readable as parquet: {error}") from error
 
 
 def read_runs(path: Path) -> pd.DataFrame | None:
@@ -108,7 +105,8 @@ def read_runs(path: Path) -> pd.DataFrame | None:
     absent = [column for column in RUNS if column not in columns_of(file)]
     if absent:
         raise DataError(f"{file} has no column {', '.join(absent)}; expected a file of `kernel-runner data export`")
-    return pd.read_parquet(file, columns=list(RUNS))
+    with _readable(file):
+        return pd.read_parquet(file, columns=list(RUNS))
 
 
 def code_of(path: Path, submission_id: int) -> str:
@@ -116,14 +114,29 @@ def code_of(path: Path, submission_id: int) -> str:
 
     Raises:
         NotFoundError: the export has no code, or not of that submission.
+        DataError: the file cannot be read.
     """
     file = locate(path).code
     if file is None:
         raise NotFoundError(f"{path} has no code; expected a folder with a file *_submissions.parquet")
-    found = pd.read_parquet(file, columns=["code"], filters=[("submission_id", "==", submission_id)])["code"]
+    with _readable(file):
+        found = pd.read_parquet(file, columns=["code"], filters=[("submission_id", "==", submission_id)])["code"]
     if found.empty:
         raise NotFoundError(f"{file} has no submission {submission_id}")
     return str(found.iloc[0])
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Says which file cannot be read.
+
+    Raises:
+        DataError: it is no parquet file, or damaged.
+    """
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path} is not readable as parquet: {' '.join(str(error).split())}") from error
 
 
 def choose_problem(rows: pd.DataFrame, name: str | None) -> str:

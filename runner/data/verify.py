@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from runner.data import Progress, manifest
 from runner.data import code as code_files
-from runner.data.folder import sha256_of
+from runner.data.folder import MANIFEST, sha256_of
 from runner.data.manifest import Manifest
 from runner.data.tables import (
     CODE,
@@ -46,8 +46,22 @@ def verify(folder: Path, progress: Progress) -> Sequence[str]:
     return (
         [*missing, *_files(folder, files, progress)]
         or list(_schemas(folder, found))
-        or list(_content(folder, found, progress))
+        or list(_told(_content(folder, found, progress)))
     )
+
+
+def _told(faults: Iterator[str]) -> Iterator[str]:
+    """The faults, the last of which may be that a file or the manifest has not what it must have to be compared."""
+    try:
+        yield from faults
+    except (pa.ArrowException, OSError) as error:
+        yield f"a file is damaged, though its bytes are those of the manifest: {_line(error)}"
+    except (LookupError, TypeError) as error:
+        yield f"{MANIFEST} is not as an export writes it ({type(error).__name__}: {error})"
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _files(folder: Path, files: dict[str, dict[str, Any]], progress: Progress) -> Iterator[str]:
@@ -69,11 +83,16 @@ def _schemas(folder: Path, found: Manifest) -> Iterator[str]:
         if not name.endswith(".parquet"):
             continue
         expected = _TABLES.get(name, FLAT if name == found["flat"] else CODE)
-        with pq.ParquetFile(folder / name) as file:
-            if not file.schema_arrow.equals(expected) or entry.get("schema") != shown(expected):
-                yield f"{name} has another schema"
-            if file.metadata.num_rows != entry.get("rows"):
-                yield f"{name} has {file.metadata.num_rows} rows, the manifest says {entry.get('rows')}"
+        try:
+            with pq.ParquetFile(folder / name) as file:
+                schema, rows = file.schema_arrow, file.metadata.num_rows
+        except (pa.ArrowException, OSError) as error:
+            yield f"{name} is not readable as parquet: {_line(error)}"
+            continue
+        if not schema.equals(expected) or entry.get("schema") != shown(expected):
+            yield f"{name} has another schema"
+        if rows != entry.get("rows"):
+            yield f"{name} has {rows} rows, the manifest says {entry.get('rows')}"
 
 
 def _content(folder: Path, found: Manifest, progress: Progress) -> Iterator[str]:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from runner.data import manifest
+from runner.data.folder import sha256_of
 from runner.data.verify import verify
 from runner.errors import DataError
 from tests.integration.data.conftest import Filler, Oddities, exported, no_progress
@@ -127,8 +128,6 @@ def _renewed(name: str, change: Callable[[pa.Table], pa.Table]) -> Callable[[Pat
     """Rewrites a file and gives the manifest its hash, as a careful hand would."""
 
     def damage(folder: Path) -> None:
-        from runner.data.folder import sha256_of
-
         path = folder / name
         table = change(pq.read_table(path))
         pq.write_table(table, path)
@@ -140,9 +139,28 @@ def _renewed(name: str, change: Callable[[pa.Table], pa.Table]) -> Callable[[Pat
     return damage
 
 
+def _forged(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    """Changes the bytes of a file, and gives the manifest their hash."""
+
+    def damage(folder: Path) -> None:
+        path = folder / name
+        path.write_bytes(change(path.read_bytes()))
+        told = manifest.read(folder)
+        manifest.paths(told)[name].update(sha256=sha256_of(path), bytes=path.stat().st_size)
+        manifest.write(folder, told)
+
+    return damage
+
+
 def _counts(folder: Path) -> None:
     told = manifest.read(folder)
     told["boards"][0]["rows"] += 1
+    manifest.write(folder, told)
+
+
+def _no_counts(folder: Path) -> None:
+    told = manifest.read(folder)
+    del told["boards"][0]["rows"]
     manifest.write(folder, told)
 
 
@@ -153,6 +171,9 @@ def _counts(folder: Path) -> None:
         (_without_part, "code/part-00000.parquet is missing"),
         (_strange_part, "code/part-00001.parquet is not of this export"),
         (_counts, "the manifest says"),
+        (_no_counts, "manifest.json is not as an export writes it (KeyError: 'rows')"),
+        (_forged("runs.parquet", lambda _: b"garbage"), "runs.parquet is not readable as parquet: "),
+        (_forged("runs.parquet", lambda found: found[:4] + bytes(100) + found[104:]), "a file is damaged, though"),
         (_renewed("code/part-00000.parquet", lambda table: table.slice(1)), "is in no part"),
         (_renewed("runs.parquet", lambda table: table.slice(1)), "content_sha256"),
         (_renewed("gemv_submissions.parquet", lambda table: table.slice(1)), "rows, submissions.parquet"),

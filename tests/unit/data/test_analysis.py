@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from runner.cli import main
@@ -244,11 +247,32 @@ def test_what_is_no_export_is_named(folder: Path, tmp_path: Path, capsys: pytest
     without = folder / "submissions.parquet"
     text = refusal(capsys, "fastest", without, "--problem", "vectoradd", "--runner", "B200")
     assert "has no code" in text
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.table({"score": [1.0]}), tmp_path / "columns.parquet")
     assert "has no column submission_id" in refusal(capsys, "top", tmp_path / "columns.parquet")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("submissions", ["top", "PATH"]),
+        ("nvidia_nvfp4_submissions", ["fastest", "PATH", "--problem", "vectoradd", "--runner", "B200"]),
+        ("runs", ["plot", "PATH", "--problem", "sort", "--kind", "noise", "--output", "x.png"]),
+    ],
+)
+def test_a_damaged_page_is_no_traceback(
+    folder: Path, tmp_path: Path, name: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file is named; its footer, which says what it holds, is whole."""
+    broken = tmp_path / "export"
+    shutil.copytree(folder, broken)
+    columns = {"submission_id": [1], "runner": ["B200"], "mode": ["benchmark"], "spec": ["n: 1"], "mean_ns": [1.0]}
+    pq.write_table(pa.table(columns), broken / "runs.parquet")
+    path = broken / f"{name}.parquet"
+    content = path.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    path.write_bytes(content[:4] + bytes(len(content) - 4 - footer) + content[-footer:])
+    words = [str(broken) if word == "PATH" else word for word in arguments]
+    assert f"{path} is not readable as parquet: " in refusal(capsys, *words)
 
 
 # -- the extra -------------------------------------------------------------------------------------------------------
