@@ -191,8 +191,7 @@ def fastest(
     name = analysis.choose_problem(rows, problem)
     rows = rows[rows["problem_name"] == name]
     if who is not None:
-        user_id, user_name = analysis.choose_user(rows, who)
-        rows = rows[rows["user_name"] == user_name if user_id is None else rows["user_id"].astype(str) == user_id]
+        rows = rows[rows["user_id"].astype(str) == analysis.choose_id(rows, who)]
     rows = rows[rows["runner"] == analysis.choose_runner(rows, runner)]
     best = analysis.fastest(rows)
     if best is None:

@@ -40,6 +40,7 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         row(6, "3", name=samples.HOSTILE, score=30e-6, code="\x1b[2J"),
         row(7, "4", name="bob", score=1.5, problem="sort"),
         row(8, "5", name="unlucky", problem="never"),
+        row(9, "6", name="bob", problem="sort"),
     ]
     return samples.write_export(tmp_path_factory.mktemp("export"), rows, light_s=5e-6)
 
@@ -100,8 +101,8 @@ def test_a_name_of_several_users_shows_them_all_and_says_so(folder: Path, capsys
     """On stderr, so that stdout stays data."""
     assert main(["data", "user", str(folder), "bob", "--json"]) == 0
     captured = capsys.readouterr()
-    assert {line["user_id"] for line in json.loads(captured.out)} == {"2", "4"}
-    assert captured.err == "2 users are called 'bob': 2, 4\n"
+    assert {line["user_id"] for line in json.loads(captured.out)} == {"2", "4", "6"}
+    assert captured.err == "3 users are called 'bob': 2, 4, 6\n"
 
 
 def test_summary_has_a_line_per_problem(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +110,7 @@ def test_summary_has_a_line_per_problem(folder: Path, capsys: pytest.CaptureFixt
     found = document(capsys, "summary", folder)
     assert [(line["problem_name"], line["submissions"], line["best"]) for line in found] == [
         ("never", 1, None),
-        ("sort", 1, 1.5),
+        ("sort", 2, 1.5),
         ("vectoradd", 6, 9e-6),
     ]
     assert [line["runner"] for line in document(capsys, "summary", folder, "--by-runner")] == ["B200", "B200", "H100"]
@@ -223,6 +224,10 @@ def test_a_missing_file_is_named_with_the_command_that_makes_it(
         (["fastest", "PATH"], "name one with --problem (never, sort, vectoradd)"),
         (["fastest", "PATH", "--problem", "vectoradd"], "name one with --runner (B200, H100)"),
         (["fastest", "PATH", "--problem", "never"], "no runner with a score"),
+        (
+            ["fastest", "PATH", "--problem", "sort", "--user", "bob"],
+            "2 users are called 'bob': name one by its id (4, 6)",
+        ),
         (["top", "PATH", "--json", "--csv"], "exclude each other"),
         (["top", "PATH", "-n", "0"], "-n"),
     ],

@@ -226,6 +226,17 @@ def test_a_users_submissions_are_listed(exported: Path) -> None:
     assert (none.returncode, none.stdout) == (1, "no submission of nobody on nvfp4_gemv\n")
 
 
+@pytest.mark.parametrize("program", ["get_fastest_submission.py", "query_submissions.py"])
+def test_the_programs_say_that_several_users_have_a_name(tmp_path: Path, program: str) -> None:
+    """On stderr; the output is that of all of them."""
+    rows = [row(1, "1", name="sam", score=2e-5), row(2, "2", name="sam", score=1e-5)]
+    folder = samples.write_export(tmp_path / "export", rows)
+    done = python(folder, f"scripts/nvfp4/{program}", "--user", "sam", "--problem", "vectoradd")
+    assert done.returncode == 0
+    assert "2  10.00" in done.stdout or "Submission ID: 2" in done.stdout
+    assert "2 users are called 'sam': 1, 2" in done.stderr
+
+
 def test_a_hostile_name_reaches_no_terminal(exported: Path) -> None:
     """Control characters of names are escapes wherever they are printed; code in a pipe stays as it is."""
     done = python(exported, "scripts/nvfp4/query_submissions.py", "--id", "5")

@@ -10,7 +10,15 @@ from __future__ import annotations
 import argparse
 import sys
 
-from analyze_submissions import METADATA, default_file, format_score, load_submissions, printable, valid
+from analyze_submissions import (
+    METADATA,
+    author_progression,
+    default_file,
+    format_score,
+    load_submissions,
+    printable,
+    valid,
+)
 from query_submissions import print_code
 
 
@@ -26,9 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
         rows = load_submissions(path, columns=METADATA)
     except FileNotFoundError as error:
         sys.exit(str(error))
-    rows = rows[valid(rows) & (rows["user_name"] == options.user)]
-    if options.problem is not None:
-        rows = rows[rows["problem_name"] == options.problem]
+    # A warning says where several users have the name.
+    rows = author_progression(rows, user_name=options.user, problem_name=options.problem)
+    rows = rows[valid(rows)]
     if rows.empty:
         where = "" if options.problem is None else f" on {printable(options.problem)}"
         sys.exit(f"no ranked submission of {printable(options.user)}{where} in {path}")

@@ -13,7 +13,14 @@ import sys
 from pathlib import Path
 
 import pandas as pd
-from analyze_submissions import METADATA, default_file, format_score, load_submissions, printable
+from analyze_submissions import (
+    METADATA,
+    author_progression,
+    default_file,
+    format_score,
+    load_submissions,
+    printable,
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -57,7 +64,8 @@ def _show(path: str | Path, rows: pd.DataFrame, submission_id: int) -> int:
 
 def _list(rows: pd.DataFrame, user: str, problem: str) -> int:
     """Print the ids of a user's submissions on a problem, the best score first."""
-    rows = rows[(rows["user_name"] == user) & (rows["problem_name"] == problem)]
+    # A warning says where several users have the name.
+    rows = author_progression(rows, user_name=user, problem_name=problem)
     if rows.empty:
         print(f"no submission of {printable(user)} on {printable(problem)}")
         return 1
