@@ -69,7 +69,7 @@ def chosen(boards: Sequence[DataBoard], options: Options) -> Sequence[DataBoard]
             f"a public export may not have leaderboards that are open or not public: {', '.join(kept_back)}. Choose "
             "others with --leaderboard, or export for yourself with --private"
         )
-    if not options.licence:
+    if not (options.licence or "").strip():
         raise DataError("a public export needs a licence, e.g. --licence cc-by-4.0; --private does without")
     return found
 

@@ -305,8 +305,9 @@ def test_a_public_export_refuses_what_may_not_be_public(filler: Filler, database
     with pytest.raises(DataError, match=r"running \(open until .*invited \(closed\).*--private") as caught:
         exported(database_url, tmp_path / "out", private=False, licence="cc-by-4.0")
     assert "over" not in str(caught.value).split(": ", 1)[1].split(". ")[0]
-    with pytest.raises(DataError, match="needs a licence"):
-        exported(database_url, tmp_path / "out", private=False, boards=("over",))
+    for licence in (None, "", " "):
+        with pytest.raises(DataError, match="needs a licence"):
+            exported(database_url, tmp_path / "out", private=False, boards=("over",), licence=licence)
     with pytest.raises(DataError, match="no leaderboard 'nothing'"):
         exported(database_url, tmp_path / "out", boards=("nothing",))
     assert not (tmp_path / "out").exists()
