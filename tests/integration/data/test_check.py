@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -91,6 +91,11 @@ def _ancient(filler: Filler, board: int) -> int:
     return filler.submission(board, "ada", b"old", at=START - timedelta(days=900))
 
 
+def _ahead(filler: Filler, board: int) -> int:
+    filler.db.execute("UPDATE leaderboard.leaderboard SET deadline = now() + interval '9 days'")
+    return filler.submission(board, "ada", b"ahead", at=datetime.now(UTC) + timedelta(days=1))
+
+
 def _late(filler: Filler, board: int) -> int:
     return filler.submission(board, "ada", b"late", at=START + timedelta(days=31))
 
@@ -109,6 +114,7 @@ def _empty(filler: Filler, board: int) -> int:
         ("end_before_start", _backwards),
         ("start_before_submission", _early),
         ("time_implausible", _ancient),
+        ("time_implausible", _ahead),
         ("after_deadline", _late),
         ("code_blank", _empty),
     ],
@@ -148,6 +154,20 @@ def test_code_that_is_not_there_is_structural(filler: Filler, database_url: str,
     assert [(finding.check, finding.submission_id) for finding in report.findings] == [("code_missing", submission_id)]
     assert report.fatal
     with pytest.raises(DataError, match="is missing; nothing was exported"):
+        exported(database_url, tmp_path / "out")
+
+
+def test_a_row_that_is_there_twice_is_structural(filler: Filler, database_url: str, tmp_path: Path) -> None:
+    """As where an index of the database is damaged. It stops an export, too."""
+    board = filler.board("gemv")
+    submission_id = filler.ranked(board, filler.user("ada"), b"one", "0.001")
+    filler.db.execute("ALTER TABLE leaderboard.submission DROP CONSTRAINT submission_pkey CASCADE")
+    again = filler.submission(board, filler.user("bob"), b"two", job=None)
+    filler.db.execute("UPDATE leaderboard.submission SET id = %s WHERE id = %s", (submission_id, again))
+    report = check(database_url, (), no_progress)
+    assert ("rows_not_unique", submission_id) in [(found.check, found.submission_id) for found in report.findings]
+    assert report.fatal
+    with pytest.raises(DataError, match="two rows have the same submission and runner; nothing was exported"):
         exported(database_url, tmp_path / "out")
 
 
