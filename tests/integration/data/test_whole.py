@@ -57,6 +57,44 @@ for line in sys.stdin:
 """
 
 
+#: Exports to argv[2] from argv[1] as the command does, and prints the most memory that it held, in KiB.
+MEASURED = """
+import sys
+from pathlib import Path
+
+from runner.data import without_pandas
+
+without_pandas()
+from runner.data.choice import Options
+from runner.data.export import export
+
+export(sys.argv[1], Options(target=Path(sys.argv[2]), private=True), lambda *_: None)
+print(next(line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line))
+"""
+
+
+def test_memory_does_not_grow_with_the_code(filler: Filler, database_url: str, tmp_path: Path) -> None:
+    """Three times the code needs as good as the same memory, and never more than the page says."""
+    board, user = filler.board("gemv"), filler.user("ada")
+    peaks: list[int] = []
+    for first, last in ((1, 4_000), (4_001, 12_000)):
+        filler.db.execute(
+            "WITH made AS ("
+            " INSERT INTO leaderboard.code_files (code)"
+            " SELECT convert_to(repeat(md5(n::text), 320), 'UTF8') FROM generate_series(%s::int, %s) n RETURNING id"
+            ") INSERT INTO leaderboard.submission"
+            " (leaderboard_id, file_name, user_id, code_id, submission_time, done, status)"
+            " SELECT %s, 'kernel.py', %s, id, '2025-06-02Z', true, 'active' FROM made",
+            (first, last, board, user),
+        )
+        command = [sys.executable, "-c", MEASURED, database_url, str(tmp_path / f"out{last}")]
+        peaks.append(int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) // 1024)
+    few, many = peaks
+    added = 8_000 * 320 * 32 >> 20
+    assert many < few + added // 2, peaks
+    assert many < 300, peaks
+
+
 def test_a_kill_at_any_moment_leaves_the_old_export_or_the_new(
     oddities: Oddities, database_url: str, tmp_path: Path
 ) -> None:
