@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
 from runner.data.choice import Options
@@ -312,3 +312,11 @@ def login(database_url: str, db: psycopg.Connection[dict[str, Any]]) -> Iterator
     yield make
     for name in made:
         db.execute(sql.SQL("DROP OWNED BY {0}; DROP ROLE {0}").format(sql.Identifier(name)))
+
+
+def may_read_code(db: psycopg.Connection[dict[str, Any]], url: str) -> None:
+    """Give the login of a URL the right that an export needs beside those of runner_readonly."""
+    name = conninfo_to_dict(url)["user"]
+    db.execute(
+        sql.SQL("GRANT SELECT (id, code, old_code) ON leaderboard.code_files TO {}").format(sql.Identifier(str(name)))
+    )

@@ -16,13 +16,24 @@ import pyarrow.parquet as pq
 import pytest
 
 from runner.data import manifest
+from runner.data.arrow import Reader
 from runner.data.choice import Options
 from runner.data.export import export
 from runner.data.people import Exclusions, Identity
 from runner.data.tables import FLAT
 from runner.data.verify import verify
 from runner.errors import DataError
-from tests.integration.data.conftest import CANARIES, MAILERS, SECRET_SEED, Filler, Oddities, exported, no_progress
+from runner.store.dataset import snapshot
+from tests.integration.data.conftest import (
+    CANARIES,
+    MAILERS,
+    SECRET_SEED,
+    Filler,
+    Oddities,
+    exported,
+    may_read_code,
+    no_progress,
+)
 
 Db = psycopg.Connection[dict[str, Any]]
 FLAT_COLUMNS = [
@@ -461,13 +472,18 @@ def test_a_read_only_login_exports(
     url = login("runner_readonly")
     with pytest.raises(Exception, match="code_files"):
         exported(url, tmp_path / "out")
-    oddities.filler.db.execute(
-        psycopg.sql.SQL("GRANT SELECT (id, code, old_code) ON leaderboard.code_files TO {}").format(
-            psycopg.sql.Identifier(psycopg.conninfo.conninfo_to_dict(url)["user"])  # type: ignore[arg-type]
-        )
-    )
+    may_read_code(oddities.filler.db, url)
     exported(url, tmp_path / "out")
     assert content(tmp_path / "out") == content(tmp_path / "owner")
+
+
+def test_both_ways_to_read_see_one_state_and_cannot_write(filler: Filler, database_url: str) -> None:
+    """The snapshot's own connection, and those that share it."""
+    settings = b"SELECT current_setting('transaction_read_only') AS o, current_setting('transaction_isolation') AS i"
+    with snapshot(database_url) as database, Reader(database_url, database.shared()) as reader:
+        (batch,) = reader.batches(settings.decode())
+        own = database._connection.execute(settings).fetchall()
+    assert batch.to_pylist() == own == [{"o": "on", "i": "repeatable read"}]
 
 
 def test_two_exports_at_once(filler: Filler, database_url: str, tmp_path: Path) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from huggingface_hub import HfApi
 
 from runner.cli import main
+from runner.data import manifest
 from runner.data import publish as publishing
 from runner.data.people import Identity
 from runner.data.verify import verify
@@ -55,6 +60,28 @@ def test_an_export_of_oddities_is_ranked_and_drawn(
     assert main(["data", "plot", str(folder), "--html", str(report)]) == 0
     assert report.read_text(encoding="utf-8").count("<h2>") == 2
     assert list(verify(folder, no_progress)) == []
+
+
+def test_a_terminal_shows_the_progress(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
+    """A bar for each stage, on stderr, and nothing of it on stdout."""
+    folder = tmp_path / "export"
+    rows = exported(database_url, folder).rows
+    terminal, other = pty.openpty()
+    command = [sys.executable, "-m", "runner.cli", "data", "verify", str(folder)]
+    shown = b""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=other) as process:
+        os.close(other)
+        # The error is the end of what the command wrote.
+        with suppress(OSError):
+            while piece := os.read(terminal, 1 << 16):
+                shown += piece
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+    os.close(terminal)
+    assert process.returncode == 0
+    files = len(manifest.read(folder)["files"])
+    for stage, total in (("files", files), ("code", 1), ("flat file", rows)):
+        assert re.search(rf"{stage} .*[^\d]{total}/{total}", shown.decode()), shown
 
 
 def test_a_public_export_is_published_and_a_private_one_is_not(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -13,8 +15,10 @@ import pytest
 from psycopg.rows import dict_row
 
 from runner.model import Verdict
-from tests.integration.data.conftest import CANARIES, SECRET_SEED, Filler, Oddities
+from tests.integration.data.conftest import CANARIES, SECRET_SEED, Filler, Oddities, may_read_code
+from tests.integration.frontends.test_examples import psql
 from tests.integration.store.conftest import Bench, bench, result, run_record, store
+from tests.support.waiting import PATIENCE_S
 
 __all__ = ["bench", "store"]
 
@@ -34,6 +38,19 @@ def sections() -> dict[str, str]:
     """Banner -> query."""
     pieces = re.split(r"-- =+\n-- ([A-Z ]+)\n-- =+\n", QUERIES)
     return dict(zip(pieces[1::2], pieces[2::2], strict=True))
+
+
+def edited(query: str, oddities: Oddities) -> str:
+    """With the leaderboard and the user of the test."""
+    return re.sub(r"\b595\b", str(oddities.board), query).replace("gau.nernst", "User0")
+
+
+@pytest.fixture
+def reader(login: Callable[[str], str], db: Db) -> str:
+    """A URL of a login that only reads, code too."""
+    url = login("runner_readonly")
+    may_read_code(db, url)
+    return url
 
 
 def test_a_read_only_login_reads_the_views_and_no_secret(
@@ -169,20 +186,33 @@ def test_the_queries_keep_their_banners() -> None:
 
 @pytest.mark.parametrize("banner", BANNERS)
 @pytest.mark.filterwarnings("ignore:pandas only supports SQLAlchemy:UserWarning")
-def test_a_query_runs_pasted_into_pandas(oddities: Oddities, database_url: str, banner: str) -> None:
-    """Through the driver and through SQLAlchemy alike, with the ids edited by hand."""
+def test_a_query_runs_pasted_into_pandas(oddities: Oddities, database_url: str, reader: str, banner: str) -> None:
+    """Through the driver and through SQLAlchemy alike, with the ids edited by hand; the owner sees the same."""
     import sqlalchemy
 
-    query = re.sub(r"\b595\b", str(oddities.board), sections()[banner]).replace("gau.nernst", "User0")
+    query = edited(sections()[banner], oddities)
     with psycopg.connect(database_url, row_factory=dict_row) as connection:
         expected = connection.execute(query.encode()).fetchall()
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(reader) as connection:
         plain = pd.read_sql(query, connection)
-    engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(database_url))
+    engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(reader))
     alchemy = pd.read_sql(sqlalchemy.text(query), engine)
     engine.dispose()
     assert len(plain) == len(alchemy) == len(expected) > 0
     assert list(plain.columns) == list(alchemy.columns) == list(expected[0])
+
+
+def test_the_queries_run_in_psql(oddities: Oddities, reader: str, tmp_path: Path) -> None:
+    """The whole file, with the ids edited by hand; each query gives rows."""
+    program = psql()
+    if program is None:
+        pytest.skip("psql is not installed (Debian: apt-get install postgresql-client)")
+    path = tmp_path / "queries.sql"
+    path.write_text(edited(QUERIES, oddities), encoding="utf-8")
+    command = [program, "-XAq", "-v", "ON_ERROR_STOP=1", "-f", str(path), reader]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert len(re.findall(r"(?m)^\([1-9]\d* rows?\)$", said.stdout)) == len(BANNERS)
 
 
 def test_the_export_query_gives_the_published_columns(oddities: Oddities, database_url: str) -> None:

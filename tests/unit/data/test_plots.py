@@ -9,9 +9,11 @@ import struct
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from html.parser import HTMLParser
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -137,6 +139,32 @@ def test_scores_that_are_close_together_have_ticks() -> None:
     figure = plots.race(board(row(1, score=1.01e-5), row(2, score=1.00e-5), light_s=None))
     low, high = figure.axes[0].get_ylim()
     assert len([tick for tick in figure.axes[0].get_yticks() if low <= tick <= high]) >= 2
+
+
+def seen(colour: str, sight: Sequence[Sequence[float]]) -> np.ndarray[Any, np.dtype[Any]]:
+    """A colour as such eyes see it, in CIELAB."""
+    stored = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    light = np.where(stored <= 0.04045, stored / 12.92, ((stored + 0.055) / 1.055) ** 2.4)
+    light = np.clip(np.array(sight) @ light, 0, 1)
+    mixed = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ light
+    x, y, z = np.cbrt(np.maximum(mixed / (0.9505, 1, 1.089), 0.008856))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize(
+    "sight",
+    [
+        ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+        ((0.1523, 1.0526, -0.2049), (0.1145, 0.7863, 0.0992), (-0.0039, -0.0481, 1.0520)),
+        ((0.3673, 0.8606, -0.2280), (0.2801, 0.6725, 0.0474), (-0.0118, 0.0429, 0.9689)),
+        ((1.2555, -0.0767, -0.1788), (-0.0784, 0.9308, 0.1476), (0.0047, 0.6914, 0.3039)),
+    ],
+    ids=["all", "no-red", "no-green", "no-blue"],
+)
+def test_colours_differ_for_every_kind_of_sight(sight: Sequence[Sequence[float]]) -> None:
+    """Colour blindness as Machado, Oliveira and Fernandes (2009) compute it; of matplotlib's own, two are 5 apart."""
+    found = [seen(colour, sight) for colour in plots.COLOURS]
+    assert min(float(np.linalg.norm(one - other)) for one, other in combinations(found, 2)) > 14
 
 
 # -- what each shows -------------------------------------------------------------------------------------------------
