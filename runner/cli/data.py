@@ -76,7 +76,8 @@ def export(
     """Write submissions, runs, code and leaderboards to parquet files.
 
     All files are of one moment, and appear in one step: whatever ends the command, DIR holds the old export or the new
-    one. A second export to DIR reads only the code that DIR does not have.
+    one. A second export to DIR reads only the code that DIR does not have, and where it can only those submissions and
+    runs that changed.
 
     An export is public unless --private is given: leaderboards that are open or not public are refused, and
     --licence is required. No file has output, cases or seeds of secret runs, login tokens, or names of hosts.
