@@ -174,8 +174,12 @@ def check(context: typer.Context, *, leaderboard: _Leaderboards = None, as_json:
     if as_json:
         out_json(report.to_json())
     else:
-        out(_table(report))
-        note(f"{report.rows} rows and {report.codes} codes of {len(report.boards)} leaderboards checked")
+        if report.findings:
+            out(_table(report))
+        note(
+            f"{report.rows} rows and {report.codes} codes of {len(report.boards)} leaderboards checked"
+            + (", nothing found" * (not report.findings))
+        )
     if report.fatal:
         raise typer.Exit(ExitCode.NOT_ACCEPTED)
 

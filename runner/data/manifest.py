@@ -34,7 +34,7 @@ def read(folder: Path, *, older: bool = False) -> Manifest:
     path = folder / MANIFEST
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise DataError(
             f"{folder} is no export: it has no {MANIFEST}; make one with `kernel-runner data export`"
         ) from None

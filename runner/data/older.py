@@ -40,7 +40,7 @@ class OlderExport:
         if not target.exists():
             return cls(target, None)
         if not target.is_dir():
-            raise DataError(f"{target} is no folder")
+            raise DataError(f"{target} is no folder; name a new folder, an empty one, or an export")
         if (target / MANIFEST).exists():
             return cls(target, manifest.read(target, older=True))
         strange = sorted(entry.name for entry in target.iterdir() if not entry.name.startswith("."))

@@ -33,12 +33,13 @@ def read_key(path: Path) -> bytes:
     Raises:
         DataError: it cannot be read, or is shorter than 16 bytes.
     """
+    make = f"make one with `openssl rand -hex 32 > {path}`"
     try:
         key = path.read_bytes().strip()
     except OSError as error:
-        raise DataError(f"cannot read the key {path}: {error.strerror}") from error
+        raise DataError(f"cannot read the key {path}: {error.strerror}; {make}") from error
     if len(key) < _KEY_BYTES:
-        raise DataError(f"the key {path} has {len(key)} bytes; make one with `openssl rand -hex 32 > {path}`")
+        raise DataError(f"the key {path} has {len(key)} bytes, and needs {_KEY_BYTES} or more; {make}")
     return key
 
 

@@ -228,7 +228,7 @@ def _list(what: str, wrong: Sequence[str]) -> str:
 def _manifest(path: Path) -> Mapping[str, Any]:
     try:
         document = json.loads((path / MANIFEST).read_bytes())
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise DataError(
             f"{path} has no {MANIFEST}; `kernel-runner data export DIR` makes an exported folder"
         ) from error

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.data import folder
+from runner.data import folder, manifest
 from runner.data.folder import carry_over, files_of, replace, staging
+from runner.data.older import OlderExport
 from runner.data.people import Exclusions, read_exclusions, read_key
 from runner.errors import DataError
 
@@ -80,7 +81,22 @@ def test_a_list_of_exclusions(tmp_path: Path) -> None:
 def test_a_short_key_is_refused(tmp_path: Path) -> None:
     """And one that is not there."""
     (tmp_path / "key").write_text("short\n")
-    with pytest.raises(DataError, match="openssl rand"):
+    with pytest.raises(
+        DataError, match=r"has 5 bytes, and needs 16 or more; make one with `openssl rand -hex 32 > .*key`$"
+    ):
         read_key(tmp_path / "key")
-    with pytest.raises(DataError, match="cannot read the key"):
+    with pytest.raises(
+        DataError, match=r"cannot read the key .*none: .*; make one with `openssl rand -hex 32 > .*none`$"
+    ):
         read_key(tmp_path / "none")
+
+
+def test_a_file_is_no_folder_of_an_export(tmp_path: Path) -> None:
+    """It is said what to name, or what makes one."""
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(DataError, match=r"is no folder; name a new folder, an empty one, or an export$"):
+        OlderExport.of(tmp_path / "file")
+    with pytest.raises(
+        DataError, match=r"is no export: it has no manifest\.json; make one with `kernel-runner data export"
+    ):
+        manifest.read(tmp_path / "file")

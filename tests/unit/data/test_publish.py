@@ -124,6 +124,13 @@ def test_what_cannot_be_checked_is_refused(tmp_path: Path, files: object) -> Non
         publishing.checked(export(tmp_path / "export", files=files))
 
 
+def test_a_file_is_no_exported_folder(tmp_path: Path) -> None:
+    """It is said what makes one."""
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(DataError, match=r"has no manifest\.json; `kernel-runner data export DIR` makes"):
+        publishing.checked(tmp_path / "file")
+
+
 @pytest.mark.parametrize("text", [None, "{", "[]"])
 def test_a_folder_without_a_manifest_is_refused(tmp_path: Path, text: str | None) -> None:
     """Absent, no JSON, or another document."""
