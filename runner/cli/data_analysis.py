@@ -291,9 +291,9 @@ def publish(
 ) -> None:
     """Publish an exported folder as a data set on Hugging Face.
 
-    A private export, one without a licence and one that `data verify` finds fault with are refused. Only the files of
-    the manifest are sent, all in one commit. Those that the last export had and this one has not are removed from the
-    data set; its history keeps them. Other files are left alone.
+    A private export, one of a leaderboard that was open or not public, one without a licence and one that `data verify`
+    finds fault with are refused. Only the files of the manifest are sent, all in one commit. Those that the last export
+    had and this one has not are removed from the data set; its history keeps them. Other files are left alone.
 
     After an interruption run it again: what has arrived is not sent again. The login is that of `hf auth login`, or
     HF_TOKEN; HF_ENDPOINT names another hub.

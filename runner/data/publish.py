@@ -105,12 +105,18 @@ def checked(path: Path) -> Folder:
     """The folder, if it may be published.
 
     Raises:
-        DataError: it is no export, it was exported as private, it has no licence, or a file is missing or has changed.
+        DataError: it is no export, it was exported as private, it has a leaderboard that was open or not public, it has
+            no licence, or a file is missing or has changed.
     """
     document = _manifest(path)
     if document.get("private") is not False:
         raise DataError(
             f"{path} was exported as private, so it is not published; export it again with the rules of a public export"
+        )
+    kept_back = _kept_back(document.get("boards"))
+    if kept_back:
+        raise DataError(
+            _list(f"{path} is not published, because it has leaderboards that were open or not public", kept_back)
         )
     if not str(document.get("licence") or "").strip():
         raise DataError(f"{path} has no licence, so it is not published; export it again with a licence")
@@ -237,6 +243,15 @@ def _manifest(path: Path) -> Mapping[str, Any]:
     if not isinstance(document, dict):
         raise DataError(f"{path / MANIFEST} is no manifest of an export")
     return document
+
+
+def _kept_back(boards: object) -> list[str]:
+    """The leaderboards of a manifest that are not known to have been over and public."""
+    return [
+        str(board.get("name") if isinstance(board, dict) else board)
+        for board in (boards if isinstance(boards, list) else [boards])
+        if not isinstance(board, dict) or board.get("open") is not False or board.get("visibility") != "public"
+    ]
 
 
 def _files(path: Path, document: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -127,8 +127,9 @@ def _counts(submissions: pa.Table, leaderboards: pa.Table, found: Manifest) -> I
             )
     for leaderboard_id in sorted(rows):
         yield f"submissions.parquet has rows of leaderboard {leaderboard_id}, which the manifest does not name"
-    if leaderboards.column("id").to_pylist() != [board["id"] for board in found["boards"]]:
-        yield "leaderboards.parquet and the manifest name different leaderboards"
+    shared = ["id", "name", "visibility"]
+    if leaderboards.select(shared).to_pylist() != [{name: board[name] for name in shared} for board in found["boards"]]:
+        yield "leaderboards.parquet and the manifest differ in leaderboards, or in names or visibilities of them"
 
 
 def _code(folder: Path, found: Manifest, wanted: set[str], texts: dict[str, str], progress: Progress) -> Iterator[str]:

@@ -87,15 +87,21 @@ def test_a_terminal_shows_the_progress(oddities: Oddities, database_url: str, tm
 def test_a_public_export_is_published_and_a_private_one_is_not(
     oddities: Oddities, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The manifest decides."""
+    """The manifest decides: that of the whole, and that of each leaderboard."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
-    exported(database_url, tmp_path / "private")
+    oddities.filler.board("running", running=True)
+    exported(database_url, tmp_path / "private", licence="mit")
     with pytest.raises(DataError, match="private"):
+        publishing.checked(tmp_path / "private")
+    told = manifest.read(tmp_path / "private")
+    manifest.write(tmp_path / "private", {**told, "private": False})
+    with pytest.raises(DataError, match=r"open or not public:\n  - running$"):
         publishing.checked(tmp_path / "private")
     exported(
         database_url,
         tmp_path / "public",
         private=False,
+        boards=("gemv",),
         licence="cc-by-4.0",
         identity=Identity.PSEUDONYM,
         key=b"k" * 32,

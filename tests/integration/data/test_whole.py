@@ -202,6 +202,12 @@ def _no_counts(folder: Path) -> None:
     manifest.write(folder, told)
 
 
+def _closed(folder: Path) -> None:
+    told = manifest.read(folder)
+    told["boards"][0]["visibility"] = "closed"
+    manifest.write(folder, told)
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
@@ -214,6 +220,7 @@ def _no_counts(folder: Path) -> None:
         (_forged("runs.parquet", lambda found: found[:4] + bytes(100) + found[104:]), "a file is damaged, though"),
         (_renewed("code/part-00000.parquet", lambda table: table.slice(1)), "is in no part"),
         (_renewed("runs.parquet", lambda table: table.slice(1)), "content_sha256"),
+        (_closed, "differ in leaderboards, or in names or visibilities"),
         (_renewed("gemv_submissions.parquet", lambda table: table.slice(1)), "rows, submissions.parquet"),
         (_renewed("gemv_submissions.parquet", lambda table: table.drop_columns("code")), "another schema"),
         (

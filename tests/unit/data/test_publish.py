@@ -70,6 +70,22 @@ def test_only_what_is_marked_as_public_is_published(tmp_path: Path, private: obj
         publishing.checked(export(tmp_path / "export", private=private))
 
 
+@pytest.mark.parametrize(
+    "boards",
+    [
+        [{"name": "over", "open": False, "visibility": "public"}, {"name": "b", "open": True, "visibility": "public"}],
+        [{"name": "b", "open": False, "visibility": "closed"}],
+        [{"name": "b"}],
+        ["b"],
+        "b",
+    ],
+)
+def test_an_open_or_closed_leaderboard_is_not_published(tmp_path: Path, boards: object) -> None:
+    """Whatever the manifest says of the whole export; each is named."""
+    with pytest.raises(DataError, match=r"open or not public:\n  - b$"):
+        publishing.checked(export(tmp_path / "export", boards=boards))
+
+
 @pytest.mark.parametrize("licence", [None, "", "  "])
 def test_an_export_without_a_licence_is_refused(tmp_path: Path, licence: str | None) -> None:
     """No reader could use it."""
