@@ -183,8 +183,8 @@ class PairRequest:
     """A request for the judge (boot kind `pair`). Init forwards `payload` without reading it."""
 
     payload: Mapping[str, Any]
-    #: Number of workers. One runs already; init starts the others.
-    ranks: int = 1
+    #: None: one worker, which runs already. Else so many workers, and as many rank checkers; init starts what lacks.
+    ranks: int | None = None
     #: As in StepsRequest.
     archive_bytes: int = 0
     #: Whether the judge may ask for further workers, one after the other, each in the place of the last.

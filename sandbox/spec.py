@@ -94,10 +94,12 @@ class Boot:
 
     #: "pair" or "steps"
     kind: str
-    #: argv of the judge and of the worker (pair only). KR_* variables name their descriptors, see sandbox.inside.pair.
+    #: argv of the judge, of a worker, and of a rank checker, which runs beside the judge for each rank of a request
+    #: that has ranks (pair only). KR_* variables name their descriptors, see sandbox.inside.pair.
     judge: tuple[str, ...] = ()
     worker: tuple[str, ...] = ()
-    #: Python code that runs once, before both: they are forks of the process that ran it. Then both are
+    rank_checker: tuple[str, ...] = ()
+    #: Python code that runs once, before all of them: they are forks of the process that ran it. Then each is
     #: `python -I -c SOURCE`. Empty: they are started separately.
     preload: str = ""
 

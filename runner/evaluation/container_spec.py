@@ -46,9 +46,10 @@ _CDI_KINDS = {
 _HARNESS_MODULES = {
     "judge": "tasks.harness.judge.main",
     "worker": "tasks.harness.worker.main",
+    "rank_checker": "tasks.harness.judge.rank_checker",
     "prebuild": "tasks.harness.worker.prebuild",
 }
-#: Imports torch once for judge and worker.
+#: Imports torch once for all processes of the harness.
 _PRELOAD = 'import sys; sys.path.insert(0, "{stage}"); import tasks.harness.preload'
 _PROCESS = 'import sys; sys.path.insert(0, "{stage}"); from {module} import main; sys.exit(main())'
 
@@ -149,17 +150,18 @@ def job_labels(job: Job) -> dict[str, str]:
 
 
 def pair_boot(environment: Environment) -> Boot:
-    """Judge and worker, started before any request is there."""
+    """Judge and worker, started before any request is there, and the rank checkers of a request that has ranks."""
     return Boot(
         kind="pair",
         judge=harness_process(environment, "judge"),
         worker=harness_process(environment, "worker"),
+        rank_checker=harness_process(environment, "rank_checker"),
         preload=_PRELOAD.format(stage=STAGE),
     )
 
 
 def harness_process(environment: Environment, name: str) -> tuple[str, ...]:
-    """What to run for a process of the built-in harness: judge, worker, or what imports a submission to build it."""
+    """What to run for a process of the built-in harness; `prebuild` imports a submission to build it."""
     return (environment.python, "-I", "-c", _PROCESS.format(stage=STAGE, module=_HARNESS_MODULES[name]))
 
 

@@ -254,7 +254,7 @@ def _pair_request(  # noqa: PLR0917 records, each of another type
         tolerance=job.demand.tolerance,
         compiled=compiled_library(task, compiler),
     )
-    return PairRequest(payload=request.to_payload(), ranks=ranks or 1)
+    return PairRequest(payload=request.to_payload(), ranks=ranks)
 
 
 def _flush_bytes(gpu: GpuType, slot: Slot) -> int | None:

@@ -25,6 +25,7 @@ class BootConfig:
     kind: str
     judge_argv: tuple[str, ...]
     worker_argv: tuple[str, ...]
+    rank_checker_argv: tuple[str, ...]
     #: Python code that a template runs before judge and worker, which are forks of it; empty: there is no template.
     preload: str
     judge: Account
@@ -71,6 +72,7 @@ def parse_boot(text: str) -> BootConfig:
             kind=boot["kind"],
             judge_argv=tuple(boot["judge"]),
             worker_argv=tuple(boot["worker"]),
+            rank_checker_argv=tuple(boot["rank_checker"]),
             preload=str(boot["preload"]),
             judge=Account(uid=boot["judge_uid"], groups=groups, directory=JUDGE, umask=0o077, oom_score_adj=200),
             worker=Account(uid=boot["worker_uid"], groups=groups, directory=WORK, umask=0o022, oom_score_adj=1000),

@@ -2,7 +2,8 @@
 
 Owns their descriptors. Forwards the request to the judge and the judge's frames to the daemon; kills both at the end.
 The judge's frames are checked and rebuilt. The worker has no descriptor over which it could send one. A request for
-several ranks gets further workers, which share all but the socket to the judge. When one worker ends, all are killed.
+several ranks gets further workers, which share all but the socket to the judge, and a rank checker for each rank, with
+the judge's account. When one worker ends, all are killed.
 A `successive` request gets its workers one after the other: the judge's `spawn` frames ask for them. Before each, all
 processes of the last one are killed and waited for, and its files are removed, so no submission meets another's. The
 build archive of such a request has parts. An `unpack` frame of the judge names the part of the worker that is there,
@@ -10,10 +11,11 @@ before it runs any of its submission. Each worker gets one part at most, and eac
 
 Judge: stdin = one `request` frame, then `reading` frames and one `worker_exit` frame; stdout = frames; stderr = kept
 for the end message. KR_WORKER_FD, KR_WORKER_STDOUT_FD and KR_WORKER_STDERR_FD name the descriptors of the first worker.
-Over KR_RANKS_FD come the sockets of further workers before the request, one descriptor with one byte each, or after
-each `spawn` frame the socket of that worker. One that is asked for the `reference` has the judge's account. After an
-`unpack` frame one byte comes: `u` if the files are there, `n` if none of them is.
+Over KR_RANKS_FD come the sockets of further workers, then those of rank checkers, before the request, one descriptor
+with one byte each, or after each `spawn` frame the socket of that worker. One that is asked for the `reference` has the
+judge's account. After an `unpack` frame one byte comes: `u` if the files are there, `n` if none of them is.
 Worker: KR_JUDGE_FD names its socket; stdin = /dev/null.
+Rank checker: KR_RANK_CHECKER_FD names its socket; stdin = /dev/null; stdout and stderr are the judge's stderr.
 
 Standard library only: this runs inside the container.
 """
@@ -24,7 +26,7 @@ import contextlib
 import os
 import selectors
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sandbox import protocol
@@ -78,6 +80,8 @@ class Pair:
         err_read, err_write = os.pipe()
         #: stdin, stdout and stderr of every worker; kept open until the number of workers is known.
         self._worker_fds = (os.open(os.devnull, os.O_RDONLY), out_write, err_write)
+        #: Kept open until the rank checkers run.
+        self._judge_stderr = judge_stderr
         boot = self._boot
         #: None where the boot document names no preload.
         self._template = self._start_template()
@@ -103,7 +107,7 @@ class Pair:
         self._worker_pids = [self._spawn_worker(worker_end)]
         for end in (judge_end, worker_end, judge_ranks):
             end.close()
-        for fd in (judge_stdin, judge_stdout, judge_stderr, out_read, err_read):
+        for fd in (judge_stdin, judge_stdout, out_read, err_read):
             os.close(fd)
 
     def _start_template(self) -> Template | None:
@@ -141,16 +145,13 @@ class Pair:
             kill_all_of(self._boot.worker.uid, self._reaper)
             self._reaper.final_status(self._worker_pids[0])
             clean_up(self._boot, self._reaper)
-        judge_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with judge_end, worker_end:
-            pid = self._spawn_worker(worker_end, trusted=role == "reference")
+        # If the judge has died, its exit status says how.
+        with contextlib.suppress(BrokenPipeError), self._line_to_judge() as end:
+            pid = self._spawn_worker(end, trusted=role == "reference")
             if role == "candidate":
                 self._worker_pids = [pid]
                 self._replaced += 1
                 self._worker_reported = self._unpacked = False
-            with contextlib.suppress(BrokenPipeError):
-                # If the judge has died, its exit status says how.
-                socket.send_fds(self._ranks_line, [b"w"], [judge_end.fileno()])
 
     def _on_unpack(self, name: object) -> None:
         """Put what was built for the worker that is there into its directory. It has run nothing of a submission.
@@ -172,19 +173,42 @@ class Pair:
         with contextlib.suppress(BrokenPipeError):
             self._ranks_line.sendall(answer)
 
-    def _add_workers(self, ranks: int) -> None:
-        """Start the further workers that the request needs. None is added later."""
-        for _ in range(1, ranks):
-            judge_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-            with judge_end, worker_end:
-                self._worker_pids.append(self._spawn_worker(worker_end))
-                try:
-                    socket.send_fds(self._ranks_line, [b"r"], [judge_end.fileno()])
-                except BrokenPipeError:
-                    # The judge has died. Its exit status says how.
-                    break
+    def _add_ranks(self, ranks: int | None) -> None:
+        """Start the further workers and the rank checkers that the request needs. None is added later."""
+        # If the judge has died, its exit status says how.
+        with contextlib.suppress(BrokenPipeError):
+            for _ in range(1, ranks or 1):
+                with self._line_to_judge() as end:
+                    self._worker_pids.append(self._spawn_worker(end))
+            for _ in range(ranks or 0):
+                with self._line_to_judge() as end:
+                    self._spawn_rank_checker(end)
+        os.close(self._judge_stderr)
         if not self._successive:
             self._no_more_workers()
+
+    @contextlib.contextmanager
+    def _line_to_judge(self) -> Iterator[socket.socket]:
+        """A new process's end of a socket to the judge, which gets the other one afterwards.
+
+        Raises:
+            BrokenPipeError: the judge has died.
+        """
+        judge_end, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with judge_end, its_end:
+            yield its_end
+            socket.send_fds(self._ranks_line, [b"r"], [judge_end.fileno()])
+
+    def _spawn_rank_checker(self, line: socket.socket) -> None:
+        boot, (stdin, _, _) = self._boot, self._worker_fds
+        self._spawn(
+            boot.rank_checker_argv,
+            account=boot.judge,
+            descriptors=Descriptors(
+                stdin=stdin, stdout=self._judge_stderr, stderr=self._judge_stderr, more=(line.fileno(),)
+            ),
+            env=boot.judge_environment({"KR_RANK_CHECKER_FD": "3"}),
+        )
 
     def _no_more_workers(self) -> None:
         """Close what only the start of workers needs."""
@@ -266,7 +290,7 @@ class Pair:
     def _begin(self, request: Mapping[str, Any], archive: bytes) -> None:
         """Send the judge its request, after the submission's files are in the workers' directory."""
         ranks = request.get("ranks")
-        if type(ranks) is not int or not 1 <= ranks <= MAX_RANKS:
+        if ranks is not None and (type(ranks) is not int or not 1 <= ranks <= MAX_RANKS):
             raise InitError(f"request for {ranks!r} ranks, expected 1 to {MAX_RANKS}")
         self._requested = True
         self._successive = request.get("successive") is True
@@ -274,7 +298,7 @@ class Pair:
             self._archives = split_archive(archive, request.get("archives"))
         else:
             unpack_archive(archive, boot=self._boot, reaper=self._reaper)
-        self._add_workers(ranks)
+        self._add_ranks(ranks)
         self._send_to_judge({"type": "request", "payload": request["payload"]})
 
     def _send_to_judge(self, message: Mapping[str, Any]) -> None:

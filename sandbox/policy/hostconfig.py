@@ -35,10 +35,11 @@ def spec_errors(spec: SandboxSpec) -> list[str]:
         found.append(f"boot kind is {spec.boot.kind!r}, expected 'pair' or 'steps'")
     elif needed - targets:
         found.append(f"no tmpfs at {', '.join(sorted(needed - targets))}, which boot kind {spec.boot.kind!r} needs")
-    if spec.boot.kind == "pair" and not (spec.boot.judge and spec.boot.worker):
-        found.append("boot kind 'pair' needs the argv of a judge and of a worker")
-    if spec.boot.preload and {spec.boot.judge[:3], spec.boot.worker[:3]} != {(spec.python, "-I", "-c")}:
-        found.append(f"a preload needs a judge and a worker that begin with {spec.python} -I -c")
+    programs = (spec.boot.judge, spec.boot.worker, spec.boot.rank_checker)
+    if spec.boot.kind == "pair" and not all(programs):
+        found.append("boot kind 'pair' needs the argv of a judge, of a worker and of a rank checker")
+    if spec.boot.preload and {argv[:3] for argv in programs} != {(spec.python, "-I", "-c")}:
+        found.append(f"a preload needs a judge, a worker and a rank checker that begin with {spec.python} -I -c")
     if CODE not in {bind.target for bind in spec.binds}:
         found.append(f"nothing is bound at {CODE} (see sandbox.host.stage)")
     found += [
@@ -93,6 +94,7 @@ def boot_document(spec: SandboxSpec) -> str:
             "kind": spec.boot.kind,
             "judge": list(spec.boot.judge),
             "worker": list(spec.boot.worker),
+            "rank_checker": list(spec.boot.rank_checker),
             "preload": spec.boot.preload,
             "judge_uid": JUDGE_UID,
             "worker_uid": WORKER_UID,

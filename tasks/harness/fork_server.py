@@ -4,9 +4,9 @@ For many small evaluations in a row. A fork has a process and memory of its own,
 the import, one to two seconds of a core for each.
 
 `ForkServers` is the caller's side. A server is this module as a program: it imports what a role runs, then forks on
-order. An order is one packet on a socket: a JSON object {cwd, env, keep, first} with the descriptors stdin, stdout,
-stderr and those whose numbers `keep` names. The answer is {pid}; when a fork has ended, {pid, code}. A server ends with
-the socket. Its forks end with it, however it ends.
+order. An order is one packet on a socket: a JSON object {role, cwd, env, keep, first} with the descriptors stdin,
+stdout, stderr and those whose numbers `keep` names. The answer is {pid}; when a fork has ended, {pid, code}. A server
+ends with the socket. Its forks end with it, however it ends.
 """
 
 from __future__ import annotations
@@ -27,8 +27,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, NoReturn, Self
+from typing import IO, Any, Final, NoReturn, Self
 
+#: Role of a process -> the module with its `main`.
+MODULES: Final = {
+    "judge": "tasks.harness.judge.main",
+    "worker": "tasks.harness.worker.main",
+    "rank_checker": "tasks.harness.judge.rank_checker",
+}
+#: Roles whose processes are forks of another role's server, which has imported nearly all that they need.
+_SERVED_BY: Final = {"rank_checker": "judge"}
 _ROOT = Path(__file__).resolve().parents[2]
 _PROGRAM = (
     "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
@@ -160,7 +168,7 @@ class ForkServers:
     ) -> _Fork:
         """A process of a role; see `local.Start`.
 
-        `role`: judge, worker, or a module with a function `main`. `first`: a function, as `module:name`, that the fork
+        `role`: of `MODULES`, or a module with a function `main`. `first`: a function, as `module:name`, that the fork
         calls with a list of texts before it runs.
 
         Raises:
@@ -182,12 +190,13 @@ class ForkServers:
                 given.append(read if number == 0 else write)
                 ours.append(os.fdopen(write, "wb") if number == 0 else os.fdopen(read, "rb"))
             made.append(given[-1])
-        order = {"cwd": str(cwd), "env": dict(env), "keep": list(keep), "first": first}
+        order = {"role": role, "cwd": str(cwd), "env": dict(env), "keep": list(keep), "first": first}
         try:
             with self._starting:
-                if role not in self._servers:
-                    self._servers[role] = _Server(role)
-            child = self._servers[role].fork(order, (*given, *keep))
+                serving = _SERVED_BY.get(role, role)
+                if serving not in self._servers:
+                    self._servers[serving] = _Server(serving)
+            child = self._servers[serving].fork(order, (*given, *keep))
         except ForkServerLost:
             for stream in ours:
                 if stream is not None:
@@ -217,14 +226,13 @@ def _load(role: str) -> Callable[[], int]:
     if role == "worker":
         os.environ["KR_JUDGE_FD"] = "-1"
     try:
-        module = f"tasks.harness.{role}.main" if role in {"judge", "worker"} else role
-        main: Callable[[], int] = importlib.import_module(module).main
+        main: Callable[[], int] = importlib.import_module(MODULES.get(role, role)).main
     finally:
         os.environ.pop("KR_JUDGE_FD", None)
     return main
 
 
-def _become(order: Mapping[str, Any], descriptors: Sequence[int], main: Callable[[], int], server: int) -> NoReturn:
+def _become(order: Mapping[str, Any], descriptors: Sequence[int], server: int) -> NoReturn:
     """In a fork: take the place that was asked for, and run. `server`: the server's pid."""
     code = 1
     try:
@@ -238,6 +246,7 @@ def _become(order: Mapping[str, Any], descriptors: Sequence[int], main: Callable
             os.dup2(source, target, inheritable=True)
         os.closerange(_COPIED_FROM, _COPIED_FROM + 2 * _MOST_DESCRIPTORS)
         os.chdir(order["cwd"])
+        main = _load(order["role"])
         os.environ.clear()
         os.environ.update(order["env"])
         sys.argv = ["-c"]
@@ -252,7 +261,7 @@ def _become(order: Mapping[str, Any], descriptors: Sequence[int], main: Callable
         os._exit(code)
 
 
-def _serve(line: socket.socket, main: Callable[[], int]) -> None:
+def _serve(line: socket.socket) -> None:
     """Fork on order, report ends, until the other side is gone."""
     poller = select.poll()
     poller.register(line, select.POLLIN)
@@ -273,7 +282,7 @@ def _serve(line: socket.socket, main: Callable[[], int]) -> None:
             pid = os.fork()
             if pid == 0:
                 line.close()
-                _become(json.loads(data), received, main, server)
+                _become(json.loads(data), received, server)
             for descriptor in received:
                 os.close(descriptor)
             watched = os.pidfd_open(pid)
@@ -283,4 +292,6 @@ def _serve(line: socket.socket, main: Callable[[], int]) -> None:
 
 
 if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(os.environ.pop(_LINE_FD))), _load(sys.argv[1]))
+    connection = socket.socket(fileno=int(os.environ.pop(_LINE_FD)))
+    _load(sys.argv[1])
+    _serve(connection)

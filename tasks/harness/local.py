@@ -24,11 +24,12 @@ from typing import IO, Any, Protocol, Self
 from sandbox.protocol import Decoder, StepResult, encode, from_b64
 
 from .emulate import VARIABLE as EMULATE
+from .fork_server import MODULES
 from .judge.report import CaseReport, result_lines
 from .judge.request import JudgeRequest
 
 _ROOT = Path(__file__).resolve().parents[2]
-_START = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.harness.{0}.main import main; sys.exit(main())"
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from {} import main; sys.exit(main())"
 _CHUNK_BYTES = 1 << 16
 
 
@@ -73,12 +74,12 @@ class Started(Protocol):
 
 
 class Start(Protocol):
-    """Starts a judge or a worker, in a session of its own; descriptors as subprocess.Popen takes them."""
+    """Starts a process of a role, in a session of its own; descriptors as subprocess.Popen takes them."""
 
     def __call__(
         self, role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
     ) -> Started:
-        """`role`: "judge" or "worker". `keep`: descriptors that it inherits under the same numbers."""
+        """`role`: of `MODULES`. `keep`: descriptors that it inherits under the same numbers."""
 
 
 def with_interpreter(python: str = sys.executable) -> Start:
@@ -87,7 +88,7 @@ def with_interpreter(python: str = sys.executable) -> Start:
     def start(
         role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
     ) -> Started:
-        argv = [python, "-P", "-c", _START.format(role), str(_ROOT)]
+        argv = [python, "-P", "-c", _START.format(MODULES[role]), str(_ROOT)]
         return subprocess.Popen(
             argv,
             cwd=cwd,
@@ -104,17 +105,20 @@ def with_interpreter(python: str = sys.executable) -> Start:
 
 
 class Pair:
-    """A judge and a worker per rank that have been started and wait. Close it, or use it as a context manager."""
+    """A judge and its worker, or a worker and a rank checker for each rank. They have been started, and wait.
+
+    Close it, or use it as a context manager.
+    """
 
     def __init__(
         self,
         *,
-        ranks: int = 1,
+        ranks: int | None = None,
         start: Start | None = None,
         environment: Mapping[str, str] | None = None,
         successive: bool = False,
     ) -> None:
-        """`successive`: the judge may ask for further workers, one after the other."""
+        """`ranks`: as in the request. `successive`: the judge may ask for further workers, one after the other."""
         start = start or with_interpreter()
         base = {
             key: value for key, value in os.environ.items() if key == EMULATE or not key.startswith(("POPCORN_", "KR_"))
@@ -124,10 +128,12 @@ class Pair:
         places = {name: Path(self._directory.name) / name for name in ("judge", "worker")}
         for place in places.values():
             place.mkdir(mode=0o700)
-        lines = [socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(ranks)]
+        lines = [socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(ranks or 1)]
+        to_checkers = [socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(ranks or 0)]
         ranks_line, judge_ranks = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
+        judge_stderr, judge_stderr_end = os.pipe()
         self._base, self._start = base, start
         self._streams: tuple[int, ...] = (out_write, err_write)
         self._number = 0
@@ -147,16 +153,29 @@ class Pair:
             env=base | {key: str(descriptor) for key, descriptor in descriptors.items()},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=judge_stderr_end,
             keep=tuple(descriptors.values()),
         )
-        for further, _ in lines[1:]:
+        self._checkers = [
+            start(
+                "rank_checker",
+                cwd=places["judge"],
+                env=base | {"KR_RANK_CHECKER_FD": str(end.fileno())},
+                stdin=subprocess.DEVNULL,
+                stdout=judge_stderr_end,
+                stderr=judge_stderr_end,
+                keep=(end.fileno(),),
+            )
+            for _, end in to_checkers
+        ]
+        for further, _ in (*lines[1:], *to_checkers):
             socket.send_fds(ranks_line, [b"r"], [further.fileno()])
         self._ranks_line = ranks_line
-        for end in (*(end for line in lines for end in line), judge_ranks):
+        for end in (*(end for line in (*lines, *to_checkers) for end in line), judge_ranks):
             end.close()
-        for descriptor in (out_read, err_read):
+        for descriptor in (out_read, err_read, judge_stderr_end):
             os.close(descriptor)
+        self._judge_stderr = judge_stderr
         if not successive:
             self._close_worker_ends()
         self._stderr = bytearray()
@@ -246,6 +265,7 @@ class Pair:
                     case "progress":
                         progress.append((message["phase"], message["done"], message["total"]))
         code = self._judge.wait()
+        _kill(self._checkers)
         self._threads[0].join()
         if code != 0:
             raise JudgeFailed(f"the judge ended with {code}:\n{self._stderr.decode(errors='replace')[-8000:]}")
@@ -259,7 +279,7 @@ class Pair:
     def close(self) -> None:
         """Kill all processes and their sessions, and remove their directories."""
         _kill(self.workers)
-        rest = [self._judge, *self._references]
+        rest = [self._judge, *self._checkers, *self._references]
         _kill(rest)
         for process in (*rest, *self.workers):
             process.wait()
@@ -267,7 +287,8 @@ class Pair:
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(timeout=5)
-        for stream in (self._judge.stdin, self._judge.stdout, self._judge.stderr):
+        os.close(self._judge_stderr)
+        for stream in (self._judge.stdin, self._judge.stdout):
             if stream is not None:
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
@@ -293,7 +314,7 @@ class Pair:
                 return
 
     def _read_stderr(self) -> None:
-        while self._judge.stderr is not None and (data := os.read(self._judge.stderr.fileno(), _CHUNK_BYTES)):
+        while data := os.read(self._judge_stderr, _CHUNK_BYTES):
             self._stderr += data
 
     def _await_worker(self, rank: int, worker: Started, number: int = 0) -> None:
@@ -325,5 +346,5 @@ def evaluate(
     Raises:
         JudgeFailed: the judge broke.
     """
-    with Pair(ranks=request.ranks or 1, start=start) as pair:
+    with Pair(ranks=request.ranks, start=start) as pair:
         return pair.run(request, on_frame=on_frame)

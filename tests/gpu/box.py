@@ -21,7 +21,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: As in a container (docs/security.md).
-UIDS: Final = {"judge": 10001, "worker": 10002}
+UIDS: Final = {"judge": 10001, "worker": 10002, "rank_checker": 10001}
 _LIBRARY: Final = "libseccomp.so.2"
 #: seccomp.h: actions, comparisons, and a name that this architecture does not have.
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
@@ -29,9 +29,7 @@ _COMPARISONS: Final = {"NE": 1, "LT": 2, "LE": 3, "EQ": 4, "GE": 5, "GT": 6, "MA
 _UNKNOWN: Final = -1
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _LOCKED_BYTES: Final = 64 << 10
-_PROGRAM: Final = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from tasks.harness.{0}.main import main; sys.exit(main())"
-)
+_PROGRAM: Final = "import sys; sys.path.insert(0, sys.argv.pop(1)); from {} import main; sys.exit(main())"
 
 
 class _Comparison(ctypes.Structure):
@@ -59,7 +57,10 @@ def lacking() -> str | None:
 def start(
     role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
 ) -> subprocess.Popen[bytes]:
-    """Start a judge or a worker in it (see `tasks.harness.local.Start`)."""
+    """Start a process of a role in it (see `tasks.harness.local.Start`)."""
+    # Not above: as a program this module has no package.
+    from tasks.harness.fork_server import MODULES
+
     uid = UIDS[role]
     cwd.parent.chmod(0o711)
     os.chown(cwd, uid, uid)
@@ -68,7 +69,7 @@ def start(
         name: str(cwd / name.lower())
         for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH")
     }
-    program = [sys.executable, "-P", "-c", _PROGRAM.format(role), str(ROOT)]
+    program = [sys.executable, "-P", "-c", _PROGRAM.format(MODULES[role]), str(ROOT)]
     return subprocess.Popen(
         [sys.executable, str(Path(__file__).resolve()), str(uid), "--", *program],
         cwd=cwd,

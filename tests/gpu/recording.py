@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from sandbox.protocol import StepResult
+from tasks.harness.fork_server import MODULES
 from tasks.harness.local import lines_of
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _PATH: Final = "import sys; sys.path.insert(0, sys.argv[1]); "
 _START: Final = {
+    **{role: f"from {module} import main" for role, module in MODULES.items()},
     "judge": "from tests.gpu.samples import keep_samples; keep_samples(); from tasks.harness.judge.main import main",
-    "worker": "from tasks.harness.worker.main import main",
 }
 #: Rows and figures of the test that runs now.
 _kept: list[dict[str, Any]] = []
@@ -28,7 +29,7 @@ _figures: list[dict[str, Any]] = []
 def start(
     role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
 ) -> subprocess.Popen[bytes]:
-    """Start a judge that keeps its samples, or a worker (see `tasks.harness.local.Start`)."""
+    """Start a process of a role; a judge keeps its samples (see `tasks.harness.local.Start`)."""
     return subprocess.Popen(
         [sys.executable, "-P", "-c", f"{_PATH}{_START[role]}; sys.exit(main())", str(_ROOT)],
         cwd=cwd,

@@ -54,28 +54,29 @@ def _start_threads() -> None:
     torch.ones(1 << 20).add_(1)
 
 
-def _further_sockets(ranks: int) -> list[socket.socket]:
-    """The judge's ends of the sockets to further workers, which are started with the request."""
+def _further_sockets(ranks: int | None) -> tuple[list[socket.socket], list[socket.socket]]:
+    """The judge's ends of the sockets to further workers and to rank checkers, which are started with the request."""
     with socket.socket(fileno=int(os.environ.pop("KR_RANKS_FD"))) as line:
         line.settimeout(START_TIMEOUT_NS / 1e9)
-        found: list[int] = []
-        while len(found) < ranks - 1:
+        workers, checkers = (0, 0) if ranks is None else (ranks - 1, ranks)
+        found: list[socket.socket] = []
+        while len(found) < workers + checkers:
             data, descriptors, _, _ = socket.recv_fds(line, 1, 1)
             if not data:
-                raise RuntimeError(f"{len(found) + 1} workers were started, expected {ranks}")
-            found += descriptors
-    return [socket.socket(fileno=descriptor) for descriptor in found]
+                raise RuntimeError(f"{len(found)} processes were started, expected {workers + checkers}")
+            found += [socket.socket(fileno=descriptor) for descriptor in descriptors]
+    return found[:workers], found[workers:]
 
 
 def _workers(
     request: JudgeRequest, device: str, collector: Collector, line: socket.socket, single_rank: SingleRank
 ) -> Workers:
-    further = _further_sockets(request.ranks or 1)
+    further, checkers = _further_sockets(request.ranks)
     if request.ranks is None:
         single_rank.limit(request.memory_bytes, device)
         return single_rank
     single_rank.close()
-    return MultiRank([line, *further], collector, device=device, memory_bytes=request.memory_bytes)
+    return MultiRank([line, *further], checkers, collector, device=device, memory_bytes=request.memory_bytes)
 
 
 def _sees_devices() -> bool:

@@ -83,8 +83,15 @@ class MultiRank:
     """One worker per rank; see `Workers`."""
 
     def __init__(
-        self, sockets: Sequence[socket.socket], collector: Collector, *, device: str, memory_bytes: int
+        self,
+        sockets: Sequence[socket.socket],
+        checkers: Sequence[socket.socket],
+        collector: Collector,
+        *,
+        device: str,
+        memory_bytes: int,
     ) -> None:
+        """`sockets`: to the workers, by rank. `checkers`: to as many rank checkers."""
         self._channels = [
             Channel(sock, max_bytes=MAX_FROM_WORKER_BYTES, accept_descriptors=False, wake_fd=collector.wake_fd)
             for sock in sockets
@@ -96,7 +103,7 @@ class MultiRank:
         self._core = judge_core()
         self._sched_delay = SchedDelay()
         self._spin_ns = SPIN_NS if self._core is not None else 0
-        self._checkers = RankCheckers()
+        self._checkers = RankCheckers(checkers)
         self._joined = False
         self._waited_ns = 0
         #: Of the last call: the type of a returned object that is no tensor data, by rank.
@@ -118,7 +125,6 @@ class MultiRank:
             "directory": str(directory),
             "meeting": str(meeting),
         }
-        self._checkers.start(self._world_size)
         self._checkers.tell([encode(begin | {"rank": rank}) for rank in self._ranks()], deadline_ns=deadline_ns)
         # The interpreters of workers and rank checkers may still be starting.
         for rank in self._ranks():
@@ -246,7 +252,7 @@ class MultiRank:
             return tuple(profile_of(answers[rank], output_arena) for rank, output_arena in enumerate(output_arenas))
 
     def close(self) -> None:
-        """Kill the rank checkers."""
+        """End the rank checkers."""
         self._checkers.close()
 
     # -- one call --------------------------------------------------------------------------------------------------

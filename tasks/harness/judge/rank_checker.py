@@ -2,8 +2,8 @@
 
 The functions of a task of several ranks know one rank. generate_input takes `rank`; check_implementation may run a
 reference that uses torch.distributed. So the judge has one rank checker per rank, a process with the judge's uid. The
-rank checkers are a process group of their own. They join it before any byte of a submission is in the container, and
-accept no connection afterwards. A rank checker decides nothing, and sees only the outputs of the workers.
+rank checkers are a process group of their own. They join it before any worker has the submission, and accept no
+connection afterwards. A rank checker decides nothing, and sees only the outputs of the workers.
 
 Messages on the socket in KR_RANK_CHECKER_FD. Beside these answers, each may be `task_fault {text}` or
 `fault {verdict, text, gone}`:
@@ -20,7 +20,6 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +33,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch
 
 from tasks.harness.shared.arenas import Arena
-from tasks.harness.shared.process_groups import become_rank, close_listeners, join_group, threads_of_rank
+from tasks.harness.shared.process_groups import become_rank, close_listeners, join_group
 from tasks.harness.shared.values import Packed, Placed, Snapshot, signature, tree_signature
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed, encode
 
@@ -44,28 +43,7 @@ from .faults import Fault
 from .problem import CheckRaised, Problem, TaskFault, guard_heap, scramble
 from .snapshots import take
 
-_ROOT = Path(__file__).resolve().parents[3]
-_START = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from tasks.harness.judge.rank_checker import main; sys.exit(main())"
-)
-
 Answer = tuple[dict[str, Any], tuple[int, ...]]
-
-
-def start_rank_checker(*, world_size: int) -> tuple[subprocess.Popen[bytes], Channel]:
-    """Start one of `world_size` rank checkers; the process, and the judge's end of the socket to it."""
-    mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("KR_")}
-    # Read when torch is imported.
-    environment["OMP_NUM_THREADS"] = str(threads_of_rank(world_size))
-    with its:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _START, str(_ROOT)],
-            env=environment | {"KR_RANK_CHECKER_FD": str(its.fileno())},
-            stdin=subprocess.DEVNULL,
-            pass_fds=(its.fileno(),),
-        )
-    return process, Channel(mine, max_bytes=MAX_FROM_JUDGE_BYTES, accept_descriptors=True, wake_fd=None)
 
 
 @dataclass(kw_only=True)
@@ -124,6 +102,8 @@ class RankChecker:
         self._rank, self._memory_bytes = message["rank"], message["memory_bytes"]
         place = {key: message[key] for key in ("rank", "world_size", "device")}
         become_rank(**place)
+        # Start torch's threads now: later the submission may have used up the container's processes.
+        torch.ones(1 << 20).add_(1)
         require_device(message["device"])
         join_group(Path(message["meeting"]), **place)
         self._problem = Problem.load(Path(message["directory"]))
@@ -226,8 +206,6 @@ def main() -> int:
     """Entry point: serve the judge at KR_RANK_CHECKER_FD until it is gone."""
     guard_heap()
     scramble()
-    # Start torch's threads now: later the submission may have used up the container's processes.
-    torch.ones(1 << 20).add_(1)
     descriptor = int(os.environ.pop("KR_RANK_CHECKER_FD"))
     os.set_inheritable(descriptor, False)
     channel = Channel(

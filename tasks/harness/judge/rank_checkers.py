@@ -1,21 +1,20 @@
-"""The rank checkers of a task of several ranks, as the judge talks to them: started, told, heard, killed.
+"""The rank checkers of a task of several ranks, as the judge talks to them.
 
-What one does is in `rank_checker`. A rank checker that ends is a fault of ours, never of a submission.
+What one does is in `rank_checker`. Who starts the judge starts them, and kills them when the judge has ended. A rank
+checker that ends is a fault of ours, never of a submission.
 """
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
+import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from tasks.harness.shared.wire import Channel, PeerClosed, encode
+from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed, encode
 
 from .faults import Fault, too_late
 from .gather import gather
 from .problem import TaskFault
-from .rank_checker import start_rank_checker
 
 #: The references of all ranks wait for each other. After one failed, the others have so long to end.
 _GRACE_NS = 20_000_000_000
@@ -27,21 +26,16 @@ Answers = dict[int, Mapping[str, Any]]
 class RankCheckers:
     """One for each rank. Every method may raise Fault and TaskFault, or RuntimeError if one has ended."""
 
-    def __init__(self) -> None:
-        self._all: list[tuple[subprocess.Popen[bytes], Channel]] = []
-
-    def start(self, world_size: int) -> None:
-        """Start one for each rank."""
-        self._all = [start_rank_checker(world_size=world_size) for _ in range(world_size)]
+    def __init__(self, sockets: Sequence[socket.socket]) -> None:
+        """`sockets`: to each, by rank."""
+        self._all = [
+            Channel(sock, max_bytes=MAX_FROM_JUDGE_BYTES, accept_descriptors=True, wake_fd=None) for sock in sockets
+        ]
 
     def close(self) -> None:
-        """Kill them."""
-        for process, channel in self._all:
+        """Let them end. Whoever started them kills one that hangs."""
+        for channel in self._all:
             channel.close()
-            process.kill()
-            # Init ends a process that hangs in a driver.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=5)
         self._all = []
 
     def ask(self, message: Mapping[str, Any], *expected: str, deadline_ns: int) -> Answers:
@@ -51,7 +45,7 @@ class RankCheckers:
 
     def tell(self, messages: Sequence[bytes], descriptors: Sequence[int] | None = None, *, deadline_ns: int) -> None:
         """Say something to each, with a descriptor of its own."""
-        for rank, ((_, channel), message) in enumerate(zip(self._all, messages, strict=True)):
+        for rank, (channel, message) in enumerate(zip(self._all, messages, strict=True)):
             try:
                 channel.send(message, () if descriptors is None else (descriptors[rank],), deadline_ns=deadline_ns)
             except PeerClosed as error:
@@ -62,7 +56,7 @@ class RankCheckers:
     def hear(self, *expected: str, deadline_ns: int) -> Answers:
         """One answer of each. A descriptor that comes with it is the answer's `fd`."""
         heard = gather(
-            [channel for _, channel in self._all],
+            self._all,
             good=lambda message: message["op"] in expected and message["op"] != "raised",
             deadline_ns=deadline_ns,
             grace_ns=_GRACE_NS,

@@ -44,10 +44,10 @@ def line():
     return socket.socket(fileno=int(os.environ['KR_WORKER_FD']))
 """
 
-#: Prepended to a worker's program.
+#: Prepended to a worker's program, and to a rank checker's.
 WORKER_PRELUDE = """
 import os, socket, sys, time
-line = socket.socket(fileno=int(os.environ['KR_JUDGE_FD']))
+line = socket.socket(fileno=int(os.environ.get('KR_JUDGE_FD') or os.environ['KR_RANK_CHECKER_FD']))
 """
 
 
@@ -105,12 +105,13 @@ class Workshop:
         (step,) = report.steps
         return step, report
 
-    def pair_boot(self, judge: str, worker: str) -> Boot:
-        """Judge and worker from source text, with their preludes; forks of a template, as a daemon starts them."""
+    def pair_boot(self, judge: str, worker: str, rank_checker: str = "line.recv(1)") -> Boot:
+        """Programs from source text, with their preludes; forks of a template, as a daemon starts them."""
         return Boot(
             kind="pair",
             judge=(self.python, "-I", "-c", JUDGE_PRELUDE + judge),
             worker=(self.python, "-I", "-c", WORKER_PRELUDE + worker),
+            rank_checker=(self.python, "-I", "-c", WORKER_PRELUDE + rank_checker),
             preload="import json, socket",
         )
 

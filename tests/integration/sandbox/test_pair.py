@@ -113,29 +113,31 @@ os.kill(os.getpid(), 11)
     assert processes == 2
 
 
-#: For a judge: the lines to its workers, by rank; the first is there from the start.
+#: For a judge: the lines to its workers and to its rank checkers, by rank; the first is there from the start.
 LINES = """
 payload = request()
 further = socket.socket(fileno=int(os.environ['KR_RANKS_FD']))
 lines = [line()]
-for _ in range(payload['ranks'] - 1):
+for _ in range(2 * payload['ranks'] - 1):
     lines.append(socket.socket(fileno=socket.recv_fds(further, 1, 1)[1][0]))
+checkers = lines[payload['ranks']:]
+del lines[payload['ranks']:]
 """
 
 
-def test_a_request_for_ranks_gets_a_worker_for_each(workshop: Workshop) -> None:
-    """Each has a line of its own, the same uid and place, and nothing more than a single worker; then none comes."""
+def test_a_request_for_ranks_gets_a_worker_and_a_rank_checker_for_each(workshop: Workshop) -> None:
+    """Each has a line of its own, the account of worker or judge, and nothing more than that; then none comes."""
     judge = (
         LINES
         + """
 seen = []
-for peer in lines:
+for peer in [*lines, *checkers]:
     peer.sendall(b'x')
     seen.append(json.loads(peer.recv(10000)))
 step('test', json.dumps({'seen': seen, 'more': socket.recv_fds(further, 1, 1)[0].decode()}))
 """
     )
-    worker = """
+    look = """
 import json
 line.recv(1)
 fds = []
@@ -148,12 +150,24 @@ line.sendall(json.dumps([os.getpid(), os.getuid(), os.getcwd(), sorted(fds)]).en
 line.recv(1)
 """
     request = PairRequest(payload={"ranks": 3}, ranks=3)
-    report = workshop.run(workshop.spec(workshop.pair_boot(judge, worker)), request)
+    report = workshop.run(workshop.spec(workshop.pair_boot(judge, look, look)), request)
     assert report.ok, report.message
     found = json.loads(report.steps[0].stdout)
-    assert len({pid for pid, *_ in found["seen"]}) == 3
-    assert [rest for _, *rest in found["seen"]] == [[10002, "/work", ["/dev/null", "pipe", "pipe", "socket"]]] * 3
+    assert len({pid for pid, *_ in found["seen"]}) == 6
+    descriptors = ["/dev/null", "pipe", "pipe", "socket"]
+    accounts = [[10002, "/work", descriptors]] * 3 + [[10001, "/judge", descriptors]] * 3
+    assert [rest for _, *rest in found["seen"]] == accounts
     assert found["more"] == ""
+
+
+def test_what_a_rank_checker_says_last_is_in_the_message_of_a_judge_that_fails(workshop: Workshop) -> None:
+    """Its stderr, and its stdout, are the judge's stderr."""
+    judge = LINES + "[checker.recv(1) for checker in checkers]; sys.exit(1)"
+    checker = "print('the first words', flush=True); sys.stderr.write('the last words')"
+    request = PairRequest(payload={"ranks": 1}, ranks=1)
+    report = workshop.run(workshop.spec(workshop.pair_boot(judge, "line.recv(1)", checker)), request)
+    assert report.ok is False
+    assert "the first words\nthe last words" in (report.message or "")
 
 
 def test_when_one_rank_ends_all_are_killed_and_the_judge_hears_which_was_first(workshop: Workshop) -> None:
@@ -178,8 +192,8 @@ os._exit(7)
     assert report.ok, report.message
     frame, processes, ends = json.loads(report.steps[0].stdout)
     assert frame == {"type": "worker_exit", "rank": 2, "exit_code": 7, "signal": None}
-    # Init and the judge.
-    assert processes == 2
+    # Init, the judge and the rank checkers.
+    assert processes == 5
     assert ends == [0, 0, 0]
 
 

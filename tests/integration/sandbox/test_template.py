@@ -122,13 +122,13 @@ def test_further_ranks_are_forks_too(workshop: Workshop) -> None:
     judge = """
 payload = request()
 further = socket.socket(fileno=int(os.environ['KR_RANKS_FD']))
-lines = [line(), *(socket.socket(fileno=socket.recv_fds(further, 1, 1)[1][0]) for _ in range(2))]
+lines = [line(), *(socket.socket(fileno=socket.recv_fds(further, 1, 1)[1][0]) for _ in range(5))]
 for peer in lines:
     peer.sendall(b'x')
 step('test', json.dumps([sys.made_once, *(peer.recv(100).decode() for peer in lines)]))
 """
     worker = "line.recv(1); line.sendall(sys.made_once.encode()); line.recv(1)"
-    boot = replace(workshop.pair_boot(judge, worker), preload=PRELOAD)
+    boot = replace(workshop.pair_boot(judge, worker, worker), preload=PRELOAD)
     report = workshop.run(workshop.spec(boot), PairRequest(payload={}, ranks=3))
     assert report.ok, report.message
     assert len(set(json.loads(report.steps[0].stdout))) == 1

@@ -8,7 +8,7 @@ from sandbox.spec import JUDGE_UID, WORKER_UID, Bind, Boot, DeviceDriver, Device
 FULL = SandboxSpec(
     image="sha256:abc",
     python="/opt/env/bin/python",
-    boot=Boot(kind="pair", judge=("python", "judge"), worker=("python", "worker")),
+    boot=Boot(kind="pair", judge=("python", "judge"), worker=("python", "worker"), rank_checker=("python", "checker")),
     limits=Limits(wall_s=60, memory_bytes=1 << 30, pids=100, cpus=(3, 1), mems=(0,), shm_bytes=1 << 20, nofile=512),
     binds=(Bind(source="/usr", target="/usr"), Bind(source="/state/stage/x", target="/kernel-runner")),
     tmpfs=(

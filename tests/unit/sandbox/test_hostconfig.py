@@ -111,6 +111,7 @@ def test_the_boot_document_is_what_init_reads() -> None:
     assert boot.kind == "pair"
     assert boot.judge_argv == ("python", "judge")
     assert boot.worker_argv == ("python", "worker")
+    assert boot.rank_checker_argv == ("python", "checker")
     assert (boot.judge.uid, boot.worker.uid) == (10001, 10002)
     assert boot.worker.groups == (105,)
     assert (boot.judge.oom_score_adj, boot.worker.oom_score_adj) == (200, 1000)
@@ -132,10 +133,10 @@ def test_the_environment_of_the_spec_cannot_move_the_judges_home() -> None:
     ("spec", "reason"),
     [
         (replace(FULL, boot=Boot(kind="other")), "boot kind is 'other'"),
-        (replace(FULL, boot=Boot(kind="pair", judge=("j",))), "argv of a judge and of a worker"),
+        (replace(FULL, boot=Boot(kind="pair", judge=("j",))), "argv of a judge, of a worker and of a rank"),
         (
-            replace(FULL, boot=Boot(kind="pair", judge=("j",), worker=("w",), preload="import torch")),
-            f"a preload needs a judge and a worker that begin with {FULL.python} -I -c",
+            replace(FULL, boot=replace(FULL.boot, preload="import torch")),
+            f"a preload needs a judge, a worker and a rank checker that begin with {FULL.python} -I -c",
         ),
         (replace(FULL, tmpfs=FULL.tmpfs[:1]), "no tmpfs at /judge"),
         (replace(FULL, binds=FULL.binds[:1]), "nothing is bound at /kernel-runner"),
