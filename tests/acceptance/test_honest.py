@@ -2,7 +2,7 @@
 
 Every file of honest/submissions names its task in its first line and, in its second, what might be held against it.
 None may be refused, whatever else the machine is doing: `KERNEL_RUNNER_TEST_EXAMPLES` is how often each is judged. Once
-is with few calls; more often is with as many as a competition's judge makes.
+is with few calls; more often is with as many as a competition's judge makes, for the public job and for the secret one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ HONEST = Path(__file__).parent / "honest"
 ROUNDS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1"))
 #: Of a rank, and what the judge does without, see `attacks.relax`. Times that are noise say what else the host did,
 #: which is held against no submission: a daemon tries again.
-TIMING, WITHOUT = (Timing(max_runs=20, refuse=1e9), (FEW_CONTROLS,)) if ROUNDS == 1 else (Timing(refuse=1e9), ())
+FEW, MANY = Timing(max_runs=20, refuse=1e9), Timing(refuse=1e9)
+TIMING, WITHOUT = (FEW, (FEW_CONTROLS,)) if ROUNDS == 1 else (MANY, ())
 #: Task -> sizes tested, size timed; what follows an underscore is another size of the same task.
 SIZES = {
     "add": ((64, 1000), 4096),
@@ -49,10 +50,15 @@ def test_nothing_is_held_against_it(processes: ForkedJudges, name: str) -> None:
     source = (HONEST / "submissions" / f"{name}.py").read_text(encoding="utf-8")
     task = source.splitlines()[0].removeprefix("# task: ")
     tests, timed = SIZES[task]
+    again = ROUNDS > 1
     request = JudgeRequest(
         modes=(
             ModeRequest(name="test", cases=tuple(_case(size) for size in tests), timeout_s=60.0),
             ModeRequest(name="leaderboard", cases=(_case(timed),), timeout_s=60.0, timing=TIMING),
+            *(
+                (ModeRequest(name="benchmark", cases=(_case(timed),), timeout_s=60.0, timing=FEW, ranked=False),)
+                * again
+            ),
         ),
         files={
             path.name: path.read_text(encoding="utf-8")
@@ -65,10 +71,9 @@ def test_nothing_is_held_against_it(processes: ForkedJudges, name: str) -> None:
     for _ in range(ROUNDS):
         report = processes.evaluate(request, without=WITHOUT)
         said = [(step.name, step.judged.verdict if step.judged else None, step.judged) for step in report.steps]
-        assert [(mode, verdict) for mode, verdict, _ in said] == [
-            ("test", "accepted"),
-            ("leaderboard", "accepted"),
-        ], said
+        assert [(mode, verdict) for mode, verdict, _ in said] == [(mode.name, "accepted") for mode in request.modes], (
+            said
+        )
 
 
 def _case(size: int) -> str:

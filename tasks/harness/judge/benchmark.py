@@ -128,7 +128,7 @@ class Benchmark:
         timed.forget_controls()
         found = together = last = self.time(run, timed, stopping, start_ns=start_ns)
         again = 0
-        while not last.crowded and self._should_time_again(found, timed, again):
+        while run.request.ranked and not last.crowded and self._should_time_again(found, timed, again):
             if time.monotonic_ns() - start_ns > _AGAIN_SHARE * stopping.max_wall_ns:
                 break
             again += 1
@@ -154,7 +154,8 @@ class Benchmark:
         repeated = 0
         while True:
             stopped = stopping.reason(so_far, wall_ns=time.monotonic_ns() - start_ns)
-            if stopped == "interval" and self._is_noisy(timed, [span.sample for span in spans]):
+            ranked = run.request.ranked
+            if stopped == "interval" and ranked and self._is_noisy(timed, [span.sample for span in spans]):
                 # The claims are known closely enough, the hand-over beside them is not.
                 stopped = None
             if stopped is not None:
@@ -176,7 +177,7 @@ class Benchmark:
                 timed.call_controls(_CONTROLS)
             check_time_limit(run)
         samples = [span.sample for span in spans]
-        crowded = self._add_controls(timed, samples)
+        crowded = self._add_controls(timed, samples, ranked=run.request.ranked)
         with run.phase("statistics"):
             found = audit(samples, controls_ns=timed.controls_ns, tolerance=self._request.tolerance)
         known = {"repeated": repeated, "stopped": stopped, "controls": timed.controls_made, **throttle_filter.details}
@@ -217,10 +218,10 @@ class Benchmark:
         spread = pstdev(sample.outside_ns - sample.claim_ns for sample in samples)
         return 2 * spread / math.sqrt(len(samples)) > _WANTED_ERROR * length_ns - _LESS_NS
 
-    def _add_controls(self, timed: TimedCase, samples: Sequence[Sample]) -> bool:
+    def _add_controls(self, timed: TimedCase, samples: Sequence[Sample], *, ranked: bool) -> bool:
         """Make more control calls where the hand-over is not known closely enough; whether they used all their time."""
         length_ns = _length_ns(samples, timed.controls)
-        if length_ns < _MORE_FROM_NS:
+        if length_ns < _MORE_FROM_NS or not ranked:
             timed.call_controls(_LAST_CONTROLS)
             return False
         if timed.input_bytes > _MORE_UP_TO_BYTES:

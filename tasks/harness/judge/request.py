@@ -52,6 +52,8 @@ class ModeRequest:
     floors: tuple[Floor | None, ...] = ()
     #: How long the task wants its cases timed; None: as the mode does.
     timing: Timing | None = None
+    #: Whether its times rank. Else cases are timed only as closely as it takes to find a forged time.
+    ranked: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

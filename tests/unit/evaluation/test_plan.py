@@ -398,15 +398,15 @@ def test_the_judge_gets_the_boards_tolerance() -> None:
     assert [judge_request(plan).tolerance for plan in plans] == [0.02, 0.1]
 
 
-def test_a_secret_job_takes_half() -> None:
+def test_a_secret_job_has_fewer_calls() -> None:
     """Its times do not rank. A benchmark and a public job take what their mode gives."""
-    (half,) = (mode.timing for mode in judge_request(planned(samples.task(), secret=True)).modes[1:])
+    (secret,) = judge_request(planned(samples.task(), secret=True)).modes[1:]
+    assert not secret.ranked
     for mode in (Mode.BENCHMARK, Mode.LEADERBOARD):
-        assert [each.timing for each in judge_request(planned(samples.task(), mode=mode)).modes if each.floors] == [
-            None
-        ]
-    rules = [Stopping.of(timing, max_kernel_ns=10e9, max_wall_ns=120e9) for timing in (half, None)]
-    assert [(rule.max_runs, rule.max_kernel_ns, rule.width) for rule in rules] == [(50, 5e9, 0.008), (100, 10e9, 0.004)]
+        timed = [each for each in judge_request(planned(samples.task(), mode=mode)).modes if each.floors]
+        assert [(each.timing, each.ranked) for each in timed] == [(None, True)]
+    rules = [Stopping.of(timing, max_kernel_ns=10e9, max_wall_ns=120e9) for timing in (secret.timing, None)]
+    assert [(rule.max_runs, rule.max_kernel_ns) for rule in rules] == [(20, 5e9), (100, 10e9)]
 
 
 @pytest.mark.parametrize("mode", [Mode.LEADERBOARD, Mode.PRIVATE])

@@ -31,7 +31,7 @@ HARDLY = _audit("measured", noise_ns=2_000.0, excess_ns=4_000.0)
 AUDITED = _audit("audited", noise_ns=1_000.0)
 
 
-@pytest.mark.parametrize("crowded", [False, True])
+@pytest.mark.parametrize(("ranked", "crowded"), [(True, False), (True, True), (False, False)])
 @pytest.mark.parametrize(
     ("audits", "used", "counts"),
     [
@@ -46,10 +46,10 @@ AUDITED = _audit("audited", noise_ns=1_000.0)
     ],
 )
 def test_noise_gets_three_more_chances_and_a_contradiction_one(
-    monkeypatch: pytest.MonkeyPatch, audits: Sequence[Audit], used: int, counts: Audit, *, crowded: bool
+    monkeypatch: pytest.MonkeyPatch, audits: Sequence[Audit], used: int, counts: Audit, *, ranked: bool, crowded: bool
 ) -> None:
-    """The row with the least doubt counts. Where the host is busy beyond hope, there is one."""
-    if crowded:
+    """The row with the least doubt counts. There is one where the host is busy beyond hope, or no time ranks."""
+    if crowded or not ranked:
         used, counts = 1, audits[0]
     rows = iter(audits)
     made: list[Audit] = []
@@ -85,7 +85,7 @@ def test_noise_gets_three_more_chances_and_a_contradiction_one(
         deadline_ns=10**18,
         cases=[1],
         kind="benchmark",
-        request=SimpleNamespace(timing=Timing()),
+        request=SimpleNamespace(timing=Timing(), ranked=ranked),
         phase=lambda _name: nullcontext(),
     )
     timed.run(run, 0, made_up)
@@ -116,9 +116,13 @@ def test_calls_of_all_timings_together_bound_a_short_claim(lowered_ns: int, timi
     assert (together.audit.noise_ns or 0.0) < (one.audit.noise_ns or 0.0)
 
 
-@pytest.mark.parametrize(("varies_ns", "calls"), [(500, 20), (6_000, 86), (30_000, 100)])
-def test_a_hand_over_that_varies_needs_more_calls(monkeypatch: pytest.MonkeyPatch, varies_ns: int, calls: int) -> None:
-    """Equal claims would end a case after 20 calls.
+@pytest.mark.parametrize(
+    ("varies_ns", "ranked", "calls"), [(500, True, 20), (6_000, True, 86), (30_000, True, 100), (30_000, False, 20)]
+)
+def test_a_hand_over_that_varies_needs_more_calls(
+    monkeypatch: pytest.MonkeyPatch, varies_ns: int, calls: int, *, ranked: bool
+) -> None:
+    """Equal claims would end a case after 20 calls, and do where its times do not rank.
 
     Two standard errors of the hand-over are to be 3 % of a claim, less 0.2 µs.
     """
@@ -137,19 +141,25 @@ def test_a_hand_over_that_varies_needs_more_calls(monkeypatch: pytest.MonkeyPatc
     timed = Benchmark(request, device="cpu", workers=made_up, readings=Readings(), calibration=None, most_controls=6)
     monkeypatch.setattr(timed, "_sample_of", lambda sample: sample)
     stopping = Stopping.of(None, max_kernel_ns=1e12, max_wall_ns=1e12)
-    run: Any = SimpleNamespace(deadline_ns=10**18, phase=lambda _name: nullcontext())
+    run: Any = SimpleNamespace(
+        deadline_ns=10**18, phase=lambda _name: nullcontext(), request=SimpleNamespace(ranked=ranked)
+    )
     made = timed.time(run, timed_case, stopping, start_ns=time.monotonic_ns())
     assert len(made.samples) == calls
 
 
 @pytest.mark.parametrize("claim_ns", [_CLAIM_NS, 1_000])
-@pytest.mark.parametrize(("calls", "takes_ns", "controls"), [(100, 0, 300), (20, 0, 60), (100, 500_000_000, 60)])
+@pytest.mark.parametrize(
+    ("calls", "takes_ns", "ranked", "controls"),
+    [(100, 0, True, 300), (20, 0, True, 60), (100, 500_000_000, True, 60), (100, 0, False, 5)],
+)
 def test_control_calls_at_the_end_are_bounded(
-    monkeypatch: pytest.MonkeyPatch, claim_ns: int, calls: int, takes_ns: int, controls: int
+    monkeypatch: pytest.MonkeyPatch, claim_ns: int, calls: int, takes_ns: int, controls: int, *, ranked: bool
 ) -> None:
     """By the calls, since their own error stays, and by time, since a busy host takes long for each.
 
-    A claim that is far too low changes nothing: the judge's clock says that the calls are long enough.
+    There are few where no time ranks. A claim that is far too low changes nothing: the judge's clock says that the
+    calls are long enough.
     """
     now = SimpleNamespace(ns=0)
     monkeypatch.setattr(benchmark, "time", SimpleNamespace(monotonic_ns=lambda: now.ns))
@@ -165,5 +175,6 @@ def test_control_calls_at_the_end_are_bounded(
     request: Any = SimpleNamespace(tolerance=0.1, rejects_forged_times=True)
     made_up: Any = None
     timed = Benchmark(request, device="cpu", workers=made_up, readings=Readings(), calibration=None)
-    crowded = timed._add_controls(timed_case, [Sample(claim_ns=claim_ns, outside_ns=2 * _CLAIM_NS)] * calls)
+    samples = [Sample(claim_ns=claim_ns, outside_ns=2 * _CLAIM_NS)] * calls
+    crowded = timed._add_controls(timed_case, samples, ranked=ranked)
     assert (costs.count, crowded) == (controls, takes_ns > 0)
