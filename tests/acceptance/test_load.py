@@ -34,4 +34,7 @@ def test_what_fails_costs_one_container_and_its_time_is_accounted_for(
     assert {verdict for _, _, _, verdict, _, _ in rows} == {"wrong_answer", "compile_error"}
     assert math.isclose(sum(found.slots.values()), found.seconds, rel_tol=1e-6)
     assert found.slots["between jobs, or idle"] >= 0.0
+    assert min(found.cores.values()) >= 0.0
     assert found.cores["containers that ran a job"] > 0.0
+    for name, took in found.took_s.items():
+        assert all(0.0 < beside_s < took_s for beside_s, took_s in zip(found.beside_s[name], took, strict=True))

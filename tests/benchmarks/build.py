@@ -5,10 +5,10 @@ other half is reserved, and with `build_workers = "auto"` it builds. Without (`b
 itself, on the slot's cores.
 
 Submissions of the first queue compile a little C++ by torch's `load_inline`, which takes seconds; with torch's own
-headers it would be half a minute. Those of the second compile nothing. The turn-around of a submission is from its
-`runner.submit` to its last committed result. `waited` is what the jobs spent waiting: for the build of their
-submission's other job, for a build worker, for their slot. `score` is the median of the scores: a build beside a
-measurement must not change it.
+headers it would be half a minute. Those of the second use `torch.compile`, those of the third compile nothing. The
+turn-around of a submission is from its `runner.submit` to its last committed result. `waited` is what the jobs spent
+waiting: for the build of their submission's other job, for a build worker, for their slot. `idle` is how long the slot
+had no job. `score` is the median of the scores: a build beside a measurement must not change it.
 
 All take turns in the same minutes, since the machine's speed varies.
 """
@@ -43,13 +43,25 @@ def custom_kernel(data):
     a, b, *_ = data
     return (a + b) * library.factor()
 '''
+INDUCTOR = """
+import torch
+
+# {mark}
+@torch.compile(dynamic=False)
+def add(a, b):
+    return a + b
+
+def custom_kernel(data):
+    a, b, *_ = data
+    return add(a, b)
+"""
 TINY = """
 # {mark}
 def custom_kernel(data):
     a, b, *_ = data
     return a + b
 """
-SOURCES = {"load_inline": COMPILES, "tiny": TINY}
+SOURCES = {"load_inline": COMPILES, "torch.compile": INDUCTOR, "tiny": TINY}
 #: Way to build -> `build_workers`.
 WAYS: Mapping[str, int | str] = {"no build worker": 0, "build worker": "auto"}
 
@@ -62,14 +74,15 @@ class Turn:
     each_s: float
     built: int
     waited_s: float
+    idle_s: float
     score_s: float
 
 
 def main(options: Sequence[str] = ()) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=build")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--users", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--users", type=int, default=20)
     parser.add_argument("--sources", nargs="*", choices=SOURCES, default=list(SOURCES))
     given = parser.parse_args(options)
     rounds, users = given.rounds, given.users
@@ -83,16 +96,16 @@ def main(options: Sequence[str] = ()) -> None:
                     turns.setdefault((source, way), []).append(turn)
                     print(f"round {number + 1}, {source}, {way}: {turn}", flush=True)
     print(f"{users} ranked submissions on one slot, medians of {rounds} rounds, s")
-    print(f"{'':<12}{'':<18}{'all done':>10}{'each':>8}{'built':>7}{'waited':>8}{'score':>11}")
+    print(f"{'':<14}{'':<18}{'all done':>10}{'each':>8}{'built':>7}{'waited':>8}{'idle':>8}{'score':>11}")
     for (source, name), measured in turns.items():
-        total, each, waited, score = (
+        total, each, waited, idle, score = (
             statistics.median(values)
             for values in zip(
-                *((turn.all_s, turn.each_s, turn.waited_s, turn.score_s) for turn in measured), strict=True
+                *((turn.all_s, turn.each_s, turn.waited_s, turn.idle_s, turn.score_s) for turn in measured), strict=True
             )
         )
         built = measured[-1].built
-        print(f"{source:<12}{name:<18}{total:>10.1f}{each:>8.1f}{built:>7}{waited:>8.1f}{score:>11.3e}")
+        print(f"{source:<14}{name:<18}{total:>10.1f}{each:>8.1f}{built:>7}{waited:>8.1f}{idle:>8.1f}{score:>11.3e}")
 
 
 def measure(url: str, workers: int | str, source: str, *, users: int, mark: str) -> Turn:
@@ -118,14 +131,14 @@ def measure(url: str, workers: int | str, source: str, *, users: int, mark: str)
                     done_s[number], views[number] = time.monotonic() - began_s, view
             time.sleep(0.1)
         found = [accepted(view) for view in views.values()]
+        jobs = [job for view in found for job in view.jobs]
+        spans = [(job.started_at, job.finished_at) for job in jobs if job.started_at and job.finished_at]
         return Turn(
             all_s=max(done_s.values()),
             each_s=statistics.mean(done_s.values()),
             built=live.log.count('"event": "build_finished"'),
-            waited_s=sum(
-                job.report["phases_ns"]["wait"] for view in found for job in view.jobs if job.report is not None
-            )
-            / 1e9,
+            waited_s=sum(job.report["phases_ns"]["wait"] for job in jobs if job.report is not None) / 1e9,
+            idle_s=max(done_s.values()) - sum((end - start).total_seconds() for start, end in spans),
             score_s=statistics.median(view.score_s for view in found if view.score_s is not None),
         )
 

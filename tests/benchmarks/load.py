@@ -2,8 +2,8 @@
 
 Ours: real daemon, real containers, a PostgreSQL of its own. Each user submits again as soon as the last submission is
 over. The mix is in `SIZES` and `ENDS`; it is drawn without chance, so that a short run has it too. Printed are
-submissions per hour, the turn-around of each kind (from the database's times), where the time of the slots went, and
-which processes used the cores.
+submissions per hour, the turn-around of each kind (from the database's times) and how much of it was not spent on the
+submission's own calls and their checks, where the time of the slots went, and which processes used the cores.
 
 Plain: the same files, each through the sequence of processes of KernelBot's runner (see `turnaround`), one after the
 other, the public chain alone, which favours the plain side. A chain ends with its first failure. Its submissions per
@@ -68,6 +68,8 @@ VERDICTS: Final = {
 #: Of submissions that never return, in a test; they go to a board of their own.
 LIMIT_S: Final = 3
 PATIENCE_S: Final = 3600.0
+_WHOLE: Final = "the whole machine"
+_OTHERS: Final = "engine, containers that ran no job, other programs"
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 #: The judge's phases, as results report them.
 JUDGED: Final = ("inputs", "hand_over", "call", "check", "controls", "statistics")
@@ -108,6 +110,8 @@ class Load:
     seconds: float = 0.0
     #: Seconds from submission to the end of the last job, by kind.
     took_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    #: Of those, the seconds in which no mode of the submission ran, by kind.
+    beside_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     #: Seconds of the slots.
     slots: Seconds = field(default_factory=lambda: defaultdict(float))
     #: Of those, the seconds of secret jobs.
@@ -298,6 +302,9 @@ def run_load(live: LiveRunner, mix: Sequence[Kind], *, users: int, seconds: floa
         jobs = database_.execute(_JOBS, row).fetchall()
     account(found, kind_of, jobs, slots=slots)
     found.cores.update(cores)
+    # A container that ran a job counts by what its engine says, all else by /proc.
+    found.cores[_OTHERS] = found.cores.pop(_WHOLE) - sum(cores[name] for name in ("daemon", "database"))
+    found.cores[_OTHERS] -= found.cores["containers that ran a job"]
     return found
 
 
@@ -311,6 +318,7 @@ WHERE s.submission_time >= %s ORDER BY j.id
 def account(found: Load, kind_of: Mapping[int, Kind], jobs: Sequence[tuple[Any, ...]], *, slots: int) -> None:
     """Read turn-arounds, and where the slots' time went, from the jobs."""
     ends: dict[int, list[Any]] = defaultdict(list)
+    evaluated: dict[int, float] = defaultdict(float)
     used_s = 0.0
     for submission_id, submitted, secret, verdict, _, started, finished, said in jobs:
         kind = kind_of[submission_id]
@@ -329,6 +337,7 @@ def account(found: Load, kind_of: Mapping[int, Kind], jobs: Sequence[tuple[Any, 
                 judged[name] += value / 1e9
         for name in JUDGED:
             found.slots[f"judge: {name}"] += judged[name]
+        evaluated[submission_id] += phases["eval"]
         found.slots["container"] += phases["container"]
         found.slots["import and calibration"] += phases["import"]
         found.slots["tests and rest of the judge"] += phases["eval"] - sum(judged.values())
@@ -336,7 +345,9 @@ def account(found: Load, kind_of: Mapping[int, Kind], jobs: Sequence[tuple[Any, 
         found.cores["containers that ran a job"] += (said["outcome"]["cpu_ns"] or 0) / 1e9
         found.secret_s += held_s if secret else 0.0
     for submission_id, kind in kind_of.items():
-        found.took_s[kind.name].append(max(ends[submission_id]))
+        took_s = max(ends[submission_id])
+        found.took_s[kind.name].append(took_s)
+        found.beside_s[kind.name].append(took_s - evaluated[submission_id])
     found.slots["between jobs, or idle"] = slots * found.seconds - used_s
 
 
@@ -364,7 +375,7 @@ def _times(live: LiveRunner) -> Seconds:
             # Sessions that have ended count in the postmaster's time of its children.
             found["database"] += used_s if postmaster in (parent, int(entry.name)) else 0.0
     ticks = [int(word) for word in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
-    found["the whole machine, other programs too"] = (sum(ticks) - ticks[3] - ticks[4]) * _TICK_S
+    found[_WHOLE] = (sum(ticks) - ticks[3] - ticks[4]) * _TICK_S
     return found
 
 
@@ -386,19 +397,19 @@ def report(found: Load, plain: Mapping[str, Sequence[float]], mix: Sequence[Kind
         mean_s = sum(kind.weight * statistics.fmean(plain[kind.name]) for kind in mix) / weights
         line += f"; plain, one after the other: {3600 / mean_s:.0f}; ratio {found.per_hour * mean_s / 3600:.1f}"
     print(line)
-    print(f"{'kind':<22}{'count':>6}{'p50 s':>9}{'p99 s':>9}{'plain s':>9}{'p50/plain':>11}")
+    print(f"{'kind':<22}{'count':>6}{'p50 s':>9}{'p99 s':>9}{'beside s':>10}{'plain s':>9}{'p50/plain':>11}")
     for kind in mix:
         took = sorted(found.took_s.get(kind.name, ()))
         if not took:
             continue
         p50, p99 = statistics.median(took), took[min(len(took) - 1, int(0.99 * len(took)))]
-        beside = plain[kind.name]
-        compared = f"{statistics.median(beside):>9.2f}{p50 / statistics.median(beside):>11.3f}" if beside else ""
-        print(f"{kind.name:<22}{len(took):>6}{p50:>9.2f}{p99:>9.2f}{compared}")
+        beside_s, plain_s = statistics.median(found.beside_s[kind.name]), plain[kind.name]
+        compared = f"{statistics.median(plain_s):>9.2f}{p50 / statistics.median(plain_s):>11.3f}" if plain_s else ""
+        print(f"{kind.name:<22}{len(took):>6}{p50:>9.2f}{p99:>9.2f}{beside_s:>10.2f}{compared}")
     for title, account_, suffix in (("slots", found.slots, "slot-s"), ("cores", found.cores, "core-s")):
         print(f"{title}:")
-        for name, used_s in sorted(account_.items(), key=lambda each: -each[1]):
-            print(f"  {name:<40}{used_s:>9.1f} {suffix}{used_s / found.done:>9.3f} per submission")
+        for name, used_s in (*sorted(account_.items(), key=lambda each: -each[1]), ("all", sum(account_.values()))):
+            print(f"  {name:<50}{used_s:>9.1f} {suffix}{used_s / found.done:>9.3f} per submission")
     print(f"of the slots' time {found.secret_s:.1f} slot-s went to secret jobs")
 
 
