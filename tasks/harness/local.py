@@ -175,7 +175,7 @@ class Pair:
             end.close()
         for descriptor in (out_read, err_read, judge_stderr_end):
             os.close(descriptor)
-        self._judge_stderr = judge_stderr
+        self._judge_stderr = os.fdopen(judge_stderr, "rb", buffering=0)
         if not successive:
             self._close_worker_ends()
         self._stderr = bytearray()
@@ -287,8 +287,7 @@ class Pair:
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(timeout=5)
-        os.close(self._judge_stderr)
-        for stream in (self._judge.stdin, self._judge.stdout):
+        for stream in (self._judge.stdin, self._judge.stdout, self._judge_stderr):
             if stream is not None:
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
@@ -314,7 +313,7 @@ class Pair:
                 return
 
     def _read_stderr(self) -> None:
-        while data := os.read(self._judge_stderr, _CHUNK_BYTES):
+        while data := self._judge_stderr.read(_CHUNK_BYTES):
             self._stderr += data
 
     def _await_worker(self, rank: int, worker: Started, number: int = 0) -> None:
