@@ -140,13 +140,17 @@ class ControlCosts:
         """
         return max(fmean(excesses_ns), quantile(sorted(excesses_ns), 0.25) + self.mean_ns - self.quartile_ns)
 
-    def noise_ns(self, *, calls: int, sd_ns: float, claim_ns: float) -> float:
-        """How far the mean hand-over of so many honest calls may be from that of the control calls."""
-        return self.statistical_ns(calls=calls, sd_ns=sd_ns) + _COLD_NS + _COLD_SHARE * claim_ns
+    def noise_ns(self, *, calls: int, sd_ns: float, claim_ns: float, controls: int | None = None) -> float:
+        """How far the mean hand-over of so many honest calls may be from that of the control calls.
 
-    def statistical_ns(self, *, calls: int, sd_ns: float) -> float:
-        """The part of the noise that more control calls would reduce."""
-        return _SIGMAS * math.sqrt(min(sd_ns, 2 * self.sd_ns) ** 2 / calls + self.error_ns**2)
+        `controls`: if there were so many like these.
+        """
+        return self.statistical_ns(calls=calls, sd_ns=sd_ns, controls=controls) + _COLD_NS + _COLD_SHARE * claim_ns
+
+    def statistical_ns(self, *, calls: int, sd_ns: float, controls: int | None = None) -> float:
+        """The part of the noise that more control calls would reduce; `controls`: see `noise_ns`."""
+        error_ns = self.error_ns if controls is None else self.error_ns * math.sqrt(self.count / controls)
+        return _SIGMAS * math.sqrt(min(sd_ns, 2 * self.sd_ns) ** 2 / calls + error_ns**2)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,9 +42,10 @@ _WANTED_ERROR, _LESS_NS, _MOST_CONTROLS, _FEW_CONTROLS, _MORE_CONTROLS = 0.03, 2
 _CONTROLS_PER_CALL, _CONTROLS_NS = 3, 3_000_000_000
 _MORE_FROM_NS, _MORE_UP_TO_BYTES = 10_000, 4 << 20
 #: A case whose claims do not count is timed again if its calls take so long and it has used at most this part of its
-#: time: so many times at most, and once where the judge's clock contradicts the claims by more than so many times the
-#: noise. Not where the host is so busy that control calls have used all their time: it would be so again.
-_AGAIN_FROM_NS, _AGAIN_SHARE, _MOST_AGAIN, _CLEARLY = 20_000, 0.3, 3, 2.0
+#: time: so many times at most. Once where the judge's clock contradicts the claims by more than so many times the
+#: noise, or where the noise is more than so many times what it may be: all timings together have at best half the noise
+#: of one. Not where the host is so busy that control calls have used all their time: it would be so again.
+_AGAIN_FROM_NS, _AGAIN_SHARE, _MOST_AGAIN, _CLEARLY, _HOPELESS = 20_000, 0.3, 3, 2.0, 2.0
 #: Calls of a batch where the task does not say how many.
 _BATCH_SIZE = 50
 #: Timing assurances, the least first.
@@ -193,9 +194,11 @@ class Benchmark:
 
     def _should_time_again(self, found: Timed, timed: TimedCase, again: int) -> bool:
         """Whether to time a case again: its claims do not count, and a noisy moment may be the reason."""
-        if again >= (1 if found.audit.contradicted_by(_CLEARLY) else _MOST_AGAIN):
+        length_ns = _length_ns(found.samples, timed.controls)
+        hopeless = (found.audit.noise_ns or 0.0) > _HOPELESS * self._request.tolerance * length_ns
+        if again >= (1 if hopeless or found.audit.contradicted_by(_CLEARLY) else _MOST_AGAIN):
             return False
-        long_enough = _length_ns(found.samples, timed.controls) >= _AGAIN_FROM_NS
+        long_enough = length_ns >= _AGAIN_FROM_NS
         small_enough = timed.input_bytes <= _MORE_UP_TO_BYTES
         measured = found.audit.timing == "measured" and not found.audit.is_forged
         return timed.controls_ns is not None and measured and long_enough and small_enough
@@ -235,8 +238,11 @@ class Benchmark:
         while timed.controls is not None and timed.controls.count < most:
             if time.monotonic_ns() >= until_ns:
                 return True
-            controls = timed.controls
-            if controls.statistical_ns(calls=len(samples), sd_ns=controls.sd_ns) <= wanted_ns:
+            controls, calls = timed.controls, len(samples)
+            if controls.statistical_ns(calls=calls, sd_ns=controls.sd_ns) <= wanted_ns:
+                return False
+            least_ns = controls.noise_ns(calls=calls, sd_ns=controls.sd_ns, claim_ns=length_ns, controls=most)
+            if controls.count >= calls and least_ns > _HOPELESS * self._request.tolerance * length_ns:
                 return False
             before = controls.count
             timed.call_controls(_MORE_CONTROLS)
