@@ -366,7 +366,7 @@ def _times(live: LiveRunner) -> Seconds:
         raise RuntimeError("the daemon does not run")
     with psycopg.connect(live.database_url) as database_:
         row = database_.execute("SELECT pg_backend_pid()").fetchone()
-    postmaster = _stat(row[0])[1] if row else 0
+        postmaster = _stat(row[0])[1] if row else 0
     found: Seconds = defaultdict(float)
     found["daemon"] = _stat(live.process.pid)[0]
     for entry in Path("/proc").iterdir():

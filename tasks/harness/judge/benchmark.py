@@ -234,21 +234,23 @@ class Benchmark:
             self._most_controls if length_ns >= _AGAIN_FROM_NS else _FEW_CONTROLS, _CONTROLS_PER_CALL * len(samples)
         )
         until_ns = time.monotonic_ns() + _CONTROLS_NS
-        wanted_ns = _WANTED_ERROR * length_ns - _LESS_NS
         while timed.controls is not None and timed.controls.count < most:
             if time.monotonic_ns() >= until_ns:
                 return True
-            controls, calls = timed.controls, len(samples)
-            if controls.statistical_ns(calls=calls, sd_ns=controls.sd_ns) <= wanted_ns:
+            before = timed.controls.count
+            if self._has_enough(timed.controls, len(samples), length_ns, most=most):
                 return False
-            least_ns = controls.noise_ns(calls=calls, sd_ns=controls.sd_ns, claim_ns=length_ns, controls=most)
-            if controls.count >= calls and least_ns > _HOPELESS * self._request.tolerance * length_ns:
-                return False
-            before = controls.count
             timed.call_controls(_MORE_CONTROLS)
             if timed.controls.count == before:
                 return False
         return False
+
+    def _has_enough(self, controls: ControlCosts, calls: int, length_ns: float, *, most: int) -> bool:
+        """Whether the hand-over is known closely enough beside so many calls, or `most` control calls would not do."""
+        if controls.statistical_ns(calls=calls, sd_ns=controls.sd_ns) <= _WANTED_ERROR * length_ns - _LESS_NS:
+            return True
+        least_ns = controls.noise_ns(calls=calls, sd_ns=controls.sd_ns, claim_ns=length_ns, controls=most)
+        return controls.count >= calls and least_ns > _HOPELESS * self._request.tolerance * length_ns
 
     def _report(
         self,
