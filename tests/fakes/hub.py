@@ -198,9 +198,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def validate(self, body: bytes) -> None:
-        """Refuse a card with a licence that is not known."""
+        """Refuse a card with a licence that is not known; a card may have none."""
         licence = re.search(r"(?m)^license: (.*)$", json.loads(body)["content"])
-        known = licence is not None and licence[1] in self.hub.licences
+        known = licence is None or licence[1] in self.hub.licences
         errors = [] if known else [{"message": f'"license" must be one of {sorted(self.hub.licences)}'}]
         self._json(400 if errors else 200, {"errors": errors, "warnings": []})
 
