@@ -31,6 +31,11 @@ def require(*modules: str) -> None:
         )
 
 
+def on_one_line(error: Exception) -> str:
+    """What an error of a library says, for a sentence of ours."""
+    return " ".join(str(error).split())
+
+
 class _Hidden:
     """Hides pandas from imports."""
 
@@ -65,4 +70,4 @@ def without_pandas() -> None:
         sys.meta_path.remove(_Hidden)
 
 
-__all__ = ["Progress", "require", "without_pandas"]
+__all__ = ["Progress", "on_one_line", "require", "without_pandas"]

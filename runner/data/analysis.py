@@ -17,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from runner.data import on_one_line
 from runner.data.shipped.analyze_submissions import METADATA, flat_of, load_submissions, printable, valid
 from runner.errors import DataError, NotFoundError
 
@@ -136,7 +137,7 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is not readable as parquet: {' '.join(str(error).split())}") from error
+        raise DataError(f"{path} is not readable as parquet: {on_one_line(error)}") from error
 
 
 def choose_problem(rows: pd.DataFrame, name: str | None) -> str:

@@ -30,7 +30,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import RepoFile
 
 from runner import __version__
-from runner.data import Progress
+from runner.data import Progress, on_one_line
 from runner.data.folder import MANIFEST, sha256_of
 from runner.data.verify import verify
 from runner.errors import ConfigError, DataError, InfrastructureError
@@ -335,8 +335,7 @@ def _answers(repository: str) -> Iterator[None]:
     except ValueError as error:
         if not isinstance(error.__cause__, BadRequestError):
             raise
-        told = " ".join(str(error).split())
-        raise DataError(f"the hub refuses the card, so {repository} got no file: {told}") from error
+        raise DataError(f"the hub refuses the card, so {repository} got no file: {on_one_line(error)}") from error
     except LocalTokenNotFoundError as error:
         raise ConfigError(f"the hub needs a login: {_LOG_IN}") from error
     except HfHubHTTPError as error:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runner.data import Progress, manifest
+from runner.data import Progress, manifest, on_one_line
 from runner.data import code as code_files
 from runner.data.folder import MANIFEST, sha256_of
 from runner.data.manifest import Manifest
@@ -55,13 +55,9 @@ def _told(faults: Iterator[str]) -> Iterator[str]:
     try:
         yield from faults
     except (pa.ArrowException, OSError) as error:
-        yield f"a file is damaged, though its bytes are those of the manifest: {_line(error)}"
+        yield f"a file is damaged, though its bytes are those of the manifest: {on_one_line(error)}"
     except (LookupError, TypeError) as error:
         yield f"{MANIFEST} is not as an export writes it ({type(error).__name__}: {error})"
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 def _files(folder: Path, files: dict[str, dict[str, Any]], progress: Progress) -> Iterator[str]:
@@ -87,7 +83,7 @@ def _schemas(folder: Path, found: Manifest) -> Iterator[str]:
             with pq.ParquetFile(folder / name) as file:
                 schema, rows = file.schema_arrow, file.metadata.num_rows
         except (pa.ArrowException, OSError) as error:
-            yield f"{name} is not readable as parquet: {_line(error)}"
+            yield f"{name} is not readable as parquet: {on_one_line(error)}"
             continue
         if not schema.equals(expected) or entry.get("schema") != shown(expected):
             yield f"{name} has another schema"

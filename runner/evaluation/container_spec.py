@@ -23,6 +23,7 @@ from sandbox.spec import (
     SandboxSpec,
     Tmpfs,
 )
+from tasks.harness.fork_server import MODULES
 
 #: Where init and the harness are mounted inside every container.
 STAGE = "/kernel-runner"
@@ -43,12 +44,7 @@ _CDI_KINDS = {
     Vendor.AMD: ("amd.com/gpu", re.compile(r"/dev/dri/renderD\d+")),
 }
 #: Process of the built-in harness -> the module with its `main`.
-_HARNESS_MODULES = {
-    "judge": "tasks.harness.judge.main",
-    "worker": "tasks.harness.worker.main",
-    "rank_checker": "tasks.harness.judge.rank_checker",
-    "prebuild": "tasks.harness.worker.prebuild",
-}
+_HARNESS_MODULES = {**MODULES, "prebuild": "tasks.harness.worker.prebuild"}
 #: Imports torch once for all processes of the harness.
 _PRELOAD = 'import sys; sys.path.insert(0, "{stage}"); import tasks.harness.preload'
 _PROCESS = 'import sys; sys.path.insert(0, "{stage}"); from {module} import main; sys.exit(main())'

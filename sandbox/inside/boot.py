@@ -26,7 +26,7 @@ class BootConfig:
     judge_argv: tuple[str, ...]
     worker_argv: tuple[str, ...]
     rank_checker_argv: tuple[str, ...]
-    #: Python code that a template runs before judge and worker, which are forks of it; empty: there is no template.
+    #: Python code that a template runs before these programs, which are forks of it; empty: there is no template.
     preload: str
     judge: Account
     worker: Account

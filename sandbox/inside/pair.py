@@ -291,7 +291,7 @@ class Pair:
         """Send the judge its request, after the submission's files are in the workers' directory."""
         ranks = request.get("ranks")
         if ranks is not None and (type(ranks) is not int or not 1 <= ranks <= MAX_RANKS):
-            raise InitError(f"request for {ranks!r} ranks, expected 1 to {MAX_RANKS}")
+            raise InitError(f"request for {ranks!r} ranks, expected none, or 1 to {MAX_RANKS}")
         self._requested = True
         self._successive = request.get("successive") is True
         if self._successive:

@@ -1,4 +1,4 @@
-"""The template: a process that has imported the libraries of judge and worker, which are forks of it.
+"""The template: a process that has imported the libraries of judge, workers and rank checkers, its forks.
 
 Two imports of torch are most of what the start of a container costs. Init starts the template before any request is
 there, and it is gone before the worker gets the submission. It holds no request, file or secret, so a fork of it holds

@@ -1,4 +1,4 @@
-"""What judge and worker import, once: in a container both are forks of a process that imported this module.
+"""What judge, workers and rank checkers import, once: in a container they are forks of a process that imported this.
 
 It must not look at a device: no use of one survives a fork. Threads do not either; those that numpy's BLAS starts when
 it is imported are started again by the BLAS itself.

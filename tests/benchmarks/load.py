@@ -302,9 +302,9 @@ def run_load(live: LiveRunner, mix: Sequence[Kind], *, users: int, seconds: floa
         jobs = database_.execute(_JOBS, row).fetchall()
     account(found, kind_of, jobs, slots=slots)
     found.cores.update(cores)
-    # A container that ran a job counts by what its engine says, all else by /proc.
-    found.cores[_OTHERS] = found.cores.pop(_WHOLE) - sum(cores[name] for name in ("daemon", "database"))
-    found.cores[_OTHERS] -= found.cores["containers that ran a job"]
+    # Containers that waited have used cores before the block, so their share may be more than all.
+    whole_s = found.cores.pop(_WHOLE)
+    found.cores[_OTHERS] = max(0.0, whole_s - sum(found.cores.values()))
     return found
 
 

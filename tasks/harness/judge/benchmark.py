@@ -153,9 +153,9 @@ class Benchmark:
         throttle_filter = ThrottleFilter[Sample](self._readings)
         so_far = Running()
         repeated = 0
+        ranked = run.request.ranked
         while True:
             stopped = stopping.reason(so_far, wall_ns=time.monotonic_ns() - start_ns)
-            ranked = run.request.ranked
             if stopped == "interval" and ranked and self._is_noisy(timed, [span.sample for span in spans]):
                 # The claims are known closely enough, the hand-over beside them is not.
                 stopped = None
@@ -178,7 +178,7 @@ class Benchmark:
                 timed.call_controls(_CONTROLS)
             check_time_limit(run)
         samples = [span.sample for span in spans]
-        crowded = self._add_controls(timed, samples, ranked=run.request.ranked)
+        crowded = self._add_controls(timed, samples, ranked=ranked)
         with run.phase("statistics"):
             found = audit(samples, controls_ns=timed.controls_ns, tolerance=self._request.tolerance)
         known = {"repeated": repeated, "stopped": stopped, "controls": timed.controls_made, **throttle_filter.details}

@@ -33,7 +33,7 @@ class RankCheckers:
         ]
 
     def close(self) -> None:
-        """Let them end. Whoever started them kills one that hangs."""
+        """Close the sockets, at which rank checkers end. One that hangs is killed after the judge has ended."""
         for channel in self._all:
             channel.close()
         self._all = []

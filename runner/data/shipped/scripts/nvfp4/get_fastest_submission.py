@@ -10,16 +10,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from analyze_submissions import (
-    METADATA,
-    author_progression,
-    default_file,
-    format_score,
-    load_submissions,
-    printable,
-    valid,
-)
-from query_submissions import print_code
+from analyze_submissions import author_progression, default_file, format_score, printable, valid
+from query_submissions import print_code, rows_of
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,12 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--file", help="parquet file (default: the one of this folder)")
     options = parser.parse_args(arguments)
     path = options.file or default_file()
-    try:
-        rows = load_submissions(path, columns=METADATA)
-    except FileNotFoundError as error:
-        sys.exit(str(error))
     # A warning says where several users have the name.
-    rows = author_progression(rows, user_name=options.user, problem_name=options.problem)
+    rows = author_progression(rows_of(path), user_name=options.user, problem_name=options.problem)
     rows = rows[valid(rows)]
     if rows.empty:
         where = "" if options.problem is None else f" on {printable(options.problem)}"

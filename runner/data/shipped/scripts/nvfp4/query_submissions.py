@@ -32,13 +32,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--file", help="parquet file (default: the one of this folder)")
     options = parser.parse_args(arguments)
     path = options.file or default_file()
-    try:
-        rows = load_submissions(path, columns=METADATA)
-    except FileNotFoundError as error:
-        sys.exit(str(error))
+    rows = rows_of(path)
     if options.id is not None:
         return _show(path, rows[rows["submission_id"] == options.id], options.id)
     return _list(rows, options.user, options.problem)
+
+
+def rows_of(path: str | Path) -> pd.DataFrame:
+    """All rows of a file, without code. Ends the program if there is no such file."""
+    try:
+        return load_submissions(path, columns=METADATA)
+    except FileNotFoundError as error:
+        sys.exit(str(error))
 
 
 def print_code(path: str | Path, submission_id: int) -> None:
