@@ -5,6 +5,8 @@ Runs on the judge's side only, in the process that holds the arenas of the call.
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +15,7 @@ from typing import Any, Protocol, TypeGuard
 
 import torch
 
-from tasks.harness.shared.arenas import ALIGN_BYTES, aligned, bytes_at
+from tasks.harness.shared.arenas import ALIGN_BYTES, HUGE_PAGE_BYTES, aligned, bytes_at
 from tasks.harness.shared.values import Placed, Snapshot, regions
 from tasks.harness.shared.wire import WireViolation
 
@@ -57,7 +59,7 @@ class Frozen:
     Tensors over it share its memory.
     """
 
-    def __init__(self, copy: bytearray, *, ended_ns: int, copied_ns: int) -> None:
+    def __init__(self, copy: bytearray | mmap.mmap, *, ended_ns: int, copied_ns: int) -> None:
         self._copy = copy
         self.size = len(copy)
         #: When the first look at every tensor ended, and when the copy did; on time.perf_counter_ns.
@@ -124,7 +126,7 @@ class WorkerMemory:
         ended = time.perf_counter_ns()
         if not small:
             probes += self._probes(places)
-        copy = bytearray(size)
+        copy = _new_memory(size)
         view = memoryview(copy)
         for address, offset, nbytes in places:
             self._read(view[offset : offset + nbytes], address)
@@ -212,6 +214,16 @@ def take(
         parts=len(found),
         looked_ns=looked,
     )
+
+
+def _new_memory(size: int) -> bytearray | mmap.mmap:
+    """Memory for a copy. Where it fills huge pages it lies in them, because thousands of small ones take longer."""
+    if size < HUGE_PAGE_BYTES:
+        return bytearray(size)
+    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
 
 
 def _still_written() -> Fault:

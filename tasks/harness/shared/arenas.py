@@ -49,6 +49,7 @@ class Arena:
         # Populated at once, so that page faults belong to the hand-over and not to the timed kernel.
         self._map = reserved or mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
         self._start = start
+        self._in_huge_pages = False
 
     @classmethod
     def create(cls, size: int) -> Self:
@@ -74,12 +75,20 @@ class Arena:
 
     @classmethod
     def create_for_later(cls, size: int) -> Self:
-        """A new arena that another process can map in microseconds, once it is filled and `collapse`d."""
+        """A new arena that another process can map in microseconds, once it is filled and `collapse`d.
+
+        Where the kernel can, it lies in huge pages before it is filled. Filling 32 MiB of small pages and moving them
+        takes four times as long.
+        """
         size = size_for_later(size)
         arena = cls.reserve(size)
         arena.fd = _memory_file(size)
         try:
             arena.enter(arena.fd, populate=False)
+            if size >= HUGE_PAGE_BYTES:
+                # The kernel moves no page that holds nothing.
+                arena.window(0, size)[::HUGE_PAGE_BYTES] = bytes(size // HUGE_PAGE_BYTES)
+                arena.collapse()
         except BaseException:
             arena.close()
             raise
@@ -98,8 +107,10 @@ class Arena:
             raise OSError(number, f"inputs cannot be mapped: {os.strerror(number)}")
 
     def collapse(self) -> bool:
-        """Move the arena, which must be filled, to huge pages. Whether the kernel did."""
-        return self.size >= HUGE_PAGE_BYTES and _libc.madvise(self.addresses.start, self.size, _MADV_COLLAPSE) == 0
+        """Move the arena to huge pages if it does not lie in them. Something must be in each. Whether it does now."""
+        if not self._in_huge_pages and self.size >= HUGE_PAGE_BYTES:
+            self._in_huge_pages = _libc.madvise(self.addresses.start, self.size, _MADV_COLLAPSE) == 0
+        return self._in_huge_pages
 
     def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
         """A uint8 tensor with a storage of its own over `nbytes` bytes of the arena; empty ones lie elsewhere.
