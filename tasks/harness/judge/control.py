@@ -36,7 +36,7 @@ _PR_SET_PDEATHSIG = 1
 _MEMORY_BYTES = 1 << 62
 #: Calls at the beginning of a row that do not count. They meet colder caches than calls in the middle of a case (up to
 #: twice the cost, tens of microseconds). With larger inputs only the first call costs more.
-_FIRST, _FIRST_UP_TO_BYTES = 3, 4 << 20
+_FIRST, _FIRST_UP_TO_BYTES = 3, 512 << 10
 #: Outputs of a control call are as large as the submission's, since a kernel that writes more leaves colder caches.
 #: Above so many tensors or bytes they are at most as large as the reference's: a submission must not make control
 #: calls longer. More bytes than the last number would make no difference.

@@ -16,12 +16,14 @@ from collections.abc import Sequence
 from .arenas import Arena
 
 # Places of 8 bytes, each in a cache line of its own.
-_RELEASED, _FINISHED, _WITHDRAWN, _PARTS = 0, 8, 16, 24
+_RELEASED, _FINISHED, _WITHDRAWN, _TRIED, _READY, _PARTS = 0, 8, 16, 24, 32, 40
 #: Bytes of the shared memory, and the most tensors that an output may have: each takes two numbers.
 FLAGS_BYTES = 64 << 10
 MAX_PARTS = (FLAGS_BYTES // 8 - _PARTS - 1) // 2
 #: Offsets that a device reads and writes: the lower half of a number, in bytes from the beginning of the page.
 RELEASED_AT, FINISHED_AT = 8 * _RELEASED, 8 * _FINISHED
+#: Bytes of the output of a dry run.
+DRY_BYTES = 64
 #: Reads of a number between two reads of the clock.
 _LOOKS = 32
 
@@ -51,6 +53,22 @@ class CallFlags:
     def close(self) -> None:
         """Close the descriptor. The mapping stays."""
         self._arena.close()
+
+    def ask_dry_run(self, call: int) -> None:
+        """Judge: the call is about to begin; try the hand-over."""
+        self._words[_TRIED] = call
+
+    def dry_run_asked(self, call: int, *, spin_ns: int) -> bool:
+        """Worker: whether the hand-over is to be tried; spins for at most `spin_ns`, or until the call is withdrawn."""
+        return self._equals(_TRIED, call, spin_ns)
+
+    def end_dry_run(self, call: int) -> None:
+        """Worker: the hand-over has been tried, and it waits for the release."""
+        self._words[_READY] = call
+
+    def dry_run_ended(self, call: int, *, spin_ns: int) -> bool:
+        """Judge: whether the hand-over has been tried; spins for at most `spin_ns`."""
+        return self._equals(_READY, call, spin_ns)
 
     def release(self, call: int) -> None:
         """Judge: the call may begin, its inputs are there."""

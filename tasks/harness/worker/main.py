@@ -28,8 +28,9 @@ Messages on the socket in KR_JUDGE_FD, and their answers:
     arm            {size, call, storages}  -> armed, done | failed            descriptor, or none: inputs to come
         builds the inputs that the last call's tree describes, over memory that holds no inputs yet: the memory of the
         descriptor, or, without one, addresses where the worker maps the descriptor that it gets on the socket. The call
-        begins when the flags say so. The flags also say where its output lies and that it has ended, before the second
-        answer. If the flags say that the call is withdrawn, there is no second answer.
+        begins when the flags say so. Before, they ask for a dry run: where inputs will come as a descriptor, one of
+        memory that holds nothing comes first. The flags also say where its output lies and that it has ended, before
+        the second answer. If the flags say that the call is withdrawn, there is no second answer.
     call           {tree, storages, size, batch} -> done | need {bytes} | failed    descriptor: inputs
         open, go and deliver in one. batch: absent; or the tree is a list of so many inputs, the kernel is called with
         each of them, the claim is the time of all these calls, and the output is the list of what they return
@@ -69,8 +70,8 @@ _OWN_CORES = "KR_JUDGE_FD" in os.environ and leave_judge_core()
 import torch  # noqa: E402 see above
 
 from tasks.harness.emulate import install_if_asked  # noqa: E402 see above
-from tasks.harness.shared.arenas import Arena  # noqa: E402 see above
-from tasks.harness.shared.call_flags import FLAGS_BYTES, CallFlags  # noqa: E402 see above
+from tasks.harness.shared.arenas import HUGE_PAGE_BYTES, Arena  # noqa: E402 see above
+from tasks.harness.shared.call_flags import DRY_BYTES, FLAGS_BYTES, CallFlags  # noqa: E402 see above
 from tasks.harness.shared.device_memory import release_memory  # noqa: E402 see above
 from tasks.harness.shared.values import DTYPES, Outgoing  # noqa: E402 see above
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed, encode  # noqa: E402 see above
@@ -128,6 +129,9 @@ class Worker:
         self._reserved: Arena | None = None
         #: The descriptor of the last inputs that came on the socket.
         self._handed: int | None = None
+        #: Where a dry run maps what it is sent, and what it returns.
+        self._dry_arena = Arena.reserve(HUGE_PAGE_BYTES)
+        self._dry_output = torch.zeros(DRY_BYTES, dtype=torch.uint8)
         self._device = Device()
         #: The last call that was enqueued on a device. Its output must live until the judge has copied it.
         self._queued: QueuedCall | None = None
@@ -271,8 +275,28 @@ class Worker:
 
     def _wait_for_release(self, flags: CallFlags, call: int) -> bool:
         """Wait until the call may begin; False if it is withdrawn."""
+        if not self._wait_until(flags.dry_run_asked, flags, call):
+            return False
+        self._dry_run(flags, call)
+        return self._wait_until(flags.released, flags, call)
+
+    def _dry_run(self, flags: CallFlags, call: int) -> None:
+        """Do once what the hand-over of a call does, with memory that holds nothing."""
+        # What fails here fails in the call, too, which reports it.
+        with suppress(Exception):
+            if self._reserved is not None:
+                descriptor = self._received()
+                self._dry_arena.enter(descriptor)
+                os.close(descriptor)
+            output = self._dry_output
+            parts = self._parts_like_last([output] * self._batch if self._batch else output)
+            flags.deliver(parts or [(output.data_ptr(), output.nbytes)])
+        flags.end_dry_run(call)
+
+    def _wait_until(self, told: Callable[..., bool], flags: CallFlags, call: int) -> bool:
+        """Wait for a flag; False if the call is withdrawn."""
         spin_ns = FLAG_SPIN_NS
-        while not flags.released(call, spin_ns=spin_ns):
+        while not told(call, spin_ns=spin_ns):
             # After so long a wait the call is not worth a spinning core.
             spin_ns = 0
             # The judge sends nothing before it releases or withdraws the call. Anything to read is the end of the
@@ -313,11 +337,15 @@ class Worker:
 
     def _map_inputs(self, reserved: Arena) -> None:
         """Map the inputs whose descriptor has been sent."""
+        self._handed = self._received()
+        reserved.enter(self._handed)
+
+    def _received(self) -> int:
+        """The next descriptor that the judge has sent on its socket."""
         if self._descriptor_socket is None:
             raise RuntimeError("the judge sends inputs on a socket that is not open")
         _, found, _, _ = self._descriptor_socket.recvmsg(1, _RIGHTS_BYTES, socket.MSG_CMSG_CLOEXEC)
-        self._handed = int.from_bytes(found[0][2], sys.byteorder)
-        reserved.enter(self._handed)
+        return int.from_bytes(found[0][2], sys.byteorder)
 
     def _enroll(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
         place = {key: message[key] for key in ("rank", "world_size", "device")}

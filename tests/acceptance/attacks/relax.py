@@ -24,6 +24,7 @@ from tasks.harness.judge.stopping import Stopping, Timing
 from tasks.harness.judge.workers import Call
 from tasks.harness.shared import values
 from tasks.harness.shared.arenas import ALIGN_BYTES, Arena
+from tasks.harness.shared.call_flags import CallFlags
 
 #: How long a judge that hands its inputs out early is busy with other things, and one that looks at outputs late.
 _DAWDLES_S: Final = 0.05
@@ -150,7 +151,7 @@ def _floor() -> None:
 
 def _held() -> None:
     """Inputs are where the worker can see them before the clock runs."""
-    armed_for = worker_client.WorkerClient._armed_for
+    dry_run = worker_client.WorkerClient._dry_run
     ready: list[Callable[[worker_client._Armed], None]] = []
 
     def keeping(
@@ -163,15 +164,14 @@ def _held() -> None:
 
         return keep
 
-    def hand_over_early(self: worker_client.WorkerClient, *given: Any, **settings: Any) -> worker_client._Armed:  # noqa: ANN401 handed through
-        armed = armed_for(self, *given, **settings)
+    def hand_over_early(self: worker_client.WorkerClient, flags: CallFlags, armed: worker_client._Armed) -> None:
+        dry_run(self, flags, armed)
         ready.pop()(armed)
         time.sleep(_DAWDLES_S)
-        return armed
 
     for name in ("_copier", "_sender"):
         _replace(worker_client.WorkerClient, name, keeping(getattr(worker_client.WorkerClient, name)))
-    _replace(worker_client.WorkerClient, "_armed_for", hand_over_early)
+    _replace(worker_client.WorkerClient, "_dry_run", hand_over_early)
 
 
 def _calm() -> None:

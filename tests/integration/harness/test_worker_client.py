@@ -208,6 +208,56 @@ def test_inputs_are_nowhere_before_the_release(client: WorkerClient) -> None:
     assert [file.stat().st_size for file in open_files if "memfd:arena" in str(file.readlink())] == [FLAGS_BYTES]
 
 
+@pytest.mark.parametrize("size", [COPY_BYTES, 4 << 20])
+def test_a_dry_run_comes_before_every_call_and_gives_nothing_away(client: WorkerClient, size: int) -> None:
+    """At its end the worker has mapped zeros, and what will be the inputs are zeros, too."""
+    source = (
+        "import sys\n"
+        "import torch\n"
+        "import gc\n"
+        "module = sys.modules['tasks.harness.worker.main']\n"
+        "(worker,) = (each for each in gc.get_objects() if type(each) is module.Worker)\n"
+        "ends, seen = module.CallFlags.end_dry_run, []\n"
+        "def end_dry_run(flags, call):\n"
+        "    arena, data = worker._dry_arena, worker._inputs.value[1]\n"
+        "    seen.append([len(seen), int(arena.bytes_at(0, arena.size).any()), int(data.any())])\n"
+        "    ends(flags, call)\n"
+        "module.CallFlags.end_dry_run = end_dry_run\n"
+        "def custom_kernel(data):\n    return torch.tensor(seen[-1] if seen else [9]), data[1].sum()\n"
+    )
+    client.load({"sees.py": source}, "sees.py", deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+    outputs = [_call(client, torch.ones(size, dtype=torch.uint8)).output.value() for _ in range(4)]
+    for number, output in enumerate(outputs[1:]):
+        assert_equal(output, (torch.tensor([number, 0, 0]), torch.tensor(size)))
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+@pytest.mark.parametrize(
+    "instead",
+    [
+        "self._reserved and self._received()",
+        "tries(self, flags, call) or flags.deliver([])",
+        "self._reserved and self._received(), flags.deliver([(8, 64)]), flags.end_dry_run(call)",
+        "self._reserved and self._received(), flags.deliver([(id(self), 1 << 62)]), flags.end_dry_run(call)",
+    ],
+    ids=["no part", "no output", "wild address", "much too large"],
+)
+def test_who_spoils_a_dry_run_is_called_all_the_same(client: WorkerClient, size: int, instead: str) -> None:
+    """It is no part of the call: nothing that the worker says in it counts."""
+    source = (
+        "import sys\n"
+        "worker = sys.modules['tasks.harness.worker.main'].Worker\n"
+        "tries = worker._dry_run\n"
+        f"worker._dry_run = lambda self, flags, call: ({instead})\n"
+        "def custom_kernel(data):\n    return data[1]\n"
+    )
+    client.load({"spoils.py": source}, "spoils.py", deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+    for number in range(3):
+        called = _call(client, torch.full((size,), number, dtype=torch.uint8))
+        assert _returned(called) == bytes([number]) * size
+    assert called.by_flags
+
+
 def test_a_call_ends_when_the_judge_has_looked_at_its_output(
     client: WorkerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

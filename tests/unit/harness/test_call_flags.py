@@ -57,6 +57,22 @@ def test_a_withdrawn_call_is_not_waited_for() -> None:
     assert worker.released(4, spin_ns=0)
 
 
+def test_a_dry_run_is_asked_for_and_ends() -> None:
+    """Before the call of its number is released, and for that call alone; a withdrawn call has none."""
+    judge = CallFlags.create()
+    worker = _other_end(judge)
+
+    judge.ask_dry_run(5)
+    assert worker.dry_run_asked(5, spin_ns=0)
+    assert not worker.dry_run_asked(6, spin_ns=1000)
+    assert not worker.released(5, spin_ns=0)
+    assert not judge.dry_run_ended(5, spin_ns=1000)
+    worker.end_dry_run(5)
+    assert judge.dry_run_ended(5, spin_ns=0)
+    judge.withdraw(6)
+    assert not worker.dry_run_asked(6, spin_ns=60_000_000_000)
+
+
 def test_a_page_cannot_be_made_smaller() -> None:
     """A worker that truncates the page would kill the judge."""
     flags = CallFlags.create()
