@@ -28,9 +28,9 @@ from .workers import Call, Workers
 TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
 _CASE_WALL_NS = 120_000_000_000
 #: A call is made again if the judge's clock contradicts its claim, or if other processes disturbed it: an interrupt is
-#: no cheat. So many calls per case are, and one more for every call that counts. Beyond that such calls count as the
-#: judge measured them.
-_MAX_REPEATED = 10
+#: no cheat. So many calls per case are, and one more for every call that counts, or for every second where inputs are
+#: larger than `_MORE_UP_TO_BYTES` and take long to make. Beyond that such calls count as the judge measured them.
+_MAX_REPEATED, _REPEATED_SHARE, _LARGE_SHARE = 10, 1.0, 0.5
 #: Rows of control calls between the timed calls of a case, because the hand-over drifts: so many calls after so many
 #: timed calls. Calls shorter than `_MORE_FROM_NS`, which are measured anyway, have one row at the end.
 _CONTROLS, _CONTROLS_EVERY, _LAST_CONTROLS = 4, 20, 5
@@ -169,7 +169,8 @@ class Benchmark:
             called_ns = time.monotonic_ns()
             call = timed.sample()
             sample = self._sample_of(call)
-            if repeated < _MAX_REPEATED + len(spans) and not self._believes(sample, timed.controls):
+            share = _REPEATED_SHARE if timed.input_bytes <= _MORE_UP_TO_BYTES else _LARGE_SHARE
+            if repeated < _MAX_REPEATED + share * len(spans) and not self._believes(sample, timed.controls):
                 repeated += 1
                 continue
             spans.append(Span(sample=sample, start_ns=called_ns, end_ns=time.monotonic_ns()))

@@ -64,6 +64,22 @@ def test_a_call_costs_something_beside_its_kernel(control: Control, *, by_flags:
         assert sum(costs) < took_ns, costs
 
 
+@pytest.mark.parametrize(
+    ("nbytes", "made"), [(300_000, 5 + module._FIRST), (2 << 20, 5 + 1), (module._SHARED_FROM_BYTES, 1)]
+)
+def test_calls_of_a_row_share_a_large_input(control: Control, nbytes: int, made: int) -> None:
+    """To make one takes longer than the call; others are new for each, as the submission's are."""
+    inputs = []
+
+    def make() -> Packed:
+        inputs.append(pack(torch.ones(nbytes, dtype=torch.uint8)))
+        return inputs[-1]
+
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    assert len(control.calls(make, 5, parts=1, by_flags=True, deadline_ns=deadline_ns)) == 5
+    assert len(inputs) == made
+
+
 @contextmanager
 def _process(run: Callable[[], object]) -> Iterator[int]:
     """A process that does this for ever."""
