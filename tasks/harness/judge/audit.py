@@ -39,7 +39,7 @@ _TENSOR_NS = 1_500.0
 #: One call is not believed if its hand-over seems too long by more than the sum of three: so many times the distance
 #: from the median to the upper quartile of control calls; a fixed time; a part of the claim.
 _SPREADS, _SINGLE_NS, _SINGLE_SHARE = 4.0, 3_000.0, 0.02
-#: A call is disturbed if judge or worker waited for a core for longer than this, and for more than this part of its span.
+#: A call is disturbed if judge or worker waited for a core for longer than this, and than this part of its span.
 CROWDED_NS, _CROWDED_SHARE = 20_000, 0.04
 #: Each call that is not believed counts as measured. If more than this share is not, all calls count as measured.
 _MOST_DOUBTED = 0.5

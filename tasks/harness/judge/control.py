@@ -37,8 +37,9 @@ _MEMORY_BYTES = 1 << 62
 #: Calls at the beginning of a row that do not count. They meet colder caches than calls in the middle of a case (up to
 #: twice the cost, tens of microseconds). With larger inputs only the first call costs more.
 _FIRST, _FIRST_UP_TO_BYTES = 3, 512 << 10
-#: Control calls of a row share one input from so many bytes on, where making one takes several times the call. They then
-#: follow each other faster than the submission's, which makes each up to 25 µs cheaper: little beside such a kernel.
+#: Control calls of a row share one input from so many bytes on, where making one takes several times the call. They
+#: then follow each other faster than the submission's, which makes each up to 25 µs cheaper: little beside such a
+#: kernel.
 _SHARED_FROM_BYTES = 16 << 20
 #: Outputs of a control call are as large as the submission's, since a kernel that writes more leaves colder caches.
 #: Above so many tensors or bytes they are at most as large as the reference's: a submission must not make control
