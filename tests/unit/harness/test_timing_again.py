@@ -153,6 +153,32 @@ def test_a_hand_over_that_varies_needs_more_calls(
     assert len(made.samples) == calls
 
 
+@pytest.mark.parametrize(("input_bytes", "repeated"), [(4 << 20, 109), (5 << 20, 60)])
+def test_calls_that_are_not_believed_are_made_again_so_often(
+    monkeypatch: pytest.MonkeyPatch, input_bytes: int, repeated: int
+) -> None:
+    """Ten times and once for each that counts; half as often where making inputs takes most of the time."""
+    timed_case: Any = SimpleNamespace(
+        sample=lambda: Sample(claim_ns=_CLAIM_NS, outside_ns=2 * _CLAIM_NS),
+        call_controls=lambda _count: None,
+        controls=None,
+        controls_ns=None,
+        controls_made=0,
+        input_bytes=input_bytes,
+    )
+    request: Any = SimpleNamespace(tolerance=0.1, rejects_forged_times=True)
+    made_up: Any = None
+    timed = Benchmark(request, device="cpu", workers=made_up, readings=Readings(), calibration=None)
+    monkeypatch.setattr(timed, "_sample_of", lambda sample: sample)
+    monkeypatch.setattr(timed, "_believes", lambda *_: False)
+    run: Any = SimpleNamespace(
+        deadline_ns=10**18, phase=lambda _name: nullcontext(), request=SimpleNamespace(ranked=True)
+    )
+    stopping = Stopping.of(Timing(min_runs=100), max_kernel_ns=1e12, max_wall_ns=1e12)
+    made = timed.time(run, timed_case, stopping, start_ns=time.monotonic_ns())
+    assert (len(made.samples), made.known["repeated"]) == (100, repeated)
+
+
 @pytest.mark.parametrize("claim_ns", [_CLAIM_NS, 1_000])
 @pytest.mark.parametrize(
     ("calls", "takes_ns", "ranked", "hopeless", "controls"),
