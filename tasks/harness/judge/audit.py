@@ -39,8 +39,8 @@ _TENSOR_NS = 1_500.0
 #: One call is not believed if its hand-over seems too long by more than the sum of three: so many times the distance
 #: from the median to the upper quartile of control calls; a fixed time; a part of the claim.
 _SPREADS, _SINGLE_NS, _SINGLE_SHARE = 4.0, 3_000.0, 0.02
-#: A call is disturbed if judge or worker waited for a core for longer than this, and than this part of its span.
-CROWDED_NS, _CROWDED_SHARE = 20_000, 0.04
+#: A call is disturbed if judge or worker waited for a core for longer than this.
+CROWDED_NS = 20_000
 #: Each call that is not believed counts as measured. If more than this share is not, all calls count as measured.
 _MOST_DOUBTED = 0.5
 #: A case is rejected if more than this share of its calls claim too little: less than this part of the time that must
@@ -129,7 +129,7 @@ class ControlCosts:
 
     def believes(self, sample: Sample) -> bool:
         """Whether one call was undisturbed and leaves no more unexplained than a control call may."""
-        disturbed = (sample.delayed_ns or 0) > max(CROWDED_NS, _CROWDED_SHARE * sample.outside_ns)
+        disturbed = (sample.delayed_ns or 0) > max(CROWDED_NS, _SINGLE_SHARE * sample.outside_ns)
         return not disturbed and self.excess_ns(sample) <= self.single_ns + _SINGLE_SHARE * sample.claim_ns
 
     def unexplained_ns(self, excesses_ns: Sequence[float]) -> float:

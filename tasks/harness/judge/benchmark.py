@@ -28,8 +28,9 @@ from .workers import Call, Workers
 TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
 _CASE_WALL_NS = 120_000_000_000
 #: A call is made again if the judge's clock contradicts its claim, or if other processes disturbed it: an interrupt is
-#: no cheat. So many calls per case are, and one more for every call that counts, or for every second where inputs are
-#: larger than `_MORE_UP_TO_BYTES` and take long to make. Beyond that such calls count as the judge measured them.
+#: no cheat. So many calls per case are, and one more for every call that counts; where inputs are larger than
+#: `_MORE_UP_TO_BYTES` and take long to make, one more for two that count. Beyond that such calls count as the judge
+#: measured them.
 _MAX_REPEATED, _REPEATED_SHARE, _LARGE_SHARE = 10, 1.0, 0.5
 #: Rows of control calls between the timed calls of a case, because the hand-over drifts: so many calls after so many
 #: timed calls. Calls shorter than `_MORE_FROM_NS`, which are measured anyway, have one row at the end.

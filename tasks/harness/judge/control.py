@@ -37,10 +37,6 @@ _MEMORY_BYTES = 1 << 62
 #: Calls at the beginning of a row that do not count. They meet colder caches than calls in the middle of a case (up to
 #: twice the cost, tens of microseconds). With larger inputs only the first call costs more.
 _FIRST, _FIRST_UP_TO_BYTES = 3, 512 << 10
-#: Control calls of a row share one input from so many bytes on, where making one takes several times the call. They
-#: then follow each other faster than the submission's, which makes each up to 25 µs cheaper: little beside such a
-#: kernel.
-_SHARED_FROM_BYTES = 16 << 20
 #: Outputs of a control call are as large as the submission's, since a kernel that writes more leaves colder caches.
 #: Above so many tensors or bytes they are at most as large as the reference's: a submission must not make control
 #: calls longer. More bytes than the last number would make no difference.
@@ -121,15 +117,11 @@ class Control:
             raise RuntimeError("the control process has not been opened")
         costs = []
         busy_ns = start_ns = 0
-        numbers = [{"t": "int", "v": number} for number in (parts, nbytes // max(parts, 1) if by_flags else 0)]
-
-        def made() -> Packed:
-            # One call that gets and returns as much, also where it stands for a batch.
-            packed = make()
-            return Packed(tree={"t": "tuple", "items": [packed.tree, *numbers]}, storages=packed.storages)
-
-        packed = made()
+        packed = make()
         for left in reversed(range(count + (_FIRST if packed.nbytes <= _FIRST_UP_TO_BYTES else 1))):
+            # One call that gets and returns as much, also where it stands for a batch.
+            numbers = [{"t": "int", "v": number} for number in (parts, nbytes // max(parts, 1) if by_flags else 0)]
+            packed.tree, packed.batch = {"t": "tuple", "items": [packed.tree, *numbers]}, 0
             with _our_fault():
                 called = client.call(
                     packed, output_capacity=64, deadline_ns=deadline_ns, by_message=not by_flags, ahead=left > 0
@@ -139,8 +131,8 @@ class Control:
             alike = called.by_flags == by_flags and called.in_huge_pages >= self._has_huge_pages
             if left < count and alike and (called.delayed_ns or 0) <= CROWDED_NS:
                 costs.append(float(called.outside_ns - called.claim_ns))
-            if left and packed.nbytes < _SHARED_FROM_BYTES:
-                packed = made()
+            if left:
+                packed = make()
         with _our_fault():
             client.withdraw_call(deadline_ns=deadline_ns)
         idle = cpu_ns(beside) - busy_ns <= _BUSY_SHARE * (time.perf_counter_ns() - start_ns)

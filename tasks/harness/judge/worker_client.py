@@ -544,8 +544,8 @@ class WorkerClient:
         """Hand over memory that holds nothing, and look at what comes back.
 
         The making of inputs leaves cold caches, and a worker that waits for milliseconds gets them, too. Without this a
-        hand-over takes nearly twice as long, and longer the more time has passed. A worker that takes no part in it is
-        called all the same.
+        hand-over of a megabyte takes twice as long, and longer the more time has passed. A worker that takes no part
+        in it, or not yet, is called all the same: it finds the descriptor of the dry run first.
         """
         memory, dry = self._memory, self._dry_arena
         if memory is None or dry is None:

@@ -282,12 +282,14 @@ class Worker:
 
     def _dry_run(self, flags: CallFlags, call: int) -> None:
         """Do once what the hand-over of a call does, with memory that holds nothing."""
-        # What fails here fails in the call, too, which reports it.
+        # What fails here and matters fails in the call, too, which reports it.
         with suppress(Exception):
             if self._reserved is not None:
                 descriptor = self._received()
-                self._dry_arena.enter(descriptor)
-                os.close(descriptor)
+                try:
+                    self._dry_arena.enter(descriptor)
+                finally:
+                    os.close(descriptor)
             output = self._dry_output
             parts = self._parts_like_last([output] * self._batch if self._batch else output)
             flags.deliver(parts or [(output.data_ptr(), output.nbytes)])

@@ -282,10 +282,10 @@ def test_describing_the_outputs_of_a_batch_is_in_the_noise() -> None:
 
 @pytest.mark.parametrize(
     ("claim_ns", "delayed_ns", "believed"),
-    [(100_000, 19_000, True), (100_000, 21_000, False), (2_000_000, 79_000, True), (2_000_000, 81_000, False)],
+    [(100_000, 19_000, True), (100_000, 21_000, False), (2_000_000, 39_000, True), (2_000_000, 41_000, False)],
 )
 def test_a_call_is_disturbed_by_a_long_wait_for_a_core(claim_ns: int, delayed_ns: int, *, believed: bool) -> None:
-    """More than 20 µs, and than 4 % of its span: there are timer interrupts in every call of milliseconds."""
+    """More than 20 µs, and than 2 % of its span: other processes get a core for some time in a long call."""
     costs = ControlCosts.of([[10_000.0] * 8])
     assert costs is not None
     sample = Sample(claim_ns=claim_ns, outside_ns=claim_ns, delayed_ns=delayed_ns)
