@@ -153,12 +153,6 @@ class ControlCosts:
         return _SIGMAS * math.sqrt(min(sd_ns, 2 * self.sd_ns) ** 2 / calls + error_ns**2)
 
 
-def least_noise_ns(noise_ns: float, *, claim_ns: float, times: float) -> float:
-    """What is left of the noise with so many times as many calls, of both kinds: cold caches stay."""
-    cold_ns = _COLD_NS + _COLD_SHARE * claim_ns
-    return cold_ns + max(noise_ns - cold_ns, 0.0) / math.sqrt(times)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Audit:
     """The times that a case's calls count as, and why."""

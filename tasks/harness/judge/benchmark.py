@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from statistics import median, pstdev
 from typing import Any
 
-from .audit import Audit, ControlCosts, Sample, audit, details, least_noise_ns
+from .audit import Audit, ControlCosts, Sample, audit, details
 from .cases import Case
 from .faults import Fault
 from .hand_over import Calibration
@@ -44,9 +44,9 @@ _CONTROLS_PER_CALL, _CONTROLS_NS = 3, 3_000_000_000
 _MORE_FROM_NS, _MORE_UP_TO_BYTES = 10_000, 4 << 20
 #: A case whose claims do not count is timed again if its calls take so long and it has used at most this part of its
 #: time: so many times at most. Once where the judge's clock contradicts the claims by more than so many times the
-#: noise, or where the noise of all timings together would still be too large. Not where the host is so busy that
-#: control calls have used all their time: it would be so again.
-_AGAIN_FROM_NS, _AGAIN_SHARE, _MOST_AGAIN, _CLEARLY = 20_000, 0.3, 3, 2.0
+#: noise, or where the noise is more than so many times what it may be: all timings together have at best half the noise
+#: of one. Not where the host is so busy that control calls have used all their time: it would be so again.
+_AGAIN_FROM_NS, _AGAIN_SHARE, _MOST_AGAIN, _CLEARLY, _HOPELESS = 20_000, 0.3, 3, 2.0, 2.0
 #: Calls of a batch where the task does not say how many.
 _BATCH_SIZE = 50
 #: Timing assurances, the least first.
@@ -197,7 +197,7 @@ class Benchmark:
     def _should_time_again(self, found: Timed, timed: TimedCase, again: int) -> bool:
         """Whether to time a case again: its claims do not count, and a noisy moment may be the reason."""
         length_ns = _length_ns(found.samples, timed.controls)
-        hopeless = self._is_hopeless(found.audit.noise_ns or 0.0, length_ns)
+        hopeless = (found.audit.noise_ns or 0.0) > _HOPELESS * self._request.tolerance * length_ns
         if again >= (1 if hopeless or found.audit.contradicted_by(_CLEARLY) else _MOST_AGAIN):
             return False
         long_enough = length_ns >= _AGAIN_FROM_NS
@@ -252,12 +252,7 @@ class Benchmark:
         if controls.statistical_ns(calls=calls, sd_ns=controls.sd_ns) <= _WANTED_ERROR * length_ns - _LESS_NS:
             return True
         least_ns = controls.noise_ns(calls=calls, sd_ns=controls.sd_ns, claim_ns=length_ns, controls=most)
-        return controls.count >= calls and self._is_hopeless(least_ns, length_ns)
-
-    def _is_hopeless(self, noise_ns: float, length_ns: float) -> bool:
-        """Whether claims with so much noise in one timing would not count with all timings together, either."""
-        least_ns = least_noise_ns(noise_ns, claim_ns=length_ns, times=1 + _MOST_AGAIN)
-        return least_ns > self._request.tolerance * length_ns
+        return controls.count >= calls and least_ns > _HOPELESS * self._request.tolerance * length_ns
 
     def _report(
         self,
