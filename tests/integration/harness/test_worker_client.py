@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,11 +14,11 @@ import torch
 
 from tasks.harness.judge import worker_client as module
 from tasks.harness.judge.faults import Fault
-from tasks.harness.judge.snapshots import WorkerMemory
+from tasks.harness.judge.snapshots import Frozen, WorkerMemory
 from tasks.harness.judge.worker_client import COPY_BYTES, COPY_NS_A_BYTE, LOOK_NS, Called, WorkerClient
 from tasks.harness.judge.worker_output import Collector
 from tasks.harness.local import Pair
-from tasks.harness.shared.call_flags import FLAGS_BYTES
+from tasks.harness.shared.call_flags import DRY_BYTES, FLAGS_BYTES
 from tasks.harness.shared.values import pack
 from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.support.waiting import PATIENCE_S
@@ -233,6 +233,50 @@ def test_a_dry_run_comes_before_every_call_and_gives_nothing_away(
     outputs = [_call(client, torch.ones(size, dtype=torch.uint8)).output.value() for _ in range(4)]
     for number, output in enumerate(outputs[1:]):
         assert_equal(output, (torch.tensor([number, 0, 0]), torch.tensor(size)))
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_a_dry_run_is_not_in_the_span(client: WorkerClient, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """However long it takes: the clock starts after it, if the worker takes part."""
+    monkeypatch.setattr(module, "ASK_SPIN_NS", _PATIENCE_NS)
+    source = (
+        "import sys, time\n"
+        "worker = sys.modules['tasks.harness.worker.main'].Worker\n"
+        "tries = worker._dry_run\n"
+        "worker._dry_run = lambda self, flags, call: time.sleep(0.5) or tries(self, flags, call)\n"
+        "def custom_kernel(data):\n    return data[1]\n"
+    )
+    client.load({"waits.py": source}, "waits.py", deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+    called = [_call(client, torch.ones(size, dtype=torch.uint8)) for _ in range(4)]
+    assert min(each.outside_ns for each in called if each.by_flags) < 500_000_000
+
+
+def test_a_worker_that_is_late_for_its_dry_run_gets_its_inputs_all_the_same(
+    client: WorkerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The descriptor of the dry run comes first, and the judge has not waited for the end of it."""
+    monkeypatch.setattr(module, "ASK_SPIN_NS", 0)
+    for number in range(4):
+        called = _call(client, torch.full((100_000,), number, dtype=torch.uint8))
+        assert _returned(called) == bytes([number]) * 100_000
+    assert called.by_flags
+
+
+def test_the_judge_looks_at_the_output_of_a_dry_run(client: WorkerClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And at no more than was agreed on, whatever the worker says."""
+    monkeypatch.setattr(module, "ASK_SPIN_NS", _PATIENCE_NS)
+    looked: list[int] = []
+    freeze = WorkerMemory.freeze
+
+    def counting(self: WorkerMemory, parts: Sequence[tuple[int, int]], **limits: int) -> Frozen:
+        looked.append(sum(nbytes for _, nbytes in parts))
+        return freeze(self, parts, **limits)
+
+    payload = torch.ones(100_000, dtype=torch.uint8)
+    _call(client, payload)
+    monkeypatch.setattr(WorkerMemory, "freeze", counting)
+    _call(client, payload)
+    assert looked == [DRY_BYTES, 100_000]
 
 
 @pytest.mark.parametrize("size", [100, 100_000])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ import torch
 from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.sched_delay import SchedDelay
 from tasks.harness.judge.snapshots import WorkerMemory
-from tasks.harness.shared.arenas import PAGE_BYTES, Arena
+from tasks.harness.shared.arenas import ALIGN_BYTES, PAGE_BYTES, Arena
 from tasks.harness.shared.call_flags import CallFlags
 
 
@@ -98,6 +99,31 @@ def test_a_frozen_output_does_not_change(own_memory: WorkerMemory, nbytes: int) 
     assert bool((frozen.bytes_at(0, nbytes) == 7).all())
     with pytest.raises(ValueError, match="not inside"):
         frozen.bytes_at(frozen.size - 1, 2)
+
+
+def _huge_kb(address: int) -> int:
+    """How much of the mapping that holds an address lies in huge pages."""
+    within = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        name, _, rest = line.partition(" ")
+        if "-" in name and not name.endswith(":"):
+            start, end = (int(part, 16) for part in name.split("-"))
+            within = start <= address < end
+        elif within and name == "AnonHugePages:":
+            return int(rest.split()[0])
+    raise AssertionError("no mapping holds the address")
+
+
+def test_a_large_copy_lies_in_huge_pages(own_memory: WorkerMemory) -> None:
+    """Where the kernel has some for those who ask."""
+    nbytes = (3 << 20) + 1
+    output = torch.full((nbytes,), 7, dtype=torch.uint8)
+    frozen = own_memory.freeze([(output.data_ptr(), nbytes)], input_bytes=0, memory_bytes=16 << 20)
+    if "[never]" not in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text():
+        assert _huge_kb(frozen.bytes_at(0, 1).data_ptr()) >= 2 << 10
+    assert frozen.size < nbytes + ALIGN_BYTES
+    with pytest.raises(ValueError, match="not inside"):
+        frozen.bytes_at(frozen.size, 1)
 
 
 def test_an_output_that_is_being_written_is_not_frozen(
