@@ -31,7 +31,7 @@ _CASE_WALL_NS = 120_000_000_000
 #: no cheat. So many calls per case are, and one more for every call that counts; where inputs are larger than
 #: `_MORE_UP_TO_BYTES` and take long to make, one more for two that count. Beyond that such calls count as the judge
 #: measured them.
-_MAX_REPEATED, _REPEATED_SHARE, _LARGE_SHARE = 10, 1.0, 0.5
+_MAX_REPEATED, _LARGE_SHARE = 10, 0.5
 #: Rows of control calls between the timed calls of a case, because the hand-over drifts: so many calls after so many
 #: timed calls. Calls shorter than `_MORE_FROM_NS`, which are measured anyway, have one row at the end.
 _CONTROLS, _CONTROLS_EVERY, _LAST_CONTROLS = 4, 20, 5
@@ -154,6 +154,7 @@ class Benchmark:
         throttle_filter = ThrottleFilter[Sample](self._readings)
         so_far = Running()
         repeated = 0
+        repeats = 1.0 if timed.input_bytes <= _MORE_UP_TO_BYTES else _LARGE_SHARE
         ranked = run.request.ranked
         while True:
             stopped = stopping.reason(so_far, wall_ns=time.monotonic_ns() - start_ns)
@@ -170,8 +171,7 @@ class Benchmark:
             called_ns = time.monotonic_ns()
             call = timed.sample()
             sample = self._sample_of(call)
-            share = _REPEATED_SHARE if timed.input_bytes <= _MORE_UP_TO_BYTES else _LARGE_SHARE
-            if repeated < _MAX_REPEATED + share * len(spans) and not self._believes(sample, timed.controls):
+            if repeated < _MAX_REPEATED + repeats * len(spans) and not self._believes(sample, timed.controls):
                 repeated += 1
                 continue
             spans.append(Span(sample=sample, start_ns=called_ns, end_ns=time.monotonic_ns()))

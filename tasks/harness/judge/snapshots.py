@@ -59,18 +59,15 @@ class Frozen:
     Tensors over it share its memory.
     """
 
-    def __init__(self, copy: bytearray | mmap.mmap, *, size: int, ended_ns: int, copied_ns: int) -> None:
-        """`copy`: memory that begins with `size` bytes of outputs."""
+    def __init__(self, copy: memoryview, *, ended_ns: int, copied_ns: int) -> None:
         self._copy = copy
-        self.size = size
+        self.size = len(copy)
         #: When the first look at every tensor ended, and when the copy did; on time.perf_counter_ns.
         self.ended_ns = ended_ns
         self.copied_ns = copied_ns
 
     def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
         """See Arena. A copy where the offset is not aligned for numbers."""
-        if offset + nbytes > self.size:
-            raise ValueError(f"bytes {offset} to {offset + nbytes} are not inside outputs of {self.size}")
         view = bytes_at(self._copy, offset, nbytes)
         return view if offset % ALIGN_BYTES == 0 else view.clone()
 
@@ -130,14 +127,13 @@ class WorkerMemory:
         if not small:
             probes += self._probes(places)
         copy = _new_memory(size)
-        view = memoryview(copy)[:size]
         for address, offset, nbytes in places:
-            self._read(view[offset : offset + nbytes], address)
+            self._read(copy[offset : offset + nbytes], address)
         copied = time.perf_counter_ns()
         for offset, early in probes:
             if copy[offset : offset + len(early)] != early:
                 raise _still_written()
-        return Frozen(copy, size=size, ended_ns=ended, copied_ns=copied)
+        return Frozen(copy, ended_ns=ended, copied_ns=copied)
 
     def _first_look(self, places: Sequence[tuple[int, int, int]], *, whole: bool) -> list[tuple[int, bytearray]]:
         """One read of every tensor: all of it, or the bytes at a secret position."""
@@ -219,15 +215,15 @@ def take(
     )
 
 
-def _new_memory(size: int) -> bytearray | mmap.mmap:
+def _new_memory(size: int) -> memoryview:
     """Memory for a copy. A large one lies in huge pages, where there are some: thousands of small ones take longer."""
     if size < HUGE_PAGE_BYTES:
-        return bytearray(size)
+        return memoryview(bytearray(size))
     # The kernel aligns mappings of whole huge pages for them, from Linux 6.7 on.
     memory = mmap.mmap(-1, size_for_later(size), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(OSError):
         memory.madvise(mmap.MADV_HUGEPAGE)
-    return memory
+    return memoryview(memory)[:size]
 
 
 def _still_written() -> Fault:

@@ -204,7 +204,7 @@ def has_huge_pages() -> bool:
         return arena.collapse()
 
 
-def bytes_at(buffer: mmap.mmap | bytearray, offset: int, nbytes: int) -> torch.Tensor:
+def bytes_at(buffer: mmap.mmap | memoryview, offset: int, nbytes: int) -> torch.Tensor:
     """A uint8 tensor with a storage of its own over `nbytes` bytes of a buffer; empty ones lie elsewhere.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The start and the end of a call as numbers in shared memory: one core writes them, the other core spins on them.
+"""Start and end of a call, and of its dry run, as numbers in shared memory: one core writes, the other spins on them.
 
 A message costs a hundred microseconds each way, and most of that differs from call to call. A number that the other
 core sees costs less than one microsecond. The judge makes the page and seals it. The numbers decide nothing. If a
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from .arenas import Arena
 
 # Places of 8 bytes, each in a cache line of its own.
-_RELEASED, _FINISHED, _WITHDRAWN, _TRIED, _READY, _PARTS = 0, 8, 16, 24, 32, 40
+_RELEASED, _FINISHED, _WITHDRAWN, _DRY_ASKED, _DRY_ENDED, _PARTS = 0, 8, 16, 24, 32, 40
 #: Bytes of the shared memory, and the most tensors that an output may have: each takes two numbers.
 FLAGS_BYTES = 64 << 10
 MAX_PARTS = (FLAGS_BYTES // 8 - _PARTS - 1) // 2
@@ -56,19 +56,19 @@ class CallFlags:
 
     def ask_dry_run(self, call: int) -> None:
         """Judge: the call is about to begin; try the hand-over."""
-        self._words[_TRIED] = call
+        self._words[_DRY_ASKED] = call
 
     def dry_run_asked(self, call: int, *, spin_ns: int) -> bool:
         """Worker: whether the hand-over is to be tried; spins for at most `spin_ns`, or until the call is withdrawn."""
-        return self._equals(_TRIED, call, spin_ns)
+        return self._equals(_DRY_ASKED, call, spin_ns)
 
     def end_dry_run(self, call: int) -> None:
         """Worker: the hand-over has been tried, and it waits for the release."""
-        self._words[_READY] = call
+        self._words[_DRY_ENDED] = call
 
     def dry_run_ended(self, call: int, *, spin_ns: int) -> bool:
         """Judge: whether the hand-over has been tried; spins for at most `spin_ns`."""
-        return self._equals(_READY, call, spin_ns)
+        return self._equals(_DRY_ENDED, call, spin_ns)
 
     def release(self, call: int) -> None:
         """Judge: the call may begin, its inputs are there."""

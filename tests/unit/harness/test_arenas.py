@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from pathlib import Path
 
 import pytest
 
@@ -16,6 +15,7 @@ from tasks.harness.shared.arenas import (
     has_huge_pages,
     size_for_later,
 )
+from tests.support.mappings import mapped_kb
 
 
 @pytest.mark.parametrize("nbytes", [1, PAGE_BYTES + 1, HUGE_FROM_BYTES, 3 << 20])
@@ -54,16 +54,10 @@ def test_a_large_arena_lies_in_huge_pages_before_it_is_filled() -> None:
     """To fill thousands of small pages and move them takes four times as long; it reads as zeros all the same."""
     nbytes = 2 * HUGE_PAGE_BYTES
     with Arena.create_for_later(nbytes) as arena:
-        fresh = _shared_huge_kb(arena)
+        fresh = mapped_kb(arena.addresses.start, "ShmemPmdMapped")
         assert not arena.bytes_at(0, nbytes).any()
         assert arena.collapse() == has_huge_pages()
         assert fresh == (nbytes >> 10 if has_huge_pages() else 0)
-
-
-def _shared_huge_kb(arena: Arena) -> int:
-    """How much of a mapping the kernel has mapped in huge pages."""
-    mapped = Path("/proc/self/smaps").read_text().partition(f"{arena.addresses.start:x}-")[2]
-    return int(mapped.partition("ShmemPmdMapped:")[2].split()[0])
 
 
 def test_small_arenas_and_old_kernels_do_without(monkeypatch: pytest.MonkeyPatch) -> None:

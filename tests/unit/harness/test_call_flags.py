@@ -15,6 +15,7 @@ from tasks.harness.judge.sched_delay import SchedDelay
 from tasks.harness.judge.snapshots import WorkerMemory
 from tasks.harness.shared.arenas import ALIGN_BYTES, PAGE_BYTES, Arena
 from tasks.harness.shared.call_flags import CallFlags
+from tests.support.mappings import mapped_kb
 
 
 def _other_end(flags: CallFlags) -> CallFlags:
@@ -101,26 +102,13 @@ def test_a_frozen_output_does_not_change(own_memory: WorkerMemory, nbytes: int) 
         frozen.bytes_at(frozen.size - 1, 2)
 
 
-def _huge_kb(address: int) -> int:
-    """How much of the mapping that holds an address lies in huge pages."""
-    within = False
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        name, _, rest = line.partition(" ")
-        if "-" in name and not name.endswith(":"):
-            start, end = (int(part, 16) for part in name.split("-"))
-            within = start <= address < end
-        elif within and name == "AnonHugePages:":
-            return int(rest.split()[0])
-    raise AssertionError("no mapping holds the address")
-
-
 def test_a_large_copy_lies_in_huge_pages(own_memory: WorkerMemory) -> None:
     """Where the kernel has some for those who ask."""
     nbytes = (3 << 20) + 1
     output = torch.full((nbytes,), 7, dtype=torch.uint8)
     frozen = own_memory.freeze([(output.data_ptr(), nbytes)], input_bytes=0, memory_bytes=16 << 20)
     if "[never]" not in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text():
-        assert _huge_kb(frozen.bytes_at(0, 1).data_ptr()) >= 2 << 10
+        assert mapped_kb(frozen.bytes_at(0, 1).data_ptr(), "AnonHugePages") >= 2 << 10
     assert frozen.size < nbytes + ALIGN_BYTES
     with pytest.raises(ValueError, match="not inside"):
         frozen.bytes_at(frozen.size, 1)
