@@ -136,6 +136,23 @@ class _Armed:
             self.arena.close()
 
 
+@dataclass(frozen=True, kw_only=True)
+class _ByFlags:
+    """What calls on the CPU by flags need."""
+
+    flags: CallFlags
+    #: For descriptors of inputs.
+    descriptor_socket: socket.socket
+    #: The worker's memory, to read outputs from.
+    memory: WorkerMemory
+    #: What a dry run hands over.
+    dry_arena: Arena
+
+    def close(self) -> None:
+        for opened in (self.flags, self.descriptor_socket, self.memory, self.dry_arena):
+            opened.close()
+
+
 class WorkerClient:
     """The worker as the judge sees it."""
 
@@ -150,13 +167,7 @@ class WorkerClient:
         self._core = judge_core() if core is None else core
         stay_on(self._core)
         self._spin_ns = SPIN_NS if self._core is not None else 0
-        self._flags: CallFlags | None = None
-        #: The socket for descriptors of inputs, and the worker's memory, to read outputs from. Both open with the
-        #: flags.
-        self._descriptor_socket: socket.socket | None = None
-        self._memory: WorkerMemory | None = None
-        #: What a dry run hands over.
-        self._dry_arena: Arena | None = None
+        self._by_flags: _ByFlags | None = None
         #: The worker's process.
         self.pid: int | None = None
         #: Calls on a device that the judge's own work there marks, and how many in a row were not enqueued in time.
@@ -188,7 +199,7 @@ class WorkerClient:
     @property
     def calls_by_flags(self) -> bool:
         """Whether calls on the CPU begin and end by flags."""
-        return self._flags is not None
+        return self._by_flags is not None
 
     def warm_up(self, *, deadline_ns: int) -> None:
         """Make the first calls, which cost more than others, with the calibration kernel.
@@ -248,10 +259,10 @@ class WorkerClient:
             with self._armed:
                 self._armed = None
         self.give_up_device()
-        for opened in (self._flags, self._descriptor_socket, self._memory, self._dry_arena, self._sched_delay):
-            if opened is not None:
-                opened.close()
-        self._flags = self._descriptor_socket = self._memory = self._dry_arena = None
+        self._sched_delay.close()
+        if self._by_flags is not None:
+            self._by_flags.close()
+            self._by_flags = None
 
     @contextlib.contextmanager
     def holding_device(self) -> Iterator[float]:
@@ -289,11 +300,11 @@ class WorkerClient:
         Raises:
             Fault: see the class.
         """
-        if self._flags is None or self._armed is None:
+        if self._by_flags is None or self._armed is None:
             return
         with self._armed as armed:
             self._armed = None
-            self._flags.withdraw(armed.call)
+            self._by_flags.flags.withdraw(armed.call)
             self._hear_armed(deadline_ns)
 
     def open_flags(self, *, deadline_ns: int) -> bool:
@@ -321,8 +332,12 @@ class WorkerClient:
             return False
         self.pid = int(answer["pid"])
         self._sched_delay.watch(self.pid)
-        self._flags, self._descriptor_socket, self._memory = flags, line, WorkerMemory(found[0])
-        self._dry_arena = Arena.create_for_later(HUGE_PAGE_BYTES)
+        self._by_flags = _ByFlags(
+            flags=flags,
+            descriptor_socket=line,
+            memory=WorkerMemory(found[0]),
+            dry_arena=Arena.create_for_later(HUGE_PAGE_BYTES),
+        )
         return True
 
     def call(
@@ -349,8 +364,8 @@ class WorkerClient:
         # The tree holds numbers and texts of the input. By flags, the worker gets the tree before the clock runs, so it
         # must be one that the worker knows already. On a device the worker's tensors are copies of existing inputs.
         alike = packed.tree == self._tree and packed.batch == self._batch and not by_message
-        if self._flags is not None and alike and packed.device == "cpu":
-            return self._call_by_flags(self._flags, packed, ahead=ahead, deadline_ns=deadline_ns)
+        if self._by_flags is not None and alike and packed.device == "cpu":
+            return self._call_by_flags(self._by_flags, packed, ahead=ahead, deadline_ns=deadline_ns)
         # There a batch of inputs like that of a call before has nothing that is new to the submission.
         one = packed.one
         known = not by_message and output_capacity is not None and one is not None and one == self._single_tree
@@ -508,15 +523,17 @@ class WorkerClient:
                 expect(heard, "enqueued")
         return heard
 
-    def _call_by_flags(self, flags: CallFlags, packed: Packed, *, ahead: bool, deadline_ns: int) -> Called:
-        sizes = packed.sizes
+    def _call_by_flags(self, by_flags: _ByFlags, packed: Packed, *, ahead: bool, deadline_ns: int) -> Called:
+        flags, sizes = by_flags.flags, packed.sizes
         placed = self._armed.placed if self._armed is not None and self._armed.sizes == sizes else _placed(sizes)
         with contextlib.ExitStack() as stack:
             release, in_huge_pages = (
-                self._copier(packed, placed) if packed.nbytes <= COPY_BYTES else self._sender(packed, placed, stack)
+                self._copier(packed, placed)
+                if packed.nbytes <= COPY_BYTES
+                else self._sender(by_flags, packed, placed, stack)
             )
             armed = stack.enter_context(self._armed_for(sizes, placed, deadline_ns=deadline_ns))
-            self._dry_run(flags, armed)
+            self._dry_run(by_flags, armed)
             before = self._sched_delay.total_ns()
             start = time.perf_counter_ns()
             # Until here the worker cannot see the inputs.
@@ -525,7 +542,7 @@ class WorkerClient:
             if not flags.finished(armed.call, spin_ns=self._spin_ns):
                 self._sleep_until_finished(flags, armed.call, deadline_ns)
             # A call ends with the first look at its output, so a worker gains nothing by delaying the judge.
-            frozen = self._frozen(flags, packed)
+            frozen = self._frozen(by_flags, packed)
             end, delayed = frozen.ended_ns, self._sched_delay.since(before)
             self.waited_ns += end - start
             # Calls follow each other quickly, and no other process needs the cores.
@@ -540,23 +557,21 @@ class WorkerClient:
             called = self._take(answer, given, frozen, start=start, end=end, deadline_ns=deadline_ns)
         return replace(called, by_flags=True, in_huge_pages=in_huge_pages, delayed_ns=delayed)
 
-    def _dry_run(self, flags: CallFlags, armed: _Armed) -> None:
+    def _dry_run(self, by_flags: _ByFlags, armed: _Armed) -> None:
         """Hand over memory that holds nothing, and look at what comes back.
 
         The making of inputs leaves cold caches, and a worker that waits for milliseconds gets them, too. Without this a
         hand-over of a megabyte takes twice as long, and longer the more time has passed. A worker that takes no part
         in it, or not yet, is called all the same: it finds the descriptor of the dry run first.
         """
-        memory, dry = self._memory, self._dry_arena
-        if memory is None or dry is None:
-            raise RuntimeError("the flags are not open")
+        flags = by_flags.flags
         if armed.arena is None:
-            self._send_descriptor(dry.fd)
+            self._send_descriptor(by_flags, by_flags.dry_arena)
         flags.ask_dry_run(armed.call)
         if flags.dry_run_ended(armed.call, spin_ns=ASK_SPIN_NS):
             parts = [(address, min(nbytes, DRY_BYTES)) for address, nbytes in flags.delivered()[:1]]
             with contextlib.suppress(Unreadable, Fault):
-                memory.freeze(parts, input_bytes=0, memory_bytes=UNASKED_BYTES)
+                by_flags.memory.freeze(parts, input_bytes=0, memory_bytes=UNASKED_BYTES)
 
     def _copier(self, packed: Packed, placed: Sequence[Placed]) -> tuple[Callable[[_Armed], None], bool]:
         """A function that hands inputs over by copying them to memory that the worker has mapped."""
@@ -570,31 +585,28 @@ class WorkerClient:
         return release, True
 
     def _sender(
-        self, packed: Packed, placed: Sequence[Placed], stack: contextlib.ExitStack
+        self, by_flags: _ByFlags, packed: Packed, placed: Sequence[Placed], stack: contextlib.ExitStack
     ) -> tuple[Callable[[_Armed], None], bool]:
         """A function that hands inputs over as a descriptor of memory that holds them; whether in huge pages."""
         inputs = stack.enter_context(Arena.create_for_later(size_of(placed)))
         packed.write(inputs, placed)
         in_huge_pages = inputs.collapse() or inputs.size < HUGE_PAGE_BYTES
-        return lambda _: self._send_descriptor(inputs.fd), in_huge_pages
+        return lambda _: self._send_descriptor(by_flags, inputs), in_huge_pages
 
-    def _send_descriptor(self, descriptor: int) -> None:
-        if self._descriptor_socket is None:
-            raise RuntimeError("the socket for descriptors is not open")
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
+    def _send_descriptor(self, by_flags: _ByFlags, arena: Arena) -> None:
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [arena.fd]))]
         try:
-            self._descriptor_socket.sendmsg([b"i"], rights, socket.MSG_NOSIGNAL)
+            by_flags.descriptor_socket.sendmsg([b"i"], rights, socket.MSG_NOSIGNAL)
         except (BrokenPipeError, ConnectionResetError) as error:
             raise died(self._collector) from error
         except BlockingIOError as error:
             raise tampered("inputs that it was handed are not fetched") from error
 
-    def _frozen(self, flags: CallFlags, packed: Packed) -> Frozen:
+    def _frozen(self, by_flags: _ByFlags, packed: Packed) -> Frozen:
         """A copy of the output as it is now. What the worker writes or says later does not change it."""
-        if self._memory is None:
-            raise RuntimeError("the worker's memory cannot be read")
+        parts = by_flags.flags.delivered()
         try:
-            return self._memory.freeze(flags.delivered(), input_bytes=packed.nbytes, memory_bytes=self.memory_bytes)
+            return by_flags.memory.freeze(parts, input_bytes=packed.nbytes, memory_bytes=self.memory_bytes)
         except Unreadable as error:
             if self._collector.wait_exit(1.0) is not None:
                 raise died(self._collector) from error

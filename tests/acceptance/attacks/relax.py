@@ -24,7 +24,7 @@ from tasks.harness.judge.stopping import Stopping, Timing
 from tasks.harness.judge.workers import Call
 from tasks.harness.shared import values
 from tasks.harness.shared.arenas import ALIGN_BYTES, Arena
-from tasks.harness.shared.call_flags import CallFlags
+from tasks.harness.shared.values import Packed
 
 #: How long a judge that hands its inputs out early is busy with other things, and one that looks at outputs late.
 _DAWDLES_S: Final = 0.05
@@ -117,16 +117,16 @@ def _frozen() -> None:
 
 def _looked() -> None:
     """A call ends when the worker says so, and the judge looks at the output when it has time to."""
-    freeze = snapshots.WorkerMemory.freeze
+    freeze = worker_client.WorkerClient._frozen
 
-    def freeze_at_leisure(self: snapshots.WorkerMemory, parts: Sequence[tuple[int, int]], **limits: int) -> Frozen:
+    def freeze_at_leisure(self: worker_client.WorkerClient, by_flags: worker_client._ByFlags, packed: Packed) -> Frozen:
         told_ns = time.perf_counter_ns()
         time.sleep(_DAWDLES_S)
-        frozen = freeze(self, parts, **limits)
+        frozen = freeze(self, by_flags, packed)
         frozen.ended_ns = frozen.copied_ns = told_ns
         return frozen
 
-    _replace(snapshots.WorkerMemory, "freeze", freeze_at_leisure)
+    _replace(worker_client.WorkerClient, "_frozen", freeze_at_leisure)
 
 
 def _every() -> None:
@@ -164,8 +164,10 @@ def _held() -> None:
 
         return keep
 
-    def hand_over_early(self: worker_client.WorkerClient, flags: CallFlags, armed: worker_client._Armed) -> None:
-        dry_run(self, flags, armed)
+    def hand_over_early(
+        self: worker_client.WorkerClient, by_flags: worker_client._ByFlags, armed: worker_client._Armed
+    ) -> None:
+        dry_run(self, by_flags, armed)
         ready.pop()(armed)
         time.sleep(_DAWDLES_S)
 
