@@ -1,14 +1,17 @@
 """`make bench`: every benchmark, or the ones named, e.g. `make bench ARGS=turnaround`.
 
 A benchmark that is a package has parts, which can be named alone: `make bench ARGS="queue.pickup queue.idle"`. What
-follows the first option goes to the benchmark: `make bench ARGS="load --users 10"`.
+follows the first option goes to the benchmark: `make bench ARGS="load --users 10"`. `ARGS=--help` says which there are.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
+import itertools
 import pkgutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -21,21 +24,29 @@ def main(names: list[str]) -> int:
         for module in pkgutil.iter_modules([str(Path(__file__).parent)])
         if not module.name.startswith("_")
     }
+    if not names and {"-h", "--help"} & {*options}:
+        print(f"{__doc__}\nThere are {_all_of(known)}.")
+        return 0
     chosen: dict[str, list[str]] = {}
     for name in names or sorted(known):
         benchmark, _, part = name.partition(".")
         if benchmark not in known or (part and part not in _parts(benchmark)):
-            there = [name for benchmark in sorted(known) for name in (benchmark, *_full(benchmark))]
-            print(f"no such benchmark: {name}; there are {', '.join(there)}", file=sys.stderr)
+            print(f"no such benchmark: {name}; there are {_all_of(known)}", file=sys.stderr)
             return 2
         chosen.setdefault(benchmark, []).extend([part] if part else _parts(benchmark))
+    runs = {benchmark: importlib.import_module(f"tests.benchmarks.{benchmark}") for benchmark in chosen}
+    for benchmark in runs if options else ():
+        if known[benchmark] or not inspect.signature(runs[benchmark].main).parameters:
+            print(f"{benchmark} takes no options", file=sys.stderr)
+            return 2
     for benchmark, parts in chosen.items():
         print(f"== {benchmark}", flush=True)
-        run = importlib.import_module(f"tests.benchmarks.{benchmark}").main
         if known[benchmark]:
-            run(parts)
+            runs[benchmark].main(parts)
+        elif options:
+            runs[benchmark].main(options)
         else:
-            run(*([options] if options else []))
+            runs[benchmark].main()
     return 0
 
 
@@ -44,8 +55,10 @@ def _parts(benchmark: str) -> list[str]:
     return list(getattr(importlib.import_module(f"tests.benchmarks.{benchmark}"), "PARTS", ()))
 
 
-def _full(benchmark: str) -> list[str]:
-    return [f"{benchmark}.{part}" for part in _parts(benchmark)]
+def _all_of(known: Iterable[str]) -> str:
+    """The names of all benchmarks and parts, for people."""
+    full = ((benchmark, *(f"{benchmark}.{part}" for part in _parts(benchmark))) for benchmark in sorted(known))
+    return ", ".join(itertools.chain.from_iterable(full))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The data export beside the libraries with which the same rows can be exported.
 
-    python -m tests.benchmarks.data --mb 300 --users 20000
+    make bench ARGS="data --mb 300 --users 20000"
 
 Makes a leaderboard with so much code in a database of its own, and exports it with each way in a process of its own:
 first all libraries, then ours, then ours again after one new submission. `--database` takes a database that is empty or
@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from importlib.util import find_spec
 from pathlib import Path
@@ -341,8 +341,28 @@ def filled(url: str, *, mb: int, users: int) -> int:
     return found[0] if found and found[0] else fill(url, mb=mb, users=users)
 
 
-def main(*, mb: int, users: int, folder: Path | None, database: str | None, only: list[str]) -> None:
-    """Print a line per way, and what is asked for."""
+def main(options: Sequence[str] = ()) -> None:
+    """Measure and print, or go one way, in a process of its own."""
+    parser = argparse.ArgumentParser(
+        prog="make bench ARGS=data", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--mb", type=int, default=100, help="megabytes of code")
+    parser.add_argument("--users", type=int, default=2000)
+    parser.add_argument("--folder", type=Path, help="where the exports are written; default: the temporary folder")
+    parser.add_argument("--database", help="the address of a database that is kept; it needs a superuser")
+    parser.add_argument("--only", action="append", default=[], choices=WAYS, help="one of the ways; several times")
+    parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
+    parser.add_argument("--to", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args(options)
+    if given.way:
+        WAYS[given.way][0](given.database, given.to)
+        print(peak_kib())
+    else:
+        _compare(mb=given.mb, users=given.users, folder=given.folder, database=given.database, only=given.only)
+
+
+def _compare(*, mb: int, users: int, folder: Path | None, database: str | None, only: list[str]) -> None:
+    """Print a line per way."""
     from tests.plugins.postgres import embedded_server
 
     with ExitStack() as stack:
@@ -388,17 +408,4 @@ def main(*, mb: int, users: int, folder: Path | None, database: str | None, only
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mb", type=int, default=100, help="megabytes of code")
-    parser.add_argument("--users", type=int, default=2000)
-    parser.add_argument("--folder", type=Path, help="where the exports are written; default: the temporary folder")
-    parser.add_argument("--database", help="the address of a database that is kept; it needs a superuser")
-    parser.add_argument("--only", action="append", default=[], choices=WAYS, help="one of the ways; several times")
-    parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
-    parser.add_argument("--to", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.way:
-        WAYS[given.way][0](given.database, given.to)
-        print(peak_kib())
-    else:
-        main(mb=given.mb, users=given.users, folder=given.folder, database=given.database, only=given.only)
+    main(sys.argv[1:])
