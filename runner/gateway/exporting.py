@@ -58,17 +58,15 @@ async def export(request: Request) -> Response:
         with tempfile.TemporaryDirectory(prefix="kernel-runner-") as folder:
             environment = _environment(Path(folder), url, token)
             target = str(Path(folder) / "export")
-            told = await _run(
-                ["data", "export", target, "--json", "--licence", licence, "--name", named[1]]
-                + [part for name in boards for part in ("--leaderboard", name)],
-                environment,
-                folder,
-            )
-            await _run(
-                ["data", "publish", target, repository, "--json", *(["--private"] if private else [])],
-                environment,
-                folder,
-            )
+            exporting = ["data", "export", target, "--json", "--licence", licence, "--name", named[1]]
+            publishing = ["data", "publish", target, repository, "--json", *(["--private"] if private else [])]
+            try:
+                async with asyncio.timeout(LONGEST_S):
+                    named_boards = [part for name in boards for part in ("--leaderboard", name)]
+                    told = await _run([*exporting, *named_boards], environment, folder)
+                    await _run(publishing, environment, folder)
+            except TimeoutError:
+                raise Refusal(503, "The export takes too long; use `kernel-runner data`", retry_after_s=60) from None
     return Ascii({"status": "ok", "rows": told["rows"], "repo_id": repository, "filename": told["flat"]})
 
 
@@ -122,10 +120,10 @@ def _environment(folder: Path, url: str, token: str) -> Mapping[str, str]:
 
 
 async def _run(arguments: Sequence[str], environment: Mapping[str, str], folder: str) -> dict[str, Any]:
-    """What a command prints as JSON.
+    """What a command prints as JSON. It is killed if this is cancelled.
 
     Raises:
-        Refusal: 400, it refuses; 502, the database or the hub does not answer; 503, it takes too long.
+        Refusal: 400, it refuses; 502, the database or the hub does not answer.
     """
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -137,10 +135,7 @@ async def _run(arguments: Sequence[str], environment: Mapping[str, str], folder:
         cwd=folder,
     )
     try:
-        async with asyncio.timeout(LONGEST_S):
-            printed, said = await process.communicate()
-    except TimeoutError:
-        raise Refusal(503, "The export takes too long; use `kernel-runner data`", retry_after_s=60) from None
+        printed, said = await process.communicate()
     finally:
         if process.returncode is None:
             process.kill()

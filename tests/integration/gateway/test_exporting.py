@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from runner.gateway import exporting
 from tests.fakes import hub as fake
 from tests.integration.gateway.conftest import ADMIN, Answer, Gate
 
@@ -108,6 +111,44 @@ def test_a_hub_that_is_away(site: Gate, monkeypatch: pytest.MonkeyPatch) -> None
     answer = ask(site)
     assert answer.status == 502
     assert fake.TOKEN not in answer.detail
+
+
+def test_both_commands_together_have_a_limit(site: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy waits no longer."""
+    ran: list[str] = []
+
+    async def run(arguments: Sequence[str], *_: object) -> dict[str, object]:
+        ran.append(arguments[1])
+        if arguments[1] == "publish":
+            await asyncio.Event().wait()
+        return {}
+
+    monkeypatch.setattr(exporting, "_run", run)
+    monkeypatch.setattr(exporting, "LONGEST_S", 0.1)
+    answer = ask(site)
+    assert (answer.status, answer.headers["retry-after"]) == (503, "60")
+    assert "takes too long; use `kernel-runner data`" in answer.detail
+    assert ran == ["export", "publish"]
+
+
+def test_a_command_that_is_given_up_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It would go on to write to the hub."""
+    program = tmp_path / "waits"
+    program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setattr(exporting.sys, "executable", str(program))
+
+    async def give_up() -> None:
+        running = asyncio.create_task(exporting._run([], {"PATH": "/usr/bin:/bin"}, str(tmp_path)))
+        while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text():
+            await asyncio.sleep(0.01)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(give_up())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_without_settings_it_says_what_to_do(gate: Gate) -> None:

@@ -35,9 +35,10 @@ HEAD: Final = """# Log events and metrics
 
 ## Log events
 
+`kernel-runner logs ID` shows the lines of one submission. All errors and warnings:
+
 ```sh
-journalctl -u kernel-runner -o cat | jq -c 'select(.submission == 17)'   # or: kernel-runner logs 17
-journalctl -u kernel-runner -o cat | jq -c 'select(.level == "error" or .level == "warning")'
+journalctl -u kernel-runner -o cat | jq -cR 'fromjson? | objects | select(.level == "error" or .level == "warning")'
 ```
 
 With `log_format = "json"` every line is an object with `event`, `level`, `timestamp`, `component` and fields of its
