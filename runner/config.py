@@ -121,7 +121,7 @@ _Count = Annotated[_Word | Annotated[int, Field(ge=0, le=1024), Tag("value")], D
 class Config(BaseModel):
     """Every setting. Frozen; its repr holds no password."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
     database_url: Annotated[str | None, Reload.AFTER_RUNS] = Field(
         default=None,
@@ -461,7 +461,7 @@ class Config(BaseModel):
             ConfigError: a named file is missing or does not parse, a key is unknown, or a value is wrong.
         """
         environ = process_environment() if environ is None else environ
-        if path is None and PATH_VARIABLE in environ:
+        if path is None and environ.get(PATH_VARIABLE):
             path = Path(environ[PATH_VARIABLE])
         values: dict[str, Any] = {}
         origin: dict[str, str] = {}

@@ -42,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--busy", type=int, default=os.cpu_count() or 1, help="busy loops beside them (default: cores)")
     parser.add_argument("--seed", type=int, help="of the first run's order; each further run adds one")
     options, chosen = parser.parse_known_args(arguments)
+    if options.runs < 1:
+        parser.error(f"--runs is {options.runs}, expected a number from 1 on")
     seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
     failures: list[Failure] = []
     broken = 0

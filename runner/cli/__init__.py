@@ -7,12 +7,14 @@ application when that is imported. Only the module of the command that was asked
 from __future__ import annotations
 
 import copy
+import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Final
+from pathlib import Path
+from typing import Final, TextIO
 
 import typer
 
@@ -61,12 +63,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     An error of the project becomes one or two sentences on stderr and an exit code. Anything else is a defect and
     keeps its traceback.
     """
+    # A shell can close them (`>&-`).
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # A legacy locale cannot print µ or ✓; a question mark is better than a crash after the work is done.
             stream.reconfigure(errors="replace")
     try:
-        words = sys.argv[1:] if arguments is None else list(arguments)
+        return _run(sys.argv[1:] if arguments is None else list(arguments))
+    except (BrokenPipeError, SystemExit) as error:
+        # The reader of our stdout has gone (`| head`). Typer ends the process then.
+        if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        code = ExitCode.OK
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        fail(f"cannot write: {error}")
+        code = ExitCode.INFRASTRUCTURE
+    # What was not written is lost. The interpreter would complain at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _run(words: Sequence[str]) -> int:
+    try:
         code = program(words)(args=words, prog_name="kernel-runner", standalone_mode=False)
         sys.stdout.flush()
     except typer.TyperException as error:
@@ -78,11 +100,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KernelRunnerError, SandboxError) as error:
         fail(str(error))
         return exit_code_for(error)
-    except BrokenPipeError:
-        # The reader of our stdout has gone (`| head`); the interpreter must not complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
     return code if isinstance(code, int) else ExitCode.OK
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
 
 
 def program(words: Sequence[str]) -> typer.Typer:

@@ -6,6 +6,7 @@ everything else to stderr. No command catches an error of the project: `exit_cod
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
 import sys
@@ -163,6 +164,18 @@ def note(message: str) -> None:
 def out_json(value: Json | Sequence[Json]) -> None:
     """Print one JSON document on stdout, ASCII only, so that no terminal and no pipe can mistake it."""
     typer.echo(json.dumps(value, indent=2, default=str))
+
+
+def login_name(option: str) -> str:
+    """The login name of this process's user.
+
+    Raises:
+        typer.BadParameter: it has none; `option` says who instead.
+    """
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as error:
+        raise typer.BadParameter("this process has no login name; say who submits", param_hint=option) from error
 
 
 def fail(message: str) -> None:

@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 from runner.cli.app import app, example, note, session
+from runner.cli.ids import possible_id
 from runner.cli.safe import one_line
+from runner.errors import DataError
 
 
 @app.command(epilog=example("kernel-runner artifact 3 --output trace.json.gz"))
 def artifact(
     context: typer.Context,
-    artifact_id: Annotated[int, typer.Argument(metavar="ID")],
+    artifact_id: Annotated[int, typer.Argument(metavar="ID", callback=possible_id)],
     *,
     output: Annotated[
         Path | None,
@@ -33,7 +35,14 @@ def artifact(
     target = output or Path(PurePosixPath(found.name).name.lstrip(".") or f"artifact-{artifact_id}")
     try:
         with target.open("xb") as file:
-            file.write(found.data)
+            try:
+                file.write(found.data)
+                file.flush()
+            except BaseException:
+                target.unlink()
+                raise
     except FileExistsError as error:
         raise typer.BadParameter(f"{target} exists already; name another file", param_hint="--output") from error
+    except OSError as error:
+        raise DataError(f"{target} cannot be written: {error.strerror}; name another with --output") from error
     note(f"{len(found.data)} bytes written to {one_line(str(target))}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -13,7 +12,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from runner.cli.app import ExitCode, app, example, note, out, out_json, session
+from runner.cli.app import ExitCode, app, example, login_name, note, out, out_json, session
 from runner.cli.progress import ProgressLine
 from runner.cli.safe import one_line
 from runner.client import AsyncClient, Client
@@ -21,6 +20,7 @@ from runner.client.items import scope_of
 from runner.client.results_file import THRESHOLDS, ResultsFile, by_level, read_rows, row_of, write_kernelbench
 from runner.client.rewards import named
 from runner.client.sources import Entry, Unreadable, read
+from runner.config import HttpAddress
 from runner.errors import ConfigError
 
 batch_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Evaluate many candidates for modules.")
@@ -28,6 +28,9 @@ app.add_typer(batch_app, name="batch")
 
 _Reward = Annotated[str, typer.Option("--reward", metavar="NAME", help="Reward, e.g. `kevin@1`.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_Outstanding = Annotated[
+    int, typer.Option("--outstanding", metavar="N", min=1, help="Candidates that wait or run at a time.")
+]
 #: Unreadable entries that are named.
 _NAMED = 5
 
@@ -47,7 +50,9 @@ def run(
             metavar="SOURCE", exists=True, help="JSON lines, a folder of problems, or a checkout of KernelBench."
         ),
     ],
-    out_file: Annotated[Path, typer.Option("--out", metavar="FILE", help="Results, a line each; appended to.")],
+    out_file: Annotated[
+        Path, typer.Option("--out", metavar="FILE", dir_okay=False, help="Results, a line each; appended to.")
+    ],
     gpu: Annotated[str, typer.Option("--gpu", metavar="T", help="GPU type.")],
     candidates: Annotated[
         Path | None,
@@ -69,13 +74,14 @@ def run(
         typer.Option("--setting", metavar="KEY=VALUE", help="Setting (docs/trainers.md); may be repeated."),
     ] = None,
     group_size: Annotated[int, typer.Option("--group-size", metavar="N", help="Candidates in one job, 1 to 16.")] = 8,
-    outstanding: Annotated[
-        int, typer.Option("--outstanding", metavar="N", help="Candidates that wait or run at a time.")
-    ] = 512,
-    priority: Annotated[int, typer.Option("--priority", metavar="N", help="-1000 to 1000; higher goes first.")] = 0,
+    outstanding: _Outstanding = 512,
+    priority: Annotated[
+        int, typer.Option("--priority", metavar="N", min=-1000, max=1000, help="Higher goes first.")
+    ] = 0,
     reuse: Annotated[bool, typer.Option("--reuse", help="Answer equal work from the store.")] = False,
     kernelbench: Annotated[
-        Path | None, typer.Option("--kernelbench", metavar="DIR", help="Write KernelBench's result folder too.")
+        Path | None,
+        typer.Option("--kernelbench", metavar="DIR", file_okay=False, help="Write KernelBench's result folder too."),
     ] = None,
     as_json: _AsJson = False,
 ) -> int:
@@ -104,7 +110,7 @@ def run(
                 session(context).config.require_database_url(),
                 gpu_type=gpu,
                 batch=batch,
-                user_id=user or getpass.getuser(),
+                user_id=user or login_name("--user"),
                 settings=settings,
                 outstanding=outstanding,
                 group_size=group_size,
@@ -161,9 +167,7 @@ def kernelgym(
     batch: Annotated[
         str | None, typer.Option("--batch", metavar="NAME", help="Name of the batch.", show_default="a new one")
     ] = None,
-    outstanding: Annotated[
-        int, typer.Option("--outstanding", metavar="N", help="Candidates that wait or run at a time.")
-    ] = 512,
+    outstanding: _Outstanding = 512,
 ) -> None:
     """Serve KernelGYM's HTTP interface over batches, in the foreground (docs/trainers.md).
 
@@ -172,13 +176,16 @@ def kernelgym(
     """
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise ConfigError("this needs starlette and uvicorn: install kernel-runner[gateway]")
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdigit() or not 0 <= int(port) < 2**16:
-        raise ConfigError(f"--listen is {listen!r}, expected HOST:PORT")
+    try:
+        address = HttpAddress.parse(listen, directory=Path())
+    except ValueError:
+        address = None
+    if address is None or address.host is None:
+        raise ConfigError(f"--listen is {listen!r}, expected HOST:PORT or [IPV6]:PORT")
     from runner.gateway.kernelgym import serve
 
     dsn = session(context).config.require_database_url()
-    serve(AsyncClient(dsn, gpu_type=gpu, batch=batch, outstanding=outstanding), host=host.strip("[]"), port=int(port))
+    serve(AsyncClient(dsn, gpu_type=gpu, batch=batch, outstanding=outstanding), host=address.host, port=address.port)
 
 
 def _setting(text: str) -> tuple[str, Any]:

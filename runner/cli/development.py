@@ -80,6 +80,8 @@ def run(stack: Stack, command: Sequence[str]) -> int:
         before = set(_all_children())
         try:
             return _wait(subprocess.Popen(command, env=environment, process_group=0), before)
+        except (FileNotFoundError, PermissionError) as error:
+            raise ConfigError(f"{command[0]} cannot be run: {error.strerror}") from error
         finally:
             _end_orphans(before)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
@@ -17,9 +18,10 @@ from runner.cli.app import example, note, out, session
 from runner.cli.finding import Finding, Mark
 from runner.cli.finding import render as render_finding
 from runner.cli.gpu_detect import types_alone
+from runner.config import Config
 from runner.devices import Details, Look, described, look_at_devices
 from runner.errors import ConfigError
-from runner.gpu_types import Found, GpuType, Registry, Vendor, Wish, advise, draft
+from runner.gpu_types import Dtype, Found, GpuType, Registry, Vendor, Wish, advise, draft
 
 #: A part of the group `gpu`.
 commands = typer.Typer()
@@ -68,7 +70,7 @@ def add(
     if not asks and (name is None or (device is None and extends is None)):
         lacks = "neither --device nor --extends, expected what the type starts from"
         raise ConfigError(f"gpu add: found {'no NAME, expected what it shall be called' if name is None else lacks}")
-    directory = session(context).config.gpus_dir
+    directory = directory_of(session(context).config)
     looks, problems = look_at_devices()
     chosen = None if device is None else _chosen(looks, problems, device)
     wish = Wish(
@@ -79,8 +81,8 @@ def add(
         count=count,
         image=image,
         detect=not no_detect,
-        bandwidth_gb_s=bandwidth,
-        l2_mib=l2,
+        bandwidth_gb_s=_figure("--bandwidth", bandwidth),
+        l2_mib=_figure("--l2", l2),
         peak_tflops=dict(_peak(text) for text in peak or ()),
     )
     if asks:
@@ -97,6 +99,17 @@ def add(
     note(f"{path} is written; `systemctl reload kernel-runner` lets the daemon know it")
     for finding in findings_of(entry, Registry.load(directory)):
         out(render_finding(finding))
+
+
+def directory_of(config: Config) -> Path:
+    """The directory of the operator's GPU types, which need not exist.
+
+    Raises:
+        ConfigError: something else is in its place.
+    """
+    if os.path.lexists(config.gpus_dir) and not config.gpus_dir.is_dir():
+        raise ConfigError(f"{config.gpus_dir} is no directory (gpus_dir); name one, or move it away")
+    return config.gpus_dir
 
 
 def _validated(wish: Wish, text: str, looks: Sequence[Look], directory: Path) -> GpuType:
@@ -141,10 +154,11 @@ def _install(path: Path, text: str, *, force: bool) -> None:
             os.fchmod(fresh.fileno(), 0o644)
             if force:
                 path.unlink(missing_ok=True)
-            # Unlike a rename this replaces nothing, even if another process writes that file now.
-            os.link(fresh.name, path)
-    except FileExistsError as error:
-        raise ConfigError(f"{path} exists and was not changed; --force replaces it") from error
+            try:
+                # Unlike a rename this replaces nothing, even if another process writes that file now.
+                os.link(fresh.name, path)
+            except FileExistsError as error:
+                raise ConfigError(f"{path} exists and was not changed; --force replaces it") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}; run it as a user who may") from error
 
@@ -176,12 +190,22 @@ def _found(look: Look) -> Found:
     )
 
 
+def _figure(option: str, value: float | None) -> float | None:
+    if value is not None and not gpu_questions.is_figure(value):
+        raise ConfigError(f"{option}: found {value:g}, expected {gpu_questions.FIGURE}")
+    return value
+
+
 def _peak(text: str) -> tuple[str, float]:
     dtype, _, rate = text.partition("=")
-    try:
-        return dtype, float(rate)
-    except ValueError:
-        raise ConfigError(f"--peak: found {text!r}, expected a data type and a rate, such as fp16=989.4") from None
+    with contextlib.suppress(ValueError):
+        found = Dtype(dtype), float(rate)
+        if gpu_questions.is_figure(found[1]):
+            return found
+    raise ConfigError(
+        f"--peak: found {text!r}, expected a data type and a rate, such as fp16=989.4; data types are "
+        f"{', '.join(Dtype)}, a rate is {gpu_questions.FIGURE}"
+    )
 
 
 def _is_plain(name: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import typer
 
@@ -19,6 +19,8 @@ from runner.gpu_types import Registry, Wish
 
 T = TypeVar("T")
 _NONE = "none"
+#: What the files of GPU types take.
+FIGURE: Final = "a number above 0 and below 1e9"
 
 
 def on_terminal() -> bool:
@@ -150,13 +152,18 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def is_figure(value: float) -> bool:
+    """Whether it is FIGURE."""
+    return 0 < value < 1e9
+
+
 def _figure(text: str) -> float:
     try:
         found = float(text)
     except ValueError:
         found = 0.0
-    if not 0 < found < float("inf"):
-        raise ConfigError(f"found {text!r}, expected a number above 0, or {_NONE}")
+    if not is_figure(found):
+        raise ConfigError(f"found {text!r}, expected {FIGURE}, or {_NONE}")
     return found
 
 

@@ -8,6 +8,7 @@ import typer
 
 from runner.cli import json_output, render_hosts
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
+from runner.cli.ids import possible_id
 from runner.cli.progress import ProgressLine
 from runner.cli.wait import wait_until
 from runner.errors import NotFoundError
@@ -87,7 +88,7 @@ def undrain(context: typer.Context, *, name: _Name) -> None:
 def evict(
     context: typer.Context,
     *,
-    job_id: Annotated[int, typer.Argument(metavar="JOB")],
+    job_id: Annotated[int, typer.Argument(metavar="JOB", callback=possible_id)],
     reason: Annotated[str, typer.Option("--reason", metavar="R", help="The submission's author reads it.")],
 ) -> None:
     """Take a running job from its host.

@@ -5,7 +5,7 @@ The steps lie in `runner.kernelbook`, which needs the extra `kernelbook`; it is 
 
 from __future__ import annotations
 
-import getpass
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from runner.cli.app import ExitCode, app, console, example, note, out_json, session
+from runner.cli.app import ExitCode, app, console, example, login_name, note, out_json, session
 from runner.errors import ConfigError
 from runner.kernelbook import require
 
@@ -61,7 +61,9 @@ _Input = Annotated[
     str | None,
     typer.Option("--input", metavar="DATA", help="A .jsonl or .parquet file, a folder, or OWNER/NAME[@REV]."),
 ]
-_Output = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="The JSONL file to write.")]
+_Output = Annotated[
+    Path | None, typer.Option("--output", metavar="FILE", dir_okay=False, help="The JSONL file to write.")
+]
 _Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="The model to ask, instead of MODEL.")]
 _Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Take only the first N rows.")]
 _ShardOption = Annotated[
@@ -245,6 +247,8 @@ def filter_(
     settings = Settings.load()
     if threshold is None:
         threshold = settings.number("REWARD_THRESHOLD", difficulty.THRESHOLD)
+    elif not math.isfinite(threshold):
+        raise ConfigError(f"--threshold is {threshold}, expected a number")
     return _Asked(
         step=difficulty.Difficulty(threshold=threshold).step(),
         settings=settings,
@@ -450,7 +454,7 @@ def _client(context: typer.Context, gpu: str | None, batch: str | None, timed_ca
         session(context).config.require_database_url(),
         gpu_type=gpu or "",
         batch=batch,
-        user_id=getpass.getuser(),
+        user_id=login_name("LOGNAME"),
         settings={"timed_calls": timed_calls},
     )
 

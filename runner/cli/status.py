@@ -8,6 +8,7 @@ import typer
 
 from runner.cli import json_output, render, render_submission
 from runner.cli.app import app, example, out, out_json, session
+from runner.cli.ids import possible_id
 from runner.cli.view import from_store
 
 
@@ -29,7 +30,7 @@ from runner.cli.view import from_store
 def status(
     context: typer.Context,
     *,
-    submission_id: Annotated[int | None, typer.Argument(metavar="ID")] = None,
+    submission_id: Annotated[int | None, typer.Argument(metavar="ID", callback=possible_id)] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Submissions to list.")] = 20,
     admin: Annotated[
         bool,

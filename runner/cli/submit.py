@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import getpass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from runner.cli import render_submission
-from runner.cli.app import ExitCode, app, example, note, out, out_json, session
+from runner.cli.app import ExitCode, app, example, login_name, note, out, out_json, session
 from runner.cli.files import read_submission
+from runner.cli.ids import possible_id
 from runner.cli.moments import moment_of
 from runner.cli.progress import ProgressLine
 from runner.cli.view import ShownSubmission, from_store
@@ -59,7 +59,9 @@ def submit(
     user_name: Annotated[
         str | None, typer.Option("--user-name", metavar="NAME", help="Name shown in rankings.")
     ] = None,
-    priority: Annotated[int, typer.Option("--priority", metavar="N", help="-1000 to 1000; higher goes first.")] = 0,
+    priority: Annotated[
+        int, typer.Option("--priority", metavar="N", min=-1000, max=1000, help="Higher goes first.")
+    ] = 0,
     idempotency_key: Annotated[
         str | None,
         typer.Option("--idempotency-key", metavar="KEY", help="The same key gives the same submission again."),
@@ -94,7 +96,7 @@ def submit(
     with current.store() as store:
         submission_id = store.submit(
             leaderboard=leaderboard,
-            user_id=user or _login_name(),
+            user_id=user or login_name("--user"),
             user_name=user_name,
             file_name=file.name,
             code=code,
@@ -147,7 +149,7 @@ def exit_code_of(view: ShownSubmission) -> ExitCode:
 def cancel(
     context: typer.Context,
     *,
-    submission_id: Annotated[int, typer.Argument(metavar="ID")],
+    submission_id: Annotated[int, typer.Argument(metavar="ID", callback=possible_id)],
     user: Annotated[
         str | None,
         typer.Option(
@@ -164,13 +166,6 @@ def cancel(
     with session(context).store() as store:
         count = store.cancel(submission_id, user)
     typer.echo(count)
-
-
-def _login_name() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError) as error:
-        raise typer.BadParameter("this process has no login name; say who submits", param_hint="--user") from error
 
 
 def _say_number(submission_id: int, *, as_json: bool) -> None:

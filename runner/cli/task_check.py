@@ -34,6 +34,8 @@ _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.rehearsal im
 _MARGIN_S = 180.0
 #: Seconds for the rehearsal to end its own processes.
 _GRACE_S = 5.0
+#: How much is shown of what another program says.
+_SAID_BYTES = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,15 +173,19 @@ def _converse(
     inbox = place / "request.json"
     inbox.write_text(json.dumps(request), encoding="utf-8")
     with inbox.open("rb") as stdin, (place / "stderr").open("w+b") as stderr:
-        process = subprocess.Popen(
-            [str(python), "-P", "-c", _PROGRAM, str(root)],
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            cwd=place,
-            # Ctrl-C does not reach it: one SIGINT comes from here, a second would cut its clearing up short.
-            start_new_session=True,
-        )
+        try:
+            process = subprocess.Popen(
+                [str(python), "-P", "-c", _PROGRAM, str(root)],
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                cwd=place,
+                # Ctrl-C does not reach it: one SIGINT comes from here, a second would cut its clearing up short.
+                start_new_session=True,
+            )
+        except OSError as error:
+            yield _no_python(python, str(error.strerror))
+            return
         late = threading.Event()
         through = False
 
@@ -192,7 +198,11 @@ def _converse(
         timer.start()
         try:
             for line in process.stdout or ():
-                message = json.loads(line)
+                try:
+                    message = json.loads(line)
+                except ValueError:
+                    yield _no_python(python, f"it says {line[:_SAID_BYTES].decode(errors='replace').strip()!r}")
+                    return
                 through = "end" in message
                 if not through:
                     yield _parsed(message)
@@ -211,6 +221,12 @@ def _converse(
             said = stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
             found, remedy = f"ended early with {process.returncode}: {said}", f"see that {python} imports torch"
             yield Finding(name="code", mark=Mark.FAILED, found=found, remedy=remedy)
+
+
+def _no_python(python: Path, reason: str) -> Finding:
+    found = f"{python} is no Python interpreter ({reason})"
+    remedy = "set eval_python to the interpreter of an environment with torch"
+    return Finding(name="code", mark=Mark.FAILED, found=found, remedy=remedy)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -21,12 +21,20 @@ class ResultsFile:
     """Appends to a file. What an earlier process has written is kept, but for a last line that it did not finish."""
 
     def __init__(self, path: Path, scope: str) -> None:
+        """Open it, or make it.
+
+        Raises:
+            DataError: it cannot be written, or is no such file.
+        """
         self._path = path
         self._scope = scope
         #: The lines by key, as far as they need no second evaluation: with a result, and of equal settings (`scope`).
         self.known: dict[str, Mapping[str, Any]] = {}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: BinaryIO = path.open("a+b")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: BinaryIO = path.open("a+b")
+        except OSError as error:
+            raise DataError(f"{path} cannot be written: {error.strerror}") from error
         self._cut()
 
     def _cut(self) -> None:
@@ -196,12 +204,14 @@ def read_rows(path: Path, scope: str | None = None) -> Iterator[Mapping[str, Any
         DataError: it is no such file.
     """
     rows: dict[str, Mapping[str, Any]] = {}
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            try:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for line in file:
                 row = json.loads(line)
+                # Raises TypeError where they are no object.
+                row["facts"] = {**row["facts"]}
                 if scope is None or row["scope"] == scope:
                     rows[row["key"]] = row
-            except (ValueError, KeyError, TypeError) as error:
-                raise DataError(f"{path}: it is no file of results: {error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path}: it is no file of results: {error}") from error
     return iter(rows.values())

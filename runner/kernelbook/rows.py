@@ -160,10 +160,8 @@ def read(file: Path) -> Iterator[Row]:
         except (OSError, ValueError) as error:
             raise DataError(f"{file} is no parquet file: {error}") from error
         return
-    with file.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                yield parsed(line, where=f"{file}, line {number}")
+    for _, _, row in numbered(file):
+        yield row
 
 
 def numbered(file: Path) -> Iterator[tuple[int, int, Row]]:
@@ -262,7 +260,7 @@ def replaced(target: Path) -> Iterator[TextIO]:
     """A text file that takes its name when it is complete and on the disk.
 
     Raises:
-        DataError: the folder cannot be written.
+        DataError: the folder cannot be written, or the name is that of a folder.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -276,7 +274,10 @@ def replaced(target: Path) -> Iterator[TextIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        part.replace(target)
+        try:
+            part.replace(target)
+        except OSError as error:
+            raise DataError(f"cannot write {target}: {error.strerror}") from error
         sync_directory(target.parent)
     except BaseException:
         with suppress(OSError):

@@ -5,10 +5,12 @@ The environment wins over the file. Only what a step uses is looked at, so a ste
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from runner.errors import ConfigError
 
@@ -47,13 +49,16 @@ class Settings:
         """A variable that is a number.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: it is none, or not finite.
         """
         text = self.get(name)
         try:
-            return default if text is None else float(text)
+            found = default if text is None else float(text)
         except ValueError:
-            raise ConfigError(f"{name} is {text!r}, expected a number") from None
+            found = math.nan
+        if not math.isfinite(found):
+            raise ConfigError(f"{name} is {text!r}, expected a number")
+        return found
 
     @property
     def test_limit(self) -> int | None:
@@ -71,14 +76,34 @@ class Settings:
         PRIME_BASE_URL may be several addresses, separated by commas.
 
         Raises:
-            ConfigError: see `number`.
+            ConfigError: see `number`; or an address is none, or a key or team cannot be sent.
         """
-        urls = (self.get("PRIME_BASE_URL") or "").split(",")
+        urls = [url.strip() for url in (self.get("PRIME_BASE_URL") or "").split(",") if url.strip()]
+        for url in urls:
+            if not _is_address(url):
+                raise ConfigError(f"PRIME_BASE_URL is {url!r}, expected http(s)://HOST[:PORT]/...")
         return Endpoint(
-            urls=[url.strip().rstrip("/") for url in urls if url.strip()] or [PRIME_URL],
-            api_key=self.get("PRIME_API_KEY") or "",
-            team_id=self.get("PRIME_TEAM_ID"),
+            urls=[url.rstrip("/") for url in urls] or [PRIME_URL],
+            api_key=self._header("PRIME_API_KEY") or "",
+            team_id=self._header("PRIME_TEAM_ID"),
             model=model or self.get("MODEL") or default_model,
             concurrency=max(1, int(self.number("BATCH_SIZE", 256))),
             tries=max(1, int(self.number("MAX_RETRIES", 3))),
         )
+
+    def _header(self, name: str) -> str | None:
+        # No other characters can be sent. The message does not repeat the text: it may be a key.
+        text = self.get(name)
+        if text is not None and not (text.isascii() and text.isprintable()):
+            raise ConfigError(f"{name} has characters that are no printable ASCII; set it to what the service issued")
+        return text
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        # A port that is no number raises.
+        named = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return named and parts.scheme in ("http", "https") and url.isprintable() and " " not in url

@@ -161,10 +161,10 @@ class Made:
 def make(
     target: Target,
     source: Path,
+    found: Rows,
     folder: Path,
     *,
     split: Literal["group", "row"] = "group",
-    limit: int | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> Made:
     """Write parquet files and the card of a data set to an empty folder.
@@ -172,15 +172,14 @@ def make(
     Args:
         target: which one.
         source: the rows.
+        found: what `look` found in them.
         folder: that empty folder.
         split: see `by_group` and `by_row`.
-        limit: take only so many rows.
         facts: for the card, beside those that the step before kept.
 
     Raises:
-        DataError: see `look`; or values of a column have different types.
+        DataError: values of a column have different types.
     """
-    found = look(source, limit=limit)
     lines, schema = found.lines, found.schema
     if target.split:
         training, validation = (by_group if split == "group" else by_row)(lines)
@@ -229,7 +228,7 @@ def run(
 
     Raises:
         ConfigError: no path, or no token for the hub.
-        DataError: see `make`; or the folder has such a data set already.
+        DataError: see `look` and `make`; or the folder has such a data set already.
         InfrastructureError: the hub refuses or cannot be reached.
     """
     if source is None:
@@ -237,9 +236,11 @@ def run(
     repository = repository or target.repository
     if to is None and token is None and not dry_run:
         raise ConfigError("no token for the hub: set HF_TOKEN in the environment or in .env, or write to a folder")
+    # First: where there are no rows, no folder is made for them.
+    found = look(source, limit=limit)
     work = scratch(to if to is not None and not dry_run else source.parent, f"upload-{target.name}")
     try:
-        made = make(target, source, work / "made", split=split, limit=limit, facts=facts)
+        made = make(target, source, found, work / "made", split=split, facts=facts)
         report = StepReport(
             step=f"upload {target.name}", rows_in=sum(made.rows.values()), rows_out=sum(made.rows.values())
         )

@@ -14,7 +14,8 @@ import hashlib
 import random
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -76,22 +77,41 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
         poolclass=NullPool,
     )
     try:
-        for left in reversed(range(TRIES)):
-            applied.clear()
-            try:
-                with engine.begin() as connection:
-                    _migrate(connection, remember, roles=roles)
-                break
-            except (sqlalchemy.exc.OperationalError, sqlalchemy.exc.IntegrityError) as error:
-                if not left or not (isinstance(error.orig, _GIVEN_UP) or _is_schema_race(error.orig)):
-                    raise
-                time.sleep(random.uniform(0.2, 1.0) * _PAUSE_S)  # noqa: S311 - two that met must not meet again
-        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            _build_indexes(engine, connection)
-            while _run(connection, queries.KEEP_SCORES, {"limit": _SCORES_AT_ONCE})[0].more:
-                pass
+        with _translated():
+            for left in reversed(range(TRIES)):
+                applied.clear()
+                try:
+                    with engine.begin() as connection:
+                        _migrate(connection, remember, roles=roles)
+                    break
+                except (sqlalchemy.exc.OperationalError, sqlalchemy.exc.IntegrityError) as error:
+                    if not left or not (isinstance(error.orig, _GIVEN_UP) or _is_schema_race(error.orig)):
+                        raise
+                    time.sleep(random.uniform(0.2, 1.0) * _PAUSE_S)  # noqa: S311 - two that met must not meet again
+            with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                _build_indexes(engine, connection)
+                while _run(connection, queries.KEEP_SCORES, {"limit": _SCORES_AT_ONCE})[0].more:
+                    pass
+    finally:
+        engine.dispose()
+    return tuple(applied)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raise the project's errors for what an operator can mend."""
+    import sqlalchemy
+
+    try:
+        yield
     except sqlalchemy.exc.OperationalError as error:
         raise DatabaseUnavailableError(f"cannot migrate: {error.orig}") from error
+    except sqlalchemy.exc.InternalError as error:
+        if not isinstance(error.orig, psycopg.errors.ReadOnlySqlTransaction):
+            raise
+        raise DatabaseUnavailableError(
+            f"cannot migrate: the server takes no writes ({error.orig}); name the primary in the database's address"
+        ) from error
     except sqlalchemy.exc.ProgrammingError as error:
         if not isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
             raise
@@ -100,9 +120,6 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
             "the database's owner, and for --roles a user with CREATEROLE, or have an administrator run what "
             "`kernel-runner migrate --print-roles` prints"
         ) from error
-    finally:
-        engine.dispose()
-    return tuple(applied)
 
 
 def _migrate(connection: sqlalchemy.Connection, on_version_apply: object, *, roles: bool) -> None:

@@ -111,6 +111,8 @@ def load_competition(path: Path) -> Competition:
 
 
 def _problem_folder(competition: Path, entry: ProblemDocument, place: str) -> TaskFolder:
+    if "\0" in entry.directory:
+        raise TaskError(f"{place}: found {entry.directory!r}, expected the path of a folder")
     directory = competition.parent / entry.directory
     root = _root_of(competition.resolve().parent)
     if not directory.resolve().is_relative_to(root):

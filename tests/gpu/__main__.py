@@ -10,7 +10,6 @@ Needs Python, torch and pytest. Exit code 0: everything that ran passed, and eve
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import signal
@@ -20,28 +19,20 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from tests.gpu.bench import ROOT, Machine, software
 from tests.gpu.layers import LAYERS, Layer, failed_layers, last_outcomes, summary
+from tests.gpu.recording import append, read
 
+_ROOT: Final = Path(__file__).resolve().parents[2]
 #: No layer begins with fewer seconds left: judge and worker alone take some to import torch.
 _LEAST_S: Final = 20.0
 #: Seconds for one test, in a layer.
 _CASE_S: Final = 150
 #: Seconds for a mode of a test of speed. The tasks' own limits would take an hour.
 _MODE_S: Final = "10"
-
-
-def read(record: Path) -> list[dict[str, Any]]:
-    """The lines of a record. The last one may be cut off, if the machine was lost."""
-    lines = record.read_text(encoding="utf-8").splitlines() if record.exists() else []
-    found = []
-    for line in lines:
-        with suppress(ValueError):
-            found.append(json.loads(line))
-    return found
 
 
 def run(layer: Layer, folder: Path, limit_s: float) -> bool:
@@ -65,7 +56,7 @@ def run(layer: Layer, folder: Path, limit_s: float) -> bool:
     with (folder / f"{layer.name}.log").open("a", encoding="utf-8") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *layer.select],
-            cwd=ROOT,
+            cwd=_ROOT,
             env=environment,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -100,6 +91,9 @@ def run_layers(layers: Sequence[Layer], folder: Path, *, seconds: float) -> dict
 
 def facts() -> Mapping[str, str]:
     """What this machine is."""
+    # It imports torch, which `main` looks for first.
+    from tests.gpu.bench import Machine, software
+
     machine = Machine.here()
     return {
         "date": datetime.now(UTC).date().isoformat(),
@@ -124,15 +118,21 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="for the record; the same one for every slice of time")
     parser.add_argument("--seconds", type=float, default=570.0, help="how long to run in all (%(default)g)")
     parser.add_argument("--layers", default=",".join(layer.name for layer in LAYERS), help="some of %(default)s")
+    if find_spec("torch") is None:
+        parser.error(f"{sys.executable} has no torch; run this with one that has it")
+    if find_spec("pytest") is None:
+        parser.error(f"this needs pytest: {sys.executable} -m pip install pytest")
     given = parser.parse_args()
     wanted = given.layers.split(",")
     unknown = set(wanted) - {layer.name for layer in LAYERS}
     if unknown:
         parser.error(f"there is no layer {', '.join(sorted(unknown))}")
-    given.folder.mkdir(parents=True, exist_ok=True)
     record = given.folder / "record.jsonl"
-    with record.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(facts(), ensure_ascii=False) + "\n")
+    try:
+        given.folder.mkdir(parents=True, exist_ok=True)
+        append(record, facts())
+    except OSError as error:
+        parser.error(f"cannot use {given.folder} as a folder for the record: {error.strerror}")
     left = run_layers([layer for layer in LAYERS if layer.name in wanted], given.folder, seconds=given.seconds)
     found = read(record)
     sys.stdout.write("\n".join(summary(found, left)) + "\n")

@@ -6,7 +6,6 @@ ended according to it do not run again.
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import signal
@@ -20,7 +19,7 @@ import pytest
 
 from tests.gpu.bench import Machine, Timed, Trial, Verdict, lacking, table, try_out
 from tests.gpu.layers import BEGUN, last_outcomes
-from tests.gpu.recording import figures, taken
+from tests.gpu.recording import append, figures, read, taken
 
 #: Processes of one trial: judge and worker, both busy importing torch at first.
 _CORES_PER_TRIAL = 2
@@ -85,16 +84,15 @@ def _record() -> Path | None:
 def _write(line: Mapping[str, Any]) -> None:
     path = _record()
     if path is not None:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"layer": os.environ.get("KERNEL_RUNNER_GPU_LAYER", ""), **line}) + "\n")
+        append(path, {"layer": os.environ.get("KERNEL_RUNNER_GPU_LAYER", ""), **line})
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what has ended in an earlier slice of time; what had not ended then comes last."""
     path = _record()
-    if path is None or not path.exists():
+    if path is None:
         return
-    before = last_outcomes([json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()])
+    before = last_outcomes(read(path))
     ended = [item for item in items if before.get(_name(item), BEGUN) != BEGUN]
     items[:] = sorted((item for item in items if item not in ended), key=lambda item: _name(item) in before)
     config.hook.pytest_deselected(items=ended)

@@ -10,6 +10,7 @@ replays such a record. Prints a table. Solutions of the tasks come last; none be
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
@@ -111,8 +112,12 @@ def _line(what: str, case: Mapping[str, Any], mean_ns: float, *, calls: int = 1)
 
 def main() -> int:
     """Entry point."""
-    until = time.monotonic() + float(sys.argv[2] if len(sys.argv) > 2 else 600)
-    with Path(sys.argv[1]).open("a", encoding="utf-8") as record:
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.record", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("file", type=Path, help="gets a line per evaluation")
+    parser.add_argument("seconds", nargs="?", type=float, default=600.0, help="none begins after them (%(default)g)")
+    given = parser.parse_args()
+    until = time.monotonic() + given.seconds
+    with given.file.open("a", encoding="utf-8") as record:
         for what, request in evaluations():
             if time.monotonic() > until:
                 break

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,6 +76,26 @@ def figures() -> Sequence[dict[str, Any]]:
     """The figures that were kept since the last call."""
     found = list(_figures)
     _figures.clear()
+    return found
+
+
+def append(record: Path, line: Mapping[str, Any]) -> None:
+    """Add a line to a record, on a line of its own even if the last one was cut off."""
+    with record.open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read() != b"\n":
+                file.write(b"\n")
+        file.write(json.dumps(line).encode() + b"\n")
+
+
+def read(record: Path) -> list[dict[str, Any]]:
+    """The lines of a record, without those that were cut off when a machine was lost or a layer's time was over."""
+    lines = record.read_bytes().splitlines() if record.exists() else []
+    found = []
+    for line in lines:
+        with suppress(ValueError):
+            found.append(json.loads(line))
     return found
 
 

@@ -165,6 +165,30 @@ def test_a_folder_of_problems(served: Rig, call: Call, tmp_path: Path) -> None:
     assert len(served.evaluator.seen) == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", "{folder}/in", "--gpu", "CPU", "--out", "{folder}"], "is a directory"),
+        (["run", "{folder}/in", "--gpu", "CPU", "--out", "{folder}/in/x"], "in/x cannot be written: File exists"),
+        (["run", "{folder}/in", "--gpu", "CPU", "--out", "{folder}/o", "--kernelbench", "{folder}/in"], "is a file"),
+        (["run", "{folder}/in", "--gpu", "CPU", "--out", "{folder}/o", "--outstanding", "0"], "--outstanding"),
+        (["run", "{folder}/in", "--gpu", "CPU", "--out", "{folder}/o", "--priority", "1001"], "--priority"),
+        (["rewards", "{folder}/latin"], "latin: it is no file of results: 'utf-8' codec"),
+        (["rewards", "{folder}/null"], "null: it is no file of results: 'NoneType' object is not a mapping"),
+        (["kernelgym", "--gpu", "CPU", "--listen", ":10907"], "--listen is ':10907', expected HOST:PORT"),
+        (["kernelgym", "--gpu", "CPU", "--listen", "127.0.0.1:²"], "expected HOST:PORT"),
+        (["kernelgym", "--gpu", "CPU", "--listen", "off"], "--listen is 'off', expected HOST:PORT"),
+    ],
+)
+def test_bad_files_numbers_and_addresses(call: Call, tmp_path: Path, arguments: list[str], says: str) -> None:
+    """One line, before anything is evaluated."""
+    (tmp_path / "in").write_text('{"reference": "class Model: pass", "candidate": "class ModelNew: pass"}\n')
+    (tmp_path / "latin").write_bytes(b"\xe9\n")
+    (tmp_path / "null").write_text('{"key": "a", "facts": null}\n')
+    said = call("batch", *(argument.format(folder=tmp_path) for argument in arguments))
+    assert (said.code, said.out, says in said.err) == (2, "", True), said.err
+
+
 def test_what_is_no_source_and_no_reward_is_said(call: Call, tmp_path: Path, database_url: str) -> None:
     """Before anything is submitted."""
     out = ("--gpu", "CPU", "--out", str(tmp_path / "r.jsonl"))

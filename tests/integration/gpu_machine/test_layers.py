@@ -17,6 +17,7 @@ import pytest
 from runner.gpu_types import Registry
 from sandbox.protocol import Judged, StepResult
 from tests.gpu import __main__ as program
+from tests.gpu import record as recorder
 from tests.gpu import recording
 from tests.gpu.bench import ROOT
 from tests.gpu.conftest import core_groups
@@ -200,10 +201,11 @@ def _emulated(arguments: list[str], **variables: str) -> subprocess.CompletedPro
 
 
 def test_a_layer_is_run_and_recorded(tmp_path: Path) -> None:
-    """The first one, on a device that is emulated: nothing of it can be tried there."""
+    """The first one, on a device that is emulated, where nothing of it can be tried; behind a line that was cut off."""
+    (tmp_path / "record.jsonl").write_text('{"layer": "driver", "te', encoding="utf-8")
     done = _emulated(["tests.gpu", str(tmp_path), "--layers", "driver"])
     assert done.returncode == 0, done.stdout + done.stderr
-    facts, *tests = program.read(tmp_path / "record.jsonl")
+    facts, *tests = recording.read(tmp_path / "record.jsonl")
     assert facts["device"] == "CUDA, emulated on the CPU"
     assert {found["outcome"] for found in tests} == {"skipped"}
     assert {found["test"].partition("[")[0] for found in tests} == {
@@ -214,6 +216,59 @@ def test_a_layer_is_run_and_recorded(tmp_path: Path) -> None:
     assert "leave rejects_forged_times = false (0 honest cases" in done.stdout
 
 
+def test_a_line_that_was_cut_off_costs_no_other(tmp_path: Path) -> None:
+    """Whatever its last byte is, the next line is one of its own."""
+    record = tmp_path / "record.jsonl"
+    assert recording.read(record) == []
+    recording.append(record, {"said": "é"})
+    with record.open("ab") as file:
+        file.write(b'{"said": "\xc3')
+    recording.append(record, {"said": "b"})
+    assert recording.read(record) == [{"said": "é"}, {"said": "b"}]
+    assert len(record.read_bytes().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("package", "says"),
+    [
+        ("torch", f"{sys.executable} has no torch; run this with one that has it"),
+        ("pytest", f"this needs pytest: {sys.executable} -m pip install pytest"),
+    ],
+)
+def test_a_machine_without_torch_or_pytest_is_told(tmp_path: Path, package: str, says: str) -> None:
+    """In one line, before a record begins, and no layer counts as run."""
+    without = f"import runpy, sys; sys.modules[{package!r}] = None; runpy.run_module('tests.gpu', run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", without, str(tmp_path / "new"), "--layers", "driver"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"python -m tests.gpu: error: {says}")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_is_no_folder_for_a_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is named."""
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(sys, "argv", ["tests.gpu", str(tmp_path / "file")])
+    with pytest.raises(SystemExit, match="2"):
+        program.main()
+    assert f"cannot use {tmp_path}/file as a folder for the record: File exists" in capsys.readouterr().err
+
+
+def test_a_record_of_kernels_needs_a_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without one it says how it is called."""
+    monkeypatch.setattr(sys, "argv", ["tests.gpu.record"])
+    with pytest.raises(SystemExit, match="2"):
+        recorder.main()
+    assert "usage: python -m tests.gpu.record [-h] file [seconds]" in capsys.readouterr().err
+
+
 def test_a_test_that_takes_too_long_does_not_cost_its_layers_time(tmp_path: Path) -> None:
     """It fails after its own limit, which judge and worker need to start; that is on record."""
     record = tmp_path / "record.jsonl"
@@ -221,6 +276,6 @@ def test_a_test_that_takes_too_long_does_not_cost_its_layers_time(tmp_path: Path
     limited = {"KERNEL_RUNNER_GPU_RECORD": str(record), "KERNEL_RUNNER_GPU_CASE_S": "1"}
     done = _emulated(chosen, KERNEL_RUNNER_GPU_SMALL="1", **limited)
     assert done.returncode == 1, done.stdout + done.stderr
-    begun, ended = program.read(record)
+    begun, ended = recording.read(record)
     assert (begun["outcome"], ended["outcome"]) == (BEGUN, FAILED)
     assert ended["said"] == "the test took longer than KERNEL_RUNNER_GPU_CASE_S allows"

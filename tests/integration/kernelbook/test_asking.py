@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -140,8 +141,9 @@ def test_a_service_that_is_not_there_ends_the_step(tmp_path: Path) -> None:
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with a row and no variables, in which commands run."""
     rows(tmp_path, ["ok"])
+    (tmp_path / "latin.jsonl").write_bytes(b'{"a": "\xe9"}\n')
     monkeypatch.chdir(tmp_path)
-    for name in ("HF_TOKEN", "DATASET_PATH", "UNIQUE_DATASET_PATH", "TEST_MODE"):
+    for name in ("HF_TOKEN", "PRIME_TEAM_ID", "DATASET_PATH", "UNIQUE_DATASET_PATH", "TEST_MODE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PRIME_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("PRIME_API_KEY", "a key")
@@ -154,6 +156,28 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("filter", "--input", "evals.jsonl"), ({"PRIME_API_KEY": ""}, "no API key: set PRIME_API_KEY")),
         (("filter", "--input", "evals.jsonl", "--shard", "3/3"), ({}, "a shard is i/n")),
         (("filter", "--input", "evals.jsonl"), ({"BATCH_SIZE": "many"}, "BATCH_SIZE is 'many', expected a number")),
+        (("filter", "--input", "evals.jsonl"), ({"BATCH_SIZE": "nan"}, "BATCH_SIZE is 'nan', expected a number")),
+        (("filter", "--input", "evals.jsonl"), ({"BATCH_SIZE": "inf"}, "BATCH_SIZE is 'inf', expected a number")),
+        (("filter", "--input", "evals.jsonl"), ({"REWARD_THRESHOLD": "nan"}, "REWARD_THRESHOLD is 'nan', expected a")),
+        (("filter", "--input", "evals.jsonl", "--threshold", "nan"), ({}, "--threshold is nan, expected a number")),
+        (("filter", "--input", "evals.jsonl", "--output", "."), ({}, "is a directory")),
+        (("filter", "--input", "latin.jsonl"), ({}, "latin.jsonl is no JSONL file: it has bytes that are no UTF-8")),
+        (("filter", "--input", "evals.jsonl"), ({"PRIME_API_KEY": "é"}, "PRIME_API_KEY has characters that are no")),
+        (("filter", "--input", "evals.jsonl"), ({"PRIME_TEAM_ID": "é"}, "PRIME_TEAM_ID has characters that are no")),
+        *(
+            (
+                ("filter", "--input", "evals.jsonl"),
+                ({"PRIME_BASE_URL": f"http://a/v1,{url}"}, f"PRIME_BASE_URL is '{url}', expected http(s)://HOST"),
+            )
+            for url in (
+                "foo",
+                "http://",
+                "http://a b/",
+                "http://127.0.0.1:abc",
+                "http://a:99999/v1",
+                "localhost:8000/v1",
+            )
+        ),
         (("best",), ({}, "there is no outputs/filtered_dataset.jsonl; run the step that writes it first")),
         (("lengths",), ({}, "no data set: give --input, or set DATASET_PATH")),
         (("upload", "unique"), ({}, "no rows for unique: set UNIQUE_DATASET_PATH")),
@@ -177,6 +201,15 @@ def test_what_is_missing_is_said_in_a_sentence(
     assert main(["kernelbook", *arguments]) == 2
     assert said in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "outputs" / "filtered_dataset.jsonl").exists()
+
+
+@pytest.mark.usefixtures("alone")
+def test_who_has_no_login_name_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Such as a user of a container that no file names; the variable that helps is named."""
+    monkeypatch.setattr("getpass.getuser", Mock(side_effect=KeyError("uid not found: 1234")))
+    monkeypatch.setenv("KERNEL_RUNNER_DATABASE_URL", "postgresql://nobody@127.0.0.1:9/none")
+    assert main(["kernelbook", "score", "--gpu", "CPU", "--input", "evals.jsonl"]) == 2
+    assert "LOGNAME: this process has no login name; say who submits" in " ".join(capsys.readouterr().err.split())
 
 
 def test_test_mode_takes_five_rows_and_a_dry_run_none(service: Service, tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.stress import Failure, table
+import pytest
+
+from tests.stress import Failure, main, table
 
 ROOT = Path(__file__).resolve().parents[3]
 #: Fails in the second run, whichever comes first in it; says which order it was run in.
@@ -61,6 +63,13 @@ def test_a_run_that_finds_no_test_is_no_success(tmp_path: Path) -> None:
 
     assert done.returncode == 1
     assert "1 of 1 runs ended before all tests had run" in done.stdout
+
+
+def test_no_run_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    """Less than one run is refused."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["--runs", "0", "--busy", "0"])
+    assert "--runs is 0, expected a number from 1 on" in capsys.readouterr().err
 
 
 def test_the_worst_come_first() -> None:

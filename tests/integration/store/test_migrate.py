@@ -392,6 +392,13 @@ def test_an_unreachable_database_is_said_so(tmp_path: Path) -> None:
         migrate(f"postgresql://nobody@/none?host={tmp_path}")
 
 
+def test_a_standby_is_told_from_the_primary(database_url: str) -> None:
+    """An address of several servers may lead to one that takes no writes."""
+    url = psycopg.conninfo.make_conninfo(database_url, options="-c default_transaction_read_only=on")
+    with pytest.raises(DatabaseUnavailableError, match=r"takes no writes \(.*\); name the primary"):
+        migrate(url)
+
+
 def test_a_user_without_the_right_is_told_what_to_do(postgres_url: str) -> None:
     """Roles need CREATEROLE: without it nothing is changed, and the sentence names the way out."""
     name = "kernel_runner_test_plain"

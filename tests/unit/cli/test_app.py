@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -130,6 +131,32 @@ def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runner.cli.task.load", broken)
     with pytest.raises(ZeroDivisionError):
         main(["task", "check", str(Path(__file__).parent)])
+
+
+@pytest.mark.parametrize(
+    ("shell", "code", "says"),
+    [
+        ("gpu list --here > /dev/full", 3, "kernel-runner: cannot write: [Errno 28] No space left on device"),
+        ("gpu list --here >&-", 0, ""),
+        ("nothing 2>&-", 2, ""),
+    ],
+)
+def test_a_stdout_that_takes_nothing(shell: str, code: int, says: str) -> None:
+    """A full disk is said in one line; what a shell has closed is nobody's fault."""
+    command = f"{sys.executable} -m runner.cli {shell}"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert (ended.returncode, ended.stderr.strip()) == (code, says)
+
+
+@pytest.mark.parametrize("arguments", ["--help", "gpu list --here --json"])
+def test_a_reader_that_has_gone_is_no_failure(arguments: str) -> None:
+    """`| head` ends before the command does; 1 would mean that a submission was not accepted."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "runner.cli", *arguments.split()]
+    with os.fdopen(writing, "wb") as gone:
+        ended = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, check=False, timeout=PATIENCE_S)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_a_message_of_several_lines_keeps_its_lists(capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,7 +120,13 @@ def test_a_type_is_added_from_another(host: GpuHost) -> None:
         (["X", "--extends", "H10"], "extends='H10', expected the name of another GPU type; the nearest is"),
         (["a/b", "--device", "1"], "name: found 'a/b'"),
         (["X", "--device", "1", "--peak", "fp16"], "--peak: found 'fp16', expected a data type and a rate"),
-        (["X", "--device", "1", "--peak", "fp9=1"], "device.peak_tflops.fp9"),
+        (["X", "--device", "1", "--peak", "fp9=1"], "--peak: found 'fp9=1', expected a data type and a rate"),
+        (["X", "--device", "1", "--peak", "fp 16=3"], "--peak: found 'fp 16=3'"),
+        (["X", "--device", "1", "--peak", "fp16=inf"], "a rate is a number above 0"),
+        (["X", "--device", "1", "--bandwidth", "nan"], "--bandwidth: found nan, expected a number above 0"),
+        (["X", "--device", "1", "--bandwidth", "-5"], "--bandwidth: found -5, expected a number above 0"),
+        (["X", "--device", "1", "--bandwidth", "1.8e12"], "--bandwidth: found 1.8e+12, expected a number above 0"),
+        (["X", "--device", "1", "--l2", "0"], "--l2: found 0, expected a number above 0"),
     ],
 )
 def test_what_is_wrong_is_not_written(host: GpuHost, arguments: list[str], message: str) -> None:
@@ -129,6 +135,15 @@ def test_what_is_wrong_is_not_written(host: GpuHost, arguments: list[str], messa
     assert (code, out) == (ExitCode.USAGE, "")
     assert message in err
     assert not host.types.exists()
+
+
+def test_a_file_is_no_directory_of_types(host: GpuHost) -> None:
+    """Nothing of the name exists there, and --force would not help."""
+    host.types.touch()
+    for arguments in (["add", "MINE", "--device", "1"], ["validate"]):
+        code, _, err = host.gpu(*arguments)
+        assert code == ExitCode.USAGE
+        assert f"{host.types} is no directory (gpus_dir)" in err
 
 
 def test_a_device_without_a_name_is_known_by_its_number(

@@ -47,6 +47,20 @@ def test_a_stranger_who_got_the_number_of_an_old_pid_file_is_left_alone(
     assert restarts == ["started"]
 
 
+def test_a_postgres_that_does_not_start_is_said(stack: Stack) -> None:
+    """With the place of its log."""
+    (stack.directory / "postgres").write_text("", encoding="utf-8")
+    with pytest.raises(InfrastructureError, match=rf"PostgreSQL does not start: .*{stack.directory}/postgres"):
+        stack.start_postgres()
+
+
+def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    """Its path and the system's reason."""
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(ConfigError, match="file/stack cannot be made: Not a directory"):
+        Stack(tmp_path / "file" / "stack")
+
+
 def test_a_process_that_names_the_directory_is_stopped(stack: Stack) -> None:
     """The daemon is known by its configuration file's path on its command line."""
     sleeper = "import sys; sys.stdin.read()"

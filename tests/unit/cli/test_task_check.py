@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import typer
 
 from runner.cli import program
 from runner.cli.finding import Mark
-from runner.cli.task_check import offered
+from runner.cli.task_check import MeasuredCase, offered, rehearse
 from runner.cli.units import size
 from runner.gpu_types import Registry
-from runner.task_format.model import Case, CaseSet, Extra, Lang, PyConfig, Task, TaskFolder
+from runner.task_format.model import HARNESS, SUBMISSION, Case, CaseSet, Extra, Lang, PyConfig, Task, TaskFolder
 
 
 def folder(
@@ -112,6 +113,25 @@ def test_ranks_must_find_their_devices(gpu: str, sizes: Sequence[int], mark: Mar
     cases = [{"world_size": size, "n": 4} for size in sizes]
     (found,) = offered(folder(cases, gpus=(gpu,), multi_gpu=True), Registry.load())
     assert found.mark is mark, found.found
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [('#!/bin/sh\necho "$@"\n', "it says '-P -c import sys; "), ("words\n", "Exec format error")],
+)
+def test_what_is_no_interpreter_is_a_failure(tmp_path: Path, content: str, reason: str) -> None:
+    """A program that says other things, and a file that is no program."""
+    other = tmp_path / "python"
+    other.write_text(content)
+    other.chmod(0o755)
+    made = folder([{"n": 4}])
+    task = replace(made.task, files={"submission.py": SUBMISSION, "eval.py": HARNESS})
+    found = list(rehearse(replace(made, task=task), tmp_path, Registry.load().get("CPU"), other))
+    assert not isinstance(found[-1], MeasuredCase)
+    assert found[-1].mark is Mark.FAILED
+    assert found[-1].found.startswith(f"{other} is no Python interpreter ({reason}")
+    assert found[-1].remedy is not None
+    assert found[-1].remedy.startswith("set eval_python")
 
 
 def test_run_is_eval() -> None:

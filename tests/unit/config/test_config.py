@@ -117,6 +117,13 @@ def test_an_empty_variable_counts_as_absent(load: Callable[..., Config]) -> None
     assert load('docker_host = "unix:///file"', DOCKER_HOST="", KERNEL_RUNNER_LEASE_S="").docker_host == "unix:///file"
 
 
+def test_an_empty_variable_names_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`KERNEL_RUNNER_CONFIG=` means the default place."""
+    monkeypatch.setattr(config_module, "DEFAULT_PATH", tmp_path / "there.toml")
+    (tmp_path / "there.toml").write_text("lease_s = 99", encoding="utf-8")
+    assert Config.load(environ={"KERNEL_RUNNER_CONFIG": ""}).lease_s == 99.0
+
+
 def test_slots_in_the_environment_are_json(load: Callable[..., Config]) -> None:
     """A list fits into one variable."""
     slots = load(KERNEL_RUNNER_SLOTS='[{"gpu_type": "H100", "devices": [0], "cpus": [1, 2]}]').slots
@@ -146,6 +153,8 @@ def test_the_host_is_called_what_the_system_calls_it(load: Callable[..., Config]
         ("reserve_after_s = -1", "reserve_after_s: found -1"),
         ("spool_max_mib = 0", "spool_max_mib: found 0"),
         ("min_free_gib = -1", "min_free_gib: found -1"),
+        ("min_free_gib = inf", "min_free_gib: found inf, expected: .*finite"),
+        ("drain_timeout_s = inf", "drain_timeout_s: found inf, expected: .*finite"),
         ("retention_days = 0", "retention_days: found 0"),
         ("reserve_cpus = -1", "reserve_cpus: found -1"),
         ("cpu_slots = -1", "cpu_slots: found -1, expected: .*greater than or equal to 0"),

@@ -199,11 +199,13 @@ def test_the_card_says_where_the_rows_come_from(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_jsonl_is_named(tmp_path: Path) -> None:
-    """Parquet, a folder, a broken line: by each step that takes a file."""
+    """Parquet, a folder, a broken line, another encoding: by each step that takes a file."""
     (tmp_path / "rows.parquet").write_bytes(b"PAR1\xff\xfe")
+    (tmp_path / "latin.jsonl").write_bytes(b'{"a": "\xe9"}\n')
     (tmp_path / "broken.jsonl").write_text(json.dumps(evaluation(0, 1.0)) + "\n{")
     for name, said in (
         ("rows.parquet", "is no JSONL file"),
+        ("latin.jsonl", r"latin\.jsonl is no JSONL file: it has bytes that are no UTF-8"),
         ("broken.jsonl", r"broken\.jsonl, line 2: expected a JSON object"),
         ("nowhere.jsonl", "there is no .*nowhere"),
         (".", "cannot read"),
@@ -212,6 +214,28 @@ def test_a_file_that_is_no_jsonl_is_named(tmp_path: Path) -> None:
             best.run(tmp_path / name, tmp_path / "best.jsonl")
         with pytest.raises(DataError, match=said):
             upload.look(tmp_path / name)
+        if name.endswith(".jsonl"):
+            with pytest.raises(DataError, match=said):
+                list(read(tmp_path / name))
+
+
+def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
+    """It is named, and nothing is left beside it."""
+    file = write(tmp_path / "in.jsonl", [evaluation(0, 1.0)])
+    (tmp_path / "best.jsonl").mkdir()
+    with pytest.raises(DataError, match=r"cannot write .*best\.jsonl: Is a directory"):
+        best.run(file, tmp_path / "best.jsonl")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.jsonl", "in.jsonl"]
+
+
+def test_an_upload_of_nothing_makes_no_folder(tmp_path: Path) -> None:
+    """Neither that of the rows nor that of the sets."""
+    for to in (None, tmp_path / "sets"):
+        with pytest.raises(DataError, match=r"there is no .*rows"):
+            upload.run(
+                upload.TARGETS[0], tmp_path / "nope" / "rows", to=to, repository=None, token=None, dry_run=to is None
+            )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_missing_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +263,7 @@ def test_rows_that_are_no_data_set_are_refused(tmp_path: Path, rows: list[dict[s
     file = write(tmp_path / "rows.jsonl", rows)
     with pytest.raises(DataError, match=said):
         upload.run(upload.TARGETS[2], file, to=tmp_path / "sets", repository=None, token=None)
-    assert list((tmp_path / "sets").iterdir()) == []
+    assert not (tmp_path / "sets").exists()
 
 
 @given(st.lists(st.integers(1, 200_000), min_size=1, max_size=300))
@@ -327,6 +351,8 @@ def test_rows_are_counted_without_being_read(rows: int, of: int, index: int, lim
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("threshold = nan", "threshold is nan, expected a number"),
+        ("price_in = inf", "price_in is inf, expected a number"),
         ("steps = ['filter', 'train']", "steps is .*expected a list of some of synthesize, score"),
         ("threshhold = 1", "unknown key threshhold; known are"),
         ("threshold = 'much'", "threshold is 'much', expected a number"),

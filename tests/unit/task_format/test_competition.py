@@ -73,6 +73,10 @@ def test_a_problem_has_its_folder_and_its_own_types(tmp_path: Path) -> None:
         ("  - {name: a, directory: nowhere}\n", "problems[0].directory: found 'nowhere', which is no folder"),
         ("  - {name: a, directory: ../..}\n", "problems[0].directory: found '../..', which leaves the repository"),
         ("  - {name: a, directory: /etc}\n", "problems[0].directory: found '/etc', which leaves the repository"),
+        (
+            '  - {name: a, directory: "a\\0b"}\n',
+            r"problems[0].directory: found 'a\x00b', expected the path of a folder",
+        ),
         ("  - {name: a}\n", "problems[0].directory: found nothing, expected a value (the key is required)"),
         ("  []\n", "problems: found [], expected at least 1 entry"),
         (

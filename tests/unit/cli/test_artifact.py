@@ -1,0 +1,70 @@
+"""`artifact`: where a file cannot be written."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from runner.cli import main
+from runner.cli.app import ExitCode, Session
+from runner.model import Artifact
+
+DATA = b"x" * 200_000
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """RLIMIT_FSIZE stands in for one: a write that is cut short, then an error, from the kernel itself."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(DATA) // 2, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory, and a database with one artifact."""
+    found = Artifact(name="a.trace.json.gz", media_type="application/gzip", data=DATA)
+    monkeypatch.setattr(Session, "store", lambda _: nullcontext(SimpleNamespace(artifact=lambda _: found)))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [("missing/dir/x", "No such file or directory"), ("file/x", "Not a directory"), ("x" * 300, "File name too long")],
+)
+def test_a_place_that_takes_no_file_is_named(
+    here: Path, capsys: pytest.CaptureFixture[str], output: str, reason: str
+) -> None:
+    """One line, and how to name another."""
+    (here / "file").touch()
+    assert main(["artifact", "3", "--output", output]) == ExitCode.USAGE
+    said = f"kernel-runner: {output} cannot be written: {reason}; name another with --output\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_folder_that_takes_no_file_is_told_without_output(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file's own name is no better there; nobody may write to /proc."""
+    monkeypatch.chdir("/proc")
+    assert main(["artifact", "3"]) == ExitCode.USAGE
+    assert "a.trace.json.gz cannot be written: " in capsys.readouterr().err
+
+
+def test_a_full_disk_keeps_no_part_of_the_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The next try would take it for an existing file."""
+    with full_disk():
+        assert main(["artifact", "3"]) == ExitCode.USAGE
+    assert "a.trace.json.gz cannot be written: File too large; name another" in capsys.readouterr().err
+    assert list(here.iterdir()) == []
+    assert main(["artifact", "3"]) == ExitCode.OK
+    assert (here / "a.trace.json.gz").read_bytes() == DATA
