@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from runner.gateway import exporting
 from tests.fakes import hub as fake
 from tests.integration.gateway.conftest import ADMIN, Answer, Gate
+from tests.support.waiting import wait_until
 
 Finish = Callable[..., None]
 PATH = "/admin/export-hf"
@@ -133,22 +135,21 @@ def test_both_commands_together_have_a_limit(site: Gate, monkeypatch: pytest.Mon
 
 def test_a_command_that_is_given_up_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It would go on to write to the hub."""
-    program = tmp_path / "waits"
-    program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n", encoding="utf-8")
+    program, written = tmp_path / "waits", tmp_path / "pid"
+    program.write_text(f"#!/bin/sh\necho $$ > {written}\nexec sleep 600\n", encoding="utf-8")
     program.chmod(0o755)
-    monkeypatch.setattr(exporting.sys, "executable", str(program))
+    monkeypatch.setattr(sys, "executable", str(program))
 
     async def give_up() -> None:
         running = asyncio.create_task(exporting._run([], {"PATH": "/usr/bin:/bin"}, str(tmp_path)))
-        while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text():
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(wait_until, lambda: written.exists() and written.read_text(), "the command runs")
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
 
     asyncio.run(give_up())
     with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
+        os.kill(int(written.read_text()), 0)
 
 
 def test_without_settings_it_says_what_to_do(gate: Gate) -> None:
