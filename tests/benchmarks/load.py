@@ -155,14 +155,16 @@ def main(options: Sequence[str] = ()) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="load")
     parser.add_argument("--users", type=int, nargs="+", default=[1, 10, 100])
-    parser.add_argument("--seconds", type=float, default=300.0, help="of each number of users")
+    parser.add_argument(
+        "--seconds", type=float, default=300.0, help="so long users submit again; what is open then still ends"
+    )
     parser.add_argument("--plain", type=int, default=1, help="plain chains of each kind; 0: none")
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--ends", nargs="+", default=list(ENDS), choices=list(ENDS))
     parser.add_argument("--slots", type=int, default=1, help="CPU slots of the daemon")
     chosen = parser.parse_args(options)
     mix = kinds(chosen.sizes, chosen.ends)
-    print("weights: " + ", ".join(f"{kind.name} {kind.weight}" for kind in mix))
+    print("weights: " + ", ".join(f"{kind.name} {kind.weight}" for kind in mix), flush=True)
     with tempfile.TemporaryDirectory(prefix="kernel-runner-bench-") as name:
         folder = Path(name)
         with database("load") as url, live_runner(url, cpu_slots=chosen.slots) as live:
@@ -170,11 +172,8 @@ def main(options: Sequence[str] = ()) -> None:
             # Containers and caches are warm before anything counts.
             run_load(live, mix[:1], users=1, seconds=1.0)
             plain = {kind.name: [run_plain(folder, kind) for _ in range(chosen.plain)] for kind in mix}
-            found = [
-                run_load(live, mix, users=users, seconds=chosen.seconds, slots=chosen.slots) for users in chosen.users
-            ]
-    for load_ in found:
-        report(load_, plain, mix)
+            for users in chosen.users:
+                report(run_load(live, mix, users=users, seconds=chosen.seconds, slots=chosen.slots), plain, mix)
 
 
 def publish(live: LiveRunner, folder: Path, mix: Sequence[Kind]) -> None:
