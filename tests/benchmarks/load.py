@@ -156,7 +156,7 @@ def main(options: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(prog="load")
     parser.add_argument("--users", type=int, nargs="+", default=[1, 10, 100])
     parser.add_argument(
-        "--seconds", type=float, default=300.0, help="so long users submit again; what is open then still ends"
+        "--seconds", type=float, default=300.0, help="how long users submit again; what is open then is awaited"
     )
     parser.add_argument("--plain", type=int, default=1, help="plain chains of each kind; 0: none")
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
@@ -409,7 +409,7 @@ def report(found: Load, plain: Mapping[str, Sequence[float]], mix: Sequence[Kind
         print(f"{title}:")
         for name, used_s in (*sorted(account_.items(), key=lambda each: -each[1]), ("all", sum(account_.values()))):
             print(f"  {name:<50}{used_s:>9.1f} {suffix}{used_s / found.done:>9.3f} per submission")
-    print(f"of the slots' time {found.secret_s:.1f} slot-s went to secret jobs")
+    print(f"of the slots' time {found.secret_s:.1f} slot-s went to secret jobs", flush=True)
 
 
 if __name__ == "__main__":
