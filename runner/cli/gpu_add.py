@@ -119,10 +119,13 @@ def _validated(wish: Wish, text: str, looks: Sequence[Look], directory: Path) ->
         ConfigError: the file is wrong, or a device that is here would be of two types.
     """
     with tempfile.TemporaryDirectory() as aside:
-        # The name that messages show is the file's own.
         trial = Path(aside) / f"{wish.name if _is_plain(wish.name) else 'type'}.toml"
         trial.write_text(text, encoding="utf-8")
-        registry = Registry.load(directory, files=[trial])
+        try:
+            registry = Registry.load(directory, files=[trial])
+        except ConfigError as error:
+            # The file's place is nothing to look at.
+            raise ConfigError(str(error).replace(f"{aside}/", "")) from error
     _refuse_two_types(looks, registry)
     return registry.get(wish.name)
 

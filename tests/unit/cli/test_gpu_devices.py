@@ -119,6 +119,8 @@ def test_a_type_is_added_from_another(host: GpuHost) -> None:
         (["X", "--device", "7"], "no device '7' on this host, found: 0 = GPU-0f00a1b2"),
         (["X", "--extends", "H10"], "extends='H10', expected the name of another GPU type; the nearest is"),
         (["a/b", "--device", "1"], "name: found 'a/b'"),
+        (["X", "--device", "1", "--count", "0"], "kernel-runner: X.toml: "),
+        (["X", "--device", "1", "--alias", "a b"], "kernel-runner: X.toml: "),
         (["X", "--device", "1", "--peak", "fp16"], "--peak: found 'fp16', expected a data type and a rate"),
         (["X", "--device", "1", "--peak", "fp9=1"], "--peak: found 'fp9=1', expected a data type and a rate"),
         (["X", "--device", "1", "--peak", "fp 16=3"], "--peak: found 'fp 16=3'"),
