@@ -11,6 +11,7 @@ import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -73,17 +74,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(sys.argv[1:] if arguments is None else list(arguments))
     except (BrokenPipeError, SystemExit) as error:
-        # The reader of our stdout has gone (`| head`). Typer ends the process then.
+        # The reader of our stdout or stderr has gone (`| head`). Typer and rich end the process then.
         if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
             raise
-        code = ExitCode.OK
+        code = ExitCode.READER_GONE
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno != errno.ENOSPC or not _is_full(sys.stdout):
             raise
-        fail(f"cannot write: {error}")
+        # Both may go to the same file.
+        with suppress(OSError):
+            fail(f"cannot write to stdout: {error.strerror}")
         code = ExitCode.INFRASTRUCTURE
     # What was not written is lost. The interpreter would complain at its end.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return code
 
 
@@ -105,6 +109,16 @@ def _run(words: Sequence[str]) -> int:
 
 def _nowhere() -> TextIO:
     return Path(os.devnull).open("w", encoding="utf-8")
+
+
+def _is_full(stream: TextIO) -> bool:
+    """Whether not even a line end can be written."""
+    try:
+        stream.write("\n")
+        stream.flush()
+    except OSError:
+        return True
+    return False
 
 
 def program(words: Sequence[str]) -> typer.Typer:

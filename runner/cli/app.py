@@ -33,6 +33,9 @@ _UNBOUNDED_WIDTH = 100_000
 _CONTINUATION = re.compile(r"\n[\t ]+(?![-\t ])")
 
 
+Priority = Annotated[int, typer.Option("--priority", metavar="N", min=-1000, max=1000, help="Higher goes first.")]
+
+
 class ExitCode(IntEnum):
     """What the shell gets to know."""
 
@@ -42,6 +45,8 @@ class ExitCode(IntEnum):
     INFRASTRUCTURE = 3
     #: 128 + SIGINT, as shells have it.
     INTERRUPTED = 130
+    #: 128 + SIGPIPE, as shells have it.
+    READER_GONE = 141
 
 
 #: What the caller can mend by calling differently; every other error of the project is infrastructure.
@@ -166,16 +171,16 @@ def out_json(value: Json | Sequence[Json]) -> None:
     typer.echo(json.dumps(value, indent=2, default=str))
 
 
-def login_name(option: str) -> str:
+def login_name(instead: str) -> str:
     """The login name of this process's user.
 
     Raises:
-        typer.BadParameter: it has none; `option` says who instead.
+        ConfigError: it has none; `instead` is what to do.
     """
     try:
         return getpass.getuser()
     except (KeyError, OSError) as error:
-        raise typer.BadParameter("this process has no login name; say who submits", param_hint=option) from error
+        raise ConfigError(f"this process has no login name; {instead}") from error
 
 
 def fail(message: str) -> None:

@@ -12,7 +12,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from runner.cli.app import ExitCode, app, example, login_name, note, out, out_json, session
+from runner.cli.app import ExitCode, Priority, app, example, login_name, note, out, out_json, session
 from runner.cli.progress import ProgressLine
 from runner.cli.safe import one_line
 from runner.client import AsyncClient, Client
@@ -75,9 +75,7 @@ def run(
     ] = None,
     group_size: Annotated[int, typer.Option("--group-size", metavar="N", help="Candidates in one job, 1 to 16.")] = 8,
     outstanding: _Outstanding = 512,
-    priority: Annotated[
-        int, typer.Option("--priority", metavar="N", min=-1000, max=1000, help="Higher goes first.")
-    ] = 0,
+    priority: Priority = 0,
     reuse: Annotated[bool, typer.Option("--reuse", help="Answer equal work from the store.")] = False,
     kernelbench: Annotated[
         Path | None,
@@ -110,7 +108,7 @@ def run(
                 session(context).config.require_database_url(),
                 gpu_type=gpu,
                 batch=batch,
-                user_id=user or login_name("--user"),
+                user_id=user or login_name("say who submits with --user"),
                 settings=settings,
                 outstanding=outstanding,
                 group_size=group_size,

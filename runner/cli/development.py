@@ -79,9 +79,11 @@ def run(stack: Stack, command: Sequence[str]) -> int:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
         before = set(_all_children())
         try:
-            return _wait(subprocess.Popen(command, env=environment, process_group=0), before)
-        except (FileNotFoundError, PermissionError) as error:
+            process = subprocess.Popen(command, env=environment, process_group=0)
+        except OSError as error:
             raise ConfigError(f"{command[0]} cannot be run: {error.strerror}") from error
+        try:
+            return _wait(process, before)
         finally:
             _end_orphans(before)
 

@@ -129,7 +129,7 @@ def validate(
     database.
     """
     given = files or ()
-    directory = gpu_add.directory_of(session(context).config)
+    directory = session(context).config.gpus_dir
     registry = Registry.load(directory, files=given)
     asked = [entry for entry in registry.all() if _is_asked(registry.origin(entry.name), given)]
     findings = [finding for entry in asked for finding in gpu_add.findings_of(entry, registry)]

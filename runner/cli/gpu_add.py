@@ -18,7 +18,6 @@ from runner.cli.app import example, note, out, session
 from runner.cli.finding import Finding, Mark
 from runner.cli.finding import render as render_finding
 from runner.cli.gpu_detect import types_alone
-from runner.config import Config
 from runner.devices import Details, Look, described, look_at_devices
 from runner.errors import ConfigError
 from runner.gpu_types import Dtype, Found, GpuType, Registry, Vendor, Wish, advise, draft
@@ -70,7 +69,7 @@ def add(
     if not asks and (name is None or (device is None and extends is None)):
         lacks = "neither --device nor --extends, expected what the type starts from"
         raise ConfigError(f"gpu add: found {'no NAME, expected what it shall be called' if name is None else lacks}")
-    directory = directory_of(session(context).config)
+    directory = session(context).config.gpus_dir
     looks, problems = look_at_devices()
     chosen = None if device is None else _chosen(looks, problems, device)
     wish = Wish(
@@ -101,17 +100,6 @@ def add(
         out(render_finding(finding))
 
 
-def directory_of(config: Config) -> Path:
-    """The directory of the operator's GPU types, which need not exist.
-
-    Raises:
-        ConfigError: something else is in its place.
-    """
-    if os.path.lexists(config.gpus_dir) and not config.gpus_dir.is_dir():
-        raise ConfigError(f"{config.gpus_dir} is no directory (gpus_dir); name one, or move it away")
-    return config.gpus_dir
-
-
 def _validated(wish: Wish, text: str, looks: Sequence[Look], directory: Path) -> GpuType:
     """The type that a file would be.
 
@@ -124,7 +112,7 @@ def _validated(wish: Wish, text: str, looks: Sequence[Look], directory: Path) ->
         try:
             registry = Registry.load(directory, files=[trial])
         except ConfigError as error:
-            # The file's place is nothing to look at.
+            # The folder is gone when the message is read.
             raise ConfigError(str(error).replace(f"{aside}/", "")) from error
     _refuse_two_types(looks, registry)
     return registry.get(wish.name)

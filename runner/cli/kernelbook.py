@@ -454,7 +454,7 @@ def _client(context: typer.Context, gpu: str | None, batch: str | None, timed_ca
         session(context).config.require_database_url(),
         gpu_type=gpu or "",
         batch=batch,
-        user_id=login_name("LOGNAME"),
+        user_id=login_name("set LOGNAME"),
         settings={"timed_calls": timed_calls},
     )
 

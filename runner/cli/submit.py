@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from runner.cli import render_submission
-from runner.cli.app import ExitCode, app, example, login_name, note, out, out_json, session
+from runner.cli.app import ExitCode, Priority, app, example, login_name, note, out, out_json, session
 from runner.cli.files import read_submission
 from runner.cli.ids import possible_id
 from runner.cli.moments import moment_of
@@ -59,9 +59,7 @@ def submit(
     user_name: Annotated[
         str | None, typer.Option("--user-name", metavar="NAME", help="Name shown in rankings.")
     ] = None,
-    priority: Annotated[
-        int, typer.Option("--priority", metavar="N", min=-1000, max=1000, help="Higher goes first.")
-    ] = 0,
+    priority: Priority = 0,
     idempotency_key: Annotated[
         str | None,
         typer.Option("--idempotency-key", metavar="KEY", help="The same key gives the same submission again."),
@@ -96,7 +94,7 @@ def submit(
     with current.store() as store:
         submission_id = store.submit(
             leaderboard=leaderboard,
-            user_id=user or login_name("--user"),
+            user_id=user or login_name("say who submits with --user"),
             user_name=user_name,
             file_name=file.name,
             code=code,

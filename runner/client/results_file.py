@@ -24,7 +24,7 @@ class ResultsFile:
         """Open it, or make it.
 
         Raises:
-            DataError: it cannot be written, or is no such file.
+            DataError: it cannot be written, or is no file of results.
         """
         self._path = path
         self._scope = scope
@@ -208,8 +208,8 @@ def read_rows(path: Path, scope: str | None = None) -> Iterator[Mapping[str, Any
         with path.open(encoding="utf-8") as file:
             for line in file:
                 row = json.loads(line)
-                # Raises TypeError where they are no object.
-                row["facts"] = {**row["facts"]}
+                if not isinstance(row["facts"], dict):
+                    raise DataError(f"{path}: it is no file of results: the facts of {row['key']!r} are no object")
                 if scope is None or row["scope"] == scope:
                     rows[row["key"]] = row
     except (ValueError, KeyError, TypeError) as error:

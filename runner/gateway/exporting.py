@@ -59,11 +59,11 @@ async def export(request: Request) -> Response:
             environment = _environment(Path(folder), url, token)
             target = str(Path(folder) / "export")
             exporting = ["data", "export", target, "--json", "--licence", licence, "--name", named[1]]
+            exporting += [part for name in boards for part in ("--leaderboard", name)]
             publishing = ["data", "publish", target, repository, "--json", *(["--private"] if private else [])]
             try:
                 async with asyncio.timeout(LONGEST_S):
-                    named_boards = [part for name in boards for part in ("--leaderboard", name)]
-                    told = await _run([*exporting, *named_boards], environment, folder)
+                    told = await _run(exporting, environment, folder)
                     await _run(publishing, environment, folder)
             except TimeoutError:
                 raise Refusal(503, "The export takes too long; use `kernel-runner data`", retry_after_s=60) from None

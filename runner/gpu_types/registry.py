@@ -11,6 +11,7 @@ it replaces.
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -189,9 +190,11 @@ class Registry:
             files: further files, as if they lay in it; one of a type that it has replaces that.
 
         Raises:
-            ConfigError: a file does not parse, has an unknown or invalid key, extends an unknown type, or takes a name
-                or alias that is in use.
+            ConfigError: the overlay is no directory; or a file does not parse, has an unknown or invalid key, extends
+                an unknown type, or takes a name or alias that is in use.
         """
+        if overlay is not None and os.path.lexists(overlay) and not overlay.is_dir():
+            raise ConfigError(f"{overlay} is no directory (gpus_dir); name one, or move it away")
         builtin, built = _shipped()
         types = dict(built)
         origin = {file.name: file.path for file in builtin.values()}

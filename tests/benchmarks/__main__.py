@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import itertools
 import pkgutil
 import sys
 from collections.abc import Iterable
@@ -57,8 +56,11 @@ def _parts(benchmark: str) -> list[str]:
 
 def _all_of(known: Iterable[str]) -> str:
     """The names of all benchmarks and parts, for people."""
-    full = ((benchmark, *(f"{benchmark}.{part}" for part in _parts(benchmark))) for benchmark in sorted(known))
-    return ", ".join(itertools.chain.from_iterable(full))
+    return ", ".join(
+        name
+        for benchmark in sorted(known)
+        for name in (benchmark, *(f"{benchmark}.{part}" for part in _parts(benchmark)))
+    )
 
 
 if __name__ == "__main__":

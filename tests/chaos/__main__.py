@@ -10,7 +10,7 @@ import math
 import os
 import secrets
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from tests.chaos.storm import Settings, Storm
@@ -18,18 +18,17 @@ from tests.chaos.storm import Settings, Storm
 #: Submissions a second that the hosts can just work off while things break.
 _RATE: Final = 8
 _Number = TypeVar("_Number", int, float)
-_EXPECTED: Final[Mapping[object, str]] = {int: "a whole number", float: "a number"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one storm; the exit code says whether it was survived."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.parse_args(arguments)
-    storm_s = _variable(parser, "KERNEL_RUNNER_TEST_STORM_S", float, 600.0)
+    storm_s = _variable(parser, "KERNEL_RUNNER_TEST_STORM_S", 600.0)
     settings = Settings(
-        seed=_variable(parser, "KERNEL_RUNNER_TEST_SEED", int, secrets.randbelow(1_000_000)),
+        seed=_variable(parser, "KERNEL_RUNNER_TEST_SEED", secrets.randbelow(1_000_000)),
         hosts=4,
-        submissions=_variable(parser, "KERNEL_RUNNER_TEST_SUBMISSIONS", int, int(_RATE * storm_s)),
+        submissions=_variable(parser, "KERNEL_RUNNER_TEST_SUBMISSIONS", int(_RATE * storm_s)),
         storm_s=storm_s,
         gap_s=1.0,
         lease_s=2.5,
@@ -43,14 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if report.violations else 0
 
 
-def _variable(parser: argparse.ArgumentParser, name: str, kind: Callable[[str], _Number], default: _Number) -> _Number:
+def _variable(parser: argparse.ArgumentParser, name: str, default: _Number) -> _Number:
     text = os.environ.get(name) or str(default)
     try:
-        found = kind(text)
+        found = type(default)(text)
     except ValueError:
-        found = kind("-1")
+        found = type(default)(-1)
     if not 0 <= found < math.inf:
-        parser.error(f"{name} is {text!r}, expected {_EXPECTED[kind]} from 0 on")
+        parser.error(f"{name} is {text!r}, expected a number from 0 on, such as {default}")
     return found
 
 

@@ -118,19 +118,19 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="for the record; the same one for every slice of time")
     parser.add_argument("--seconds", type=float, default=570.0, help="how long to run in all (%(default)g)")
     parser.add_argument("--layers", default=",".join(layer.name for layer in LAYERS), help="some of %(default)s")
+    given = parser.parse_args()
     if find_spec("torch") is None:
         parser.error(f"{sys.executable} has no torch; run this with one that has it")
     if find_spec("pytest") is None:
         parser.error(f"this needs pytest: {sys.executable} -m pip install pytest")
-    given = parser.parse_args()
     wanted = given.layers.split(",")
     unknown = set(wanted) - {layer.name for layer in LAYERS}
     if unknown:
         parser.error(f"there is no layer {', '.join(sorted(unknown))}")
-    record = given.folder / "record.jsonl"
+    record, about = given.folder / "record.jsonl", facts()
     try:
         given.folder.mkdir(parents=True, exist_ok=True)
-        append(record, facts())
+        append(record, about)
     except OSError as error:
         parser.error(f"cannot use {given.folder} as a folder for the record: {error.strerror}")
     left = run_layers([layer for layer in LAYERS if layer.name in wanted], given.folder, seconds=given.seconds)

@@ -11,7 +11,6 @@ replays such a record. Prints a table. Solutions of the tasks come last; none be
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import lines_of
 from tests.gpu.bench import ROOT, Machine, tasks
-from tests.gpu.recording import row, start
+from tests.gpu.recording import append, row, start
 from tests.gpu.test_audit import BUSY_THREAD, FORGES, OCCUPIED, REFERENCE, SYNCHRONISES, TORCH, TRITON, cycles
 
 _HALF = FORGES.replace("honest(self, other) - HIDDEN_US / 1e3", "honest(self, other) / 2")
@@ -117,15 +116,13 @@ def main() -> int:
     parser.add_argument("seconds", nargs="?", type=float, default=600.0, help="none begins after them (%(default)g)")
     given = parser.parse_args()
     until = time.monotonic() + given.seconds
-    with given.file.open("a", encoding="utf-8") as record:
-        for what, request in evaluations():
-            if time.monotonic() > until:
-                break
-            (step,) = local.evaluate(request, start=start).steps
-            record.write(json.dumps(row(what, step, {}), separators=(",", ":")) + "\n")
-            record.flush()
-            sys.stdout.write("\n".join([what, *table(step)]) + "\n")
-            sys.stdout.flush()
+    for what, request in evaluations():
+        if time.monotonic() > until:
+            break
+        (step,) = local.evaluate(request, start=start).steps
+        append(given.file, row(what, step, {}))
+        sys.stdout.write("\n".join([what, *table(step)]) + "\n")
+        sys.stdout.flush()
     return 0
 
 

@@ -328,6 +328,7 @@ class WorkerClient:
         except BlockingIOError:
             found = []
         if not found:
+            flags.close()
             line.close()
             return False
         self.pid = int(answer["pid"])

@@ -174,7 +174,7 @@ def test_a_folder_of_problems(served: Rig, call: Call, tmp_path: Path) -> None:
         (["run", "{folder}/in", "--gpu", "CPU", "--out", "{folder}/o", "--outstanding", "0"], "--outstanding"),
         (["run", "{folder}/in", "--gpu", "CPU", "--out", "{folder}/o", "--priority", "1001"], "--priority"),
         (["rewards", "{folder}/latin"], "latin: it is no file of results: 'utf-8' codec"),
-        (["rewards", "{folder}/null"], "null: it is no file of results: 'NoneType' object is not a mapping"),
+        (["rewards", "{folder}/null"], "null: it is no file of results: the facts of 'a' are no object"),
         (["kernelgym", "--gpu", "CPU", "--listen", ":10907"], "--listen is ':10907', expected HOST:PORT"),
         (["kernelgym", "--gpu", "CPU", "--listen", "127.0.0.1:²"], "expected HOST:PORT"),
         (["kernelgym", "--gpu", "CPU", "--listen", "off"], "--listen is 'off', expected HOST:PORT"),

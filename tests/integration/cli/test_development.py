@@ -93,7 +93,12 @@ def test_a_command_that_is_not_there_is_said(tmp_path: Path) -> None:
     """In one line, as an error of usage."""
     command = [sys.executable, "-c", RUN, str(tmp_path), "no-such-program"]
     ended = subprocess.run(
-        command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False, timeout=60
+        command,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
     assert ended.returncode == 2
     assert ended.stderr == "[kernel-runner] no-such-program cannot be run: No such file or directory\n"

@@ -209,7 +209,7 @@ def test_who_has_no_login_name_is_told(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setattr("getpass.getuser", Mock(side_effect=KeyError("uid not found: 1234")))
     monkeypatch.setenv("KERNEL_RUNNER_DATABASE_URL", "postgresql://nobody@127.0.0.1:9/none")
     assert main(["kernelbook", "score", "--gpu", "CPU", "--input", "evals.jsonl"]) == 2
-    assert "LOGNAME: this process has no login name; say who submits" in " ".join(capsys.readouterr().err.split())
+    assert "this process has no login name; set LOGNAME" in " ".join(capsys.readouterr().err.split())
 
 
 def test_test_mode_takes_five_rows_and_a_dry_run_none(service: Service, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,9 @@ from runner.model import JobState, Verdict
 from sandbox.errors import EngineUnavailable
 from tests.support.waiting import PATIENCE_S
 from tests.unit.cli import reference, samples
+
+#: Without the configuration of this machine.
+_UNCONFIGURED = {**os.environ, "KERNEL_RUNNER_CONFIG": os.devnull, "KERNEL_RUNNER_GPUS_DIR": "/nonexistent"}
 
 
 def test_the_page_is_what_the_commands_say() -> None:
@@ -136,27 +140,32 @@ def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("shell", "code", "says"),
     [
-        ("gpu list --here > /dev/full", 3, "kernel-runner: cannot write: [Errno 28] No space left on device"),
+        ("gpu list --here > /dev/full", 3, "kernel-runner: cannot write to stdout: No space left on device"),
+        ("gpu list --here > /dev/full 2>&1", 3, ""),
         ("gpu list --here >&-", 0, ""),
         ("nothing 2>&-", 2, ""),
     ],
 )
 def test_a_stdout_that_takes_nothing(shell: str, code: int, says: str) -> None:
     """A full disk is said in one line; what a shell has closed is nobody's fault."""
-    command = f"{sys.executable} -m runner.cli {shell}"
-    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    command = f"{shlex.quote(sys.executable)} -m runner.cli {shell}"
+    ended = subprocess.run(
+        ["sh", "-c", command], env=_UNCONFIGURED, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
     assert (ended.returncode, ended.stderr.strip()) == (code, says)
 
 
 @pytest.mark.parametrize("arguments", ["--help", "gpu list --here --json"])
-def test_a_reader_that_has_gone_is_no_failure(arguments: str) -> None:
-    """`| head` ends before the command does; 1 would mean that a submission was not accepted."""
+def test_a_reader_that_has_gone_decides_nothing(arguments: str) -> None:
+    """`| head` ends before the command does: 0 would mean that a submission was accepted, 1 that it was not."""
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "runner.cli", *arguments.split()]
     with os.fdopen(writing, "wb") as gone:
-        ended = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, check=False, timeout=PATIENCE_S)
-    assert (ended.returncode, ended.stderr) == (0, b"")
+        ended = subprocess.run(
+            command, env=_UNCONFIGURED, stdout=gone, stderr=subprocess.PIPE, check=False, timeout=PATIENCE_S
+        )
+    assert (ended.returncode, ended.stderr) == (141, b"")
 
 
 def test_a_message_of_several_lines_keeps_its_lists(capsys: pytest.CaptureFixture[str]) -> None:

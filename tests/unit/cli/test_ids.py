@@ -27,7 +27,7 @@ def test_an_id_is_one_that_the_database_can_look_for(arguments: list[str], capsy
     """A larger one is refused before any connection, and the bound is in no help text."""
     assert main(arguments) == ExitCode.USAGE
     assert f"{LARGE}, expected a number from 1 to 9223372036854775807" in capsys.readouterr().err
-    assert main([arguments[0], "--help"]) == ExitCode.OK
+    assert main([*filter(str.isalpha, arguments), "--help"]) == ExitCode.OK
     assert "9223372036854775807" not in capsys.readouterr().out
 
 
