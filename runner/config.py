@@ -290,7 +290,7 @@ class Config(BaseModel):
     How much of `state_dir` results may take while the database is away. When it is full, results lose their artifacts
     first. Further results then wait in memory, for half an hour at most.
     """
-    min_free_gib: Annotated[float, Reload.AT_ONCE] = Field(default=2.0, ge=0.0, le=1e9, examples=[10.0])
+    min_free_gib: Annotated[float, Reload.AT_ONCE] = Field(default=2.0, ge=0.0, examples=[10.0])
     """
     How much must be free on the disks of `state_dir` and of the engine's data (`docker info`: Docker Root Dir). With
     less, the daemon is not ready and claims nothing; runs go on. It claims again by itself when there is room.

@@ -153,7 +153,6 @@ def test_the_host_is_called_what_the_system_calls_it(load: Callable[..., Config]
         ("reserve_after_s = -1", "reserve_after_s: found -1"),
         ("spool_max_mib = 0", "spool_max_mib: found 0"),
         ("min_free_gib = -1", "min_free_gib: found -1"),
-        ("min_free_gib = 1e300", "min_free_gib: found 1e\\+300"),
         ("min_free_gib = inf", "min_free_gib: found inf, expected: .*finite"),
         ("drain_timeout_s = inf", "drain_timeout_s: found inf, expected: .*finite"),
         ("retention_days = 0", "retention_days: found 0"),
