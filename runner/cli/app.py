@@ -32,7 +32,6 @@ from runner.store import Store, direct_address
 _UNBOUNDED_WIDTH = 100_000
 _CONTINUATION = re.compile(r"\n[\t ]+(?![-\t ])")
 
-
 Priority = Annotated[int, typer.Option("--priority", metavar="N", min=-1000, max=1000, help="Higher goes first.")]
 
 

@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.gpu.layers import LAYERS, Layer, failed_layers, last_outcomes, summary
-from tests.gpu.recording import append, read
+from tests.gpu.recording import ROOT, append, read
 
-_ROOT: Final = Path(__file__).resolve().parents[2]
 #: No layer begins with fewer seconds left: judge and worker alone take some to import torch.
 _LEAST_S: Final = 20.0
 #: Seconds for one test, in a layer.
@@ -56,7 +55,7 @@ def run(layer: Layer, folder: Path, limit_s: float) -> bool:
     with (folder / f"{layer.name}.log").open("a", encoding="utf-8") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *layer.select],
-            cwd=_ROOT,
+            cwd=ROOT,
             env=environment,
             stdout=log,
             stderr=subprocess.STDOUT,

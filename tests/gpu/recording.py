@@ -18,7 +18,7 @@ from sandbox.protocol import StepResult
 from tasks.harness.fork_server import MODULES
 from tasks.harness.local import lines_of
 
-_ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[2]
 _PATH: Final = "import sys; sys.path.insert(0, sys.argv[1]); "
 _START: Final = {
     **{role: f"from {module} import main" for role, module in MODULES.items()},
@@ -34,7 +34,7 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a process of a role; a judge keeps its samples (see `tasks.harness.local.Start`)."""
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", f"{_PATH}{_START[role]}; sys.exit(main())", str(_ROOT)],
+        [sys.executable, "-P", "-c", f"{_PATH}{_START[role]}; sys.exit(main())", str(ROOT)],
         cwd=cwd,
         env=dict(env),
         stdin=stdin,

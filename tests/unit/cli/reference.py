@@ -41,7 +41,7 @@ of this page, which is made from the commands (`python -m tests.unit.cli.referen
 | 2 | usage: bad arguments, a refused submission, a wrong task or configuration, something that does not exist |
 | 3 | infrastructure: database or engine away, an internal error, no verdict within `--timeout` |
 | 130 | interrupted with Ctrl-C |
-| 141 | who read the output has gone |
+| 141 | the program that read the output has ended |
 
 `kernel-runner --version` prints the version, `--install-completion` sets up completion for your shell.
 """

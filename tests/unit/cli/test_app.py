@@ -147,7 +147,7 @@ def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_stdout_that_takes_nothing(shell: str, code: int, says: str) -> None:
-    """A full disk is said in one line; what a shell has closed is nobody's fault."""
+    """A full disk is an error of one line; a stream that the shell has closed is no error."""
     command = f"{shlex.quote(sys.executable)} -m runner.cli {shell}"
     ended = subprocess.run(
         ["sh", "-c", command], env=_UNCONFIGURED, capture_output=True, text=True, check=False, timeout=PATIENCE_S

@@ -54,7 +54,7 @@ def test_a_place_that_takes_no_file_is_named(
 def test_a_folder_that_takes_no_file_is_told_without_output(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The file's own name is no better there; nobody may write to /proc."""
+    """Without the option the file is made in the current folder. In /proc no process can make one."""
     monkeypatch.chdir("/proc")
     assert main(["artifact", "3"]) == ExitCode.USAGE
     assert "a.trace.json.gz cannot be written: " in capsys.readouterr().err
