@@ -25,6 +25,8 @@ class Look:
     ran_ns: Mapping[int, int]
     #: Whether none of them was running or ready to run.
     asleep: bool
+    #: The last process or thread that was started in this container; 0 outside of one.
+    newest: int = 0
 
 
 class Activity:
@@ -68,7 +70,7 @@ class Activity:
         for gone in self._files.keys() - found.keys():
             for file in self._files.pop(gone):
                 os.close(file)
-        return Look(ran_ns=found, asleep=asleep) if found else None
+        return Look(ran_ns=found, asleep=asleep, newest=self._newest()) if found else None
 
     def idle_since(self, before: Look | None) -> bool:
         """Whether no thread has used a processor since an earlier look."""
@@ -77,6 +79,18 @@ class Activity:
         now = self.look()
         # A thread that ended must have run.
         return now is not None and now.asleep and now.ran_ns == before.ran_ns
+
+    def busy_ns(self, before: Look | None) -> int | None:
+        """Processor time of all threads since an earlier look; None where one has ended or may have come and gone."""
+        now = self.look()
+        if before is None or now is None or before.ran_ns.keys() - now.ran_ns.keys() or now.newest != before.newest:
+            return None
+        return sum(now.ran_ns.values()) - sum(before.ran_ns.values())
+
+    def _newest(self) -> int:
+        if self._uid is None:
+            return 0
+        return int(Path("/proc/loadavg").read_bytes().split()[-1])
 
     def _read(self, pid: int, tid: int) -> tuple[bytes, int]:
         if tid not in self._files:

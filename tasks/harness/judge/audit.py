@@ -88,6 +88,9 @@ class ControlCosts:
     #: Standard deviation of single calls, and their number.
     sd_ns: float
     count: int
+    #: Calls that something disturbed, and that are left out: they waited for a core, or cost more than `single_ns`
+    #: beyond the median.
+    disturbed: int
     #: Standard error of the mean. The machine drifts, so calls of one row are alike. Rows that differ by more than
     #: their calls explain make the error larger.
     error_ns: float
@@ -96,24 +99,27 @@ class ControlCosts:
 
     @classmethod
     def of(cls, rows_ns: Sequence[Sequence[float]]) -> ControlCosts | None:
-        """Summarise rows of control calls; None if too few. Outliers count as the most that one call may cost."""
-        ordered = sorted(cost for row in rows_ns for cost in row)
-        if len(ordered) < FEWEST_CONTROLS:
+        """Summarise rows of control calls; None if too few. A call that waited for a core costs infinitely much."""
+        calls = sum(map(len, rows_ns))
+        ready = sorted(cost for row in rows_ns for cost in row if math.isfinite(cost))
+        if len(ready) < FEWEST_CONTROLS:
             return None
-        middle = median(ordered)
-        single = _SPREADS * (quantile(ordered, 0.75) - middle) + _SINGLE_NS
-        clipped = [[min(cost, middle + single) for cost in row] for row in rows_ns if row]
-        costs = [cost for row in clipped for cost in row]
-        mean, sd, count = fmean(costs), pstdev(costs), len(costs)
+        middle = median(ready)
+        single = _SPREADS * (quantile(ready, 0.75) - middle) + _SINGLE_NS
+        rows = [[cost for cost in row if cost <= middle + single] for row in rows_ns]
+        rows = [row for row in rows if row]
+        ordered = sorted(cost for row in rows for cost in row)
+        mean, sd, count = fmean(ordered), pstdev(ordered), len(ordered)
         error = sd / math.sqrt(count)
-        if len(clipped) > 1:
-            between = sum((len(row) / count * (fmean(row) - mean)) ** 2 for row in clipped)
-            error = max(error, math.sqrt(between * len(clipped) / (len(clipped) - 1)))
+        if len(rows) > 1:
+            between = sum((len(row) / count * (fmean(row) - mean)) ** 2 for row in rows)
+            error = max(error, math.sqrt(between * len(rows) / (len(rows) - 1)))
         return cls(
             mean_ns=mean,
             quartile_ns=quantile(ordered, 0.25),
             sd_ns=sd,
             count=count,
+            disturbed=calls - count,
             error_ns=error,
             single_ns=single,
         )

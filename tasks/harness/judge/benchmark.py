@@ -1,4 +1,7 @@
-"""Times the cases of benchmark and leaderboard modes, and reports what their calls count as."""
+"""Times the cases of benchmark and leaderboard modes, and reports what their calls count as.
+
+Which calls are made and which count, `course` says, from the judge's own clocks; `audit` says what they count as.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median, pstdev
 from typing import Any
 
 from .audit import Audit, ControlCosts, Sample, audit, details
 from .cases import Case
+from .course import HandOverFacts, kept, length_ns, progress
 from .faults import Fault
 from .hand_over import Calibration
 from .mode_run import ModeRun, check_time_limit
@@ -18,7 +21,7 @@ from .problem import rng_seed_of
 from .report import TimingReport
 from .request import JudgeRequest
 from .stats import summarise
-from .stopping import Running, Stopping, Timing, noise_of
+from .stopping import Stopping, Timing, noise_of
 from .throttling import DeviceUnsteady, Readings, Span, ThrottleFilter
 from .timed_case import TimedCase
 from .trends import examine
@@ -27,49 +30,58 @@ from .workers import Call, Workers
 #: Modes that are timed -> the most time in calls of one case.
 TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
 _CASE_WALL_NS = 120_000_000_000
-#: A call is made again if the judge's clock contradicts its claim, or if other processes disturbed it: an interrupt is
-#: no cheat. So many calls per case are, and one more for every call that counts; where inputs are larger than
-#: `_MORE_UP_TO_BYTES` and take long to make, one more for two that count. Beyond that such calls count as the judge
-#: measured them.
-_MAX_REPEATED, _LARGE_SHARE = 10, 0.5
+#: The part of a mode's time that its cases may take. The rest is for what the worker does outside of calls.
+_CASES_SHARE = 0.75
 #: Rows of control calls between the timed calls of a case, because the hand-over drifts: so many calls after so many
 #: timed calls. Calls shorter than `_MORE_FROM_NS`, which are measured anyway, have one row at the end.
 _CONTROLS, _CONTROLS_EVERY, _LAST_CONTROLS = 4, 20, 5
 #: Longer kernels over few bytes have more calls than their times need, until two standard errors of the hand-over are
-#: this part of the claims, less a fixed time. At the end they have more control calls, until the same is true of those.
+#: this part of a call, less a fixed time. At the end they have more control calls, until the same is true of those.
 #: The control calls have limits: so many for each call, so many in all (the second number where they are shorter than
 #: `_AGAIN_FROM_NS`), this long together. On a busy host one takes a third of a second.
 _WANTED_ERROR, _LESS_NS, _MOST_CONTROLS, _FEW_CONTROLS, _MORE_CONTROLS = 0.03, 200, 300, 50, 10
 _CONTROLS_PER_CALL, _CONTROLS_NS = 3, 3_000_000_000
 _MORE_FROM_NS, _MORE_UP_TO_BYTES = 10_000, 4 << 20
-#: A case whose claims do not count is timed again if its calls take so long and it has used at most this part of its
-#: time: so many times at most. Once where the judge's clock contradicts the claims by more than so many times the
-#: noise, or where the noise is more than so many times what it may be: all timings together have at best half the noise
-#: of one. Not where the host is so busy that control calls have used all their time: it would be so again.
-_AGAIN_FROM_NS, _AGAIN_SHARE, _MOST_AGAIN, _CLEARLY, _HOPELESS = 20_000, 0.3, 3, 2.0, 2.0
+#: A case whose hand-over is not known closely enough for its claims to count is timed again, if its calls take so long,
+#: it has used at most this part of its time, and control calls have not used all of theirs: so many times at most. Once
+#: where the noise is more than so many times what it may be: all timings together have at best half the noise of one.
+_AGAIN_FROM_NS, _AGAIN_SHARE, _MOST_AGAIN, _HOPELESS = 20_000, 0.3, 3, 2.0
 #: Calls of a batch where the task does not say how many.
 _BATCH_SIZE = 50
 #: Timing assurances, the least first.
 _ASSURANCES = ("claimed", "audited_host", "measured", "audited")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Timed:
-    """The timed calls of a case, and the verdict on their times."""
+class _JudgeClock:
+    """What a case takes the judge: its processor time, that of rank checkers, and the calls.
 
-    samples: Sequence[Sample]
-    #: Costs of the control calls beside them, row by row. None where no control calls can be made.
-    controls_ns: Sequence[Sequence[float]] | None
-    audit: Audit
-    #: For the report.
-    known: dict[str, Any]
-    #: Whether the control calls at the end used all their time.
-    crowded: bool = False
+    Neither a worker that keeps the judge waiting nor one that keeps its core busy makes this clock run faster.
+    """
+
+    def __init__(self, timed: TimedCase) -> None:
+        self._timed = timed
+        self._began_ns = time.process_time_ns() + timed.checkers_ns
+        self._calls_ns = 0
+
+    def add_call(self, outside_ns: int) -> None:
+        """Count the span of a call."""
+        self._calls_ns += outside_ns
 
     @property
-    def doubt_ns(self) -> float:
-        """How far the mean may be off. Zero where the claims count."""
-        return 0.0 if self.audit.timing == "audited" else self.audit.noise_ns or 0.0
+    def elapsed_ns(self) -> float:
+        """Nanoseconds since the case was warm."""
+        return time.process_time_ns() + self._timed.checkers_ns - self._began_ns + self._calls_ns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """The timed calls of a case."""
+
+    samples: Sequence[Sample]
+    #: For the report.
+    facts: dict[str, Any]
+    #: Whether the control calls at the end used all their time.
+    crowded: bool = False
 
 
 class Benchmark:
@@ -95,221 +107,217 @@ class Benchmark:
         self._rejects = device == "cpu" or request.rejects_forged_times
 
     def run(self, run: ModeRun, index: int, case: Case) -> None:
-        start = time.monotonic_ns()
-        left = (run.deadline_ns - start) / (len(run.cases) - index)
+        """Time one case.
+
+        Raises:
+            Fault, TaskFault: a call failed, or its output is wrong.
+            DeviceUnsteady: the times are noise, or the device is too unsteady.
+        """
+        mode_ns = run.deadline_ns - run.start_ns
+        left_ns = (_CASES_SHARE * mode_ns - run.judged_ns) / (len(run.cases) - index)
         stopping = Stopping.of(
-            run.request.timing, max_kernel_ns=TOTAL_NS[run.kind], max_wall_ns=min(_CASE_WALL_NS, 0.9 * left)
+            run.request.timing, max_kernel_ns=TOTAL_NS[run.kind], max_wall_ns=min(_CASE_WALL_NS, left_ns)
         )
         timed = TimedCase(self._workers, run, case, rng_seed=rng_seed_of(self._request.seed))
         timed.warm_up()
         timing = run.request.timing or Timing()
         if timing.mode in (None, "single"):
-            self._time_and_report(run, index, timed, stopping, start_ns=start)
+            self._time_and_report(run, index, timed, stopping)
             return
         if timing.mode == "both":
             stopping = replace(stopping, max_wall_ns=stopping.max_wall_ns / 2)
-            self._time_and_report(run, index, timed, stopping, start_ns=start)
-            start = time.monotonic_ns()
+            self._time_and_report(run, index, timed, stopping)
         batches = timed.in_batches(timing.batch_size or _BATCH_SIZE)
-        self._time_and_report(run, index, batches, stopping, start_ns=start, beside=timing.mode == "both")
+        self._time_and_report(run, index, batches, stopping, beside=timing.mode == "both")
 
     def _time_and_report(
-        self,
-        run: ModeRun,
-        index: int,
-        timed: TimedCase,
-        stopping: Stopping,
-        *,
-        start_ns: int,
-        beside: bool = False,
+        self, run: ModeRun, index: int, timed: TimedCase, stopping: Stopping, *, beside: bool = False
     ) -> None:
-        """Time a case that is warm, again if its claims do not count and a noisy moment may be the reason.
+        """Time a case that is warm, and again where more calls may make its claims count. All calls count together.
 
         `beside`: batches of a case whose single calls rank.
         """
-        timed.forget_controls()
-        found = together = last = self.time(run, timed, stopping, start_ns=start_ns)
+        clock = _JudgeClock(timed)
+        timed.call_first_controls()
+        row = self.time(run, timed, stopping, clock=clock)
+        samples = list(row.samples)
         again = 0
-        while run.request.ranked and not last.crowded and self._should_time_again(found, timed, again):
-            if time.monotonic_ns() - start_ns > _AGAIN_SHARE * stopping.max_wall_ns:
+        while run.request.ranked and not row.crowded and self._should_time_again(samples, timed, again):
+            if clock.elapsed_ns > _AGAIN_SHARE * stopping.max_wall_ns:
                 break
             again += 1
-            timed.forget_controls()
-            last = self.time(run, timed, stopping, start_ns=time.monotonic_ns())
-            together = self._join(together, last)
-            found = min(found, last, together, key=lambda row: row.doubt_ns)
-        timed.check_last()
+            row = self.time(run, timed, stopping, clock=clock)
+            samples += row.samples
+        run.judged_ns += clock.elapsed_ns
         with run.phase("statistics"):
-            known = {**found.known, "timed_again": again, **timed.details}
-            self._report(run, index, found.samples, found.audit, stopping=stopping, known=known, beside=beside)
+            verdict = audit(samples, controls_ns=timed.controls_ns, tolerance=self._request.tolerance)
+            facts = {**row.facts, "timed_again": again, **timed.details, "controls": timed.controls_made}
+            facts["set_aside"] = len(timed.claims_ns) - len(samples)
+            self._report(run, index, samples, verdict, timed=timed, stopping=stopping, facts=facts, beside=beside)
 
-    def time(self, run: ModeRun, timed: TimedCase, stopping: Stopping, *, start_ns: int) -> Timed:
-        """Call until the stopping rule ends the case, then audit the calls.
+    def time(self, run: ModeRun, timed: TimedCase, stopping: Stopping, *, clock: _JudgeClock | None = None) -> Timed:
+        """Call until the stopping rule ends the case, and choose the calls that count.
 
         Raises:
             Fault, TaskFault: a call failed, or its output is wrong.
-            DeviceUnsteady: too many calls were set aside.
+            DeviceUnsteady: too many calls were set aside for the device's clocks.
         """
+        clock = clock or _JudgeClock(timed)
+        began_ns = clock.elapsed_ns
+        checks_ns = timed.checks_ns
         spans: list[Span[Sample]] = []
         throttle_filter = ThrottleFilter[Sample](self._readings)
-        so_far = Running()
-        repeated = 0
-        repeats = 1.0 if timed.input_bytes <= _MORE_UP_TO_BYTES else _LARGE_SHARE
         ranked = run.request.ranked
         while True:
-            stopped = stopping.reason(so_far, wall_ns=time.monotonic_ns() - start_ns)
-            if stopped == "interval" and ranked and self._is_noisy(timed, [span.sample for span in spans]):
-                # The claims are known closely enough, the hand-over beside them is not.
+            samples = [span.sample for span in spans]
+            facts = self._hand_over(timed, samples)
+            so_far = progress(
+                _spans_ns(samples),
+                [sample.exclusive for sample in samples],
+                facts,
+                judged_ns=clock.elapsed_ns - began_ns,
+                checks_ns=timed.checks_ns - checks_ns,
+            )
+            stopped = stopping.reason(so_far)
+            if stopped == "interval" and ranked and self._needs_more_calls(timed, samples, facts):
                 stopped = None
             if stopped is not None:
                 # Calls that were set aside because the device was slowed are made again, if there is time.
                 spans, before = throttle_filter.apply(spans), len(spans)
                 if len(spans) == before:
                     break
-                so_far = Running.of(span.sample.claimed_ns for span in spans)
                 continue
             called_ns = time.monotonic_ns()
-            call = timed.sample()
-            sample = self._sample_of(call)
-            if repeated < _MAX_REPEATED + repeats * len(spans) and not self._believes(sample, timed.controls):
-                repeated += 1
-                continue
+            sample = self._sample_of(timed.sample())
+            clock.add_call(sample.outside_ns)
             spans.append(Span(sample=sample, start_ns=called_ns, end_ns=time.monotonic_ns()))
-            so_far.add(sample.claimed_ns)
-            if len(spans) % _CONTROLS_EVERY == 0 and _length_ns([sample], timed.controls) >= _MORE_FROM_NS:
+            if len(spans) % _CONTROLS_EVERY == 0 and length_ns([sample.outside_ns], facts) >= _MORE_FROM_NS:
                 timed.call_controls(_CONTROLS)
             check_time_limit(run)
-        samples = [span.sample for span in spans]
         crowded = self._add_controls(timed, samples, ranked=ranked)
-        with run.phase("statistics"):
-            found = audit(samples, controls_ns=timed.controls_ns, tolerance=self._request.tolerance)
-        known = {"repeated": repeated, "stopped": stopped, "controls": timed.controls_made, **throttle_filter.details}
-        return Timed(samples=samples, controls_ns=timed.controls_ns, audit=found, known=known, crowded=crowded)
+        facts = self._hand_over(timed, samples)
+        numbers = kept(_spans_ns(samples), [sample.exclusive for sample in samples], facts)
+        return Timed(
+            samples=[samples[number] for number in numbers],
+            facts={"stopped": stopped, **throttle_filter.details},
+            crowded=crowded,
+        )
 
-    def _join(self, before: Timed, last: Timed) -> Timed:
-        """All calls of both, as one timing: the mean hand-over of more calls is known more closely."""
-        samples = [*before.samples, *last.samples]
-        controls_ns = [*(before.controls_ns or ()), *(last.controls_ns or ())]
-        found = audit(samples, controls_ns=controls_ns, tolerance=self._request.tolerance)
-        known = {**last.known, **{key: before.known[key] + last.known[key] for key in ("repeated", "controls")}}
-        return Timed(samples=samples, controls_ns=controls_ns, audit=found, known=known)
+    def _hand_over(self, timed: TimedCase, samples: Sequence[Sample]) -> HandOverFacts:
+        """What is known of the hand-over of these calls."""
+        if timed.controls is not None:
+            return HandOverFacts.of_controls(timed.controls)
+        bounds = [sample.bound for sample in samples if sample.bound is not None]
+        spans_ns = _spans_ns(samples)
+        if bounds and len(bounds) == len(samples):
+            return HandOverFacts.of_bounds(spans_ns, bounds)
+        return HandOverFacts.unknown(spans_ns or [0.0])
 
-    def _should_time_again(self, found: Timed, timed: TimedCase, again: int) -> bool:
-        """Whether to time a case again: its claims do not count, and a noisy moment may be the reason."""
-        length_ns = _length_ns(found.samples, timed.controls)
-        hopeless = (found.audit.noise_ns or 0.0) > _HOPELESS * self._request.tolerance * length_ns
-        if again >= (1 if hopeless or found.audit.contradicted_by(_CLEARLY) else _MOST_AGAIN):
+    def _should_time_again(self, samples: Sequence[Sample], timed: TimedCase, again: int) -> bool:
+        """Whether the noise of the hand-over keeps claims from counting, and more calls may change that."""
+        if timed.controls is None or timed.input_bytes > _MORE_UP_TO_BYTES:
             return False
-        long_enough = length_ns >= _AGAIN_FROM_NS
-        small_enough = timed.input_bytes <= _MORE_UP_TO_BYTES
-        measured = found.audit.timing == "measured" and not found.audit.is_forged
-        return timed.controls_ns is not None and measured and long_enough and small_enough
-
-    def _believes(self, sample: Sample, controls: ControlCosts | None) -> bool:
-        """Whether the claim of one call counts, by what is known so far."""
-        if controls is not None:
-            return controls.believes(sample)
-        if sample.bound is None:
-            return True
-        # On a device a call by message may be bounded badly. It counts, unless the GPU type says otherwise.
-        lenient = sample.by_host and not self._rejects
-        return lenient or (sample.exclusive and sample.claim_ns >= sample.bound.bound_ns)
-
-    def _is_noisy(self, timed: TimedCase, samples: Sequence[Sample]) -> bool:
-        """Whether the hand-over varies so much, beside these claims, that more calls are needed to know its mean."""
-        length_ns = _length_ns(samples, timed.controls)
-        if timed.controls is None or length_ns < _MORE_FROM_NS or timed.input_bytes > _MORE_UP_TO_BYTES:
+        call_ns = length_ns(_spans_ns(samples), HandOverFacts.of_controls(timed.controls))
+        if call_ns < _AGAIN_FROM_NS:
             return False
-        spread = pstdev(sample.outside_ns - sample.claim_ns for sample in samples)
-        return 2 * spread / math.sqrt(len(samples)) > _WANTED_ERROR * length_ns - _LESS_NS
+        limit_ns = self._request.tolerance * call_ns
+        noise_ns = timed.controls.noise_ns(calls=len(samples), sd_ns=timed.controls.sd_ns, claim_ns=call_ns)
+        return noise_ns > limit_ns and again < (1 if noise_ns > _HOPELESS * limit_ns else _MOST_AGAIN)
+
+    def _needs_more_calls(self, timed: TimedCase, samples: Sequence[Sample], facts: HandOverFacts) -> bool:
+        """Whether the hand-over varies so much, beside these calls, that more are needed to know its mean."""
+        call_ns = length_ns(_spans_ns(samples), facts)
+        if timed.controls is None or call_ns < _MORE_FROM_NS or timed.input_bytes > _MORE_UP_TO_BYTES:
+            return False
+        return 2 * facts.sd_ns / math.sqrt(len(samples)) > _WANTED_ERROR * call_ns - _LESS_NS
 
     def _add_controls(self, timed: TimedCase, samples: Sequence[Sample], *, ranked: bool) -> bool:
         """Make more control calls where the hand-over is not known closely enough; whether they used all their time."""
-        length_ns = _length_ns(samples, timed.controls)
-        if length_ns < _MORE_FROM_NS or not ranked:
+        call_ns = length_ns(_spans_ns(samples), self._hand_over(timed, samples))
+        if call_ns < _MORE_FROM_NS or not ranked:
             timed.call_controls(_LAST_CONTROLS)
             return False
         if timed.input_bytes > _MORE_UP_TO_BYTES:
             return False
         # The error of few calls is their own: more control calls than this make the sum of both hardly smaller.
         most = min(
-            self._most_controls if length_ns >= _AGAIN_FROM_NS else _FEW_CONTROLS, _CONTROLS_PER_CALL * len(samples)
+            self._most_controls if call_ns >= _AGAIN_FROM_NS else _FEW_CONTROLS, _CONTROLS_PER_CALL * len(samples)
         )
         until_ns = time.monotonic_ns() + _CONTROLS_NS
         while timed.controls is not None and timed.controls.count < most:
             if time.monotonic_ns() >= until_ns:
                 return True
-            before = timed.controls.count
-            if self._has_enough(timed.controls, len(samples), length_ns, most=most):
+            before = timed.controls_made
+            if self._has_enough(timed.controls, len(samples), call_ns, most=most):
                 return False
             timed.call_controls(_MORE_CONTROLS)
-            if timed.controls.count == before:
+            if timed.controls_made == before:
                 return False
         return False
 
-    def _has_enough(self, controls: ControlCosts, calls: int, length_ns: float, *, most: int) -> bool:
+    def _has_enough(self, controls: ControlCosts, calls: int, call_ns: float, *, most: int) -> bool:
         """Whether the hand-over is known closely enough beside so many calls, or `most` control calls would not do."""
-        if controls.statistical_ns(calls=calls, sd_ns=controls.sd_ns) <= _WANTED_ERROR * length_ns - _LESS_NS:
+        if controls.statistical_ns(calls=calls, sd_ns=controls.sd_ns) <= _WANTED_ERROR * call_ns - _LESS_NS:
             return True
-        least_ns = controls.noise_ns(calls=calls, sd_ns=controls.sd_ns, claim_ns=length_ns, controls=most)
-        return controls.count >= calls and least_ns > _HOPELESS * self._request.tolerance * length_ns
+        least_ns = controls.noise_ns(calls=calls, sd_ns=controls.sd_ns, claim_ns=call_ns, controls=most)
+        return controls.count >= calls and least_ns > _HOPELESS * self._request.tolerance * call_ns
 
     def _report(
         self,
         run: ModeRun,
         index: int,
         samples: Sequence[Sample],
-        found: Audit,
+        verdict: Audit,
         *,
+        timed: TimedCase,
         stopping: Stopping,
-        known: Mapping[str, Any],
+        facts: Mapping[str, Any],
         beside: bool = False,
     ) -> None:
-        """Report a case. `known` goes into the details, too.
+        """Report a case. `facts` go into the details, too.
 
         The times of batches are divided by their calls here; in the details they are not. `beside`: see above.
         """
-        told = {**details(samples, found), **known}
+        shown = {**details(samples, verdict), **facts}
         cases = run.details.setdefault("cases", [])
         if beside:
-            cases[-1]["batch"] = told
+            cases[-1]["batch"] = shown
         else:
-            cases.append(told)
+            cases.append(shown)
         calls = samples[0].calls
-        found = found.per_call(calls)
-        if self._rejects and found.is_forged:
+        verdict = verdict.per_call(calls)
+        if self._rejects and verdict.is_forged:
             raise Fault(
                 "rejected",
-                f"the submission claims {told['claimed_median_ns'] / calls / 1e6:.3f} ms per call, but at least "
-                f"{found.least_ns / 1e6:.3f} ms passed on the judge's clock",
+                f"the submission claims {shown['claimed_median_ns'] / calls / 1e6:.3f} ms per call, but at least "
+                f"{verdict.least_ns / 1e6:.3f} ms passed on the judge's clock",
             )
-        summary, findings = summarise(found.counted), examine(found.counted)
-        # Noise is a property of the kernel: measured times also hold the interrupts of the hand-over.
-        claims = summarise([sample.claimed_ns / calls for sample in samples])
+        summary, findings = summarise(verdict.counted), examine(verdict.counted)
         floor = run.request.floors[index] if run.request.floors else None
         impossible = None if floor is None else floor.refusal(summary.mean)
         if impossible is not None:
             raise Fault("rejected", impossible)
+        spans = summarise(_spans_ns(samples))
         noise = noise_of(
             stopping,
             runs=summary.runs,
             mean=summary.mean,
             mean_ci95=findings.mean_ci95,
-            median=claims.median,
-            ci95=claims.ci95,
-            disturbed=told["delayed_ns"] / max(sum(sample.outside_ns for sample in samples), 1),
+            span=spans.median,
+            span_ci95=spans.ci95,
+            disturbed=0.0 if timed.controls is None else timed.controls.disturbed / timed.controls_made,
         )
         if noise.refusal is not None:
             raise DeviceUnsteady(noise.refusal)
         # The assurance of a mode is that of its weakest case.
-        assurance = "claimed" if known["fixed_inputs"] else found.timing
+        assurance = "claimed" if facts["fixed_inputs"] else verdict.timing
         if assurance == "audited" and any(sample.by_host for sample in samples):
             assurance = "audited_host"
         if not beside:
             run.timing = assurance if index == 0 else min(assurance, run.timing, key=_ASSURANCES.index)
         interval = None
-        if found.interval is not None:
-            low, high = found.interval
+        if verdict.interval is not None:
+            low, high = verdict.interval
             # Rounded outwards: the mean, which is not rounded, lies within.
             interval = math.floor(low * 10) / 10, math.ceil(high * 10) / 10
         drift = findings.drift
@@ -319,13 +327,13 @@ class Benchmark:
             outliers=findings.outliers,
             drift=None if drift is None else drift.change,
             drift_p=None if drift is None else drift.p,
-            stopped=known["stopped"],
+            stopped=facts["stopped"],
             noisy=noise.remark,
             assurance=assurance,
             interval=interval,
-            host=_remark(told, samples),
+            host=_remark(shown, samples),
         )
-        run.report(index, **{"batches" if beside else "timing": timing}, **_batch(known))
+        run.report(index, **{"batches" if beside else "timing": timing}, **_batch(facts))
 
     def _sample_of(self, call: Call) -> Sample:
         """One timed call, with its bound if there is a calibration."""
@@ -357,29 +365,25 @@ class Benchmark:
         )
 
 
-def _length_ns(samples: Sequence[Sample], controls: ControlCosts | None) -> float:
-    """How long a call takes, by its claim or by the judge's clock, whichever is longer: a claim may be too low."""
-    claim_ns = median(sample.claim_ns for sample in samples)
-    if controls is None:
-        return claim_ns
-    return max(claim_ns, median(sample.outside_ns for sample in samples) - controls.mean_ns)
+def _spans_ns(samples: Sequence[Sample]) -> list[float]:
+    return [float(sample.outside_ns) for sample in samples]
 
 
-def _remark(told: Mapping[str, Any], samples: Sequence[Sample]) -> str | None:
+def _remark(shown: Mapping[str, Any], samples: Sequence[Sample]) -> str | None:
     """A sentence on calls, or batches, beside which the worker could compute; None if there are none."""
-    if not told["not_exclusive"]:
+    if not shown["not_exclusive"]:
         return None
     return (
-        f"in {told['not_exclusive']} of {len(samples)} {'calls' if samples[0].calls == 1 else 'batches'} the "
+        f"in {shown['not_exclusive']} of {len(samples)} {'calls' if samples[0].calls == 1 else 'batches'} the "
         "submission worked on the host, or kept work on the device, while the call waited or ran; these count as "
         "their whole span, hand-over included"
     )
 
 
-def _batch(known: Mapping[str, Any]) -> dict[str, Any]:
+def _batch(facts: Mapping[str, Any]) -> dict[str, Any]:
     """How many calls a batch has, and why these are fewer than the task asks for; empty without batches."""
-    if "batch_size" not in known:
+    if "batch_size" not in facts:
         return {}
-    size, asked = known["batch_size"], known["batch_asked"]
+    size, asked = facts["batch_size"], facts["batch_asked"]
     lowered = f"batches have {size} calls, not {asked}: there is no room for more inputs and outputs of this case"
     return {"batch_size": size, "batch_lowered": lowered if size < asked else None}

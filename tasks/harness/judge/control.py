@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import signal
 import socket
@@ -20,11 +21,12 @@ from typing import Any
 
 import torch
 
-from tasks.harness.shared.arenas import has_huge_pages
+from tasks.harness.shared.arenas import aligned, has_huge_pages
 from tasks.harness.shared.cores import judge_core, leave_judge_core
 from tasks.harness.shared.values import Packed, pack
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed
 
+from .activity import Activity, Look
 from .audit import CROWDED_NS
 from .faults import Fault
 from .worker_client import WorkerClient
@@ -41,8 +43,9 @@ _FIRST, _FIRST_UP_TO_BYTES = 3, 512 << 10
 #: Above so many tensors or bytes they are at most as large as the reference's: a submission must not make control
 #: calls longer. More bytes than the last number would make no difference.
 _FEW_PARTS, _FEW_BYTES, _MOST_BYTES = 4, 64 << 10, 8 << 20
-#: The worker counts as busy beside control calls if it had a core for more than this part of their time.
-_BUSY_SHARE = 0.1
+#: The worker's processes count as busy beside control calls if they had a core for longer than this, and this part of
+#: the time.
+_BUSY_NS, _BUSY_SHARE = 200_000, 0.02
 
 
 class Control:
@@ -95,18 +98,18 @@ class Control:
         nbytes: int = 0,
         by_flags: bool,
         deadline_ns: int,
-        beside: int | None = None,
+        beside: Activity | None = None,
     ) -> list[float]:
-        """What up to `count` calls cost beside their kernel, in nanoseconds. Disturbed calls are left out.
+        """What up to `count` calls cost beside their kernel, in nanoseconds; infinity for one that waited for a core.
 
         Args:
             make: makes the inputs of one call, in the same way as for the submission's calls.
             count: how many count. A few calls before them do not (`_FIRST`).
             parts: tensors that each returns.
-            nbytes: their bytes, all together, where calls begin and end by flags.
+            nbytes: their bytes, all together.
             by_flags: whether they begin and end by flags.
             deadline_ns: on the monotonic clock.
-            beside: a process that must be idle meanwhile. If it is not, no call counts.
+            beside: a worker whose processes must be idle meanwhile. If they are not, no call counts.
 
         Raises:
             Fault: time is up.
@@ -116,27 +119,34 @@ class Control:
         if client is None:
             raise RuntimeError("the control process has not been opened")
         costs = []
-        busy_ns = start_ns = 0
+        before: Look | None = None
+        start_ns = 0
         packed = make()
+        capacity = max(parts, 1) * aligned(max(nbytes // max(parts, 1), 8))
         for left in reversed(range(count + (_FIRST if packed.nbytes <= _FIRST_UP_TO_BYTES else 1))):
             # One call that gets and returns as much, also where it stands for a batch.
-            numbers = [{"t": "int", "v": number} for number in (parts, nbytes // max(parts, 1) if by_flags else 0)]
+            numbers = [{"t": "int", "v": number} for number in (parts, nbytes // max(parts, 1))]
             packed.tree, packed.batch = {"t": "tuple", "items": [packed.tree, *numbers]}, 0
             with _our_fault():
                 called = client.call(
-                    packed, output_capacity=64, deadline_ns=deadline_ns, by_message=not by_flags, ahead=left > 0
+                    packed, output_capacity=capacity, deadline_ns=deadline_ns, by_message=not by_flags, ahead=left > 0
                 )
             if left == count:
-                busy_ns, start_ns = cpu_ns(beside), time.perf_counter_ns()
+                before = None if beside is None else beside.look()
+                start_ns = time.perf_counter_ns()
             alike = called.by_flags == by_flags and called.in_huge_pages >= self._has_huge_pages
-            if left < count and alike and (called.delayed_ns or 0) <= CROWDED_NS:
-                costs.append(float(called.outside_ns - called.claim_ns))
+            if left < count and alike:
+                waited = (called.delayed_ns or 0) > CROWDED_NS
+                costs.append(math.inf if waited else float(called.outside_ns - called.claim_ns))
             if left:
                 packed = make()
         with _our_fault():
             client.withdraw_call(deadline_ns=deadline_ns)
-        idle = cpu_ns(beside) - busy_ns <= _BUSY_SHARE * (time.perf_counter_ns() - start_ns)
-        return costs if idle else []
+        if beside is None:
+            return costs
+        busy_ns = beside.busy_ns(before)
+        most_ns = _BUSY_NS + _BUSY_SHARE * (time.perf_counter_ns() - start_ns)
+        return costs if busy_ns is not None and busy_ns <= most_ns else []
 
     def close(self) -> None:
         """End it."""
@@ -222,16 +232,6 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, (tuple, list)):
         for item in value:
             yield from _tensors(item)
-
-
-def cpu_ns(pid: int | None) -> int:
-    """Processor time of all threads of a process, in nanoseconds; 0 where the kernel does not tell."""
-    if pid is None:
-        return 0
-    with contextlib.suppress(OSError):
-        # The clock of another process: include/linux/posix-timers_types.h, CPUCLOCK_SCHED.
-        return time.clock_gettime_ns(~pid << 3 | 2)
-    return 0
 
 
 def _serve(sock: socket.socket) -> None:

@@ -2,19 +2,20 @@
 
 A device runs the kernels of one process at a time. So the judge enqueues, as one batch on its own stream: copy the
 inputs to memory that the worker can see, empty the caches, event, release the worker, wait for the worker's number,
-event, copy the output. No kernel of the worker can run between the first copy and the release, whatever it has
-prepared. What the worker writes after the second event is not in the copy. The time between the two events holds the
-kernel, two changes of the process on the device, and nothing that the worker does itself. So every call has the same
-cost to subtract, however large its inputs are, and a worker cannot leave any of it out.
+event, copy the output, event. No kernel of the worker can run between the first copy and the release, whatever it has
+prepared, and none between the worker's number and the copy of the output. The time between the first two events holds
+the kernel, two changes of the process on the device, and nothing that the worker does itself. So every call has the
+same cost to subtract, however large its inputs are, and a worker cannot leave any of it out.
+
+Launching all that takes the judge's host longer than a change of process takes. While its stream is empty, the worker
+could have the device. So a block at the beginning of the stream holds everything back until all of it is enqueued.
 
 Before a submission is loaded, `calibration.keeps_turns` tries whether two processes can compute at once.
 
 Two things are left to a worker: its own processor, and work that it keeps on the device across the batch. Both are
 seen (`Marked.exclusive`).
 
-A batch has many inputs and outputs, and launching the copies takes the judge's host longer than a change of process
-takes. While its stream is empty, the worker could have the device. So the inputs are laid out beforehand and copied by
-one kernel. A block at the beginning of the stream holds everything back until the copies of the outputs are enqueued.
+The inputs of a batch are laid out beforehand and copied by one kernel.
 
 The copies and the flush are kernels, not copies by the device's copy engines, which work beside other processes.
 """
@@ -26,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import torch
 
@@ -43,6 +45,8 @@ from .activity import Activity, Look
 _FREE_NS = 500_000
 #: A batch takes at most so many times as long as the flush suggests, and this long beside. Else it was interrupted.
 _BATCH_FACTOR, _BATCH_EXTRA_NS = 3.0, 500_000
+#: The copy of an output takes at most as many times as long, and this long beside for each tensor. More counts.
+_COPY_EXTRA_NS = 50_000
 #: The device runs for so long before the first measurement: clocks rise with work.
 _WARM_UP_NS = 300_000_000
 _WORD = torch.int64
@@ -127,7 +131,8 @@ class DeviceCalls:
         self._handle = b""
         #: Memory for inputs that became too small. The worker lets go of it with its next call.
         self._retired = range(0)
-        self._began, self._released, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(3))  # type: ignore[no-untyped-call]  # torch lacks it
+        events: Any = torch.cuda.Event
+        self._began, self._released, self._ended, self._copied = (events(enable_timing=True) for _ in range(4))
         self._flush_ns = 0.0 if known is None else known.flush_ns
         #: How long the judge keeps the device after the release, in nanoseconds; and whether the next call does.
         self.hold_ns = 0.0 if known is None else known.hold_ns
@@ -202,18 +207,13 @@ class DeviceCalls:
         )
 
     def release(self, packed: Packed, placed: Sequence[Placed], call: int) -> None:
-        """Enqueue all of the batch up to the second event. The inputs of a batch wait for `start_batch`."""
+        """Enqueue all of a call up to its end. It waits for `start`."""
         stream = int(torch.cuda.current_stream().cuda_stream)
         copies = self._copies(packed, placed)
         torch.cuda.synchronize()
         self._free_retired()
-        if packed.batch:
-            self._driver.wait_for(stream, self._start_pointer, call)
-            self._began.record()
-        else:
-            self._look = self._activity.look()
-            self._began.record()
-            self._wait_until_begun()
+        self._driver.wait_for(stream, self._start_pointer, call)
+        self._began.record()
         for source, target in copies:
             _copy(source, target)
         self._flush()
@@ -226,19 +226,22 @@ class DeviceCalls:
         self._input_bytes = packed.nbytes
 
     def copy_output(self, output: Output) -> None:
-        """Enqueue the copy of an output: what its memory holds when the second event has passed."""
+        """Enqueue the copy of an output: what its memory holds when the end has passed."""
         for view, start in zip(output.views, output.starts, strict=True):
             _copy(view, output.copy[start : start + view.numel()])
+        self._copied.record()
 
-    def start_batch(self, call: int) -> None:
-        """Let a batch begin, now that all of its work is enqueued."""
+    def start(self, call: int) -> None:
+        """Let a call begin, now that all of its work is enqueued."""
         self._look = self._activity.look()
         self._start.words()[0] = call
-        self._wait_until_begun()
+        start = time.perf_counter_ns()
+        self._began.synchronize()
+        self._was_free = time.perf_counter_ns() - start < _FREE_NS
 
     def finished(self) -> bool:
-        """Whether the second event has passed."""
-        return bool(self._ended.query())  # type: ignore[no-untyped-call]  # torch lacks it
+        """Whether the end has passed."""
+        return bool(self._ended.query())  # torch lacks it
 
     def let_go(self, call: int) -> None:
         """Unblock the streams of both processes, whatever has become of the call."""
@@ -246,20 +249,24 @@ class DeviceCalls:
         self._flags.release(call)
         self._flags.finish(call)
 
-    def marked(self) -> Marked:
-        """The span of the call that has finished."""
+    def marked(self, output: Output) -> Marked:
+        """The span of the call that has finished, and whose output has been copied."""
         idle = self._activity.idle_since(self._look)
         batch_ns = self._began.elapsed_time(self._released) * 1e6
-        # A copy reads and writes; the flush writes.
-        expected_ns = self._flush_ns * (1 + 2 * self._input_bytes / max(self._l2.nbytes, 1))
-        whole = batch_ns <= _BATCH_FACTOR * expected_ns + _BATCH_EXTRA_NS
+        whole = batch_ns <= _BATCH_FACTOR * self._expected_ns(self._input_bytes, flushes=1) + _BATCH_EXTRA_NS
+        copied_ns = self._ended.elapsed_time(self._copied) * 1e6
+        most_ns = _BATCH_FACTOR * self._expected_ns(output.copy.numel()) + _COPY_EXTRA_NS * max(len(output.views), 1)
         return Marked(
-            outside_ns=round(self._released.elapsed_time(self._ended) * 1e6),
+            outside_ns=round(self._released.elapsed_time(self._ended) * 1e6 + max(copied_ns - most_ns, 0.0)),
             exclusive=idle and self._was_free and whole,
         )
 
+    def _expected_ns(self, nbytes: int, *, flushes: int = 0) -> float:
+        """How long so many flushes and a copy of so many bytes take. A flush writes, a copy reads, too."""
+        return self._flush_ns * (flushes + 2 * nbytes / max(self._l2.nbytes, 1))
+
     def close_output(self, output: Output) -> None:
-        """Wait for the copy, and let go of the worker's memory.
+        """Wait for the copy, and let go of the worker's memory. Then the judge has all of the output.
 
         Raises:
             DriverError: the driver refused.
@@ -304,11 +311,6 @@ class DeviceCalls:
         for storage, place in places:
             _copy(storage, staged[place.offset - first : place.offset - first + place.nbytes])
         return [(staged, device_bytes(self._arena, first, staged.numel()))]
-
-    def _wait_until_begun(self) -> None:
-        start = time.perf_counter_ns()
-        self._began.synchronize()
-        self._was_free = time.perf_counter_ns() - start < _FREE_NS
 
     def _flush(self) -> None:
         self._l2.fill_(1)

@@ -26,6 +26,8 @@ class ModeRun:
     cases: tuple[Case, ...]
     start_ns: int
     deadline_ns: int
+    #: What its timed cases have taken the judge.
+    judged_ns: float = 0.0
     #: How many cases it has; None: they could not be read.
     announced: int | None = None
     #: One for each case that was begun, in their order.

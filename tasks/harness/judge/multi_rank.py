@@ -2,9 +2,9 @@
 
 One call goes like this. The rank checkers make the inputs of their ranks. The judge's clock starts. Every worker gets
 its inputs and says when it has opened them. All workers are told the same moment to begin at. They run the kernel and
-say when they are done. Only then the judge fetches the outputs, and its clock stops. So no rank waits for another to be
-told, and what a rank writes to another's output counts as long as any kernel runs. The slowest rank's claim is the
-call's time. The rank checkers copy the outputs and check them.
+say when they are done. Only then the judge fetches the outputs. The rank checkers copy them, and say when the clock
+stops. So no rank waits for another to be told, and what a rank writes to another's output counts as
+long as any kernel runs. The slowest rank's claim is the call's time. The rank checkers check the outputs.
 
 A rank that fails or dies leaves the others inside a collective. They have a moment of grace. Then the rank to blame is
 named, and a rank that has not answered by then cannot be asked again.
@@ -40,7 +40,7 @@ from .rank_checkers import Answers, RankCheckers, named
 from .request import Compiled
 from .sched_delay import SchedDelay
 from .snapshots import claimed, needed
-from .worker_client import LOOK_NS, PROFILE_BYTES, SPIN_NS, Profiled, profile_of
+from .worker_client import PROFILE_BYTES, SPIN_NS, Profiled, profile_of
 from .worker_output import Collector
 from .workers import Call
 
@@ -74,7 +74,6 @@ class _Run:
     claims_ns: tuple[int, ...]
     output_arenas: list[Arena]
     start_ns: int
-    end_ns: int
     #: See Call.
     delayed_ns: int | None
 
@@ -113,6 +112,11 @@ class MultiRank:
     def waited_ns(self) -> int:
         """See Workers."""
         return self._waited_ns
+
+    @property
+    def checkers_ns(self) -> int:
+        """See Workers."""
+        return self._checkers.waited_ns
 
     def prepare(self, files: Mapping[str, str], directory: Path, *, deadline_ns: int) -> None:
         """See Workers."""
@@ -203,12 +207,11 @@ class MultiRank:
             run = self._hand_over(rank_inputs, output_capacities or (0,) * self._world_size, deadline_ns, stack)
             taken = self._taken(run, deadline_ns)
         self._opaque = {rank: answer["opaque"] for rank, answer in taken.items() if answer["opaque"] is not None}
-        looked = max(answer["looked_ns"] for answer in taken.values())
         return Call(
             shape=tuple(rank_input.shape for rank_input in rank_inputs),
             claims_ns=run.claims_ns,
             output_capacities=tuple(taken[rank]["output_bytes"] for rank in self._ranks()),
-            outside_ns=run.end_ns - run.start_ns + max(0, looked - run.end_ns - LOOK_NS),
+            outside_ns=_ended_ns(taken) - run.start_ns,
             delayed_ns=run.delayed_ns,
             tensors=sum(rank_input.tensors for rank_input in rank_inputs),
             input_bytes=sum(rank_input.nbytes for rank_input in rank_inputs),
@@ -301,7 +304,6 @@ class MultiRank:
             # A little more than the time limit, so that every rank can say where it is.
             returned = self._ask(go, "returned", deadline_ns + _STALL_REPORT_NS)
             answers = self._ask({"op": "deliver"}, ("done", "need"), deadline_ns)
-            end = time.perf_counter_ns()
             short = [rank for rank, answer in answers.items() if answer["op"] == "need"]
             for rank in short:
                 with self._of_rank(rank):
@@ -314,7 +316,6 @@ class MultiRank:
                 self._tell(rank, message, deadline_ns, (output_arenas[rank].fd,))
             if short:
                 answers |= self._listen("done", deadline_ns, ranks=short)
-                end = time.perf_counter_ns()
         claims = []
         for rank in self._ranks():
             with self._of_rank(rank):
@@ -324,7 +325,6 @@ class MultiRank:
             claims_ns=tuple(claims),
             output_arenas=output_arenas,
             start_ns=start,
-            end_ns=end,
             delayed_ns=self._sched_delay.since(before),
         )
 
@@ -344,7 +344,7 @@ class MultiRank:
         return self._checkers.hear("taken", deadline_ns=deadline_ns)
 
     def _calibration_call(self, value: tuple[object, ...], output_capacity: int, deadline_ns: int) -> tuple[int, int]:
-        """One call of the calibration kernel on every rank: span and slowest claim. The outputs are not read."""
+        """One call of the calibration kernel on every rank: span and slowest claim."""
         packed = pack(value)
         with ExitStack() as stack:
             rank_inputs = []
@@ -361,7 +361,8 @@ class MultiRank:
                     )
                 )
             run = self._hand_over(rank_inputs, (output_capacity,) * self._world_size, deadline_ns, stack)
-        return run.end_ns - run.start_ns, max(run.claims_ns)
+            taken = self._taken(run, deadline_ns)
+        return _ended_ns(taken) - run.start_ns, max(run.claims_ns)
 
     # -- the workers -----------------------------------------------------------------------------------------------
 
@@ -456,6 +457,11 @@ def _faults(asked: Sequence[int], heard: Sequence[Reply], wanted: tuple[str, ...
                 expect(one.message, wanted[0])
         except Fault as fault:
             yield fault.of_rank(asked[one.index])
+
+
+def _ended_ns(taken: Answers) -> int:
+    """When the call was over for the last rank checker."""
+    return max(int(answer["ended_ns"]) for answer in taken.values())
 
 
 def _passed_on(tree: object, output_arena: Arena) -> bytes:

@@ -10,7 +10,7 @@ Messages on the socket in KR_RANK_CHECKER_FD. Beside these answers, each may be 
 
     begin     {rank, world_size, device, memory_bytes, directory, meeting} -> ready
     prepare   {arguments, rng_seed} -> prepared {tree, storages, size, nbytes, tensors, shape}   descriptor: inputs
-    take      {tree, size}          -> taken {looked_ns, output_bytes, opaque}                  descriptor: output arena
+    take      {tree, size}          -> taken {ended_ns, output_bytes, opaque}                descriptor: output arena
     check     {}                    -> checked {good, text} | raised {text}
     structure {}                    -> structured {same}
 """
@@ -144,21 +144,23 @@ class RankChecker:
         return answer, (descriptor,)
 
     def _take(self, message: dict[str, Any], descriptors: Sequence[int]) -> Answer:
-        call = self._last
+        # A calibration has no inputs of a task.
+        call = self._call
         output_arena = Arena(descriptors[0], message["size"])
         output_arena.forget()
         taken = take(
             message["tree"],
-            inputs=call.inputs,
-            placed=call.placed,
+            inputs=output_arena if call is None else call.inputs,
+            placed=() if call is None else call.placed,
             output_arena=output_arena,
-            input_bytes=call.packed.nbytes,
+            input_bytes=0 if call is None else call.packed.nbytes,
             memory_bytes=self._memory_bytes,
         )
-        call.output = taken.output
+        if call is not None:
+            call.output = taken.output
         return {
             "op": "taken",
-            "looked_ns": taken.looked_ns,
+            "ended_ns": taken.ended_ns,
             "output_bytes": taken.output_bytes,
             "opaque": taken.output.opaque,
         }, ()

@@ -138,6 +138,8 @@ class SingleRank:
         """See Workers."""
         return self._client.waited_ns
 
+    checkers_ns = 0
+
     def prepare(self, files: Mapping[str, str], directory: Path, *, deadline_ns: int) -> None:  # noqa: ARG002 it waits for no one
         """See Workers."""
         Problem.unpack(files, directory)
@@ -191,7 +193,7 @@ class SingleRank:
             nbytes=nbytes,
             by_flags=like.by_flags,
             deadline_ns=deadline_ns,
-            beside=self._client.pid,
+            beside=self._client.activity,
         )
 
     def _calibration_call(self, deadline_ns: int, *, by_message: bool = False) -> CalibrationCall:

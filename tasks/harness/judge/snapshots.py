@@ -1,6 +1,14 @@
-"""The judge's copy of what a worker returned: places checked, bytes copied, and proof that they had stopped changing.
+"""The rule of the clock, and the one way to keep it. Every way to call takes its output here, and ends its span here.
 
-Runs on the judge's side only, in the process that holds the arenas of the call.
+**Nothing that arrives after the clock may decide.** What the judge uses of a call is in memory of its own when its
+clock stops, or the time until it is there counts: dtypes, shapes, places, numbers, texts, the claim, the end itself.
+
+The bytes of a large output take the judge longer to copy than many kernels run, and the worker runs meanwhile. So the
+clock stops with the first block of the copy, and the order of all blocks is secret. A worker that writes a byte later
+cannot know whether its block has been copied; each time it loses its verdict with the probability that it has. It could
+also keep the judge from reading. What a block takes longer than `_BLOCK_NS` and `_PAGE_NS` allow counts.
+
+Runs in the process that holds the memory of the call: the judge, or a rank checker.
 """
 
 from __future__ import annotations
@@ -9,79 +17,52 @@ import contextlib
 import mmap
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Protocol, TypeGuard
 
 import torch
 
-from tasks.harness.shared.arenas import ALIGN_BYTES, HUGE_PAGE_BYTES, aligned, bytes_at, size_for_later
-from tasks.harness.shared.values import Placed, Snapshot, regions
+from tasks.harness.shared.arenas import HUGE_PAGE_BYTES, PAGE_BYTES, Arena, aligned, bytes_at, size_for_later
+from tasks.harness.shared.values import Layout, Placed, Region, Snapshot, regions
 from tasks.harness.shared.wire import WireViolation
 
 from .faults import Fault, tampered
 
-#: Positions that are read before the full copy and compared with it, beside one position of every tensor.
-_PROBES = 16
-#: Up to so many bytes are copied as fast as one position is read. Above, at most one position in so many is read first.
+#: Outputs of at most so many bytes have one block for each tensor, which is in its span. Larger ones have about so
+#: many blocks, of whole pages.
 _AT_ONCE_BYTES = 4096
-_BYTES_A_PROBE = 2048
+_BLOCKS, _MOST_BLOCK_PAGES = 64, 8
+#: What reading a block may take, beside this for each of its pages. 0.4 to 2.5 µs a page are usual.
+_BLOCK_NS, _PAGE_NS = 10_000, 4_000
+#: Blocks that are read once more after the copy, to name an output that is still changing.
+_SECOND_LOOKS = 8
 _CLAIM_LIMIT_NS = 1 << 62
 
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """A copy of an output, and when it was made."""
+    """What the judge has of a call's output."""
 
     output: Snapshot
-    #: Bytes that the output fills of the arena it was copied to (0 when the worker returned an input buffer).
+    #: Bytes that the output fills of an arena.
     output_bytes: int
     #: Tensors in the output.
     parts: int
-    #: When the copies began, on time.perf_counter_ns. Until then the bytes could still change.
-    looked_ns: int
+    #: When the call was over, on time.perf_counter_ns. 0 where the judge's events on a device say it.
+    ended_ns: int
 
 
 class Readable(Protocol):
-    """Memory that a region is read from."""
+    """Memory that the worker can write, and the judge read."""
 
-    @property
-    def size(self) -> int:
-        """Its bytes."""
+    def read_into(self, into: memoryview, offset: int) -> None:
+        """Copy the bytes at an offset.
 
-    def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
-        """A range of it; ValueError where there is none."""
-
-
-class Frozen:
-    """A copy that was made at the moment a call was over, before its contents were described.
-
-    Tensors over it share its memory.
-    """
-
-    def __init__(self, copy: memoryview, *, ended_ns: int, copied_ns: int) -> None:
-        self._copy = copy
-        self.size = len(copy)
-        #: When the first look at every tensor ended, and when the copy did; on time.perf_counter_ns.
-        self.ended_ns = ended_ns
-        self.copied_ns = copied_ns
-
-    def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
-        """See Arena. A copy where the offset is not aligned for numbers."""
-        view = bytes_at(self._copy, offset, nbytes)
-        return view if offset % ALIGN_BYTES == 0 else view.clone()
-
-
-class DeviceCopy:
-    """A copy of an output in device memory of the judge's own."""
-
-    def __init__(self, copy: torch.Tensor) -> None:
-        self._copy = copy
-        self.size = copy.numel()
-
-    def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
-        """See Arena. With a storage of its own."""
-        return self._copy[offset : offset + nbytes].clone()
+        Raises:
+            Unreadable: there is no such memory.
+        """
 
 
 class Unreadable(Exception):
@@ -102,70 +83,12 @@ class WorkerMemory:
         """Close the descriptor."""
         os.close(self._fd)
 
-    def freeze(self, parts: Sequence[tuple[int, int]], *, input_bytes: int, memory_bytes: int) -> Frozen:
-        """Copy the tensors of an output, each at its place in a layout like that of `values.Outgoing`.
-
-        Args:
-            parts: address and bytes of each, by the worker's word.
-            input_bytes: of the call's inputs.
-            memory_bytes: what the case may hold.
-
-        Raises:
-            Fault: it is too large, or it was still changing.
-            Unreadable: see the class.
-        """
-        size = sum(map(aligned, (nbytes for _, nbytes in parts)))
-        if held(input_bytes, size) > memory_bytes:
-            raise Fault("memory_limit", "custom_kernel returned more bytes than this case may hold", gone=True)
-        places, offset = [], 0
-        for address, nbytes in parts:
-            places.append((address, offset, nbytes))
-            offset += aligned(nbytes)
-        small = sum(nbytes for _, _, nbytes in places) <= _AT_ONCE_BYTES
-        probes = self._first_look(places, whole=small)
-        ended = time.perf_counter_ns()
-        if not small:
-            probes += self._probes(places)
-        copy = _new_memory(size)
-        for address, offset, nbytes in places:
-            self._read(copy[offset : offset + nbytes], address)
-        copied = time.perf_counter_ns()
-        for offset, early in probes:
-            if copy[offset : offset + len(early)] != early:
-                raise _still_written()
-        return Frozen(copy, ended_ns=ended, copied_ns=copied)
-
-    def _first_look(self, places: Sequence[tuple[int, int, int]], *, whole: bool) -> list[tuple[int, bytearray]]:
-        """One read of every tensor: all of it, or the bytes at a secret position."""
-        found = []
-        numbers = memoryview(os.urandom(8 * len(places))).cast("Q")
-        for (address, offset, nbytes), number in zip(places, numbers, strict=True):
-            if nbytes:
-                position = 0 if whole else number % nbytes
-                early = bytearray(nbytes if whole else min(8, nbytes - position))
-                self._read(memoryview(early), address + position)
-                found.append((offset + position, early))
-        return found
-
-    def _probes(self, places: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, bytearray]]:
-        """Bytes at secret positions, read before all others. Bytes that are written later differ from the copy."""
-        total = sum(nbytes for _, _, nbytes in places)
-        count = min(_PROBES, total // _BYTES_A_PROBE)
-        for number in memoryview(os.urandom(8 * count)).cast("Q"):
-            position = number % total
-            for address, offset, nbytes in places:
-                if position < nbytes:
-                    early = bytearray(min(8, nbytes - position))
-                    self._read(memoryview(early), address + position)
-                    yield offset + position, early
-                    break
-                position -= nbytes
-
-    def _read(self, into: memoryview, address: int) -> None:
+    def read_into(self, into: memoryview, offset: int) -> None:
+        """See Readable; an offset is an address."""
         done = 0
         while done < len(into):
             try:
-                count = os.preadv(self._fd, [into[done:]], address + done)
+                count = os.preadv(self._fd, [into[done:]], offset + done)
             except (OSError, OverflowError) as error:
                 raise Unreadable from error
             if not count:
@@ -173,61 +96,191 @@ class WorkerMemory:
             done += count
 
 
+class Copy:
+    """Memory for a copy of an output, and the secret order of its blocks. Best made before the clock runs."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        """`sizes`: bytes of each tensor."""
+        self._sizes = sizes
+        *self._offsets, size = accumulate(map(aligned, sizes), initial=0)
+        self._memory = _new_memory(size)
+        nbytes = sum(sizes)
+        self._at_once = nbytes <= _AT_ONCE_BYTES
+        pages = min(-(-nbytes // (_BLOCKS * PAGE_BYTES)), _MOST_BLOCK_PAGES)
+        #: Tensor, offset in it, and memory for the copy.
+        self._blocks = _shuffled(
+            [
+                (part, start, self._memory[offset + start : offset + end])
+                for part, (offset, nbytes) in enumerate(zip(self._offsets, sizes, strict=True))
+                for start, end in _cut(nbytes, pages * PAGE_BYTES)
+            ]
+        )
+        self._limit_ns = _BLOCK_NS + _PAGE_NS * pages
+
+    def fill(self, places: Sequence[tuple[Readable, int]]) -> int:
+        """Copy every tensor from its memory and offset.
+
+        Returns:
+            When the call was over, on time.perf_counter_ns: see the module.
+
+        Raises:
+            Unreadable: see Readable.
+        """
+        clock, limit_ns = time.perf_counter_ns, self._limit_ns
+        begun = last = stalled = 0
+        for part, start, into in self._blocks:
+            memory, offset = places[part]
+            memory.read_into(into, offset + start)
+            now = clock()
+            if begun and now - last > limit_ns:
+                stalled += now - last - limit_ns
+            begun, last = begun or now, now
+        if self._at_once:
+            return last or clock()
+        return begun + stalled
+
+    def require_settled(self, places: Sequence[tuple[Readable, int]]) -> None:
+        """Look at some blocks once more, after the clock.
+
+        Raises:
+            Fault: one has changed.
+        """
+        for part, start, block in self._blocks[:_SECOND_LOOKS]:
+            memory, offset = places[part]
+            now = memoryview(bytearray(len(block)))
+            with contextlib.suppress(Unreadable):
+                memory.read_into(now, offset + start)
+                if now != block:
+                    raise Fault(
+                        "rejected", "the output was still being written after custom_kernel had returned", gone=True
+                    )
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """A uint8 tensor for each, with a storage of its own over the copy."""
+        return [bytes_at(self._memory, offset, size) for offset, size in zip(self._offsets, self._sizes, strict=True)]
+
+
+def take_like(layout: Layout, copy: Copy, places: Sequence[tuple[Readable, int]]) -> Taken:
+    """The output of a call whose layout is that of an earlier one.
+
+    Args:
+        layout: of the output.
+        copy: for tensors of its sizes.
+        places: memory and offset of each tensor, by the worker's word.
+
+    Raises:
+        Unreadable: see Readable.
+        Fault: it is still changing.
+    """
+    ended_ns = copy.fill(places)
+    copy.require_settled(places)
+    return Taken(
+        output=Snapshot(layout.tree, copy.tensors),
+        output_bytes=sum(map(aligned, layout.sizes)),
+        parts=len(layout.sizes),
+        ended_ns=ended_ns,
+    )
+
+
 def take(
     tree: object,
     *,
     inputs: Readable,
     placed: Sequence[Placed],
-    output_arena: Readable,
+    output_arena: Arena,
     input_bytes: int,
     memory_bytes: int,
 ) -> Taken:
-    """Copy what a worker's `tree` describes out of the arenas of its call.
+    """The output that a worker's `tree`, which has arrived, describes in the arenas of its call.
 
     Raises:
         Fault: the description is invalid, or the output is still changing or too large.
     """
-    try:
-        found = regions(tree, placed=placed, output_bytes=output_arena.size)
-    except WireViolation as error:
-        raise tampered(str(error)) from error
-    # Many descriptors of the same bytes must not multiply into more memory than the case may hold.
-    if held(input_bytes, sum(region.nbytes for region in found)) > memory_bytes:
-        raise Fault("memory_limit", "custom_kernel returned more bytes than this case may hold", gone=True)
-    sources = [inputs if region.inputs else output_arena for region in found]
-    views = [source.bytes_at(region.start, region.nbytes) for source, region in zip(sources, found, strict=True)]
-    # A frozen copy does not change any more.
-    probes = [
-        None if isinstance(source, (Frozen, DeviceCopy)) else _positions(view.numel())
-        for source, view in zip(sources, views, strict=True)
-    ]
-    seen = [None if probe is None else view[probe] for view, probe in zip(views, probes, strict=True)]
-    looked = time.perf_counter_ns()
-    copies = [view if probe is None else view.clone() for view, probe in zip(views, probes, strict=True)]
-    for copy, probe, early in zip(copies, probes, seen, strict=True):
-        if early is not None and not torch.equal(copy[probe], early):
-            raise _still_written()
+    described = _described(
+        tree, placed=placed, output_bytes=output_arena.size, input_bytes=input_bytes, memory_bytes=memory_bytes
+    )
+    copy = Copy([region.nbytes for region in described])
+    places = [(inputs if region.inputs else output_arena, region.start) for region in described]
+    ended_ns = copy.fill(places)
+    copy.require_settled(places)
     return Taken(
-        output=Snapshot(tree, copies),
-        output_bytes=max((aligned(region.start + region.nbytes) for region in found if not region.inputs), default=0),
-        parts=len(found),
-        looked_ns=looked,
+        output=Snapshot(tree, copy.tensors),
+        output_bytes=_bytes_of(described),
+        parts=len(described),
+        ended_ns=ended_ns,
     )
 
 
+def take_copied(tree: object, copied: torch.Tensor, *, input_bytes: int, memory_bytes: int, ended_ns: int = 0) -> Taken:
+    """The output that a worker's `tree` describes in a copy that the judge has in its own memory.
+
+    Args:
+        tree: it has arrived.
+        copied: bytes, on any device.
+        input_bytes: of the call's inputs.
+        memory_bytes: what the case may hold.
+        ended_ns: when both were there; 0: see Taken.
+
+    Raises:
+        Fault: the description is invalid, or the output is too large.
+    """
+    described = _described(
+        tree, placed=(), output_bytes=copied.numel(), input_bytes=input_bytes, memory_bytes=memory_bytes
+    )
+    # Each with a storage of its own.
+    tensors = [copied[region.start : region.start + region.nbytes].clone() for region in described]
+    return Taken(
+        output=Snapshot(tree, tensors),
+        output_bytes=_bytes_of(described),
+        parts=len(described),
+        ended_ns=ended_ns,
+    )
+
+
+def _described(
+    tree: object, *, placed: Sequence[Placed], output_bytes: int, input_bytes: int, memory_bytes: int
+) -> Sequence[Region]:
+    try:
+        described = regions(tree, placed=placed, output_bytes=output_bytes)
+    except WireViolation as error:
+        raise tampered(str(error)) from error
+    # Many descriptors of the same bytes must not multiply into more memory than the case may hold.
+    if held(input_bytes, sum(region.nbytes for region in described)) > memory_bytes:
+        raise Fault("memory_limit", "custom_kernel returned more bytes than this case may hold", gone=True)
+    return described
+
+
+def _bytes_of(described: Sequence[Region]) -> int:
+    return max((aligned(region.start + region.nbytes) for region in described if not region.inputs), default=0)
+
+
+def _cut(nbytes: int, block_bytes: int) -> Sequence[tuple[int, int]]:
+    """Start and end of each block of a tensor. The first has a random length, so that no boundary is known."""
+    if nbytes <= _AT_ONCE_BYTES:
+        return [(0, nbytes)] if nbytes else []
+    first = 1 + int.from_bytes(os.urandom(4), "little") % block_bytes
+    ends = [*range(first, nbytes, block_bytes), nbytes]
+    return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+def _shuffled(blocks: list[tuple[int, int, memoryview]]) -> Sequence[tuple[int, int, memoryview]]:
+    keys = memoryview(os.urandom(8 * len(blocks))).cast("Q")
+    return [block for _, block in sorted(zip(keys, blocks, strict=True), key=lambda pair: pair[0])]
+
+
 def _new_memory(size: int) -> memoryview:
-    """Memory for a copy. A large one lies in huge pages, where there are some: thousands of small ones take longer."""
+    """Memory for a copy, every page of it written. A large one lies in huge pages, where there are some."""
     if size < HUGE_PAGE_BYTES:
-        return memoryview(bytearray(size))
-    # The kernel aligns mappings of whole huge pages for them, from Linux 6.7 on.
-    memory = mmap.mmap(-1, size_for_later(size), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return memoryview(memory)[:size]
-
-
-def _still_written() -> Fault:
-    return Fault("rejected", "the output was still being written after custom_kernel had returned", gone=True)
+        view = memoryview(bytearray(size))
+    else:
+        # The kernel aligns mappings of whole huge pages for them, from Linux 6.7 on.
+        memory = mmap.mmap(-1, size_for_later(size), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with contextlib.suppress(OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        view = memoryview(memory)[:size]
+    view[::PAGE_BYTES] = bytes(len(view[::PAGE_BYTES]))
+    return view
 
 
 def needed(answer: Mapping[str, Any], *, input_bytes: int, memory_bytes: int) -> int:
@@ -269,11 +322,3 @@ def within(value: object, limit: int) -> TypeGuard[int]:
 def held(input_bytes: int, output_bytes: int) -> int:
     """Bytes held at once: inputs and their shared copy; the output, its shared copy and the judge's copy."""
     return 2 * input_bytes + 3 * output_bytes
-
-
-def _positions(nbytes: int) -> torch.Tensor:
-    """Secret positions among `nbytes` bytes."""
-    if nbytes == 0:
-        return torch.empty(0, dtype=torch.int64)
-    random = torch.frombuffer(bytearray(os.urandom(8 * _PROBES)), dtype=torch.int64)
-    return random.remainder(nbytes)

@@ -6,7 +6,6 @@ Standard library only, because the planner writes the rule into the request.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TypeVar
@@ -17,7 +16,7 @@ _Z95 = NormalDist().inv_cdf(0.975)
 FEWEST = 3
 #: With fewer calls, one or two delayed calls would decide the width of the median's interval.
 FEWEST_FOR_REFUSAL = 20
-#: Above this share of core time used by other processes, noise is attributed to them.
+#: Where more control calls than this share were disturbed, noise is the host's.
 DISTURBED_SHARE = 0.05
 
 
@@ -43,10 +42,12 @@ class Timing:
 class Stopping:
     """The rule of one case. Any ceiling ends it after three samples, the interval only after the floors."""
 
-    #: Ceilings: timed calls, the sum of their times, and the time since the case began.
+    #: Ceilings: timed calls, the sum of their times, what the case takes the judge, and the judge's processor time in
+    #: checks: a call that is not checked does not count.
     max_runs: int = 100
     max_kernel_ns: float
     max_wall_ns: float
+    max_check_ns: float = 20e9
     #: Floors: the interval is believed after so many calls, or so much time in them.
     min_runs: int = 20
     min_kernel_ns: float = 1e9
@@ -56,7 +57,7 @@ class Stopping:
     width: float = 0.004
     #: A result is marked noisy if the bootstrap interval of the mean is wider than this part of it.
     noisy: float = 0.1
-    #: A result is refused if the median's interval is wider than this part of it, and others had the cores.
+    #: A result is refused if the median span's interval is wider than this part of it, and the host is disturbed.
     refuse: float = 5.0
 
     @classmethod
@@ -77,59 +78,48 @@ class Stopping:
             refuse=_or(timing.refuse, rule.refuse),
         )
 
-    def reason(self, so_far: Running, *, wall_ns: float) -> str | None:
-        """Why the case ends: runs, wall_time, kernel_time or interval; None if it goes on."""
+    def reason(self, so_far: Progress) -> str | None:
+        """Why the case ends: runs, wall_time, kernel_time, check_time or interval; None if it goes on."""
         if so_far.count < FEWEST:
             return None
         ceilings = {
             "runs": so_far.count >= self.max_runs,
-            "wall_time": wall_ns > self.max_wall_ns,
+            "wall_time": so_far.judged_ns > self.max_wall_ns,
             "kernel_time": so_far.total_ns > self.max_kernel_ns,
+            "check_time": so_far.checks_ns > self.max_check_ns,
         }
         reached = next((name for name, passed in ceilings.items() if passed), None)
         if reached is not None:
             return reached
         too_few = so_far.count < self.min_runs and so_far.total_ns < self.min_kernel_ns
-        if too_few or wall_ns < self.min_wall_ns:
+        if too_few or so_far.judged_ns < self.min_wall_ns:
             return None
         return "interval" if so_far.relative_width <= self.width else None
 
 
-class Running:
-    """Running mean and spread of samples (Welford, Technometrics 4, 1962)."""
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a case is, by the judge's own clocks."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self._mean = 0.0
-        self._squares = 0.0
-
-    @classmethod
-    def of(cls, samples_ns: Iterable[float]) -> Running:
-        """The running values of these samples."""
-        running = cls()
-        for sample_ns in samples_ns:
-            running.add(sample_ns)
-        return running
-
-    def add(self, sample_ns: float) -> None:
-        """Add one sample."""
-        self.count += 1
-        before = sample_ns - self._mean
-        self._mean += before / self.count
-        self._squares += before * (sample_ns - self._mean)
+    #: Calls that count, mean and standard deviation (n - 1) of their times.
+    count: int
+    mean_ns: float
+    sd_ns: float
+    #: What it has taken the judge (`benchmark`), and its processor time in checks.
+    judged_ns: float
+    checks_ns: float
 
     @property
     def total_ns(self) -> float:
-        """The sum of all samples."""
-        return self._mean * self.count
+        """The sum of all times."""
+        return self.mean_ns * self.count
 
     @property
     def relative_width(self) -> float:
         """The 95 % interval of the mean by Student's t, as a part of the mean; infinite below three samples."""
         if self.count < FEWEST:
             return math.inf
-        error = math.sqrt(self._squares / (self.count - 1) / self.count)
-        return 2 * student_t95(self.count - 1) * error / self._mean
+        return 2 * student_t95(self.count - 1) * self.sd_ns / math.sqrt(self.count) / self.mean_ns
 
 
 def student_t95(freedom: int) -> float:
@@ -163,8 +153,8 @@ def noise_of(
     runs: int,
     mean: float,
     mean_ci95: tuple[float, float],
-    median: float,
-    ci95: tuple[float, float],
+    span: float,
+    span_ci95: tuple[float, float],
     disturbed: float,
 ) -> Noise:
     """Judge the spread of a case.
@@ -172,18 +162,18 @@ def noise_of(
     Args:
         rule: has the limits.
         runs: how many calls were timed.
-        mean: of the times, in ns, as all that follow.
+        mean: of the times that count, in ns, as all that follow.
         mean_ci95: its interval.
-        median: of the times.
-        ci95: its interval.
-        disturbed: share of the calls' time in which other processes had the cores.
+        span: median of the calls' spans on the judge's clock.
+        span_ci95: its interval.
+        disturbed: share of the control calls that something disturbed.
     """
-    low, high = ci95
-    if runs >= FEWEST_FOR_REFUSAL and high - low > rule.refuse * median and disturbed > DISTURBED_SHARE:
+    low, high = span_ci95
+    if runs >= FEWEST_FOR_REFUSAL and high - low > rule.refuse * span and disturbed > DISTURBED_SHARE:
         text = (
             f"the times of {runs} calls are noise: their median lies anywhere between {low / 1e3:.4g} and "
-            f"{high / 1e3:.4g} µs, and others had the cores for {disturbed:.0%} of the time (give the slot cores of "
-            "its own, or run fewer other things on this host)"
+            f"{high / 1e3:.4g} µs, and {disturbed:.0%} of the calls of a known kernel beside them were disturbed (give "
+            "the slot cores of its own, or run fewer other things on this host)"
         )
         return Noise(remark=None, refusal=text)
     low, high = mean_ci95

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import time
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -21,9 +20,6 @@ from .cases import Case, Value
 from .mode_run import ModeRun
 from .workers import Call, Workers
 
-#: Time of one case that may go into checking every output. After that a random part is checked.
-_CHECK_BUDGET_NS = 20_000_000_000
-_CHECK_SHARE = 8
 #: Control calls before a case's first timed call.
 _FIRST_CONTROLS = 8
 #: Rows of control calls that are made at most until the cost of a hand-over is known: disturbed calls say nothing.
@@ -31,23 +27,20 @@ _CONTROL_TRIES = 5
 
 
 class TimedCase:
-    """Calls one benchmark case: fresh inputs for every call, and every output checked until the budget is spent."""
+    """Calls one benchmark case: fresh inputs for every call, and every output checked."""
 
-    def __init__(
-        self, workers: Workers, run: ModeRun, case: Case, *, rng_seed: int, check_budget_ns: float = _CHECK_BUDGET_NS
-    ) -> None:
-        """`check_budget_ns`: time that may go into checking every output; after it, a random part is checked."""
+    def __init__(self, workers: Workers, run: ModeRun, case: Case, *, rng_seed: int) -> None:
         self._workers = workers
-        self._check_budget_ns = check_budget_ns
         self._run = run
         self._case = case
         self._rng_seed = rng_seed
         self._output_capacities: tuple[int, ...] = ()
         self._shape: object = None
-        self._check_ns = 0
+        #: Processor time of this process in checks of timed calls. What else runs does not lengthen it.
+        self.checks_ns = 0
         self._checked = 0
-        self._claims_ns: list[tuple[int, ...]] = []
-        self._unchecked = False
+        #: Claims of the timed calls, by rank.
+        self.claims_ns: list[tuple[int, ...]] = []
         #: Costs of the control calls, row by row. None where no control calls can be made.
         self.controls_ns: list[Sequence[float]] | None = None
         self.controls: ControlCosts | None = None
@@ -60,11 +53,11 @@ class TimedCase:
     @property
     def details(self) -> dict[str, Any]:
         """For the report."""
-        by_rank = [median(claims) for claims in zip(*self._claims_ns, strict=True)]
+        by_rank = [median(claims) for claims in zip(*self.claims_ns, strict=True)]
         batch = {"batch_size": self.batch_size, "batch_asked": self._asked} if self.batch_size else {}
         return {
             **batch,
-            "calls": len(self._claims_ns),
+            "calls": len(self.claims_ns),
             "checked": self._checked,
             "fixed_inputs": self.fixed,
             **({"claimed_median_by_rank_ns": by_rank} if len(by_rank) > 1 else {}),
@@ -113,21 +106,25 @@ class TimedCase:
     def sample(self) -> Call:
         """One timed call."""
         call = self._fresh()
-        self._claims_ns.append(call.claims_ns)
+        self.claims_ns.append(call.claims_ns)
         self._last = call
-        self._unchecked = True
-        if self._check_ns < self._check_budget_ns or secrets.randbelow(_CHECK_SHARE) == 0:
-            self._check()
+        start_ns = time.process_time_ns()
+        self._check()
+        self.checks_ns += time.process_time_ns() - start_ns
         return call
 
     @property
+    def checkers_ns(self) -> int:
+        """See Workers."""
+        return self._workers.checkers_ns
+
+    @property
     def controls_made(self) -> int:
-        """The number of control calls that count."""
+        """The number of control calls."""
         return sum(map(len, self.controls_ns or ()))
 
-    def forget_controls(self) -> None:
-        """Drop all control calls, if there are any, and make a first row."""
-        self.controls_ns = self.controls = None
+    def call_first_controls(self) -> None:
+        """Make the row of control calls before the first timed call."""
         self.call_controls(_FIRST_CONTROLS)
 
     @property
@@ -136,10 +133,9 @@ class TimedCase:
         return 0 if self._last is None else self._last.input_bytes
 
     def call_controls(self, count: int) -> None:
-        """Make control calls that hand over as much as the last call. That call is checked first if it was not."""
+        """Make control calls that hand over as much as the last call."""
         if self._last is None:
             raise RuntimeError("nothing has been called that control calls could be like")
-        self.check_last()
         fresh = iter(self._fresh_arguments, None)
         with self._run.phase("controls"):
             for _ in range(_CONTROL_TRIES):
@@ -150,11 +146,6 @@ class TimedCase:
                 self.controls = ControlCosts.of(self.controls_ns)
                 if self.controls is not None:
                     return
-
-    def check_last(self) -> None:
-        """Check the last call if it was not."""
-        if self._unchecked:
-            self._check()
 
     def _fresh_arguments(self) -> Mapping[str, Value]:
         return self._case.arguments if self.fixed else self._case.with_seed(_fresh_seed(self._case))
@@ -186,11 +177,8 @@ class TimedCase:
     def _check(self) -> None:
         start = time.perf_counter_ns()
         self._workers.check(deadline_ns=self._run.deadline_ns)
-        spent_ns = time.perf_counter_ns() - start
-        self._check_ns += spent_ns
-        self._run.spend("check", spent_ns)
+        self._run.spend("check", time.perf_counter_ns() - start)
         self._checked += 1
-        self._unchecked = False
 
 
 def _fresh_seed(case: Case) -> int:

@@ -1,6 +1,7 @@
 """The judge's side of the conversation with one worker: hand over inputs, measure the call, take a copy of the output.
 
-Everything that the worker says is checked here. Whatever goes wrong on its side becomes a `Fault`.
+Everything that the worker says is checked here. Whatever goes wrong on its side becomes a `Fault`. When a call is over,
+`snapshots` says.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import torch
 
 from tasks.harness.shared.arenas import HUGE_PAGE_BYTES, Arena, size_for_later
-from tasks.harness.shared.call_flags import DRY_BYTES, MAX_PARTS, CallFlags
+from tasks.harness.shared.call_flags import DRY_BYTES, KEEPS_ORDER, MAX_PARTS, CallFlags
 from tasks.harness.shared.cores import judge_core, stay_on
 from tasks.harness.shared.cuda_driver import DriverError
 from tasks.harness.shared.profilers import SUFFIXES
-from tasks.harness.shared.values import Packed, Placed, Snapshot, pack, place, size_of
+from tasks.harness.shared.values import Layout, Packed, Placed, Snapshot, pack, place, size_of
 from tasks.harness.shared.wire import (
     MAX_FROM_WORKER_BYTES,
     MAX_REPORT_BYTES,
@@ -39,27 +40,26 @@ from .faults import Fault, died, expect, flooded, tampered, too_late
 from .request import Compiled
 from .sched_delay import SchedDelay
 from .snapshots import (
-    DeviceCopy,
-    Frozen,
-    Readable,
+    Copy,
+    Taken,
     Unreadable,
     WorkerMemory,
     claimed,
     held,
     needed,
     take,
+    take_copied,
+    take_like,
     within,
 )
 from .worker_output import Watcher
 
-#: How long the judge spins while it waits for the end of a call, before it sleeps; only on a core of its own. A core
-#: that has slept for long wakes up to 0.3 ms late.
+#: How long the judge spins while it waits for the end of a call, before it sleeps in between; only on a core of its
+#: own. Each sleep is this part of the time that has passed.
 SPIN_NS = 25_000_000
+_NAP_SHARE = 0.002
 #: A worker needs less to get ready for a call. Waking up the judge would take as long again.
 ASK_SPIN_NS = 1_000_000
-#: Time that may pass between the judge's first look at an output and the end of its copy, beside so much for every
-#: byte. Any more counts as the call's time. Else a worker could keep the judge from copying, and compute meanwhile.
-LOOK_NS, COPY_NS_A_BYTE = 1_000_000, 2
 #: Inputs of at most so many bytes are copied to where the worker sees them, while the clock runs. The worker could read
 #: them as they come, so the copy must be short (1 µs). For larger inputs the worker gets a descriptor, and maps it.
 COPY_BYTES = 16 << 10
@@ -83,8 +83,9 @@ class Called:
 
     output: Snapshot
     claim_ns: int
+    #: From the release of the inputs until the call was over (see `snapshots`).
     outside_ns: int
-    #: Bytes that the output fills of the arena it was copied to (0 when the worker returned an input buffer).
+    #: Bytes that the output fills of an arena (0 when the worker returned an input buffer by message).
     output_bytes: int
     #: Tensors in the output.
     parts: int
@@ -97,6 +98,18 @@ class Called:
     #: How long judge and worker were ready to run while other processes had the cores.
     delayed_ns: int | None = None
 
+    @classmethod
+    def of(cls, taken: Taken, *, claim_ns: int, outside_ns: int, **facts: Any) -> Self:
+        """A call whose output has been taken."""
+        return cls(
+            output=taken.output,
+            output_bytes=taken.output_bytes,
+            parts=taken.parts,
+            claim_ns=claim_ns,
+            outside_ns=outside_ns,
+            **facts,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Profiled:
@@ -107,15 +120,6 @@ class Profiled:
     #: The file that a vendor's profiler left, and the end of its name; empty: none.
     report: bytes = b""
     suffix: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Given:
-    """The inputs of a call: where their storages lie, and where to read them if the output is one of them."""
-
-    inputs: Readable
-    placed: Sequence[Placed]
-    nbytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,8 +172,8 @@ class WorkerClient:
         stay_on(self._core)
         self._spin_ns = SPIN_NS if self._core is not None else 0
         self._by_flags: _ByFlags | None = None
-        #: The worker's process.
-        self.pid: int | None = None
+        #: What the worker's processes do on the cores; None: calls do not go by flags.
+        self.activity: Activity | None = None
         #: Calls on a device that the judge's own work there marks, and how many in a row were not enqueued in time.
         self._device_calls: DeviceCalls | None = None
         #: The same, once they are closed.
@@ -188,6 +192,10 @@ class WorkerClient:
         self._batch = 0
         #: The tree of each of its inputs; None if those of a batch differ.
         self._single_tree: object = None
+        #: What its output has in common with the next one; None: nothing is known, or something else can differ than
+        #: bytes. Once a call had another output, this stays so for such inputs.
+        self._layout: Layout | None = None
+        self._layouts_differ = False
         #: Time that the judge has waited for the worker, for the message of a mode that ran out of time.
         self.waited_ns = 0
 
@@ -260,6 +268,8 @@ class WorkerClient:
                 self._armed = None
         self.give_up_device()
         self._sched_delay.close()
+        if self.activity is not None:
+            self.activity.close()
         if self._by_flags is not None:
             self._by_flags.close()
             self._by_flags = None
@@ -310,12 +320,13 @@ class WorkerClient:
     def open_flags(self, *, deadline_ns: int) -> bool:
         """Make calls on the CPU begin and end by flags from now on. Must come before a submission is loaded.
 
-        Returns False where both sides share a core: a side that spins would keep the other from running.
+        Returns False where both sides share a core: a side that spins would keep the other from running. And where one
+        core may see the stores of another in another order.
 
         Raises:
             Fault: see the class.
         """
-        if self._core is None:
+        if self._core is None or not KEEPS_ORDER:
             return False
         flags = CallFlags.create()
         line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -324,19 +335,20 @@ class WorkerClient:
         line.setblocking(False)
         # Only trusted code has run in the worker so far. Nothing that it sends here later is read.
         try:
-            _, found, _, _ = socket.recv_fds(line, 1, 1)
+            _, descriptors, _, _ = socket.recv_fds(line, 1, 1)
         except BlockingIOError:
-            found = []
-        if not found:
+            descriptors = []
+        if not descriptors:
+            # This kernel lets nobody read the memory of a process.
             flags.close()
             line.close()
             return False
-        self.pid = int(answer["pid"])
-        self._sched_delay.watch(self.pid)
+        self.activity = Activity(int(answer["pid"]))
+        self._sched_delay.watch(int(answer["pid"]))
         self._by_flags = _ByFlags(
             flags=flags,
             descriptor_socket=line,
-            memory=WorkerMemory(found[0]),
+            memory=WorkerMemory(descriptors[0]),
             dry_arena=Arena.create_for_later(HUGE_PAGE_BYTES),
         )
         return True
@@ -364,16 +376,20 @@ class WorkerClient:
         """
         # The tree holds numbers and texts of the input. By flags, the worker gets the tree before the clock runs, so it
         # must be one that the worker knows already. On a device the worker's tensors are copies of existing inputs.
-        alike = packed.tree == self._tree and packed.batch == self._batch and not by_message
-        if self._by_flags is not None and alike and packed.device == "cpu":
-            return self._call_by_flags(self._by_flags, packed, ahead=ahead, deadline_ns=deadline_ns)
+        alike = packed.tree == self._tree and packed.batch == self._batch
+        if self._by_flags is not None and self._layout is not None and alike and not by_message:
+            return self._call_by_flags(self._by_flags, packed, self._layout, ahead=ahead, deadline_ns=deadline_ns)
         # There a batch of inputs like that of a call before has nothing that is new to the submission.
         one = packed.one
         known = not by_message and output_capacity is not None and one is not None and one == self._single_tree
         if self._device_calls is not None and known and packed.device not in {None, "cpu"}:
             return self._call_on_device(self._device_calls, packed, deadline_ns=deadline_ns)
         self._tree, self._batch, self._single_tree = packed.tree, packed.batch, one
-        return self._call_by_message(packed, output_capacity=output_capacity or 0, deadline_ns=deadline_ns)
+        called = self._call_by_message(packed, output_capacity=output_capacity or 0, deadline_ns=deadline_ns)
+        self._layouts_differ = self._layouts_differ and alike
+        layout = called.output.layout if packed.device == "cpu" and not self._layouts_differ else None
+        self._layout = layout if layout is not None and len(layout.sizes) <= MAX_PARTS else None
+        return called
 
     def begin_device(self, *, flush_bytes: int | None, deadline_ns: int, tried: bool) -> None:
         """Let the worker begin what `prepare_device` waits for, while this process does other things.
@@ -445,15 +461,12 @@ class WorkerClient:
             answer = self._enqueued(deadline_ns)
             in_time = answer is not None
             output = None if answer is None else self._output_of(calls, answer, packed)
-            start = time.monotonic_ns()
             calls.release(packed, placed, call)
             if output is not None:
                 calls.copy_output(output)
-            if packed.batch:
-                calls.start_batch(call)
+            start = time.perf_counter_ns()
+            calls.start(call)
             late = self._wait_finished(calls, deadline_ns, enqueued=in_time)
-            marked = calls.marked()
-            self.waited_ns += time.monotonic_ns() - start
             if answer is None or output is None:
                 answer = late or self._receive(deadline_ns)
                 output = self._output_of(calls, answer, packed)
@@ -463,23 +476,18 @@ class WorkerClient:
             raise
         try:
             calls.close_output(output)
+            marked = calls.marked(output)
         except (DriverError, RuntimeError) as error:
             raise Fault("rejected", f"the output's device memory cannot be read: {error}", gone=True) from error
+        # What came after the end number ended nothing: then the judge's host says when it had all.
+        host_ns = time.perf_counter_ns() - start
+        self.waited_ns += host_ns
         done = self._ask({"op": "collect"}, "done", deadline_ns)
-        taken = take(
-            answer.get("tree"),
-            inputs=DeviceCopy(output.copy),
-            placed=(),
-            output_arena=DeviceCopy(output.copy),
-            input_bytes=packed.nbytes,
-            memory_bytes=self.memory_bytes,
-        )
-        return Called(
-            output=taken.output,
+        taken = take_copied(answer.get("tree"), output.copy, input_bytes=packed.nbytes, memory_bytes=self.memory_bytes)
+        return Called.of(
+            taken,
             claim_ns=claimed(done),
-            outside_ns=marked.outside_ns,
-            output_bytes=taken.output_bytes,
-            parts=taken.parts,
+            outside_ns=marked.outside_ns if in_time else max(marked.outside_ns, host_ns),
             by_flags=True,
             exclusive=marked.exclusive and in_time,
             # No processor takes part in the span.
@@ -524,7 +532,9 @@ class WorkerClient:
                 expect(heard, "enqueued")
         return heard
 
-    def _call_by_flags(self, by_flags: _ByFlags, packed: Packed, *, ahead: bool, deadline_ns: int) -> Called:
+    def _call_by_flags(
+        self, by_flags: _ByFlags, packed: Packed, layout: Layout, *, ahead: bool, deadline_ns: int
+    ) -> Called:
         flags, sizes = by_flags.flags, packed.sizes
         placed = self._armed.placed if self._armed is not None and self._armed.sizes == sizes else _placed(sizes)
         with contextlib.ExitStack() as stack:
@@ -533,6 +543,7 @@ class WorkerClient:
                 if packed.nbytes <= COPY_BYTES
                 else self._sender(by_flags, packed, placed, stack)
             )
+            copy = Copy(layout.sizes)
             armed = stack.enter_context(self._armed_for(sizes, placed, deadline_ns=deadline_ns))
             self._dry_run(by_flags, armed)
             before = self._sched_delay.total_ns()
@@ -540,23 +551,40 @@ class WorkerClient:
             # Until here the worker cannot see the inputs.
             release(armed)
             flags.release(armed.call)
-            if not flags.finished(armed.call, spin_ns=self._spin_ns):
-                self._sleep_until_finished(flags, armed.call, deadline_ns)
-            # A call ends with the first look at its output, so a worker gains nothing by delaying the judge.
-            frozen = self._frozen(by_flags, packed)
-            end, delayed = frozen.ended_ns, self._sched_delay.since(before)
-            self.waited_ns += end - start
+            self._wait_until_finished(flags, armed.call, deadline_ns)
+            delivery = flags.delivered(len(layout.sizes))
+            if delivery is None:
+                # It failed, or has another output.
+                taken, claim_ns = self._take_by_message(None, (), None, packed, deadline_ns=deadline_ns)
+                self._layout, self._layouts_differ = None, True
+            else:
+                addresses, claim_ns = delivery
+                taken = self._taken_like(by_flags, layout, copy, addresses)
+            delayed = self._sched_delay.since(before)
+            self.waited_ns += taken.ended_ns - start
             # Calls follow each other quickly, and no other process needs the cores.
             calm = start - self._last_end_ns < _SOON_NS and delayed is not None and delayed < _CROWDED_NS
-            self._last_end_ns = end
-            if ahead and calm:
-                # The worker is still describing its output. It answers this while the judge looks at the output and
-                # makes the next inputs.
+            self._last_end_ns = taken.ended_ns
+            if ahead and calm and delivery is not None:
+                # The worker answers this while the judge looks at the output and makes the next inputs.
                 self._arm(sizes, _placed(sizes), deadline_ns=deadline_ns)
-            answer = self._receive(deadline_ns, self._spin_ns)
-            given = _Given(inputs=frozen, placed=(), nbytes=packed.nbytes)
-            called = self._take(answer, given, frozen, start=start, end=end, deadline_ns=deadline_ns)
-        return replace(called, by_flags=True, in_huge_pages=in_huge_pages, delayed_ns=delayed)
+        return Called.of(
+            taken,
+            claim_ns=claimed({"claim_ns": claim_ns}),
+            outside_ns=taken.ended_ns - start,
+            by_flags=delivery is not None,
+            in_huge_pages=in_huge_pages,
+            delayed_ns=delayed,
+        )
+
+    def _taken_like(self, by_flags: _ByFlags, layout: Layout, copy: Copy, addresses: Sequence[int]) -> Taken:
+        try:
+            return take_like(layout, copy, [(by_flags.memory, address) for address in addresses])
+        except Unreadable as error:
+            if self._collector.wait_exit(1.0) is not None:
+                raise died(self._collector) from error
+            text = "the output is not where the submission's process says that it is"
+            raise Fault("rejected", text, gone=True) from error
 
     def _dry_run(self, by_flags: _ByFlags, armed: _Armed) -> None:
         """Hand over memory that holds nothing, and look at what comes back.
@@ -570,9 +598,9 @@ class WorkerClient:
             self._send_descriptor(by_flags, by_flags.dry_arena)
         flags.ask_dry_run(armed.call)
         if flags.dry_run_ended(armed.call, spin_ns=ASK_SPIN_NS):
-            parts = [(address, min(nbytes, DRY_BYTES)) for address, nbytes in flags.delivered()[:1]]
-            with contextlib.suppress(Unreadable, Fault):
-                by_flags.memory.freeze(parts, input_bytes=0, memory_bytes=UNASKED_BYTES)
+            addresses, _ = flags.delivered(1) or ([], 0)
+            with contextlib.suppress(Unreadable):
+                Copy([DRY_BYTES] * len(addresses)).fill([(by_flags.memory, address) for address in addresses])
 
     def _copier(self, packed: Packed, placed: Sequence[Placed]) -> tuple[Callable[[_Armed], None], bool]:
         """A function that hands inputs over by copying them to memory that the worker has mapped."""
@@ -602,17 +630,6 @@ class WorkerClient:
             raise died(self._collector) from error
         except BlockingIOError as error:
             raise tampered("inputs that it was handed are not fetched") from error
-
-    def _frozen(self, by_flags: _ByFlags, packed: Packed) -> Frozen:
-        """A copy of the output as it is now. What the worker writes or says later does not change it."""
-        parts = by_flags.flags.delivered()
-        try:
-            return by_flags.memory.freeze(parts, input_bytes=packed.nbytes, memory_bytes=self.memory_bytes)
-        except Unreadable as error:
-            if self._collector.wait_exit(1.0) is not None:
-                raise died(self._collector) from error
-            text = "the output is not where the submission's process says that it is"
-            raise Fault("rejected", text, gone=True) from error
 
     def _armed_for(self, sizes: tuple[int, ...], placed: Sequence[Placed], *, deadline_ns: int) -> _Armed:
         """The announced call with these places. A call that was announced with others is withdrawn."""
@@ -644,19 +661,22 @@ class WorkerClient:
     def _hear_armed(self, deadline_ns: int) -> None:
         expect(self._receive(deadline_ns, min(self._spin_ns, ASK_SPIN_NS)), "armed")
 
-    def _sleep_until_finished(self, flags: CallFlags, call: int, deadline_ns: int) -> None:
-        """Wait for a call that takes longer than the judge spins."""
-        start = time.monotonic_ns()
-        try:
-            # The worker sets the flag first. A message without the flag ends the wait, too.
-            self._channel.wait_readable(deadline_ns=deadline_ns)
-        except Interrupted as error:
-            raise died(self._collector) from error
-        except TimeoutError as error:
-            raise too_late() from error
-        finally:
-            self.waited_ns += time.monotonic_ns() - start
-        flags.finished(call, spin_ns=0)
+    def _wait_until_finished(self, flags: CallFlags, call: int, deadline_ns: int) -> None:
+        """Wait for the end of a call. The judge looks at the flag only now and then once it has spun for long."""
+        if flags.finished(call, spin_ns=self._spin_ns):
+            return
+        nap_s = self._spin_ns / 1e9 * _NAP_SHARE
+        while not flags.finished(call, spin_ns=0):
+            if time.monotonic_ns() > deadline_ns:
+                raise too_late()
+            # Only a worker that has ended, or is ended, can be heard before the flag.
+            if self._channel.readable(0):
+                if flags.finished(call, spin_ns=0):
+                    return
+                self._receive(deadline_ns)
+                raise tampered("a message that nothing had asked for")
+            time.sleep(nap_s)
+            nap_s *= 1 + _NAP_SHARE
 
     def _call_by_message(self, packed: Packed, *, output_capacity: int, deadline_ns: int) -> Called:
         placed, size = packed.place()
@@ -669,46 +689,45 @@ class WorkerClient:
             before = self._sched_delay.total_ns()
             start = time.perf_counter_ns()
             self._send(encoded, (inputs.fd,), deadline_ns)
-            answer = self._receive(deadline_ns, self._spin_ns)
-            end = time.perf_counter_ns()
-            delayed = self._sched_delay.since(before)
-            given = _Given(inputs=inputs, placed=placed, nbytes=packed.nbytes)
-            called = self._take(answer, given, output_arena, start=start, end=end, deadline_ns=deadline_ns)
-        return replace(called, delayed_ns=delayed)
+            taken, claim_ns = self._take_by_message(inputs, placed, output_arena, packed, deadline_ns=deadline_ns)
+        return Called.of(
+            taken,
+            claim_ns=claim_ns,
+            outside_ns=taken.ended_ns - start,
+            delayed_ns=self._sched_delay.since(before),
+        )
 
-    def _take(
-        self, answer: dict[str, Any], given: _Given, output_arena: Readable, *, start: int, end: int, deadline_ns: int
-    ) -> Called:
-        """Copy the output that an answer describes, after offering a larger arena if the output does not fit."""
+    def _take_by_message(
+        self,
+        inputs: Arena | None,
+        placed: Sequence[Placed],
+        output_arena: Arena | None,
+        packed: Packed,
+        *,
+        deadline_ns: int,
+    ) -> tuple[Taken, int]:
+        """The output that the worker describes, and its claim. If it does not fit, after offering a larger arena."""
+        answer = self._receive(deadline_ns, self._spin_ns)
         with contextlib.ExitStack() as stack:
             if answer["op"] == "need":
-                nbytes = needed(answer, input_bytes=given.nbytes, memory_bytes=self.memory_bytes)
-                self.withdraw_call(deadline_ns=deadline_ns)
-                made = stack.enter_context(Arena.create(nbytes))
-                made.poison()
-                self._send(encode({"op": "output_arena", "size": made.size}, descriptors=1), (made.fd,), deadline_ns)
+                nbytes = needed(answer, input_bytes=packed.nbytes, memory_bytes=self.memory_bytes)
+                output_arena = stack.enter_context(Arena.create(nbytes))
+                output_arena.poison()
+                message = encode({"op": "output_arena", "size": output_arena.size}, descriptors=1)
+                self._send(message, (output_arena.fd,), deadline_ns)
                 answer = self._receive(deadline_ns, self._spin_ns)
-                end, output_arena = time.perf_counter_ns(), made
             expect(answer, "done")
+            if output_arena is None:
+                raise tampered("an output that no room was asked for")
             taken = take(
                 answer.get("tree"),
-                inputs=given.inputs,
-                placed=given.placed,
+                inputs=inputs or output_arena,
+                placed=placed,
                 output_arena=output_arena,
-                input_bytes=given.nbytes,
+                input_bytes=packed.nbytes,
                 memory_bytes=self.memory_bytes,
             )
-        if isinstance(output_arena, Frozen):
-            late = output_arena.copied_ns - end - LOOK_NS - COPY_NS_A_BYTE * output_arena.size
-        else:
-            late = taken.looked_ns - end
-        return Called(
-            output=taken.output,
-            claim_ns=claimed(answer),
-            outside_ns=end - start + max(0, late),
-            output_bytes=taken.output_bytes,
-            parts=taken.parts,
-        )
+        return taken, claimed(answer)
 
     def profile(self, packed: Packed, *, deadline_ns: int) -> Profiled:
         """Run the kernel once under torch's profiler.

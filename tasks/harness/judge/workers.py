@@ -84,6 +84,10 @@ class Workers(Protocol):
     def waited_ns(self) -> int:
         """How long the judge has waited for the workers so far."""
 
+    @property
+    def checkers_ns(self) -> int:
+        """How long the judge has waited for rank checkers so far; 0 where its own process makes inputs and checks."""
+
     def prepare(self, files: Mapping[str, str], directory: Path, *, deadline_ns: int) -> None:
         """Unpack the task, import its reference, and make sure that every worker answers."""
 
@@ -112,9 +116,9 @@ class Workers(Protocol):
     ) -> Sequence[float] | None:
         """Make up to `count` control calls and return what each costs beside its kernel, in nanoseconds.
 
-        Their inputs are made like those of other calls, and no submission runs in the process that answers them. Calls
-        that other processes disturbed are left out. Afterwards the last call cannot be checked any more. None where no
-        control calls can be made.
+        Infinity: the call waited for a core. Their inputs are made like those of other calls, and no submission runs in
+        the process that answers them. Afterwards the last call cannot be checked any more. None where no control calls
+        can be made.
         """
 
     def load(

@@ -138,6 +138,10 @@ class Arena:
         """A range of the arena, to be written later in one step."""
         return self._view()[offset : offset + nbytes]
 
+    def read_into(self, into: memoryview, offset: int) -> None:
+        """Copy the bytes at an offset to memory of the caller's."""
+        into[:] = self.window(offset, len(into))
+
     @property
     def addresses(self) -> range:
         """The addresses at which it is mapped."""

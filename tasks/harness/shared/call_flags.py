@@ -4,22 +4,32 @@ A message costs a hundred microseconds each way, and most of that differs from c
 core sees costs less than one microsecond. The judge makes the page and seals it. The numbers decide nothing. If a
 worker says too early that it has finished, its output is read too early. If it begins too early, it has no inputs.
 
-On x86-64 one core sees the stores of another core in order. On processors that may reorder stores, system calls keep
-the order that matters: those between the announcement and the release of a call, and the message that follows its end.
+All that a worker says of an output of a known layout (`values.Layout`) is an address for each tensor and its claim.
+They are on the page before the end is. An output of another layout is described in a message, which ends the call.
+
+One core must see the stores of another core in order, as on x86-64 (`KEEPS_ORDER`).
 """
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Sequence
 
 from .arenas import Arena
 
+#: Whether the stores of one core reach another in order.
+KEEPS_ORDER = platform.machine() in ("x86_64", "AMD64")
 # Places of 8 bytes, each in a cache line of its own.
-_RELEASED, _FINISHED, _WITHDRAWN, _DRY_ASKED, _DRY_ENDED, _PARTS = 0, 8, 16, 24, 32, 40
-#: Bytes of the shared memory, and the most tensors that an output may have: each takes two numbers.
+_RELEASED, _FINISHED, _WITHDRAWN, _DRY_ASKED, _DRY_ENDED, _OUTPUT = 0, 8, 16, 24, 32, 40
+#: From the last place on: how many addresses there are, the claim, the addresses.
+_CLAIM, _ADDRESSES = _OUTPUT + 1, _OUTPUT + 2
+#: In place of the number of addresses.
+_IN_A_MESSAGE = (1 << 64) - 1
+#: Bytes of the shared memory.
 FLAGS_BYTES = 64 << 10
-MAX_PARTS = (FLAGS_BYTES // 8 - _PARTS - 1) // 2
+#: Tensors that an output may have.
+MAX_PARTS = FLAGS_BYTES // 8 - _ADDRESSES
 #: Offsets that a device reads and writes: the lower half of a number, in bytes from the beginning of the page.
 RELEASED_AT, FINISHED_AT = 8 * _RELEASED, 8 * _FINISHED
 #: Bytes of the output of a dry run.
@@ -83,28 +93,36 @@ class CallFlags:
         return bool(self._words[_WITHDRAWN] == call)
 
     def finish(self, call: int) -> None:
-        """Worker: the call has ended; `deliver` has said where its output lies, if there is one."""
+        """Worker: the call has ended; `deliver` or `deliver_in_message` has said where its output is."""
         self._words[_FINISHED] = call
 
-    def deliver(self, parts: Sequence[tuple[int, int]]) -> None:
-        """Worker, before `finish`: address and bytes of each tensor of the output, in its own memory.
+    def deliver(self, addresses: Sequence[int], *, claim_ns: int) -> None:
+        """Worker, before `finish`: where each tensor of the output lies in its own memory, and its claim.
 
         Raises:
             ValueError: there are too many.
         """
-        if len(parts) > MAX_PARTS:
-            raise ValueError(f"custom_kernel returned {len(parts)} tensors, at most {MAX_PARTS} can be handed back")
-        words, at = self._words, _PARTS + 1
-        for address, nbytes in parts:
-            words[at], words[at + 1] = address, nbytes
-            at += 2
-        words[_PARTS] = len(parts)
+        if len(addresses) > MAX_PARTS:
+            raise ValueError(f"an output of {len(addresses)} tensors, at most {MAX_PARTS} have room here")
+        words = self._words
+        for at, address in enumerate(addresses, _ADDRESSES):
+            words[at] = address
+        words[_CLAIM] = claim_ns
+        words[_OUTPUT] = len(addresses)
 
-    def delivered(self) -> list[tuple[int, int]]:
-        """Judge: address and bytes of each tensor, by the worker's word. Must be checked."""
-        count = min(self._words[_PARTS], MAX_PARTS)
-        numbers = self._words[_PARTS + 1 : _PARTS + 1 + 2 * count].tolist()
-        return list(zip(numbers[::2], numbers[1::2], strict=True))
+    def deliver_in_message(self) -> None:
+        """Worker, before `finish`: a message follows, which says what became of the call."""
+        self._words[_OUTPUT] = _IN_A_MESSAGE
+
+    def delivered(self, count: int) -> tuple[list[int], int] | None:
+        """Judge: the addresses of so many tensors, and the claim, by the worker's word.
+
+        None: the worker has said something else. Then only a message of its can end the call.
+        """
+        words = self._words
+        if words[_OUTPUT] != count:
+            return None
+        return words[_ADDRESSES : _ADDRESSES + count].tolist(), words[_CLAIM]
 
     def released(self, call: int, *, spin_ns: int) -> bool:
         """Worker: whether the call may begin; spins for at most `spin_ns`, or until the call is withdrawn."""

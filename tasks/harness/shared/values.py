@@ -5,7 +5,7 @@ A tensor is a descriptor: dtype name, shape, and where its bytes lie. Inputs kee
 output arena. If the kernel returned an input buffer or a part of one, they are a reference to that buffer. The judge
 checks every number that a worker sends against the arenas it made itself.
 
-`pack` and `Snapshot` belong to the judge, `unpack` and `Outgoing` to the worker.
+`pack` and `Snapshot` belong to the judge, `unpack` and `Outgoing` to the worker, `Layout` to both.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -52,6 +53,8 @@ OUTPUT_REGION = -1
 _SMALL_BYTES = 256 << 10
 #: Kinds of node whose items have names.
 _PAIRS = ("dict", "record")
+#: Kinds of node that say nothing beside what a layout has.
+_BYTES_ALONE = ("tensor", "tuple", "list", "dict", "none")
 
 
 class Unsupported(TypeError):
@@ -303,9 +306,9 @@ class Outgoing:
         return [item for _, item in self._copies]
 
     @property
-    def parts(self) -> list[tuple[int, int]]:
-        """Address and bytes of each tensor to copy, in the order of their offsets."""
-        return [(item.data_ptr(), item.numel() * item.element_size()) for _, item in self._copies]
+    def addresses(self) -> list[int]:
+        """The address of each tensor to copy, in the order of their offsets."""
+        return [item.data_ptr() for _, item in self._copies]
 
     def copy_to(self, arena: Arena) -> None:
         """Copy the described tensors into the judge's arena, which holds at least `nbytes`."""
@@ -325,6 +328,42 @@ def _bytes_of(item: torch.Tensor) -> torch.Tensor:
     whole = torch.empty(0, dtype=torch.uint8, device=item.device).set_(item.untyped_storage())
     start = item.storage_offset() * item.element_size()
     return whole[start : start + nbytes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """What the outputs of a case have in common if nothing in them but tensors of the CPU can differ.
+
+    Judge and worker both derive it from a description that has travelled in a message. Then an address for each tensor
+    says all that is left to say of the next output.
+    """
+
+    #: Containers, dtypes and shapes, with the place of each tensor in a copy of the output.
+    tree: Any
+    #: Bytes of each tensor, in the order of the tree.
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tree: Any) -> Self | None:
+        """The layout of a trusted or checked tree; None if it has a number, a text, or a tensor of a device."""
+        if not all(node["t"] in _BYTES_ALONE and node.get("device", "cpu") == "cpu" for node in _nodes(tree)):
+            return None
+        sizes = tuple(ITEM_BYTES[node["dtype"]] * math.prod(node["shape"]) for node in tensor_nodes(tree))
+        offsets = accumulate(map(aligned, sizes), initial=0)
+
+        def placed(node: Any) -> Any:
+            match node["t"]:
+                case "tensor":
+                    kept = {key: node[key] for key in ("t", "dtype", "shape", "device")}
+                    return kept | {"at": [OUTPUT_REGION, next(offsets)]}
+                case "dict":
+                    return {"t": "dict", "items": [[key, placed(item)] for key, item in node["items"]]}
+                case "none":
+                    return {"t": "none"}
+                case kind:
+                    return {"t": kind, "items": [placed(item) for item in node["items"]]}
+
+        return cls(tree=placed(tree), sizes=sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -352,6 +391,11 @@ class Snapshot:
     def opaque(self) -> str | None:
         """The type of the first returned object that cannot be sent, or None."""
         return next((node["type"] for node in _nodes(self._tree) if node["t"] == "opaque"), None)
+
+    @property
+    def layout(self) -> Layout | None:
+        """What the next output has to say of itself; None: all."""
+        return Layout.of(self._tree)
 
     @property
     def has_tensor(self) -> bool:

@@ -25,12 +25,13 @@ Messages on the socket in KR_JUDGE_FD, and their answers:
     collect        {}                      -> done {claim_ns} | failed       after enqueue, when the call has ended
     arm            {size}                  -> armed                           descriptor: output arena
         drops everything of earlier calls, maps the output arena, and spins for the next message
-    arm            {size, call, storages}  -> armed, done | failed            descriptor, or none: inputs to come
+    arm            {size, call, storages}  -> armed                           descriptor, or none: inputs to come
         builds the inputs that the last call's tree describes, over memory that holds no inputs yet: the memory of the
         descriptor, or, without one, addresses where the worker maps the descriptor that it gets on the socket. The call
         begins when the flags say so. Before, they ask for a dry run: where inputs will come as a descriptor, one of
-        memory that holds nothing comes first. The flags also say where its output lies and that it has ended, before
-        the second answer. If the flags say that the call is withdrawn, there is no second answer.
+        memory that holds nothing comes first. The flags also say where its output lies, the claim, and that it has
+        ended. If the call failed, or its output has another layout than that of the last call by message, they say
+        that a second answer comes: failed, or need {bytes} as after `call`.
     call           {tree, storages, size, batch} -> done | need {bytes} | failed    descriptor: inputs
         open, go and deliver in one. batch: absent; or the tree is a list of so many inputs, the kernel is called with
         each of them, the claim is the time of all these calls, and the output is the list of what they return
@@ -73,7 +74,7 @@ from tasks.harness.emulate import install_if_asked  # noqa: E402 see above
 from tasks.harness.shared.arenas import HUGE_PAGE_BYTES, Arena  # noqa: E402 see above
 from tasks.harness.shared.call_flags import DRY_BYTES, FLAGS_BYTES, CallFlags  # noqa: E402 see above
 from tasks.harness.shared.device_memory import release_memory  # noqa: E402 see above
-from tasks.harness.shared.values import DTYPES, Outgoing  # noqa: E402 see above
+from tasks.harness.shared.values import DTYPES, Layout, Outgoing  # noqa: E402 see above
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed, encode  # noqa: E402 see above
 
 from .calibration import calibration_kernel  # noqa: E402 see above
@@ -124,6 +125,8 @@ class Worker:
         self._tree: Any = None
         self._batch = 0
         self._like: Sequence[_Like] | None = None
+        #: What is common to outputs of which the flags alone say all.
+        self._layout: Layout | None = None
         #: The call that begins when the flags say so, and the addresses for inputs that come as a descriptor.
         self._awaited: tuple[CallFlags, int] | None = None
         self._reserved: Arena | None = None
@@ -177,7 +180,9 @@ class Worker:
             if self._awaited is not None:
                 (flags, call), self._awaited = self._awaited, None
                 if self._wait_for_release(flags, call):
-                    self._channel.send(encode(self._call_by_flags(flags, call)))
+                    unlike = self._call_by_flags(flags, call)
+                    if unlike is not None:
+                        self._channel.send(encode(unlike))
 
     def _load(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
         self._submission = load(Path.cwd(), message["files"], message["submission"], message.get("compiled"))
@@ -197,9 +202,17 @@ class Worker:
     def _open_flags(self, _: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         self._flags = CallFlags(map_memory(descriptors[0], FLAGS_BYTES))
         self._descriptor_socket = socket.socket(fileno=os.dup(descriptors[1]))
-        # Other processes may be forbidden to open this one's memory, so this one passes a descriptor on.
-        with suppress(OSError), open("/proc/self/mem", "rb", buffering=0) as memory:  # noqa: PTH123 no path is made
-            socket.send_fds(self._descriptor_socket, [b"m"], [memory.fileno()])
+        # Other processes may be forbidden to open this one's memory, so this one passes a descriptor on. Some kernels
+        # have no such file. But one that cannot be sent is a fault of the host.
+        try:
+            memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            memory = None
+        if memory is not None:
+            try:
+                socket.send_fds(self._descriptor_socket, [b"m"], [memory])
+            finally:
+                os.close(memory)
         return {"op": "flags_open", "pid": os.getpid()}
 
     def _prepare_device(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
@@ -244,15 +257,15 @@ class Worker:
         self._awaited = self._flags, message["call"]
         return {"op": "armed"}
 
-    def _parts_like_last(self, output: object) -> list[tuple[int, int]] | None:
-        """Address and bytes of each tensor of an output like the last one; None if it is not like that.
+    def _addresses_like_last(self, output: object) -> list[int] | None:
+        """The address of each tensor of an output like the last one by message; None if it is not like that.
 
         Short on purpose: the kernel leaves cold caches, and all of this is inside the timed span.
         """
         outputs: Sequence[Any] = output if self._batch else (output,)  # type: ignore[assignment]  # a batch's is a list
         if self._like is None:
             return None
-        parts = []
+        addresses = []
         for each, (kind, likes) in zip(outputs, self._like, strict=True):
             if type(each) is not kind:
                 return None
@@ -270,8 +283,8 @@ class Worker:
                     or not item.is_contiguous()
                 ):
                     return None
-                parts.append((item.data_ptr(), item.nbytes))
-        return parts
+                addresses.append(item.data_ptr())
+        return addresses
 
     def _wait_for_release(self, flags: CallFlags, call: int) -> bool:
         """Wait until the call may begin; False if it is withdrawn."""
@@ -291,8 +304,8 @@ class Worker:
                 finally:
                     os.close(descriptor)
             output = self._dry_output
-            parts = self._parts_like_last([output] * self._batch if self._batch else output)
-            flags.deliver(parts or [(output.data_ptr(), output.nbytes)])
+            self._addresses_like_last([output] * self._batch if self._batch else output)
+            flags.deliver([output.data_ptr()], claim_ns=0)
         flags.end_dry_run(call)
 
     def _wait_until(self, told: Callable[..., bool], flags: CallFlags, call: int) -> bool:
@@ -310,7 +323,8 @@ class Worker:
                 raise PeerClosed("the judge is gone")
         return True
 
-    def _call_by_flags(self, flags: CallFlags, call: int) -> dict[str, Any]:
+    def _call_by_flags(self, flags: CallFlags, call: int) -> dict[str, Any] | None:
+        """Make a call; the answer where the flags do not say all."""
         inputs, kernel = self._opened(), self._to_time()
         value, reserved = inputs.value, self._reserved
         try:
@@ -319,23 +333,26 @@ class Worker:
             start = perf_counter_ns()
             output = kernel(value)
             self._claim_ns = perf_counter_ns() - start
-            outgoing, parts = None, self._parts_like_last(output)
-            if parts is None:
-                outgoing = self._describe_output(output, {})
+            outgoing, addresses = None, self._addresses_like_last(output)
+            if addresses is None:
+                outgoing = Outgoing.describe(output, {})
                 if outgoing.put_off:
                     # Lazy work that is done when the output is described is the kernel's own.
                     self._claim_ns = perf_counter_ns() - start
-                parts = outgoing.parts
-            flags.deliver(parts)
+                if self._layout is None or Layout.of(outgoing.tree) != self._layout:
+                    flags.deliver_in_message()
+                    flags.finish(call)
+                    return self._return_described(outgoing)
+                addresses = outgoing.addresses
+            flags.deliver(addresses, claim_ns=self._claim_ns)
         except BaseException as error:  # noqa: BLE001 the harness boundary, as in serve
-            flags.deliver(())
+            flags.deliver_in_message()
             flags.finish(call)
             return describe_failure(error)
         flags.finish(call)
-        # The description follows in a message. The bytes stay where the flags have said.
-        outgoing = outgoing or Outgoing.describe(output, {})
+        # The judge reads the bytes where they lie.
         self._returned = output, outgoing
-        return {"op": "done", "tree": outgoing.tree, "claim_ns": self._claim_ns}
+        return None
 
     def _map_inputs(self, reserved: Arena) -> None:
         """Map the inputs whose descriptor has been sent."""
@@ -431,9 +448,11 @@ class Worker:
     def _describe_output(self, output: object, storages: Mapping[int, int]) -> Outgoing:
         outputs: Sequence[Any] = output if self._batch else (output,)  # type: ignore[assignment]  # a batch's is a list
         likes = [_like(each) for each in outputs]
-        found = [like for like in likes if like is not None]
-        self._like = found if len(found) == len(likes) else None
-        return Outgoing.describe(output, storages)
+        plain = [like for like in likes if like is not None]
+        self._like = plain if len(plain) == len(likes) else None
+        outgoing = Outgoing.describe(output, storages)
+        self._layout = Layout.of(outgoing.tree)
+        return outgoing
 
     def _return_described(self, outgoing: Outgoing) -> dict[str, Any]:
         if self._output is None or outgoing.nbytes > self._output.size:

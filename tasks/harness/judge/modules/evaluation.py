@@ -323,9 +323,12 @@ class GroupJudge:
         run = ModeRun(request=mode, cases=cases, start_ns=now, deadline_ns=deadline_ns)
         # Of Workers, timing uses these methods alone: call, check, control.
         workers = cast("Workers", side)
-        timed = TimedCase(workers, run, cases[0], rng_seed=1, check_budget_ns=math.inf)
+        timed = TimedCase(workers, run, cases[0], rng_seed=1)
         timed.warm_up()
-        stopping = Stopping(max_runs=calls, min_runs=calls, width=0.0, max_kernel_ns=math.inf, max_wall_ns=math.inf)
+        most = math.inf
+        stopping = Stopping(
+            max_runs=calls, min_runs=calls, width=0.0, max_kernel_ns=most, max_wall_ns=most, max_check_ns=most
+        )
         benchmark = Benchmark(
             self._request,
             device=self._device,
@@ -334,10 +337,9 @@ class GroupJudge:
             calibration=self._calibration,
             most_controls=_MOST_CONTROLS,
         )
-        timed.forget_controls()
-        found = benchmark.time(run, timed, stopping, start_ns=now)
-        timed.check_last()
-        return Row(samples=found.samples, controls_ns=timed.controls_ns)
+        timed.call_first_controls()
+        row = benchmark.time(run, timed, stopping)
+        return Row(samples=row.samples, controls_ns=timed.controls_ns)
 
     # -- workers -------------------------------------------------------------------------------------------------
 

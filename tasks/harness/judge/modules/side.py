@@ -148,6 +148,8 @@ class ModuleSide:
         """See Workers."""
         return self.client.waited_ns
 
+    checkers_ns = 0
+
     def call(
         self,
         arguments: Mapping[str, Value],
@@ -216,7 +218,7 @@ class ModuleSide:
             nbytes=nbytes,
             by_flags=like.by_flags,
             deadline_ns=time.monotonic_ns() + _PATIENCE_NS,
-            beside=self.client.pid,
+            beside=self.client.activity,
         )
 
     def rest(self, *, deadline_ns: int) -> None:

@@ -1,0 +1,107 @@
+"""The course of a case: which of its calls count, how long they are, when it ends, how many control calls it needs.
+
+A worker's word decides none of this. Everything here comes from spans of the judge's clock, from calls of trusted code,
+and from the judge's own processor time; no function takes a claim. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, pvariance
+from typing import Self
+
+from .audit import FLOOR_NS, ControlCosts
+from .hand_over import Bound
+from .stats import quantile
+from .stopping import Progress
+
+#: A call took longer than others by chance if it exceeds the median by this part of it, beside what a hand-over varies.
+_LONGER_SHARE = 0.02
+#: The part of the calls that may be set aside where no control calls say how often something disturbs one.
+_ASIDE_SHARE = 0.05
+#: Where nothing is known of the hand-over: so many times the distance from the median span to the upper quartile.
+_SPREADS = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandOverFacts:
+    """What calls of trusted code say of a hand-over, in nanoseconds."""
+
+    mean_ns: float
+    sd_ns: float
+    #: How much more than usual a call costs at most that nothing disturbs.
+    single_ns: float
+    #: The part of the calls that something disturbs.
+    disturbed: float = _ASIDE_SHARE
+
+    @classmethod
+    def of_controls(cls, costs: ControlCosts) -> Self:
+        """From control calls. The part of disturbed calls is Laplace's: few calls do not say that there is none."""
+        calls = costs.count + costs.disturbed
+        return cls(
+            mean_ns=costs.mean_ns,
+            sd_ns=costs.sd_ns,
+            single_ns=costs.single_ns,
+            disturbed=(costs.disturbed + 1) / (calls + 2),
+        )
+
+    @classmethod
+    def of_bounds(cls, spans_ns: Sequence[float], bounds: Sequence[Bound]) -> Self:
+        """From a calibration, as it bounds these calls."""
+        margin_ns = median(bound.margin_ns for bound in bounds)
+        mean_ns = median(span_ns - bound.kernel_ns for span_ns, bound in zip(spans_ns, bounds, strict=True))
+        return cls(mean_ns=mean_ns, sd_ns=margin_ns / _SPREADS, single_ns=margin_ns)
+
+    @classmethod
+    def unknown(cls, spans_ns: Sequence[float]) -> Self:
+        """From nothing but the calls themselves."""
+        ordered = sorted(spans_ns)
+        return cls(mean_ns=0.0, sd_ns=0.0, single_ns=_SPREADS * (quantile(ordered, 0.75) - median(ordered)))
+
+
+def kept(spans_ns: Sequence[float], exclusive: Sequence[bool], facts: HandOverFacts) -> list[int]:
+    """The calls that count: all but the longest of those that took longer by chance, in their order.
+
+    As many are set aside, at most, as something disturbs calls of trusted code. `exclusive`: on a device, whether the
+    worker left processor and device alone; a call where it did not is set aside first.
+    """
+    most = math.floor(facts.disturbed * len(spans_ns))
+    limit_ns = (1 + _LONGER_SHARE) * median(spans_ns) + facts.single_ns
+    numbers = range(len(spans_ns))
+    longer = [number for number in numbers if spans_ns[number] > limit_ns or not exclusive[number]]
+    longer.sort(key=lambda number: (exclusive[number], -spans_ns[number]))
+    aside = set(longer[:most])
+    return [number for number in numbers if number not in aside]
+
+
+def length_ns(spans_ns: Sequence[float], facts: HandOverFacts) -> float:
+    """How long a call takes."""
+    return max(median(spans_ns) - facts.mean_ns, FLOOR_NS)
+
+
+def progress(
+    spans_ns: Sequence[float], exclusive: Sequence[bool], facts: HandOverFacts, *, judged_ns: float, checks_ns: float
+) -> Progress:
+    """What the end of a case is decided by.
+
+    Args:
+        spans_ns: of its calls so far.
+        exclusive: see `kept`.
+        facts: of the hand-over.
+        judged_ns: what it has taken the judge.
+        checks_ns: processor time of the judge in checks.
+    """
+    spans_ns = [spans_ns[number] for number in kept(spans_ns, exclusive, facts)] if spans_ns else []
+    count = len(spans_ns)
+    mean_ns = max(fmean(spans_ns) - facts.mean_ns, FLOOR_NS) if spans_ns else 0.0
+    # What the hand-over varies is not the kernel's.
+    variance = max(pvariance(spans_ns) - facts.sd_ns**2, 0.0) if count > 1 else 0.0
+    return Progress(
+        count=count,
+        mean_ns=mean_ns,
+        sd_ns=math.sqrt(variance * count / (count - 1)) if count > 1 else 0.0,
+        judged_ns=judged_ns,
+        checks_ns=checks_ns,
+    )
