@@ -27,6 +27,9 @@ _SUCCESS_CODES = (0, 112)
 _TIMEOUT_CODE = 114
 #: KernelBot keeps whole lines of stdout and stderr up to this many characters.
 _KEPT_CHARACTERS = 16284
+#: What the texts of all results of a job may take. The database takes a job's rows up to 32 MiB.
+RESULT_BYTES = 8 << 20
+_LEFT_OUT_KEY = "runner.left_out"
 #: Keys that this module alone writes, and keys that only the judge may write.
 _SOL_KEY = re.compile(r"benchmark\.\d+\.sol(_limit)?")
 _ASSURANCE_KEY = re.compile(r"benchmark\.\d+\.runner\.(timing|interval)")
@@ -88,8 +91,9 @@ def run_record(
     scored_by: Task | None,
     demand: Demand,
     speeds_of_light: Sequence[SpeedOfLight],
+    most_bytes: int = RESULT_BYTES,
 ) -> RunRecord:
-    """One step as a row of `leaderboard.runs`."""
+    """One step as a row of `leaderboard.runs`. `most_bytes`: of the texts of its result."""
     passed = finding.verdict is Verdict.ACCEPTED and reported.check == "pass"
     scored = passed and step.name == "leaderboard"
     start = evidence.request_offset_ns + max(0, step.start_ns)
@@ -120,9 +124,31 @@ def run_record(
             "duration": step.duration_ns / 1e9,
         },
         # Lines that arrived before a timeout say nothing about a whole mode; KernelBot stores none either.
-        result={} if step.timed_out else _with_speed_of_light(_lines(step, reported), reported, speeds_of_light),
+        result={}
+        if step.timed_out
+        else within(_with_speed_of_light(_lines(step, reported), reported, speeds_of_light), most_bytes),
         system_info={**system, "runner": runner},
     )
+
+
+def within(lines: Mapping[str, str], most_bytes: int) -> dict[str, str]:
+    """The result without its longest texts, so that the rest takes at most so many bytes; their keys are in it.
+
+    An eval program decides how long its texts are. A job whose rows the database refuses would be evaluated again.
+    """
+    sizes = {key: len(key.encode()) + len(text.encode()) for key, text in lines.items()}
+    total = sum(sizes.values())
+    if total <= most_bytes:
+        return dict(lines)
+    left_out = []
+    for key in sorted(sizes, key=lambda key: -sizes[key]):
+        if total <= most_bytes:
+            break
+        total -= sizes[key]
+        left_out.append(key)
+    kept = {key: text for key, text in lines.items() if key not in left_out}
+    shown = ", ".join(left_out[:20]) + (f" and {len(left_out) - 20} more" if len(left_out) > 20 else "")
+    return kept | {_LEFT_OUT_KEY: f"too long: {shown}"[:2000]}
 
 
 def _with_speed_of_light(

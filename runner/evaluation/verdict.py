@@ -14,6 +14,7 @@ from runner.errors import EvaluationError
 from runner.evaluation.mode_result import ModeResult
 from runner.evaluation.plan import Plan
 from runner.evaluation.result_rows import (
+    RESULT_BYTES,
     Evidence,
     Finding,
     compilation_record,
@@ -85,6 +86,7 @@ def decide(job: Job, task: Task, plan: Plan, evidence: Evidence) -> JobResult:
                     # Public times rank. Of the secret job only the verdict counts, so it keeps its score.
                     demand=Demand() if job.secret else job.demand,
                     speeds_of_light=plan.speeds_of_light.get(name, ()),
+                    most_bytes=RESULT_BYTES // len(plan.run_names),
                 )
             )
             if finding.verdict is Verdict.ACCEPTED:

@@ -12,7 +12,7 @@ import pytest
 
 from runner.errors import EvaluationError
 from runner.evaluation.plan import make_plan
-from runner.evaluation.result_rows import Evidence, limit_lines
+from runner.evaluation.result_rows import Evidence, limit_lines, within
 from runner.evaluation.verdict import decide
 from runner.gpu_types import Dtype, Figures, GpuType
 from runner.model import Demand, JobResult, Mode, TimingAssurance, Verdict
@@ -457,6 +457,19 @@ def test_output_is_cut_at_whole_lines_as_kernelbot_cuts_it() -> None:
     cut = limit_lines("x" * 99 + "\n" + "y" * 20_000 + "\nz\n")
     assert cut == "x" * 99 + "\n" + "[...] 2 lines omitted"
     assert limit_lines("x" * 20_000) == "[...] 1 lines omitted"
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, 40 << 20), (4, 20 << 20), (60_000, 400)])
+def test_results_fit_into_the_database_whatever_a_program_writes(count: int, size: int) -> None:
+    """The longest texts are left out, and named: a job whose rows are refused would be evaluated again for ever."""
+    lines = {"benchmark-count": "1", "benchmark.0.mean": "5"} | {
+        f"text.{number}": "x" * size for number in range(count)
+    }
+    kept = within(lines, 1 << 20)
+    assert sum(len(key) + len(text) for key, text in kept.items()) <= (1 << 20) + 2100
+    assert kept["benchmark.0.mean"] == "5"
+    assert kept["runner.left_out"].startswith("too long: text.")
+    assert within({"a": "b"}, 1 << 20) == {"a": "b"}
 
 
 #: 1e9 operations, and 1e6 bytes of which no cache can hold any.
