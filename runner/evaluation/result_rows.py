@@ -140,14 +140,14 @@ def within(lines: Mapping[str, str], most_bytes: int) -> dict[str, str]:
     total = sum(sizes.values())
     if total <= most_bytes:
         return dict(lines)
-    left_out = []
+    left_out: dict[str, None] = {}
     for key in sorted(sizes, key=lambda key: -sizes[key]):
         if total <= most_bytes:
             break
         total -= sizes[key]
-        left_out.append(key)
+        left_out[key] = None
     kept = {key: text for key, text in lines.items() if key not in left_out}
-    shown = ", ".join(left_out[:20]) + (f" and {len(left_out) - 20} more" if len(left_out) > 20 else "")
+    shown = ", ".join([*left_out][:20]) + (f" and {len(left_out) - 20} more" if len(left_out) > 20 else "")
     return kept | {_LEFT_OUT_KEY: f"too long: {shown}"[:2000]}
 
 
