@@ -30,6 +30,14 @@ _IN_A_MESSAGE = (1 << 64) - 1
 FLAGS_BYTES = 64 << 10
 #: Tensors that an output may have.
 MAX_PARTS = FLAGS_BYTES // 8 - _ADDRESSES
+#: All that a worker says on the page, by its place; `addresses` begin there.
+WORKER_WORDS = {
+    "end of the dry run": _DRY_ENDED,
+    "addresses": _ADDRESSES,
+    "claim": _CLAIM,
+    "number of addresses": _OUTPUT,
+    "end": _FINISHED,
+}
 #: Offsets that a device reads and writes: the lower half of a number, in bytes from the beginning of the page.
 RELEASED_AT, FINISHED_AT = 8 * _RELEASED, 8 * _FINISHED
 #: Bytes of the output of a dry run.
