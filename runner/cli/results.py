@@ -19,7 +19,11 @@ MAX_CASES = 10_000
 _DRIFTS_P = 0.01
 _DRIFTS_BY = 0.02
 _MANY_OUTLIERS = 0.1
-_CUT_SHORT = {"wall_time": "cut short by the clock", "kernel_time": "cut short by the time in calls"}
+_CUT_SHORT = {
+    "wall_time": "cut short by the clock",
+    "kernel_time": "cut short by the time in calls",
+    "check_time": "cut short by the time in checks",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
