@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from runner.errors import NotFoundError
 from runner.store import queries
 from runner.store.clean import clean_text
-from runner.store.connection import Link, Row, direct_address
+from runner.store.connection import Link, Row
 from runner.store.pacer import ConnectPacer
+from runner.store.session import direct_address
 
 
 class Base:

@@ -487,9 +487,9 @@ SELECT current_setting('server_version') AS version, current_database()::text AS
        to_regclass('runner.migration') IS NOT NULL AS has_versions
 
 -- name: session_settings
--- The timeouts of a session.
-SELECT current_setting('statement_timeout') AS statement_timeout, current_setting('lock_timeout') AS lock_timeout,
-       current_setting('idle_in_transaction_session_timeout') AS idle_in_transaction_session_timeout
+-- The settings of a session by name, as JSON text: each is a text, however the session writes other types.
+SELECT json_object_agg(s.name, current_setting(s.name, true)) AS values
+FROM unnest(%(names)s::text[]) AS s (name) WHERE current_setting(s.name, true) IS NOT NULL
 
 -- name: applied_version
 -- The last migration applied.
@@ -630,11 +630,6 @@ FROM pg_catalog.pg_index i
 JOIN pg_catalog.pg_class c ON c.oid = i.indrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = 'leaderboard' AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
-
--- name: dataset_settings
--- Lets the statements of a data export take their time, in its transaction alone.
-SELECT set_config('statement_timeout', '0', true), set_config('idle_in_transaction_session_timeout', '0', true),
-       set_config('jit', 'off', true), set_config('work_mem', '64MB', true)
 
 -- name: dataset_moment
 -- The time of a snapshot, and the server that it is of.

@@ -84,7 +84,7 @@ BEGIN
     PERFORM runner.check_mode(submit.mode);
     -- 'x.py', not '.py'; no path, and no character that could disturb a terminal.
     IF submit.file_name IS NULL OR length(submit.file_name) > 255 OR runner.is_odd(submit.file_name)
-       OR submit.file_name !~ '^[^/\\]+\.(py|cuh?|cpp)$' THEN
+       OR submit.file_name !~ E'^[^/\\\\]+\\.(py|cuh?|cpp)$' THEN
         PERFORM runner.refuse('KR008', format('bad file name %L', left(submit.file_name, 300)),
             'A file name ends in .py, .cu, .cuh or .cpp, has at most 255 characters and no path or control characters.');
     END IF;
