@@ -10,7 +10,7 @@ from typing import Any, Final
 import psycopg
 
 from runner.errors import BoardError
-from runner.model import Demand, Json, TimingAssurance
+from runner.model import NEVER, Demand, Json, TimingAssurance
 from runner.store import queries
 from runner.store.base import Base, expect, no_board
 from runner.store.clean import clean_json, clean_text, to_jsonb
@@ -221,6 +221,8 @@ def _check_board(name: str, deadline: datetime, gpus: Sequence[str]) -> None:
         raise BoardError(f"leaderboard name {name!r}: expected visible text")
     if deadline.tzinfo is None:
         raise BoardError(f"leaderboard {name!r}: deadline {deadline} has no time zone; say UTC if you mean it")
+    if deadline > NEVER:
+        raise BoardError(f"leaderboard {name!r}: deadline {deadline}, expected {NEVER:%Y-%m-%d} at the latest")
     if not gpus:
         raise BoardError(f"leaderboard {name!r}: no GPU type; name at least one it is ranked on")
     if len(set(gpus)) != len(gpus):

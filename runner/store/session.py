@@ -5,19 +5,26 @@ the role, `PGOPTIONS`, `PGDATESTYLE`, `PGTZ`, `PGCLIENTENCODING`, a service file
 `WIRE` after connecting: that outranks them all. A pooler in transaction mode refuses settings at the start of a
 session, and hands each transaction to another one; there they are set again in each transaction.
 
+PostgreSQL holds values that Python has none for: infinite times, years before 1 and after 9999, JSON that is too deep.
+Every connection loads them: a row that somebody else wrote must not spoil the list that it stands in.
+
 Called by the other modules of `runner.store`, and by the reader of data exports for what it tells its own driver.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
+from psycopg.adapt import Buffer, Loader
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from runner.errors import ConfigError, DatabaseUnavailableError
+from runner.model import ALWAYS, NEVER
 from runner.store import queries
 
 if TYPE_CHECKING:
@@ -48,6 +55,64 @@ WIRE: Final[Mapping[str, str]] = {
     "transaction_timeout": "0",
     "idle_session_timeout": "0",
 }
+
+
+class Unloadable(dict[str, Any]):
+    """Stands for JSON that Python cannot load: an object without keys."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__()
+        self.cause = cause
+
+
+class _Moment(Loader):
+    """A time; NEVER and ALWAYS stand for those that Python has no datetime for."""
+
+    def __init__(self, oid: int, context: psycopg.abc.AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        stock = psycopg.adapters.get_loader(oid, self.format)
+        if stock is None:
+            raise TypeError(f"the driver has no loader of type {oid}")
+        self._stock = stock(oid, context)
+        self._zoned = oid == _TIMESTAMPTZ
+
+    def load(self, data: Buffer) -> datetime:
+        try:
+            loaded: datetime = self._stock.load(data)
+        except psycopg.DataError:
+            loaded = ALWAYS if self.is_early(bytes(data)) else NEVER
+            return loaded if self._zoned else loaded.replace(tzinfo=None)
+        return loaded
+
+    @staticmethod
+    def is_early(data: bytes) -> bool:
+        return data.startswith(b"-") or data.endswith(b"BC")
+
+
+class _BinaryMoment(_Moment):
+    format = psycopg.pq.Format.BINARY
+
+    @staticmethod
+    def is_early(data: bytes) -> bool:
+        # Microseconds since 2000.
+        return data[0] >= 0x80
+
+
+_TIMESTAMPTZ: Final = psycopg.adapters.types["timestamptz"].oid
+
+
+def _load_json(data: str | bytes) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        return Unloadable(f"{type(error).__name__}: {error}")
+
+
+def _load_leniently(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    for name in ("timestamptz", "timestamp"):
+        for loader in (_Moment, _BinaryMoment):
+            connection.adapters.register_loader(name, loader)
+    psycopg.types.json.set_json_loads(_load_json, context=connection)
 
 
 def checked(dsn: str) -> Mapping[str, Any]:
@@ -117,6 +182,7 @@ def connect(
     connection = connection_class.connect(address, autocommit=True, **named)
     try:
         opened(connection)
+        _load_leniently(connection)
         if pooled:
             connection.prepare_threshold = None
             connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
@@ -143,6 +209,7 @@ async def connect_async(address: str, *, bounds: Mapping[str, str], connection_c
     """As `connect`, for coroutines."""
     connection = await connection_class.connect(address, autocommit=True)
     try:
+        _load_leniently(connection)
         await connection.execute(statement(bounds))
     except BaseException:
         await connection.close()
@@ -162,6 +229,7 @@ def pool(
     from psycopg_pool import AsyncConnectionPool
 
     async def configure(connection: _A) -> None:
+        _load_leniently(connection)
         await connection.execute(statement(bounds))
 
     return AsyncConnectionPool(

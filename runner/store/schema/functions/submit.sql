@@ -72,10 +72,7 @@ BEGIN
         END IF;
     END IF;
 
-    IF submit.expires_at <= greatest(now(), submit.start_at) THEN
-        PERFORM runner.refuse('KR029', format('expires_at is %s, which is not after now and start_at', submit.expires_at),
-            'Give a later time, or none.');
-    END IF;
+    PERFORM runner.check_times(submit.start_at, submit.expires_at);
     SELECT u.is_banned INTO v_banned FROM leaderboard.user_info u WHERE u.id = submit.user_id;
     IF v_banned THEN
         PERFORM runner.refuse('KR010', format('user %L is banned', submit.user_id), 'Ask an administrator.');
