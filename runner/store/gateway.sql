@@ -10,7 +10,7 @@ LISTEN runner_events
 
 -- name: begin_login
 -- Notes that a program waits for approval; false if the code is taken.
-SELECT runner.begin_login(%(code)s::text, %(digest)s::text, %(provider)s::text) AS begun
+SELECT runner.begin_login(%(code)s::text, %(digest)s::text, %(provider)s::text, %(origin)s::text) AS begun
 
 -- name: login_of
 -- The user of a credential, or of a session.
