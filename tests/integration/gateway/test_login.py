@@ -59,6 +59,20 @@ def test_no_account_is_taken_over(gate: Gate, bench: Bench) -> None:
             bench.store.approve_login(begin(gate)[:8], bad, user_name=None, existing=False)
 
 
+def test_users_are_numbers_where_kernelbot_has_the_tables(gate: Gate, bench: Bench) -> None:
+    """Its list of a leaderboard fails for everybody where one is not; who is there keeps the id."""
+    from runner.gateway.identity import digest
+
+    gate.sql("INSERT INTO public._yoyo_log (id, comment) VALUES ('1', NULL)")
+    code = begin(gate)[:8]
+    with pytest.raises(SubmissionError, match="user id 'carol' is no number"):
+        bench.store.set_token("carol", user_name=None, digest=digest("new"))
+    with pytest.raises(SubmissionError, match="user id 'carol' is no number"):
+        bench.store.approve_login(code, "carol", user_name=None, existing=False)
+    bench.store.set_token("ada", user_name=None, digest=digest("new"))
+    bench.store.approve_login(code, "4711", user_name="Carol", existing=False)
+
+
 def test_a_token_and_its_end(gate: Gate, bench: Bench) -> None:
     """A new one ends the one before; revoking ends all, the website's too."""
     from runner.gateway.identity import digest
