@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from runner.cli import json_output, leaderboard_publish, render
 from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.leaderboard_publish import JsonOption
+from runner.cli.safe import printable
 from runner.errors import NotFoundError
 from runner.gpu_types import Registry
 from runner.store.records import BoardView
@@ -27,14 +29,23 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
 def list_boards(context: typer.Context, *, as_json: JsonOption = False) -> None:
     """List the leaderboards.
 
-    Open ones come first; `ranks` says which times rank.
+    Open ones come first; `ranks` says which times rank. Open ones whose task does not load, so that every submission is
+    `invalid`, are named with the reason.
     """
     with session(context).store() as store:
-        boards = store.boards()
+        boards, broken = store.boards(), store.broken_tasks() or {}
     if as_json:
-        out_json(json_output.boards(boards))
-    else:
-        out(render.boards_table(boards))
+        out_json(json_output.boards(boards, broken))
+        return
+    out(render.boards_table(boards))
+    note_broken(broken)
+
+
+def note_broken(broken: Mapping[str, str]) -> None:
+    """Say which leaderboards can evaluate nothing, and why."""
+    for name, reason in broken.items():
+        remedy = f"kernel-runner leaderboard update DIR --name {printable(name)}"
+        note(f"a task does not load, so every submission is invalid: {printable(reason)}; correct it: {remedy}")
 
 
 @leaderboard.command(epilog=example("kernel-runner leaderboard show vectoradd"))

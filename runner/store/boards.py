@@ -9,13 +9,14 @@ from typing import Any, Final
 
 import psycopg
 
-from runner.errors import BoardError
+from runner.errors import BoardError, TaskError
 from runner.model import NEVER, Demand, Json, TimingAssurance
 from runner.store import queries
 from runner.store.base import Base, expect, no_board
 from runner.store.clean import clean_json, clean_text, to_jsonb
 from runner.store.connection import Row, row, rows
 from runner.store.records import BoardLine, BoardView
+from runner.store.session import Unloadable
 
 #: Keys of task.yml that may not change under the submissions of a leaderboard without `force`.
 _FROZEN_KEYS: Final = ("files", "config", "lang", "benchmarks")
@@ -151,6 +152,27 @@ class Boards(Base):
     def boards(self) -> Sequence[BoardLine]:
         """All leaderboards, open ones first."""
         return [BoardLine(**_board(found)) for found in self._link.all(queries.BOARDS)]
+
+    def broken_tasks(self) -> Mapping[str, str] | None:
+        """Why the task of an open leaderboard does not load, by its name; None: this login may not read tasks."""
+        # Not above: all that the format of tasks loads would be half of the start of a data export.
+        from runner.task_format import from_stored
+
+        if not expect(self._link.one(queries.MAY_READ_TASKS))["may"]:
+            return None
+        broken = {}
+        for found in self._link.all(queries.OPEN_TASKS):
+            name, task, extra = found["name"], found["task"], found["extra"]
+            origin = f"leaderboard {name!r}"
+            for part in (task, extra):
+                if isinstance(part, Unloadable):
+                    broken[name] = f"{origin}: {part.cause}"
+            if name not in broken:
+                try:
+                    from_stored(task, extra, origin=origin)
+                except TaskError as error:
+                    broken[name] = "; ".join(str(error).splitlines())
+        return broken
 
     def board(self, name: str) -> BoardView:
         """A leaderboard with its task.

@@ -296,6 +296,16 @@ SELECT l.id, l.name, l.deadline, l.visibility, d.timing, d.tolerance,
        (SELECT count(*) FROM leaderboard.submission s WHERE s.leaderboard_id = l.id) AS submissions
 FROM leaderboard.leaderboard l JOIN runner.demand d ON d.leaderboard = l.name ORDER BY l.deadline < now(), l.name
 
+-- name: may_read_tasks
+-- Whether this login may read the tasks of leaderboards.
+SELECT has_column_privilege('leaderboard.leaderboard', 'task', 'SELECT')
+       AND has_table_privilege('runner.board', 'SELECT') AS may
+
+-- name: open_tasks
+-- The tasks of the leaderboards that take submissions.
+SELECT l.name, l.task, b.extra FROM leaderboard.leaderboard l LEFT JOIN runner.board b ON b.leaderboard_id = l.id
+WHERE l.deadline > now() ORDER BY l.name
+
 -- name: board
 -- One leaderboard with its task.
 SELECT l.id, l.name, l.deadline, l.description, l.visibility, l.creator_id, l.forum_id, l.task, b.extra, d.timing,

@@ -6,9 +6,13 @@ import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 import yaml
 
+from runner.cli.check import _tasks
+from runner.cli.finding import Mark
+from runner.config import Config
 from tests.integration.cli.conftest import Call, write_task
 
 
@@ -399,3 +403,34 @@ def test_a_board_on_a_type_that_emulates_says_that_nothing_is_ranked_there(
     assert said.code == 0
     assert "E emulates CUDA: submissions are tested and timed there, and not ranked" in said.err
     assert "emulates" not in cli("leaderboard", "create", task_folder, "--name", "plain", "--gpu", "CPU").err
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        *(f"task - '{key}'" for key in ("files", "lang", "config")),
+        *(f"jsonb_set(task, '{{{key}}}', '7')" for key in ("files", "lang", "config", "tests", "ranking_by")),
+        *("'[1]'", "'\"text\"'", "('{\"n\": ' || repeat('9', 5000) || '}')::jsonb", "task || '{\"validation\": {}}'"),
+    ],
+)
+def test_a_board_that_can_evaluate_nothing_is_named(cli: Call, board: str, database_url: str, task: str) -> None:
+    """By `leaderboard list`, `migrate` and `check`, with the reason: what the daemon would say of each submission."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(f"UPDATE leaderboard.leaderboard SET task = {task}".encode())  # noqa: S608 - of the test
+    (listed,) = cli("leaderboard", "list", "--json").document
+    assert listed["task_fault"].startswith("leaderboard 'echo': ")
+    for command in (("leaderboard", "list"), ("migrate",)):
+        said = cli(*command)
+        assert said.code == 0
+        assert listed["task_fault"].split(";", maxsplit=1)[0] in said.err
+    finding = _tasks(Config(database_url=database_url, state_dir=Path("/nowhere")))
+    assert (finding.mark, finding.found) == (Mark.WARNING, listed["task_fault"])
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 hour'")
+    assert cli("leaderboard", "list", "--json").document[0]["task_fault"] is None
+
+
+def test_boards_that_load_are_not_named(cli: Call, board: str) -> None:
+    """The list says nothing beside its table."""
+    assert cli("leaderboard", "list", "--json").document[0]["task_fault"] is None
+    assert cli("leaderboard", "list").err == ""
