@@ -51,6 +51,14 @@ class Base:
         if not self._borrowed:
             self._listener.close()
 
+    def board_name(self, given: str) -> str:
+        """The name of a leaderboard that a person named by it or by its number; what is neither comes back as it is.
+
+        Where a leaderboard's name is another one's number, the name counts.
+        """
+        found = self._link.one(queries.BOARD_NAME, {"given": clean_text(given)})
+        return given if found is None else str(found["name"])
+
     def ping(self) -> None:
         """A round trip to the database."""
         self._link.one(queries.PING)

@@ -296,6 +296,11 @@ SELECT l.id, l.name, l.deadline, l.visibility, d.timing, d.tolerance,
        (SELECT count(*) FROM leaderboard.submission s WHERE s.leaderboard_id = l.id) AS submissions
 FROM leaderboard.leaderboard l JOIN runner.demand d ON d.leaderboard = l.name ORDER BY l.deadline < now(), l.name
 
+-- name: board_name
+-- The name of a leaderboard that is named by it, or by its number where none has that name.
+SELECT l.name FROM leaderboard.leaderboard l WHERE l.name = %(given)s OR l.id::text = %(given)s
+ORDER BY l.name = %(given)s DESC LIMIT 1
+
 -- name: may_read_tasks
 -- Whether this login may read the tasks of leaderboards.
 SELECT has_column_privilege('leaderboard.leaderboard', 'task', 'SELECT')

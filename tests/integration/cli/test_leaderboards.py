@@ -434,3 +434,32 @@ def test_boards_that_load_are_not_named(cli: Call, board: str) -> None:
     """The list says nothing beside its table."""
     assert cli("leaderboard", "list", "--json").document[0]["task_fault"] is None
     assert cli("leaderboard", "list").err == ""
+
+
+def test_a_leaderboard_is_named_by_its_name_or_its_number(
+    cli: Call, board: str, task_folder: Path, submission_file: Path, tmp_path: Path
+) -> None:
+    """Everywhere a command takes one; a name that is another one's number is that name."""
+    number = str(cli("leaderboard", "list", "--json").document[0]["id"])
+    readers = [
+        *(("leaderboard", word, "{}", "--json") for word in ("show", "task")),
+        ("leaderboard", "personal", "{}", "--user", "ada", "--json"),
+        ("leaderboard", "template", "{}", "Python"),
+        ("leaderboard", "update", task_folder, "--name", "{}", "--dry-run"),
+        ("rerun", "--leaderboard", "{}", "--dry-run", "--json"),
+        ("invalidate", "--leaderboard", "{}", "--reason", "r", "--dry-run", "--json"),
+        ("failed", "--leaderboard", "{}", "--json"),
+        ("data", "check", "--leaderboard", "{}", "--json"),
+    ]
+    for command in readers:
+        by_name, by_number = (cli(*(str(word).format(given) for word in command)) for given in (board, number))
+        assert by_name.code == by_number.code == 0, (command, by_name.err, by_number.err)
+        assert by_number.out == by_name.out, command
+    assert cli("submit", submission_file, "--leaderboard", number, "--user", "ada").code == 0
+    assert cli("data", "export", tmp_path / "set", "--private", "--leaderboard", number).code == 0
+    assert "leaderboard echo is paused" in cli("leaderboard", "pause", number, "--reason", "r").err
+    assert "leaderboard echo is served again" in cli("leaderboard", "resume", number).err
+    assert cli("leaderboard", "create", task_folder, "--name", number).code == 0
+    assert cli("leaderboard", "task", number, "--json").document["name"] == number
+    assert "leaderboard 595 does not exist" in cli("leaderboard", "delete", "595").err.replace("'", "")
+    assert "leaderboard 1 is deleted" in cli("leaderboard", "delete", "1").err
