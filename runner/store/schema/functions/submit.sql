@@ -22,6 +22,7 @@ DECLARE
     v_category text := CASE submit.mode WHEN 'leaderboard' THEN 'leaderboard' ELSE 'test' END;
     v_hash text;
     v_known record;
+    v_differs text;
     v_source text;
     v_directives record;
     v_board_name text;
@@ -63,9 +64,23 @@ BEGIN
         FROM runner.idempotency i WHERE i.user_id = submit.user_id AND i.key = submit.idempotency_key;
         IF FOUND THEN
             IF v_known.payload_hash <> v_hash THEN
+                SELECT concat_ws(', ',
+                    CASE WHEN c.hash <> encode(sha256(submit.code), 'hex') THEN 'code' END,
+                    CASE WHEN s.file_name <> submit.file_name THEN format('file name (%s)', s.file_name) END,
+                    CASE WHEN l.name <> submit.leaderboard THEN format('leaderboard (%s)', l.name) END,
+                    CASE WHEN j.mode <> submit.mode THEN format('mode (%s)', j.mode) END,
+                    CASE WHEN j.priority <> coalesce(submit.priority, 0) THEN format('priority (%s)', j.priority) END)
+                INTO v_differs
+                FROM leaderboard.submission s
+                JOIN leaderboard.code_files c ON c.id = s.code_id
+                JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+                CROSS JOIN LATERAL (
+                    SELECT o.mode, o.priority FROM runner.job o WHERE o.submission_id = s.id ORDER BY o.id LIMIT 1
+                ) AS j
+                WHERE s.id = v_known.submission_id;
                 PERFORM runner.refuse('KR014',
-                    format('idempotency key %L was used for submission %s with other content',
-                           submit.idempotency_key, v_known.submission_id),
+                    format('idempotency key %L was used for submission %s with another %s', submit.idempotency_key,
+                           v_known.submission_id, coalesce(nullif(v_differs, ''), 'choice of leaderboard or GPU types')),
                     'Use a new key for a new submission.');
             END IF;
             RETURN v_known.submission_id;
