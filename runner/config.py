@@ -151,8 +151,8 @@ class Config(BaseModel):
     """
     Set it where `database_url` leads to a pooler in transaction mode, such as PgBouncer: the server itself, as `HOST`
     or `HOST:PORT` (5432). The daemon's one connection for notifications goes there, with the user, password and
-    database of `database_url`, and so do `migrate` and data exports. All others go through the pooler, prepare no
-    statements and set nothing in the session. So [the login has the timeouts](operations.md#a-pooler).
+    database of `database_url`, and so do `migrate`, the gateway and data exports. All others go through the pooler,
+    prepare no statements and set nothing beyond a transaction.
     """
     docker_host: Annotated[str | None, Reload.AFTER_RUNS] = Field(
         default=None, min_length=1, examples=["unix:///run/docker.sock"]

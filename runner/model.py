@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
 #: JSON object as it is stored in a jsonb column.
 Json = Mapping[str, Any]
+
+#: Stands for every time from here on, infinity included: PostgreSQL has years that Python has not.
+NEVER: Final = datetime(9999, 12, 30, tzinfo=UTC)
+#: The same for every time up to here.
+ALWAYS: Final = datetime(1, 1, 2, tzinfo=UTC)
 
 
 class Mode(StrEnum):

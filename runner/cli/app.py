@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import getpass
 import json
+import math
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -166,8 +167,25 @@ def note(message: str) -> None:
 
 
 def out_json(value: Json | Sequence[Json]) -> None:
-    """Print one JSON document on stdout, ASCII only, so that no terminal and no pipe can mistake it."""
-    typer.echo(json.dumps(value, indent=2, default=str))
+    """Print one JSON document on stdout, ASCII only, so that no terminal and no pipe can mistake it.
+
+    JSON has no word for a number that is none, or not finite: it becomes null.
+    """
+    try:
+        written = json.dumps(value, indent=2, default=str, allow_nan=False)
+    except ValueError:
+        written = json.dumps(_finite(value), indent=2, default=str, allow_nan=False)
+    typer.echo(written)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
 
 
 def login_name(instead: str) -> str:

@@ -10,6 +10,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
@@ -29,7 +30,7 @@ from runner.errors import ConfigError, DatabaseUnavailableError, KernelRunnerErr
 from runner.evaluation.container_spec import HOST_IMAGE
 from runner.gpu_types import GpuType, Registry
 from runner.model import Json, Slot
-from runner.store.connection import SESSION
+from runner.store import Store
 from runner.store.probe import DatabaseFacts, probe
 from sandbox.errors import SandboxError
 from sandbox.host.engine import DockerEngine, EngineFacts
@@ -173,21 +174,39 @@ def _database(config: Config) -> Iterator[Finding]:
     yield _schema(facts)
     if facts.login is not None:
         yield _login(facts, config.host_name)
-    if facts.unset:
-        yield Finding(
-            name="pooler",
-            mark=Mark.WARNING,
-            found=f"the login has no {', '.join(facts.unset)}",
-            remedy=f"give {facts.login or 'the login'} "
-            + ", ".join(f"{key} = '{SESSION[key]}'" for key in facts.unset)
-            + " (ALTER ROLE ... SET)",
-        )
+    yield _session(facts)
+    if not facts.pending and not facts.newer:
+        yield _tasks(config)
     if facts.direct:
         yield Finding(name="notifications", mark=Mark.OK, found="arrive")
     else:
         found = "do not arrive: the connection goes through a pooler in transaction mode"
         remedy = "set direct_host to the server itself, or let DATABASE_URL name it or a pool in session mode"
         yield Finding(name="notifications", mark=Mark.FAILED, found=found, remedy=remedy)
+
+
+def _tasks(config: Config) -> Finding:
+    """Whether the tasks of open leaderboards load: else every submission is invalid, and no list shows it."""
+    name = "tasks"
+    store = Store(config.require_database_url(), application_name="kernel-runner check", direct_host=config.direct_host)
+    with closing(store):
+        broken = store.broken_tasks()
+    if broken is None:
+        return Finding(name=name, mark=Mark.OK, found="not read: this login may not")
+    if not broken:
+        return Finding(name=name, mark=Mark.OK, found="those of open leaderboards load")
+    remedy = "correct them (kernel-runner leaderboard update DIR --name NAME)"
+    return Finding(name=name, mark=Mark.WARNING, found=". ".join(broken.values()), remedy=remedy)
+
+
+def _session(facts: DatabaseFacts) -> Finding:
+    """Whether text on the wire reads as the driver expects it, whatever the database or the login sets."""
+    if not facts.misread:
+        return Finding(name="session", mark=Mark.OK, found="keeps its settings")
+    remedy = (
+        "set direct_host to the server itself: a pooler in transaction mode, or another program before it, changes them"
+    )
+    return Finding(name="session", mark=Mark.FAILED, found="; ".join(facts.misread), remedy=remedy)
 
 
 def _connections(facts: DatabaseFacts, *, pooled: bool) -> Finding:

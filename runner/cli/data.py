@@ -30,7 +30,7 @@ data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Export
 app.add_typer(data_app, name="data")
 
 _Leaderboards = Annotated[
-    list[str] | None, typer.Option("--leaderboard", metavar="L", help="Leaderboard; repeatable. Without it, all.")
+    list[str] | None, typer.Option("--leaderboard", metavar="L", help="Name or number; repeatable. Without it, all.")
 ]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 #: Submissions that a table names per check.

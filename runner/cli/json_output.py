@@ -5,7 +5,7 @@ A submission's own object is made in `runner.cli.view`, where secrets are kept b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -31,9 +31,12 @@ def queue(lines: Sequence[StatusLine]) -> list[dict[str, Any]]:
     return [_with_score(asdict(line)) for line in lines]
 
 
-def boards(lines: Sequence[BoardLine]) -> list[dict[str, Any]]:
-    """Leaderboards, one object each."""
-    return [_plain({**_without_demand(asdict(line)), **_demand(line.demand)}) for line in lines]
+def boards(lines: Sequence[BoardLine], broken: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Leaderboards, one object each; `broken`: why the task of one does not load."""
+    return [
+        _plain({**_without_demand(asdict(line)), **_demand(line.demand), "task_fault": broken.get(line.name)})
+        for line in lines
+    ]
 
 
 def board(view: BoardView) -> dict[str, Any]:

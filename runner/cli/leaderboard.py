@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from runner.cli import json_output, leaderboard_publish, render
 from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.leaderboard_publish import JsonOption
+from runner.cli.safe import printable
 from runner.errors import NotFoundError
 from runner.gpu_types import Registry
 from runner.store.records import BoardView
@@ -20,21 +22,30 @@ leaderboard = typer.Typer(
 app.add_typer(leaderboard, name="leaderboard")
 leaderboard.add_typer(leaderboard_publish.commands)
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name or number.")]
 
 
 @leaderboard.command("list", epilog=example("kernel-runner leaderboard list"))
 def list_boards(context: typer.Context, *, as_json: JsonOption = False) -> None:
     """List the leaderboards.
 
-    Open ones come first; `ranks` says which times rank.
+    Open ones come first; `ranks` says which times rank. Open ones whose task does not load, so that every submission is
+    `invalid`, are named with the reason.
     """
     with session(context).store() as store:
-        boards = store.boards()
+        boards, broken = store.boards(), store.broken_tasks() or {}
     if as_json:
-        out_json(json_output.boards(boards))
-    else:
-        out(render.boards_table(boards))
+        out_json(json_output.boards(boards, broken))
+        return
+    out(render.boards_table(boards))
+    note_broken(broken)
+
+
+def note_broken(broken: Mapping[str, str]) -> None:
+    """Say which leaderboards can evaluate nothing, and why."""
+    for name, reason in broken.items():
+        remedy = f"kernel-runner leaderboard update DIR --name {printable(name)}"
+        note(f"a task does not load, so every submission is invalid: {printable(reason)}; correct it: {remedy}")
 
 
 @leaderboard.command(epilog=example("kernel-runner leaderboard show vectoradd"))
@@ -51,6 +62,7 @@ def show(
     each score shows what it is worth (docs/frontends.md#what-a-time-is-worth).
     """
     with session(context).store() as store:
+        name = store.board_name(name)
         board = store.board(name)
         chosen = None if gpu is None else _of_board(context, board, gpu)
         lines = store.ranking(name, chosen)
@@ -73,6 +85,7 @@ def personal(
     All that count, per GPU type, the fastest first.
     """
     with session(context).store() as store:
+        name = store.board_name(name)
         board = store.board(name)
         lines = store.personal(name, user)
     if as_json:
@@ -94,6 +107,7 @@ def task(
     The secret seed is never shown.
     """
     with session(context).store() as store:
+        name = store.board_name(name)
         board = store.board(name)
     if file is not None:
         typer.echo(_file(board, file), nl=False)
@@ -117,6 +131,7 @@ def template(
     Its first line names the leaderboard, so `submit` needs no --leaderboard.
     """
     with session(context).store() as store:
+        name = store.board_name(name)
         board = store.board(name)
     by_name = {key.lower(): key for key in board.templates}
     key = by_name.get(language.lower())
@@ -144,7 +159,7 @@ def with_directive(text: str, board: str, *, lang: str) -> str:
 def pause(
     context: typer.Context,
     *,
-    name: Annotated[str, typer.Argument(metavar="BOARD")],
+    name: Annotated[str, typer.Argument(metavar="BOARD", help="Name or number.")],
     reason: Annotated[str, typer.Option("--reason", metavar="R", help="Those who wait read it.")],
 ) -> None:
     """Let no host begin jobs of a leaderboard.
@@ -152,17 +167,21 @@ def pause(
     What runs goes on, and submissions are still taken. It holds on all GPU types until `leaderboard resume`.
     """
     with session(context).store() as store:
+        name = store.board_name(name)
         changed = store.pause_board(name, reason=reason)
     note(f"leaderboard {name} {'is paused' if changed else 'was paused already'}")
 
 
 @leaderboard.command(epilog=example("kernel-runner leaderboard resume vectoradd"))
-def resume(context: typer.Context, *, name: Annotated[str, typer.Argument(metavar="BOARD")]) -> None:
+def resume(
+    context: typer.Context, *, name: Annotated[str, typer.Argument(metavar="BOARD", help="Name or number.")]
+) -> None:
     """Let hosts begin jobs of a paused leaderboard again.
 
     Their daemons look at the queue at once.
     """
     with session(context).store() as store:
+        name = store.board_name(name)
         changed = store.resume_board(name)
     note(f"leaderboard {name} {'is served again' if changed else 'was not paused'}")
 
@@ -179,6 +198,7 @@ def delete(
     If it has submissions, --force is required.
     """
     with session(context).store() as store:
+        name = store.board_name(name)
         store.delete_board(name, force=force)
     note(f"leaderboard {name} is deleted")
 

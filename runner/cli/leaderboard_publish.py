@@ -168,6 +168,7 @@ def update(
     folder = load(source)
     board = name or folder.name
     with session(context).store() as store:
+        board = store.board_name(board)
         present = store.board(board)
         gpus = _offered(context, store, gpu or present.gpus, board)
         demand = Demand(

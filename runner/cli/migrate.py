@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from runner.cli.app import app, direct_url, example, note, session
+from runner.cli.leaderboard import note_broken
 from runner.gpu_types import Registry
 from runner.store import migrate as apply_migrations
 from runner.store import roles_sql
@@ -43,6 +44,7 @@ def migrate(
     current = session(context)
     applied = apply_migrations(direct_url(current.config), roles=roles)
     with current.store() as store:
+        note_broken(store.broken_tasks() or {})
         store.sync_gpu_types(
             [
                 (entry.name, entry.vendor.value, entry.aliases, entry.description)

@@ -17,7 +17,7 @@ from runner.cli.competition import Action, BoardPlan
 from runner.cli.safe import one_line, printable
 from runner.cli.task_check import MeasuredCase
 from runner.cli.units import duration, moment, score, size
-from runner.model import Demand, JobState, TimingAssurance, Verdict
+from runner.model import NEVER, Demand, JobState, TimingAssurance, Verdict
 from runner.store.records import (
     POSITION_LIMIT,
     BoardLine,
@@ -168,9 +168,10 @@ def board_page(board: BoardView) -> RenderableType:
     """A leaderboard's task: what is ranked and how, its cases and its files."""
     task = board.task
     files = task.get("files", {})
+    utc = "" if board.deadline >= NEVER else " UTC"
     text = Text.assemble(
         (one_line(board.name), "bold"),
-        f"  on {one_line(', '.join(board.gpus))}, until {moment(board.deadline)} UTC, ",
+        f"  on {one_line(', '.join(board.gpus))}, closes {moment(board.deadline)}{utc}, ",
         f"{board.submissions} submissions\nranks {demand_text(board.demand)}\n\n",
         f"{printable(board.description).rstrip()}\n\n",
         f"language {task.get('lang')}, ranked by the {task.get('ranking_by')} of ",

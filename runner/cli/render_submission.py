@@ -25,6 +25,8 @@ from runner.store.records import (
 
 #: Lines of stdout and of stderr shown for a run that failed.
 _TAIL_LINES = 20
+#: Longer than any run.
+_MAX_S = 1e9
 #: Of a reader's remarks.
 _MOST_ADVICE = 10
 _SENTENCE: Mapping[Verdict, str] = {
@@ -53,7 +55,8 @@ def _withheld_s(system_info: Mapping[str, object]) -> float | None:
     runner = system_info.get("runner")
     unranked = runner.get("unranked") if isinstance(runner, Mapping) else None
     found = unranked.get("score_s") if isinstance(unranked, Mapping) else None
-    return float(found) if isinstance(found, (int, float)) else None
+    # JSON has whole numbers that a float has not.
+    return float(found) if isinstance(found, (int, float)) and abs(found) < _MAX_S else None
 
 
 def progress_text(progress: Progress) -> str:

@@ -16,7 +16,9 @@ from runner.model import Verdict
 from runner.store import MatchLine, Selection, Store
 
 _SubmissionId = Annotated[int | None, typer.Argument(metavar="ID", callback=possible_id)]
-_Leaderboard = Annotated[str | None, typer.Option("--leaderboard", metavar="L", help="Submitted to L.")]
+_Leaderboard = Annotated[
+    str | None, typer.Option("--leaderboard", metavar="L", help="Submitted to L (name or number).")
+]
 _Host = Annotated[str | None, typer.Option("--host", metavar="H", help="Evaluated on host H.")]
 _Since = Annotated[
     str | None,
@@ -166,7 +168,7 @@ def _selection(
     since, until = times
     return Selection(
         submission_id=submission_id,
-        leaderboard=leaderboard,
+        leaderboard=None if leaderboard is None else store.board_name(leaderboard),
         host=host,
         since=None if since is None else moment_of(store, since, "--since"),
         until=None if until is None else moment_of(store, until, "--until"),
@@ -199,7 +201,7 @@ def failed(
             limit=limit,
             since=None if since is None else moment_of(store, since, "--since"),
             host=host,
-            leaderboard=leaderboard,
+            leaderboard=None if leaderboard is None else store.board_name(leaderboard),
         )
     if as_json:
         out_json(json_output.failed(lines))

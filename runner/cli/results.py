@@ -173,6 +173,6 @@ def _count(result: Mapping[str, str], kind: str) -> int:
 def _number(result: Mapping[str, str], key: str) -> float | None:
     try:
         value = float(result[key])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
     return value if math.isfinite(value) else None

@@ -93,7 +93,7 @@ def submit(
     code = read_submission(file)
     with current.store() as store:
         submission_id = store.submit(
-            leaderboard=leaderboard,
+            leaderboard=None if leaderboard is None else store.board_name(leaderboard),
             user_id=user or login_name("say who submits with --user"),
             user_name=user_name,
             file_name=file.name,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from runner.model import NEVER
+
 _UNITS: tuple[tuple[float, str], ...] = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _MINUTE_S = 60.0
 _HOUR_S = 3600.0
@@ -59,6 +61,8 @@ def age(seconds: float) -> str:
 
 def moment(value: datetime | None) -> str:
     """A point in time in UTC, to the second; a dash for None."""
+    if value is not None and value >= NEVER:
+        return "never"
     return "-" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 

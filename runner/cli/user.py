@@ -33,7 +33,7 @@ def approve(
 ) -> None:
     """Approve a login that `popcorn register` began.
 
-    Ask the person for the code over a channel that proves who asks. It waits for a day.
+    Ask the person for the code over a channel that proves who asks. It waits for twelve hours.
     """
     with session(context).store() as store:
         store.approve_login(code, user_id, user_name=name, existing=existing)

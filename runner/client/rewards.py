@@ -72,10 +72,10 @@ def coverage(facts: Facts) -> float | None:
 
 
 def reward(name: str, facts: Facts) -> float | None:
-    """The reward of that name, e.g. `kevin@1`; without a version the newest.
+    """The reward of that name, e.g. `kevin@1`; a version may be left out where there is one.
 
     Raises:
-        NotFoundError: there is no such reward.
+        NotFoundError: there is no such reward, or it has several versions and the name says none.
     """
     function = named(name)
     return function(facts) if blames(facts) else None
@@ -85,13 +85,16 @@ def named(name: str) -> Reward:
     """The function of a name.
 
     Raises:
-        NotFoundError: there is no such reward.
+        NotFoundError: there is no such reward, or it has several versions and the name says none: the newest would be
+            another formula after an update.
     """
     if name in REWARDS:
         return REWARDS[name]
-    versions = [known for known in REWARDS if known.rsplit("@", 1)[0] == name]
+    versions = sorted(known for known in REWARDS if known.rsplit("@", 1)[0] == name)
+    if len(versions) > 1:
+        raise NotFoundError(f"reward {name!r} has {len(versions)} versions; name one of {', '.join(versions)}")
     if versions:
-        return REWARDS[max(versions, key=lambda known: int(known.rsplit("@", 1)[1]))]
+        return REWARDS[versions[0]]
     match = re.fullmatch(r"fast_(\d+(?:\.\d+)?)(?:@1)?", name)
     if match:
         return fast(float(match[1]))

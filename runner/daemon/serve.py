@@ -217,9 +217,15 @@ def require_schema(dsn: str, direct_host: str | None = None) -> None:
     """Find out whether the database can be served.
 
     Raises:
-        DatabaseUnavailableError: it does not answer, or lacks our schema or a migration; says what to do.
+        DatabaseUnavailableError: it does not answer, lacks our schema or a migration, or its sessions do not keep
+            their settings; says what to do.
     """
     facts = probe(dsn, direct_host)
+    if facts.misread:
+        raise DatabaseUnavailableError(
+            f"a session of database {facts.database!r} does not keep its settings ({'; '.join(facts.misread)}): set "
+            "direct_host to the server itself"
+        )
     if facts.pending:
         found = "has no schema 'runner'" if facts.version is None else f"is at migration {facts.version!r}"
         raise DatabaseUnavailableError(

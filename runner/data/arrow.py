@@ -16,16 +16,10 @@ import adbc_driver_postgresql
 import pyarrow as pa
 
 from runner.errors import DatabaseUnavailableError
-from runner.store.dataset import CONFLICT, address
+from runner.store.dataset import CONFLICT, SETTINGS, address
 
 #: Bytes of rows that the driver collects before it hands them over.
 _BATCH_BYTES: Final = 2**20
-_SETTINGS: Final = (
-    "SET LOCAL statement_timeout = 0",
-    "SET LOCAL idle_in_transaction_session_timeout = 0",
-    "SET LOCAL jit = off",
-    "SET LOCAL work_mem = '64MB'",
-)
 #: The last: the connection that shared the snapshot was ended.
 _CONFLICT: Final = re.compile(
     r"conflict with recovery|SQLSTATE:? 40001|terminating connection|snapshot \S+ does not exist"
@@ -49,8 +43,7 @@ class Reader:
             self._connection = adbc_driver_manager.AdbcConnection(self._database)
             self._run("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             self._run(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
-            for setting in _SETTINGS:
-                self._run(setting)
+            self._run(SETTINGS.decode())
 
     def __enter__(self) -> Self:
         return self

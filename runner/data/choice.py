@@ -35,18 +35,23 @@ class Options:
     #: Leaderboard -> what a reader should know before trusting its scores.
     notes: Mapping[str, str] = field(default_factory=dict)
 
+    def note_of(self, board: DataBoard) -> str | None:
+        """What a reader should know of this leaderboard, which is named by its name or its number."""
+        return self.notes.get(board.name, self.notes.get(str(board.id)))
+
 
 def named(boards: Sequence[DataBoard], names: Collection[str]) -> Sequence[DataBoard]:
-    """The leaderboards of these names; without names all.
+    """The leaderboards of these names or numbers; without any, all.
 
     Raises:
         DataError: there is no such leaderboard.
     """
-    known = {board.name for board in boards}
+    known = {str(board.id): board for board in boards} | {board.name: board for board in boards}
     for name in names:
         if name not in known:
             raise DataError(f"there is no leaderboard {name!r}; `kernel-runner leaderboard list` shows those that are")
-    return [board for board in boards if not names or board.name in names]
+    ids = {known[name].id for name in names}
+    return [board for board in boards if not names or board.id in ids]
 
 
 def chosen(boards: Sequence[DataBoard], options: Options) -> Sequence[DataBoard]:

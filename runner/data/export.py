@@ -621,7 +621,7 @@ class _Making:
                 list(board.gpu_types),
                 board.visibility,
                 board.demanded_timing,
-                self._options.notes.get(board.name),
+                self._options.note_of(board),
             )
             for board in boards
         ]
@@ -727,5 +727,5 @@ def _board(board: DataBoard, people: People | None, counts: Sequence[int], optio
         "users": 0 if people is None else people.users,
         "rows": counts[0],
         "ranked": counts[1],
-        "trust_note": options.notes.get(board.name),
+        "trust_note": options.note_of(board),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -75,6 +76,8 @@ class Door:
     admin_token: str | None
     #: By whom people may log in, by name.
     providers: Mapping[str, Provider] = field(default_factory=dict)
+    #: What addresses of waiting logins are stored under; nobody can tell them apart once the process has ended.
+    origin_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     #: One board is made at a time.
     publishing: asyncio.Lock = field(default_factory=asyncio.Lock)
     #: One data set is published at a time.

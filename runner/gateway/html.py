@@ -20,6 +20,7 @@ from runner.errors import DatabaseUnavailableError
 from runner.gateway import identity, results, sizes
 from runner.gateway.context import Refusal, query_number
 from runner.gateway.identity import Session
+from runner.model import NEVER
 
 _HERE: Final = Path(__file__).parent
 _POLICY: Final = (
@@ -50,6 +51,8 @@ def _seconds(value: object) -> str:
 
 
 def _when(value: datetime | None) -> str:
+    if value is not None and value >= NEVER:
+        return "never"
     return "" if value is None else f"{value.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 

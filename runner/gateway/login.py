@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import uuid
 from typing import Final
 
@@ -29,11 +30,14 @@ async def init(request: Request) -> Response:
         raise Refusal(422, [problem("missing", "query.provider", "Field required", None)])
     if provider not in PROVIDERS:
         raise Refusal(400, f"Invalid provider, expected one of {', '.join(PROVIDERS)}")
+    origin = hmac.digest(current.origin_key, address(request).encode(), "sha256").hex()
     for _ in range(_TRIES):
         state = str(uuid.uuid4())
         try:
             # The code names it to an operator; the rest stays a secret, of which only the digest is stored.
-            found = await current.store.one("begin_login", code=state[:8], digest=digest(state), provider=provider)
+            found = await current.store.one(
+                "begin_login", code=state[:8], digest=digest(state), provider=provider, origin=origin
+            )
         except RefusedError as error:
             raise await refusal_of(current, error) from error
         if found is not None and found["begun"]:

@@ -19,6 +19,7 @@ from runner.errors import ConfigError
 from runner.gateway.app import build
 from runner.gateway.context import Door
 from runner.gateway.protocol import Protocol
+from runner.store import direct_address
 from runner.store.gateway import PATIENCE_S, GatewayStore
 
 #: How long open requests may take after SIGTERM: longer than one waits for a database that is away.
@@ -71,7 +72,9 @@ def serve(config: Config) -> None:
         ConfigError: no database, an admin token that cannot be used, or an address that cannot be had.
     """
     logs.configure(config.log_format, config.log_level)
-    store = GatewayStore(config.require_database_url(), connections=config.gateway_connections)
+    # It listens, and a pool of its own needs no other.
+    dsn = direct_address(config.require_database_url(), config.direct_host)
+    store = GatewayStore(dsn, connections=config.gateway_connections)
     token = config.gateway_admin_token()
     app = build(config, store, admin_token=token)
     given = listening_socket()

@@ -32,11 +32,10 @@ STATUSES: Final[Mapping[str, int]] = {
     "KR015": 404,
     "KR030": 429,
     "KR031": 409,
-    "KR041": 429,
     "KR043": 409,
 }
 #: Where the queue does not know when to try again.
-_AGAIN_S: Final[Mapping[str, float]] = {"KR030": 15.0, "KR031": 5.0, "KR041": 3600.0}
+_AGAIN_S: Final[Mapping[str, float]] = {"KR030": 15.0, "KR031": 5.0}
 #: A stream says that it lives this often, and ends before clients give up.
 HEARTBEAT_S: Final = 15.0
 STREAM_S: Final = 3540.0

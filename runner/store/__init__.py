@@ -6,7 +6,6 @@ tables in `migrations/sql`, and the statements that Python sends in `queries.sql
 """
 
 from runner.errors import BoardError, SchemaDriftError
-from runner.store.connection import direct_address
 from runner.store.migrate import migrate
 from runner.store.pacer import ConnectPacer
 from runner.store.records import (
@@ -43,6 +42,7 @@ from runner.store.records import (
     Wakeup,
 )
 from runner.store.schema import roles_sql
+from runner.store.session import direct_address
 from runner.store.signals import Stop
 from runner.store.store import QueueStore, Store
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from runner.errors import NotFoundError
 from runner.store import queries
 from runner.store.clean import clean_text
-from runner.store.connection import Link, Row, direct_address
+from runner.store.connection import Link, Row
 from runner.store.pacer import ConnectPacer
+from runner.store.session import direct_address
 
 
 class Base:
@@ -49,6 +50,14 @@ class Base:
         self._link.close()
         if not self._borrowed:
             self._listener.close()
+
+    def board_name(self, given: str) -> str:
+        """The name of a leaderboard that a person named by it or by its number; what is neither comes back as it is.
+
+        Where a leaderboard's name is another one's number, the name counts.
+        """
+        found = self._link.one(queries.BOARD_NAME, {"given": clean_text(given)})
+        return given if found is None else str(found["name"])
 
     def ping(self) -> None:
         """A round trip to the database."""

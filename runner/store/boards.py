@@ -9,13 +9,14 @@ from typing import Any, Final
 
 import psycopg
 
-from runner.errors import BoardError
-from runner.model import Demand, Json, TimingAssurance
+from runner.errors import BoardError, TaskError
+from runner.model import NEVER, Demand, Json, TimingAssurance
 from runner.store import queries
 from runner.store.base import Base, expect, no_board
 from runner.store.clean import clean_json, clean_text, to_jsonb
 from runner.store.connection import Row, row, rows
 from runner.store.records import BoardLine, BoardView
+from runner.store.session import Unloadable
 
 #: Keys of task.yml that may not change under the submissions of a leaderboard without `force`.
 _FROZEN_KEYS: Final = ("files", "config", "lang", "benchmarks")
@@ -152,6 +153,27 @@ class Boards(Base):
         """All leaderboards, open ones first."""
         return [BoardLine(**_board(found)) for found in self._link.all(queries.BOARDS)]
 
+    def broken_tasks(self) -> Mapping[str, str] | None:
+        """Why the task of an open leaderboard does not load, by its name; None: this login may not read tasks."""
+        # Not above: all that the format of tasks loads would be half of the start of a data export.
+        from runner.task_format import from_stored
+
+        if not expect(self._link.one(queries.MAY_READ_TASKS))["may"]:
+            return None
+        broken = {}
+        for found in self._link.all(queries.OPEN_TASKS):
+            name, task, extra = found["name"], found["task"], found["extra"]
+            origin = f"leaderboard {name!r}"
+            for part in (task, extra):
+                if isinstance(part, Unloadable):
+                    broken[name] = f"{origin}: {part.cause}"
+            if name not in broken:
+                try:
+                    from_stored(task, extra, origin=origin)
+                except TaskError as error:
+                    broken[name] = "; ".join(str(error).splitlines())
+        return broken
+
     def board(self, name: str) -> BoardView:
         """A leaderboard with its task.
 
@@ -221,6 +243,8 @@ def _check_board(name: str, deadline: datetime, gpus: Sequence[str]) -> None:
         raise BoardError(f"leaderboard name {name!r}: expected visible text")
     if deadline.tzinfo is None:
         raise BoardError(f"leaderboard {name!r}: deadline {deadline} has no time zone; say UTC if you mean it")
+    if deadline > NEVER:
+        raise BoardError(f"leaderboard {name!r}: deadline {deadline}, expected {NEVER:%Y-%m-%d} at the latest")
     if not gpus:
         raise BoardError(f"leaderboard {name!r}: no GPU type; name at least one it is ranked on")
     if len(set(gpus)) != len(gpus):

@@ -12,6 +12,7 @@ from runner.store import queries
 from runner.store.base import Base, expect, text_array
 from runner.store.connection import Broken, Row
 from runner.store.records import Claims, LeaseState, Reclaimed, Unreadable
+from runner.store.session import Unloadable
 
 #: A job whose lease expired so often is taken to be what kills its daemons.
 MAX_RECLAIMS: Final = 5
@@ -145,6 +146,9 @@ def _job(claimed: Row) -> Job | Unreadable:
     if isinstance(claimed, Broken):
         return _unreadable(claimed, claimed.cause)
     own = {name: claimed[name] for name in _JOB}
+    for name, value in own.items():
+        if isinstance(value, Unloadable):
+            return _unreadable(own, f"{name}: {value.cause}")
     try:
         own["mode"] = Mode(own["mode"])
         if own["submission_id"] is None:

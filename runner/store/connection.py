@@ -27,7 +27,8 @@ from psycopg.adapt import Transformer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
-from runner.errors import ConfigError, DatabaseUnavailableError, NotFoundError, SubmissionError
+from runner.errors import DatabaseUnavailableError, NotFoundError, SubmissionError
+from runner.store import session
 from runner.store.pacer import ConnectPacer
 from runner.store.queries import Query
 
@@ -35,15 +36,11 @@ Row = dict[str, Any]
 _T = TypeVar("_T")
 
 #: Nothing the store sends takes long; what does is stuck, and a stuck daemon is worse than a failed statement.
-SESSION: Final = {
+BOUNDS: Final = {
     "statement_timeout": "60s",
     "lock_timeout": "30s",
     "idle_in_transaction_session_timeout": "60s",
-    # The queue's locking relies on it, whatever the server's default is.
-    "default_transaction_isolation": "read committed",
 }
-#: Said after connecting, not while: a pooler refuses `options` in the startup packet, or drops them without a word.
-_SETTINGS: Final = ", ".join(f"set_config('{key}', '{value}', false)" for key, value in SESSION.items())
 #: A frozen server, or a proxy before a dead one, keeps the connection alive and answers nothing. It counts as away
 #: after this time, which is a little more than statement_timeout.
 ANSWER_S: Final = 75.0
@@ -79,37 +76,6 @@ _ELSEWHERE: Final = (
     psycopg.errors.UndefinedFunction,
     psycopg.errors.InvalidSchemaName,
 )
-
-
-def checked(dsn: str) -> str:
-    """The connection string, if it is one.
-
-    Raises:
-        ConfigError: it cannot be parsed. The message does not repeat it: it may hold a password.
-    """
-    try:
-        conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError:
-        raise ConfigError(
-            "the database's address cannot be parsed: expected postgresql://USER@HOST/DATABASE or key=value words "
-            "in DATABASE_URL or database_url"
-        ) from None
-    return dsn
-
-
-def direct_address(dsn: str, direct_host: str | None) -> str:
-    """The connection string of the server itself, where `dsn` leads to a pooler and `direct_host` is HOST or HOST:PORT.
-
-    Raises:
-        ConfigError: the connection string cannot be parsed.
-    """
-    if direct_host is None:
-        return dsn
-    host, colon, port = direct_host.rpartition(":")
-    if not colon or not port.isdigit():
-        host, port = direct_host, ""
-    # An empty hostaddr does not count. Without a port it is the server's usual one, not the pooler's.
-    return make_conninfo(checked(dsn), host=host.strip("[]"), hostaddr="", port=port or "5432")
 
 
 # A rollback that fails because the connection is gone is the same error once more, and that one we report.
@@ -196,7 +162,7 @@ class Link:
     threads. A server that takes no writes counts as away, unless the connection string names `target_session_attrs`.
 
     A `pooled` one leads to a pooler in transaction mode. Another session may serve each transaction, so it prepares no
-    statements and changes no settings. The login then has the settings of SESSION (`kernel-runner check`).
+    statements, and each `open` block is one transaction that begins with our settings.
     """
 
     def __init__(
@@ -209,13 +175,8 @@ class Link:
         pooled: bool = False,
     ) -> None:
         self._pooled = pooled
-        given = conninfo_to_dict(checked(dsn))
         defaults = _TRANSPORT if pacer is None else {**_TRANSPORT, "target_session_attrs": "read-write"}
-        self._conninfo = make_conninfo(
-            dsn,
-            **{**defaults, **{key: value for key, value in given.items() if key in defaults and value}},
-            application_name=application_name,
-        )
+        self._address = session.conninfo(dsn, application_name=application_name, **defaults)
         self._pacer = pacer
         self._waiting = waiting
         self._connection: _Connection | None = None
@@ -272,7 +233,8 @@ class Link:
             connection.answer_s = answer_s
             connection.waiting = waiting
             try:
-                yield connection
+                with session.scope(connection, bounds=BOUNDS, pooled=self._pooled):
+                    yield connection
             except psycopg.Error as error:
                 translated = _translated(error, broken=connection.closed)
                 if connection.closed or _is_outage(error):
@@ -322,7 +284,12 @@ class Link:
         return _insistently(once)
 
     def each(self, query: Query, parameters: Mapping[str, Any] | None, *, answer_s: float) -> Sequence[Row]:
-        """As `all`, but a row with a value that the driver makes nothing of is `Broken`, and spoils no other."""
+        """As `all`, but a row with a value that the driver makes nothing of is `Broken`, and spoils no other.
+
+        Raises:
+            DatabaseUnavailableError: among others, it is the session that reads otherwise, not the row that is odd. The
+                next call is on a new connection.
+        """
 
         def once() -> Sequence[Row]:
             with self.open(answer_s=answer_s) as connection:
@@ -330,7 +297,13 @@ class Link:
                 try:
                     return cursor.fetchall()
                 except Exception:  # noqa: BLE001 - stored data may break a loader in any way; reported with the row
-                    return [_row(cursor, number) for number in range(cursor.rowcount)]
+                    found = [_row(cursor, number) for number in range(cursor.rowcount)]
+                    try:
+                        session.require_wire(connection)
+                    except DatabaseUnavailableError:
+                        self.close()
+                        raise
+                    return found
 
         return _insistently(once)
 
@@ -345,19 +318,24 @@ class Link:
         return self._connection
 
     def _connect(self, answer_s: float | None, waiting: Callable[[float], object] | None) -> _Connection:
-        conninfo = self._conninfo
-        if answer_s is not None:
-            # The driver gives no attempt less than two seconds; 0 stands for no bound.
-            bound_s = max(2, math.ceil(answer_s))
-            given = str(conninfo_to_dict(conninfo)["connect_timeout"])
-            if not (given.isdigit() and 0 < int(given) <= bound_s):
-                conninfo = make_conninfo(conninfo, connect_timeout=bound_s)
+        address = self._address if answer_s is None else _bounded(self._address, answer_s)
         if waiting is not None:
             waiting(CONNECT_S)
         if self._pacer is not None:
             self._pacer.before_connect()
+
+        def opened(connection: _Connection) -> None:
+            connection.answer_s = answer_s
+
         try:
-            connection = _opened(conninfo, answer_s, pooled=self._pooled)
+            connection = session.connect(
+                address,
+                bounds=BOUNDS,
+                pooled=self._pooled,
+                connection_class=_Connection,
+                opened=opened,
+                row_factory=dict_row,
+            )
         except BaseException as error:
             if self._pacer is not None:
                 self._pacer.failed(str(error).strip())
@@ -371,19 +349,14 @@ class Link:
         return connection
 
 
-def _opened(conninfo: str, answer_s: float | None, *, pooled: bool) -> _Connection:
-    """A new connection with our settings."""
-    connection = _Connection.connect(conninfo, autocommit=True, row_factory=dict_row)
-    try:
-        connection.answer_s = answer_s
-        if pooled:
-            connection.prepare_threshold = None
-        else:
-            connection.execute(f"SELECT {_SETTINGS}".encode())
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+def _bounded(address: str, answer_s: float) -> str:
+    """An address whose attempts to connect take no longer than an answer may."""
+    # The driver gives no attempt less than two seconds; 0 stands for no bound.
+    bound_s = max(2, math.ceil(answer_s))
+    given = str(conninfo_to_dict(address)["connect_timeout"])
+    if given.isdigit() and 0 < int(given) <= bound_s:
+        return address
+    return make_conninfo(address, connect_timeout=bound_s)
 
 
 def rows(

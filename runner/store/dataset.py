@@ -14,13 +14,12 @@ from typing import Any, Final
 
 import psycopg
 from psycopg import IsolationLevel
-from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row, tuple_row
 
 from runner.errors import DatabaseUnavailableError
-from runner.store import queries, schema
+from runner.store import queries, schema, session
 from runner.store.base import expect
-from runner.store.connection import Link, Row, checked, row, rows
+from runner.store.connection import Link, Row, row, rows
 from runner.store.queries import Query
 
 #: The message where a replica had to cancel an export.
@@ -31,6 +30,10 @@ CONFLICT: Final = (
 #: A statement of an export sorts and joins whole tables before its first row comes.
 _ANSWER_S: Final = 3600.0
 _NAME: Final = "kernel-runner data"
+#: Lets the statements of an export take their time; of one transaction, on each of its connections.
+SETTINGS: Final = session.statement(
+    {"statement_timeout": "0", "idle_in_transaction_session_timeout": "0", "jit": "off", "work_mem": "64MB"}, local=True
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +182,7 @@ class Snapshot:
 
 def address(dsn: str) -> str:
     """The database's address for a connection of another driver, which says whose it is."""
-    return make_conninfo(checked(dsn), application_name=_NAME)
+    return session.conninfo(dsn, application_name=_NAME)
 
 
 @contextmanager
@@ -198,7 +201,7 @@ def snapshot(dsn: str) -> Iterator[Snapshot]:
             connection.read_only = True
             connection.row_factory = dict_row
             with connection.transaction():
-                row(connection, queries.DATASET_SETTINGS)
+                connection.execute(SETTINGS)
                 yield Snapshot(connection)
     except DatabaseUnavailableError as error:
         if "conflict with recovery" in str(error) and CONFLICT not in str(error):

@@ -16,14 +16,12 @@ from importlib import resources
 from typing import Any, Final, TypeVar
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
-from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import PoolClosed, PoolTimeout
 
 from runner.errors import DatabaseUnavailableError, SubmissionError
-from runner.store import migrations
+from runner.store import migrations, session
 from runner.store.clean import clean_text
-from runner.store.connection import checked
 from runner.store.queries import Query, parse
 
 Row = dict[str, Any]
@@ -43,6 +41,11 @@ _TRANSPORT: Final = {
     "keepalives_interval": "10",
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
+}
+_BOUNDS: Final = {
+    "statement_timeout": "25s",
+    "lock_timeout": "15s",
+    "idle_in_transaction_session_timeout": "30s",
 }
 #: Longer than statement_timeout: a server that answers nothing counts as away.
 _ANSWER_S: Final = 27.0
@@ -64,24 +67,18 @@ class GatewayStore:
 
     def __init__(self, dsn: str, *, connections: int, name: str = _NAME, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
-        given = conninfo_to_dict(checked(dsn))
-        self._conninfo = make_conninfo(
-            dsn,
-            **{**_TRANSPORT, **{key: value for key, value in given.items() if key in _TRANSPORT and value}},
-            application_name=name,
-        )
-        self._pool: AsyncConnectionPool[_Connection] = AsyncConnectionPool(
-            self._conninfo,
+        self._address = session.conninfo(dsn, application_name=name, **_TRANSPORT)
+        self._pool = session.pool(
+            self._address,
+            bounds=_BOUNDS,
             connection_class=psycopg.AsyncConnection[Row],
-            kwargs={"autocommit": True, "row_factory": dict_row},
-            configure=_configure,
+            kwargs={"row_factory": dict_row},
             min_size=1,
             max_size=connections,
             timeout=5.0,
             reconnect_timeout=10.0,
             max_lifetime=1800.0,
             name=name,
-            open=False,
         )
 
     async def open(self) -> None:
@@ -120,7 +117,9 @@ class GatewayStore:
     async def listening(self) -> AsyncIterator[AsyncIterator[str]]:
         """The payloads of events, as they come. Leaves with `DatabaseUnavailableError` when the connection breaks."""
         try:
-            connection = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
+            connection = await session.connect_async(
+                self._address, bounds=_BOUNDS, connection_class=psycopg.AsyncConnection[Any]
+            )
         except psycopg.Error as error:
             raise DatabaseUnavailableError(f"PostgreSQL: {error}") from error
         try:
@@ -149,10 +148,6 @@ class GatewayStore:
             except TimeoutError as error:
                 raise DatabaseUnavailableError("PostgreSQL does not answer") from error
             await asyncio.sleep(random.uniform(0.2, 1.0) * _PAUSE_S)  # noqa: S311 - those who wait come back spread out
-
-
-async def _configure(connection: _Connection) -> None:
-    await connection.execute(QUERIES["session_settings"].sql)
 
 
 async def _rows(connection: _Connection, name: str, values: Mapping[str, object]) -> Sequence[Row]:

@@ -8,15 +8,9 @@ SELECT version_num AS version FROM runner.migration
 -- Subscribes to what happens to jobs.
 LISTEN runner_events
 
--- name: session_settings
--- Bounds of each connection.
-SELECT set_config('TimeZone', 'UTC', false), set_config('statement_timeout', '25s', false), set_config('lock_timeout', '15s', false),
-       set_config('idle_in_transaction_session_timeout', '30s', false),
-       set_config('default_transaction_isolation', 'read committed', false)
-
 -- name: begin_login
 -- Notes that a program waits for approval; false if the code is taken.
-SELECT runner.begin_login(%(code)s::text, %(digest)s::text, %(provider)s::text) AS begun
+SELECT runner.begin_login(%(code)s::text, %(digest)s::text, %(provider)s::text, %(origin)s::text) AS begun
 
 -- name: login_of
 -- The user of a credential, or of a session.

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 
 from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
-from runner.store import migrations, queries, schema
-from runner.store.connection import checked
+from runner.store import migrations, queries, schema, session
 from runner.store.drift import Column, differences
 from runner.store.queries import Query
 
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
 _ALEMBIC_LOCK = threading.Lock()
 _GIVEN_UP: Final = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 _APPLICATION_NAME = "kernel-runner migrate"
+#: Each transaction sets its own `lock_timeout`.
+_BOUNDS: Final = {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 #: How often a migration begins that did not get its locks, or was given up for another transaction's sake.
 TRIES: Final = 30
 #: The longest pause between two tries, in which those who waited behind it go on.
@@ -65,7 +66,7 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
     import sqlalchemy
     from sqlalchemy.pool import NullPool
 
-    checked(dsn)
+    address = session.conninfo(dsn, application_name=_APPLICATION_NAME, connect_timeout="10")
     applied: list[str] = []
 
     def remember(*, step: Any, **_: Any) -> None:  # noqa: ANN401 alembic's callback protocol
@@ -73,7 +74,7 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
 
     engine = sqlalchemy.create_engine(
         "postgresql+psycopg://",
-        creator=lambda: psycopg.connect(dsn, application_name=_APPLICATION_NAME, connect_timeout=10),
+        creator=lambda: _connect(address),
         poolclass=NullPool,
     )
     try:
@@ -95,6 +96,13 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
     finally:
         engine.dispose()
     return tuple(applied)
+
+
+def _connect(address: str) -> psycopg.Connection[Any]:
+    """A connection as SQLAlchemy expects it: not in autocommit mode."""
+    connection = session.connect(address, bounds=_BOUNDS, connection_class=psycopg.Connection[Any])
+    connection.autocommit = False
+    return connection
 
 
 @contextmanager

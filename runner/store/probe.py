@@ -2,7 +2,7 @@
 
 Tells whether a server answers, whether our schema is there and up to date, and whether notifications arrive. Behind a
 pooler in transaction mode a LISTEN is lost, so daemons would find jobs by polling only. Where `direct_host` names the
-server, the notifications are tried there. Behind a pooler no session sets its timeouts, so the login's are checked.
+server, the notifications are tried there. And whether a session keeps the settings that it makes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import psycopg
 from psycopg.rows import dict_row
 
 from runner.errors import DatabaseUnavailableError
-from runner.store import migrations, queries
-from runner.store.connection import checked, direct_address
+from runner.store import migrations, queries, session
+from runner.store.connection import BOUNDS, Row
 
-_CONNECT_TIMEOUT_S = 10
+_CONNECT_TIMEOUT_S = "10"
 #: A notification between two sessions of one server takes a millisecond.
 _NOTIFY_TIMEOUT_S = 3.0
 
@@ -37,8 +37,8 @@ class DatabaseFacts:
     newer: bool
     #: Notifications arrive.
     direct: bool
-    #: Timeouts that a session behind the pooler does not have from its login; empty without a pooler.
-    unset: tuple[str, ...] = ()
+    #: Settings that a session of ours makes and does not keep, as sentences.
+    misread: tuple[str, ...] = ()
     #: How many connections the server gives to logins without special rights, and how many of all kinds there are.
     connections: int
     connected: int
@@ -63,16 +63,9 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
         DatabaseUnavailableError: no connection, or it broke off, or the user may not read the version.
         ConfigError: the address cannot be parsed.
     """
-    checked(dsn)
+    pooled = direct_host is not None
     try:
-        with psycopg.connect(
-            dsn,
-            autocommit=True,
-            application_name="kernel-runner check",
-            connect_timeout=_CONNECT_TIMEOUT_S,
-            row_factory=dict_row,
-            prepare_threshold=None,
-        ) as connection:
+        with _connect(dsn, pooled=pooled) as connection, session.scope(connection, bounds=BOUNDS, pooled=pooled):
             server = connection.execute(queries.SERVER_FACTS.sql).fetchone()
             row = (
                 connection.execute(queries.APPLIED_VERSION.sql).fetchone()
@@ -82,8 +75,8 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
             version: str | None = None if row is None else row["version"]
             ours = version == migrations.versions()[-1]
             who = connection.execute(queries.LOGIN_FACTS.sql).fetchone() if ours else None
-            settings = connection.execute(queries.SESSION_SETTINGS.sql).fetchone() or {}
-            direct = _notifications_arrive(direct_address(dsn, direct_host), dsn)
+            misread = tuple(session.misread(connection))
+        direct = _notifications_arrive(session.direct_address(dsn, direct_host), dsn, pooled=pooled)
     except psycopg.Error as error:
         raise DatabaseUnavailableError(str(error).strip()) from error
     if server is None:
@@ -98,7 +91,7 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
         pending=() if newer else known[applied:],
         newer=newer,
         direct=direct,
-        unset=() if direct_host is None else tuple(key for key, value in settings.items() if value == "0"),
+        misread=misread,
         connections=server["connections"],
         connected=server["connected"],
         write_open_s=server["write_open_s"],
@@ -110,12 +103,24 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
     )
 
 
-def _notifications_arrive(direct: str, dsn: str) -> bool:
+def _connect(dsn: str, *, pooled: bool = False) -> psycopg.Connection[Row]:
+    address = session.conninfo(dsn, application_name="kernel-runner check", connect_timeout=_CONNECT_TIMEOUT_S)
+    return session.connect(
+        address,
+        bounds=BOUNDS,
+        pooled=pooled,
+        connection_class=psycopg.Connection[Row],
+        row_factory=dict_row,
+        prepare_threshold=None,
+    )
+
+
+def _notifications_arrive(direct: str, dsn: str, *, pooled: bool) -> bool:
     """Call from a second session, as every submitter does, and see whether the first one hears it."""
     payload = secrets.token_hex(8)
-    with psycopg.connect(direct, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S) as connection:
+    with _connect(direct) as connection:
         connection.execute(queries.LISTEN_CHECK.sql)
-        with psycopg.connect(dsn, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S) as caller:
+        with _connect(dsn, pooled=pooled) as caller:
             caller.execute(queries.NOTIFY_CHECK.sql, {"payload": payload})
         deadline = time.monotonic() + _NOTIFY_TIMEOUT_S
         while (left_s := deadline - time.monotonic()) > 0:

@@ -296,6 +296,21 @@ SELECT l.id, l.name, l.deadline, l.visibility, d.timing, d.tolerance,
        (SELECT count(*) FROM leaderboard.submission s WHERE s.leaderboard_id = l.id) AS submissions
 FROM leaderboard.leaderboard l JOIN runner.demand d ON d.leaderboard = l.name ORDER BY l.deadline < now(), l.name
 
+-- name: board_name
+-- The name of a leaderboard that is named by it, or by its number where none has that name.
+SELECT l.name FROM leaderboard.leaderboard l WHERE l.name = %(given)s OR l.id::text = %(given)s
+ORDER BY l.name = %(given)s DESC LIMIT 1
+
+-- name: may_read_tasks
+-- Whether this login may read the tasks of leaderboards.
+SELECT has_column_privilege('leaderboard.leaderboard', 'task', 'SELECT')
+       AND has_table_privilege('runner.board', 'SELECT') AS may
+
+-- name: open_tasks
+-- The tasks of the leaderboards that take submissions.
+SELECT l.name, l.task, b.extra FROM leaderboard.leaderboard l LEFT JOIN runner.board b ON b.leaderboard_id = l.id
+WHERE l.deadline > now() ORDER BY l.name
+
 -- name: board
 -- One leaderboard with its task.
 SELECT l.id, l.name, l.deadline, l.description, l.visibility, l.creator_id, l.forum_id, l.task, b.extra, d.timing,
@@ -487,9 +502,9 @@ SELECT current_setting('server_version') AS version, current_database()::text AS
        to_regclass('runner.migration') IS NOT NULL AS has_versions
 
 -- name: session_settings
--- The timeouts of a session.
-SELECT current_setting('statement_timeout') AS statement_timeout, current_setting('lock_timeout') AS lock_timeout,
-       current_setting('idle_in_transaction_session_timeout') AS idle_in_transaction_session_timeout
+-- The settings of a session by name, as JSON text: each is a text, however the session writes other types.
+SELECT json_object_agg(s.name, current_setting(s.name, true)) AS values
+FROM unnest(%(names)s::text[]) AS s (name) WHERE current_setting(s.name, true) IS NOT NULL
 
 -- name: applied_version
 -- The last migration applied.
@@ -630,11 +645,6 @@ FROM pg_catalog.pg_index i
 JOIN pg_catalog.pg_class c ON c.oid = i.indrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = 'leaderboard' AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
-
--- name: dataset_settings
--- Lets the statements of a data export take their time, in its transaction alone.
-SELECT set_config('statement_timeout', '0', true), set_config('idle_in_transaction_session_timeout', '0', true),
-       set_config('jit', 'off', true), set_config('work_mem', '64MB', true)
 
 -- name: dataset_moment
 -- The time of a snapshot, and the server that it is of.

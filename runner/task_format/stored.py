@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from runner.errors import TaskError
 from runner.model import Json
 from runner.task_format.build import build_extra, build_task
 from runner.task_format.model import Case, CaseSet, Extra, PyConfig, Task
@@ -79,6 +80,9 @@ def from_stored(task_json: Json, extra_json: Json | None, *, origin: str) -> Tas
     Raises:
         TaskError: one line per problem.
     """
+    for found, where in ((task_json, "task"), (extra_json or {}, "extra")):
+        if not isinstance(found, Mapping):
+            raise TaskError(f"{origin}: {where} is a JSON {type(found).__name__}, expected an object")
     document = validate(StoredTaskDocument, dict(task_json), where=origin, prefix="task")
     extra_where = f"{origin}: extra"
     extra = build_extra(validate(ExtraDocument, dict(extra_json or {}), where=extra_where))

@@ -392,3 +392,26 @@ def test_sql_stands_in_sql_files() -> None:
             if statement.match(node.value)
         }
     assert found == set()
+
+
+def test_connections_are_opened_in_one_place() -> None:
+    """A connection opened elsewhere has whatever settings a database, a role or the environment gives it."""
+    opening = re.compile(
+        r"\b(?:psycopg|\w*[cC]onnection(?:_class)?(?:\[\w+\])?)\.connect\(|\w*ConnectionPool(?:\[\w+\])?\(|\bAdbcDatabase\("
+    )
+    places = {relative(path) for path in modules() if opening.search(text_of(path))}
+    # The driver of data exports is another one; it makes `dataset.SETTINGS` first.
+    assert places == {"runner/store/session.py", "runner/data/arrow.py"}
+
+
+def test_functions_read_the_same_whatever_a_backslash_means_in_a_session() -> None:
+    """With `standard_conforming_strings = off` a plain literal loses its backslashes, in a caller's session, too."""
+    # One that goes on in the next line is of the kind that it began as.
+    literal = re.compile(r"(?<!\w)([eE]?)('(?:[^']|'')*'(?:\s*\n\s*'(?:[^']|'')*')*)")
+    plain = {
+        f"{path.name}: {found}"
+        for path in sorted((ROOT / "runner/store/schema/functions").glob("*.sql"))
+        for kind, found in literal.findall(re.sub(r"--.*", "", path.read_text(encoding="utf-8")))
+        if "\\" in found and not kind
+    }
+    assert plain == set(), "write E'...' and double the backslash"

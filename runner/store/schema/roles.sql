@@ -125,7 +125,7 @@ GRANT EXECUTE ON FUNCTION
 -- verdict and when its job ended.
 GRANT runner_frontend TO runner_gateway;
 GRANT EXECUTE ON FUNCTION
-    runner.begin_login(text, text, text),
+    runner.begin_login(text, text, text, text),
     runner.login_of(text[], text[], text),
     runner.join_board(text, text),
     runner.submit_late(text, text, text, bytea, text, text[], text),

@@ -6,9 +6,13 @@ import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 import yaml
 
+from runner.cli.check import _tasks
+from runner.cli.finding import Mark
+from runner.config import Config
 from tests.integration.cli.conftest import Call, write_task
 
 
@@ -399,3 +403,63 @@ def test_a_board_on_a_type_that_emulates_says_that_nothing_is_ranked_there(
     assert said.code == 0
     assert "E emulates CUDA: submissions are tested and timed there, and not ranked" in said.err
     assert "emulates" not in cli("leaderboard", "create", task_folder, "--name", "plain", "--gpu", "CPU").err
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        *(f"task - '{key}'" for key in ("files", "lang", "config")),
+        *(f"jsonb_set(task, '{{{key}}}', '7')" for key in ("files", "lang", "config", "tests", "ranking_by")),
+        *("'[1]'", "'\"text\"'", "('{\"n\": ' || repeat('9', 5000) || '}')::jsonb", "task || '{\"validation\": {}}'"),
+    ],
+)
+def test_a_board_that_can_evaluate_nothing_is_named(cli: Call, board: str, database_url: str, task: str) -> None:
+    """By `leaderboard list`, `migrate` and `check`, with the reason: what the daemon would say of each submission."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(f"UPDATE leaderboard.leaderboard SET task = {task}".encode())  # noqa: S608 - of the test
+    (listed,) = cli("leaderboard", "list", "--json").document
+    assert listed["task_fault"].startswith("leaderboard 'echo': ")
+    for command in (("leaderboard", "list"), ("migrate",)):
+        said = cli(*command)
+        assert said.code == 0
+        assert listed["task_fault"].split(";", maxsplit=1)[0] in said.err
+    finding = _tasks(Config(database_url=database_url, state_dir=Path("/nowhere")))
+    assert (finding.mark, finding.found) == (Mark.WARNING, listed["task_fault"])
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 hour'")
+    assert cli("leaderboard", "list", "--json").document[0]["task_fault"] is None
+
+
+def test_boards_that_load_are_not_named(cli: Call, board: str) -> None:
+    """The list says nothing beside its table."""
+    assert cli("leaderboard", "list", "--json").document[0]["task_fault"] is None
+    assert cli("leaderboard", "list").err == ""
+
+
+def test_a_leaderboard_is_named_by_its_name_or_its_number(
+    cli: Call, board: str, task_folder: Path, submission_file: Path, tmp_path: Path
+) -> None:
+    """Everywhere a command takes one; a name that is another one's number is that name."""
+    number = str(cli("leaderboard", "list", "--json").document[0]["id"])
+    readers = [
+        *(("leaderboard", word, "{}", "--json") for word in ("show", "task")),
+        ("leaderboard", "personal", "{}", "--user", "ada", "--json"),
+        ("leaderboard", "template", "{}", "Python"),
+        ("leaderboard", "update", task_folder, "--name", "{}", "--dry-run"),
+        ("rerun", "--leaderboard", "{}", "--dry-run", "--json"),
+        ("invalidate", "--leaderboard", "{}", "--reason", "r", "--dry-run", "--json"),
+        ("failed", "--leaderboard", "{}", "--json"),
+        ("data", "check", "--leaderboard", "{}", "--json"),
+    ]
+    for command in readers:
+        by_name, by_number = (cli(*(str(word).format(given) for word in command)) for given in (board, number))
+        assert by_name.code == by_number.code == 0, (command, by_name.err, by_number.err)
+        assert by_number.out == by_name.out, command
+    assert cli("submit", submission_file, "--leaderboard", number, "--user", "ada").code == 0
+    assert cli("data", "export", tmp_path / "set", "--private", "--leaderboard", number).code == 0
+    assert "leaderboard echo is paused" in cli("leaderboard", "pause", number, "--reason", "r").err
+    assert "leaderboard echo is served again" in cli("leaderboard", "resume", number).err
+    assert cli("leaderboard", "create", task_folder, "--name", number).code == 0
+    assert cli("leaderboard", "task", number, "--json").document["name"] == number
+    assert "leaderboard 595 does not exist" in cli("leaderboard", "delete", "595").err.replace("'", "")
+    assert "leaderboard 1 is deleted" in cli("leaderboard", "delete", "1").err

@@ -40,7 +40,7 @@ def test_a_login_is_approved_listed_and_revoked(call: Call, database_url: str) -
     """By the code that its owner tells; of another user's account only with --existing."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         for code in ("1b9d6bcd", "2b9d6bcd"):
-            connection.execute("SELECT runner.begin_login(%s, %s, 'github')", (code, "sha256:" + code * 8))
+            connection.execute("SELECT runner.begin_login(%s, %s, 'github', 'here')", (code, "sha256:" + code * 8))
     assert call("user", "approve", "1B9D6BCD", "ada", database=database_url).code == 0
     again = call("user", "approve", "1b9d6bcd", "ada", database=database_url)
     assert again.code == 2

@@ -59,6 +59,20 @@ def test_no_account_is_taken_over(gate: Gate, bench: Bench) -> None:
             bench.store.approve_login(begin(gate)[:8], bad, user_name=None, existing=False)
 
 
+def test_users_are_numbers_where_kernelbot_has_the_tables(gate: Gate, bench: Bench) -> None:
+    """Its list of a leaderboard fails for everybody where one is not; who is there keeps the id."""
+    from runner.gateway.identity import digest
+
+    gate.sql("INSERT INTO public._yoyo_log (id, comment) VALUES ('1', NULL)")
+    code = begin(gate)[:8]
+    with pytest.raises(SubmissionError, match="user id 'carol' is no number"):
+        bench.store.set_token("carol", user_name=None, digest=digest("new"))
+    with pytest.raises(SubmissionError, match="user id 'carol' is no number"):
+        bench.store.approve_login(code, "carol", user_name=None, existing=False)
+    bench.store.set_token("ada", user_name=None, digest=digest("new"))
+    bench.store.approve_login(code, "4711", user_name="Carol", existing=False)
+
+
 def test_a_token_and_its_end(gate: Gate, bench: Bench) -> None:
     """A new one ends the one before; revoking ends all, the website's too."""
     from runner.gateway.identity import digest
@@ -73,17 +87,55 @@ def test_a_token_and_its_end(gate: Gate, bench: Bench) -> None:
     assert {line.user_id: line.state for line in bench.store.users()} == {"ada": "no login", "bob": "valid"}
 
 
-def test_logins_that_wait_are_few_and_go(gate: Gate) -> None:
-    """A thousand at most; those of yesterday are removed, KernelBot's users are not."""
+def ask_for_login(gate: Gate, number: int, origin: str) -> None:
+    """A login that waits, of an address that stands for this origin."""
+    code, digest = f"{number:08x}", f"sha256:{number:064x}"
+    assert gate.sql("SELECT runner.begin_login(%s, %s, 'github', %s)", code, digest, origin) == [(True,)]
+
+
+def waiting(gate: Gate) -> dict[str, int]:
+    """How many logins wait, by origin."""
+    return dict(gate.sql("SELECT origin, count(*) FROM runner.waiting_login GROUP BY origin"))
+
+
+def test_nobody_keeps_others_from_a_first_login(gate: Gate, bench: Bench) -> None:
+    """Ten of one address wait; beyond a thousand the address with most loses its oldest, however many addresses ask."""
+    honest = begin(gate)
+    for number in range(12):
+        ask_for_login(gate, number, "one")
+    assert sorted(waiting(gate).values()) == [1, 10]
     gate.sql(
-        "INSERT INTO leaderboard.user_info (id, user_name, cli_id, cli_valid)"
-        " SELECT 'temp_' || i, 'temp_user', i::text, false FROM generate_series(1, 1000) AS i"
+        "SELECT runner.begin_login(lpad(to_hex(i), 8, '0'), 'sha256:' || lpad(to_hex(i), 64, '0'), 'github',"
+        " 'o' || i / 10) FROM generate_series(100, 1119) AS i"
     )
-    full = gate.ask("GET", "/auth/init?provider=github")
-    assert (full.status, "retry-after" in full.headers) == (429, True)
-    gate.sql("UPDATE leaderboard.user_info SET created_at = localtimestamp - interval '25 hours' WHERE id ~ '^temp_'")
+    assert sum(waiting(gate).values()) == 1000
+    bench.store.approve_login(honest[:8], "carol", user_name="Carol", existing=False)
+    assert gate.ask("GET", "/user/submissions", cli=honest).status == 200
+    assert sum(waiting(gate).values()) == 999
+    assert gate.sql("SELECT count(*) FROM leaderboard.user_info WHERE id ~ '^temp_'") == [(999,)]
+
+
+def test_logins_that_nobody_approves_go(gate: Gate) -> None:
+    """After twelve hours; those that KernelBot began after a day; KernelBot's users stay."""
     begin(gate)
-    assert gate.sql("SELECT count(*) FROM leaderboard.user_info") == [(3,)]
+    gate.sql("UPDATE runner.waiting_login SET since = now() - interval '13 hours'")
+    gate.sql(
+        "INSERT INTO leaderboard.user_info (id, user_name, cli_valid, created_at)"
+        " SELECT 'temp_' || i, 'temp_user', false, localtimestamp - i * interval '1 hour'"
+        " FROM generate_series(20, 29) AS i"
+    )
+    begin(gate)
+    assert gate.sql("SELECT count(*) FROM leaderboard.user_info WHERE id !~ '^temp_'") == [(2,)]
+    assert gate.sql("SELECT count(*) FROM leaderboard.user_info WHERE id ~ '^temp_'") == [(4 + 1,)]
+
+
+def test_the_address_of_a_login_is_not_stored(open_gate: Callable[..., Gate]) -> None:
+    """Two gateways, or one that began again, have another digest of it."""
+    gates = [open_gate(), open_gate()]
+    for gate in (*gates, gates[0]):
+        begin(gate)
+    assert sorted(waiting(gates[0]).values()) == [1, 2]
+    assert "127.0.0.1" not in str(gates[0].sql("SELECT * FROM runner.waiting_login"))
 
 
 @pytest.mark.usefixtures("limits_stand_still")

@@ -417,10 +417,6 @@ ODD = {
         "UPDATE runner.board SET extra = (repeat('[', 5000) || repeat(']', 5000))::jsonb WHERE leaderboard_id = 1",
         "extra: RecursionError: ",
     ),
-    "a moment that cannot be written": (
-        "UPDATE runner.job SET created_at = 'infinity' WHERE id = 1",
-        "created_at: DataError: ",
-    ),
     "a mode of tomorrow": (
         "ALTER TABLE runner.job DROP CONSTRAINT job_mode_check; UPDATE runner.job SET mode = 'dream' WHERE id = 1",
         "'dream' is not a valid Mode",

@@ -28,6 +28,7 @@ VERSIONS = (
     *("0017_dataset", "0018_web_login", "0019_modules", "0020_trace", "0021_late", "0022_follow"),
     "0023_bounds",
     "0024_addresses",
+    "0025_values",
 )
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"

@@ -107,11 +107,11 @@ def test_notifications_come_over_the_direct_connection(pooled_url: str, database
 
 @needs_pgbouncer
 def test_check_tells_what_a_pooler_lacks(pooled_url: str, database_url: str) -> None:
-    """Without `direct_host` notifications do not arrive; with it, timeouts that the login does not have are named."""
+    """Without `direct_host` notifications do not arrive; with it they do, and each transaction has our settings."""
     assert not probe(pooled_url).direct
     facts = probe(pooled_url, direct_host(database_url))
     assert facts.direct
-    assert facts.unset == ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+    assert facts.misread == ()
 
 
 @pytest.mark.parametrize(

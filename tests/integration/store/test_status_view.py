@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -417,3 +418,16 @@ def test_results_of_any_writer_are_shown(bench: Bench, db: Db) -> None:
     for submission_id, count in ((ours, 6), (theirs, 1), (shared, 2)):
         found = one(db, "SELECT count(*) FROM runner.result WHERE submission_id = %s", submission_id)
         assert found["count"] == count
+
+
+def test_of_a_secret_run_an_author_sees_its_verdict_alone(bench: Bench, finish: Callable[..., None], db: Db) -> None:
+    """Every other column is empty: readings of its devices, too, say how long it took, and so what its data are."""
+    bench.board()
+    bench.submit(mode="leaderboard")
+    finish()
+    seen = {"submission_id", "job_id", "run_id", "gpu_type", "mode", "secret", "passed"}
+    secret = db.execute("SELECT * FROM runner.result WHERE secret").fetchall()
+    assert {mode for row in secret if (mode := row["mode"])} == {"test", "benchmark", "leaderboard"}
+    assert {key for row in secret for key, value in row.items() if value is not None} == seen
+    public = db.execute("SELECT system_info FROM runner.result WHERE NOT secret").fetchall()
+    assert all(row["system_info"] for row in public)

@@ -645,3 +645,25 @@ def test_what_has_no_result_that_counts_is_not_used_again(bench: Bench, db: Db, 
     if end == "hacked":
         db.execute("UPDATE leaderboard.submission SET status = 'hacked'")
     assert bench.submit(reuse=True) == first + 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"code": CODE + b"#"}, "another code"),
+        ({"file_name": "slow.py"}, "another file name (fast.py)"),
+        ({"mode": "leaderboard"}, "another mode (test)"),
+        ({"priority": 3}, "another priority (0)"),
+        ({"leaderboard": "other"}, "another leaderboard (identity)"),
+        ({"gpu_types": ["CPU"]}, "another choice of leaderboard or GPU types"),
+        ({"code": CODE + b"#", "priority": 3}, "another code, priority (0)"),
+    ],
+)
+def test_what_differs_under_an_idempotency_key_is_named(bench: Bench, changes: dict[str, object], says: str) -> None:
+    """With what the first submission had."""
+    bench.board()
+    bench.board("other")
+    bench.submit(idempotency_key="k")
+    assert bench.submit(idempotency_key="k") == 1
+    with pytest.raises(SubmissionError, match=re.escape(f"was used for submission 1 with {says}")):
+        bench.submit(idempotency_key="k", **changes)

@@ -128,7 +128,7 @@ def test_a_daemon_connects_to_a_server_that_takes_writes_unless_told_otherwise()
     dsn = "postgresql://u@h/d"
 
     def wants(link: Link) -> object:
-        return conninfo_to_dict(link._conninfo).get("target_session_attrs")
+        return conninfo_to_dict(link._address).get("target_session_attrs")
 
     assert wants(Link(dsn, application_name="x", pacer=ConnectPacer())) == "read-write"
     assert wants(Link(f"{dsn}?target_session_attrs=any", application_name="x", pacer=ConnectPacer())) == "any"

@@ -13,7 +13,7 @@ BEGIN
     WHERE u.id = concat('temp_', lower(approve_login.code)) AND u.cli_valid IS NOT TRUE AND u.cli_id IS NOT NULL FOR UPDATE;
     IF NOT FOUND THEN
         PERFORM runner.refuse('KR042', format('no login waits under the code %L', approve_login.code),
-            'The code is the first 8 characters of cli_id in ~/.popcorn.yaml; a login waits for a day.');
+            'The code is the first 8 characters of cli_id in ~/.popcorn.yaml; a login waits for twelve hours.');
     END IF;
     SELECT true INTO v_known FROM leaderboard.user_info u WHERE u.id = approve_login.user_id FOR UPDATE;
     IF v_known AND approve_login.existing IS NOT TRUE THEN

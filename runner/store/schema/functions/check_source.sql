@@ -8,8 +8,8 @@ BEGIN
         PERFORM runner.refuse('KR006', format('the file has %s bytes, expected 1 to 1000000', size_bytes),
             CASE size_bytes WHEN 0 THEN 'The file is empty.' ELSE 'Submit one source file without embedded data.' END);
     END IF;
-    IF position('\x00'::bytea IN code) > 0 THEN
-        PERFORM runner.refuse('KR007', format('the file has a NUL byte at offset %s', position('\x00'::bytea IN code) - 1),
+    IF position(decode('00', 'hex') IN code) > 0 THEN
+        PERFORM runner.refuse('KR007', format('the file has a NUL byte at offset %s', position(decode('00', 'hex') IN code) - 1),
             'Submit source text in UTF-8, not a compiled file.');
     END IF;
     BEGIN

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION runner.parse_directives(source text, OUT leaderboard text, OUT gpu_types text[])
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    head text := substring(source FROM '^(?:(?:#|//)[^\r\n]*(?:\r\n|\r|\n|$)){1,64}');
+    head text := substring(source FROM E'^(?:(?:#|//)[^\r\n]*(?:\r\n|\r|\n|$)){1,64}');
     line text;
     words text[];
     keyword text;
@@ -11,8 +11,8 @@ BEGIN
     IF head IS NULL OR position('!POPCORN' IN head) = 0 THEN
         RETURN;
     END IF;
-    FOR line IN SELECT t.line FROM regexp_split_to_table(head, '\r\n|\r|\n') AS t (line) LOOP
-        words := regexp_split_to_array(btrim(line, E' \t\f\v'), '\s+');
+    FOR line IN SELECT t.line FROM regexp_split_to_table(head, E'\r\n|\r|\n') AS t (line) LOOP
+        words := regexp_split_to_array(btrim(line, E' \t\f\v'), E'\\s+');
         CONTINUE WHEN words[1] NOT IN ('#!POPCORN', '//!POPCORN');
         keyword := lower(words[2]);
         IF keyword IS NULL OR keyword NOT IN ('leaderboard', 'gpu', 'gpus') THEN

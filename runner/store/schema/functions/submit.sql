@@ -22,6 +22,7 @@ DECLARE
     v_category text := CASE submit.mode WHEN 'leaderboard' THEN 'leaderboard' ELSE 'test' END;
     v_hash text;
     v_known record;
+    v_differs text;
     v_source text;
     v_directives record;
     v_board_name text;
@@ -63,19 +64,30 @@ BEGIN
         FROM runner.idempotency i WHERE i.user_id = submit.user_id AND i.key = submit.idempotency_key;
         IF FOUND THEN
             IF v_known.payload_hash <> v_hash THEN
+                SELECT concat_ws(', ',
+                    CASE WHEN c.hash <> encode(sha256(submit.code), 'hex') THEN 'code' END,
+                    CASE WHEN s.file_name <> submit.file_name THEN format('file name (%s)', s.file_name) END,
+                    CASE WHEN l.name <> submit.leaderboard THEN format('leaderboard (%s)', l.name) END,
+                    CASE WHEN j.mode <> submit.mode THEN format('mode (%s)', j.mode) END,
+                    CASE WHEN j.priority <> coalesce(submit.priority, 0) THEN format('priority (%s)', j.priority) END)
+                INTO v_differs
+                FROM leaderboard.submission s
+                JOIN leaderboard.code_files c ON c.id = s.code_id
+                JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+                CROSS JOIN LATERAL (
+                    SELECT o.mode, o.priority FROM runner.job o WHERE o.submission_id = s.id ORDER BY o.id LIMIT 1
+                ) AS j
+                WHERE s.id = v_known.submission_id;
                 PERFORM runner.refuse('KR014',
-                    format('idempotency key %L was used for submission %s with other content',
-                           submit.idempotency_key, v_known.submission_id),
+                    format('idempotency key %L was used for submission %s with another %s', submit.idempotency_key,
+                           v_known.submission_id, coalesce(nullif(v_differs, ''), 'choice of leaderboard or GPU types')),
                     'Use a new key for a new submission.');
             END IF;
             RETURN v_known.submission_id;
         END IF;
     END IF;
 
-    IF submit.expires_at <= greatest(now(), submit.start_at) THEN
-        PERFORM runner.refuse('KR029', format('expires_at is %s, which is not after now and start_at', submit.expires_at),
-            'Give a later time, or none.');
-    END IF;
+    PERFORM runner.check_times(submit.start_at, submit.expires_at);
     SELECT u.is_banned INTO v_banned FROM leaderboard.user_info u WHERE u.id = submit.user_id;
     IF v_banned THEN
         PERFORM runner.refuse('KR010', format('user %L is banned', submit.user_id), 'Ask an administrator.');
@@ -84,7 +96,7 @@ BEGIN
     PERFORM runner.check_mode(submit.mode);
     -- 'x.py', not '.py'; no path, and no character that could disturb a terminal.
     IF submit.file_name IS NULL OR length(submit.file_name) > 255 OR runner.is_odd(submit.file_name)
-       OR submit.file_name !~ '^[^/\\]+\.(py|cuh?|cpp)$' THEN
+       OR submit.file_name !~ E'^[^/\\\\]+\\.(py|cuh?|cpp)$' THEN
         PERFORM runner.refuse('KR008', format('bad file name %L', left(submit.file_name, 300)),
             'A file name ends in .py, .cu, .cuh or .cpp, has at most 255 characters and no path or control characters.');
     END IF;

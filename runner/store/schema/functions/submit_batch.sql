@@ -73,10 +73,7 @@ BEGIN
         PERFORM runner.refuse('KR050', format('results are kept for %s, expected an hour to ten years', submit_batch.keep),
             'Give another time, or none.');
     END IF;
-    IF submit_batch.expires_at <= greatest(now(), submit_batch.start_at) THEN
-        PERFORM runner.refuse('KR029', format('expires_at is %s, which is not after now and start_at',
-            submit_batch.expires_at), 'Give a later time, or none.');
-    END IF;
+    PERFORM runner.check_times(submit_batch.start_at, submit_batch.expires_at);
     PERFORM runner.check_priority(v_priority);
     SELECT o.reason INTO v_stopped FROM runner.intake_stop o;
     IF FOUND THEN

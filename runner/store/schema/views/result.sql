@@ -1,4 +1,5 @@
--- The rows of leaderboard.runs as an author may see them: of a secret run the verdict, no output and no time.
+-- The rows of leaderboard.runs as an author may see them: of a secret run the verdict, no output, no time, and
+-- nothing of its host: readings during a run say how long it took.
 --
 -- Our results are found through their jobs, because leaderboard.runs has no index on the submission. The table is
 -- searched only where another program may have written results: for submissions without a job, and for enqueued ones.
@@ -10,7 +11,7 @@ SELECT a.submission_id, a.job_id, a.run_id, a.gpu_type, a.mode, a.secret, a.pass
        CASE WHEN NOT a.secret THEN a.result END AS result,
        CASE WHEN NOT a.secret THEN a.compilation END AS compilation,
        CASE WHEN NOT a.secret THEN a.meta END AS meta,
-       a.system_info
+       CASE WHEN NOT a.secret THEN a.system_info END AS system_info
 FROM (
     SELECT s.id AS submission_id, x.job_id, r.id AS run_id, r.runner AS gpu_type, r.mode, r.secret, r.passed, r.score,
            r.start_time, r.end_time, r.result, r.compilation, r.meta, r.system_info

@@ -1,0 +1,262 @@
+"""The only place that opens a connection to PostgreSQL, and the settings that every session of ours has.
+
+How text on the wire reads, and how the server reads our statements, is set for a session by the server, the database,
+the role, `PGOPTIONS`, `PGDATESTYLE`, `PGTZ`, `PGCLIENTENCODING`, a service file or the address. So each connection sets
+`WIRE` after connecting: that outranks them all. A pooler in transaction mode refuses settings at the start of a
+session, and hands each transaction to another one; there they are set again in each transaction.
+
+PostgreSQL holds values that Python has none for: infinite times, years before 1 and after 9999, JSON that is too deep.
+Every connection loads them: a row that somebody else wrote must not spoil the list that it stands in.
+
+Called by the other modules of `runner.store`, and by the reader of data exports for what it tells its own driver.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import psycopg
+from psycopg.adapt import Buffer, Loader
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from runner.errors import ConfigError, DatabaseUnavailableError
+from runner.model import ALWAYS, NEVER
+from runner.store import queries
+
+if TYPE_CHECKING:
+    # An extra, for the gateway and for the client of batches.
+    from psycopg_pool import AsyncConnectionPool
+
+_C = TypeVar("_C", bound=psycopg.Connection[Any])
+_A = TypeVar("_A", bound=psycopg.AsyncConnection[Any])
+
+#: The driver and our statements rely on these, whatever else is set; as the server shows them.
+WIRE: Final[Mapping[str, str]] = {
+    "client_encoding": "UTF8",
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    # How the server reads literals and arrays.
+    "standard_conforming_strings": "on",
+    "array_nulls": "on",
+    # `migrate` compares what the server writes of views and functions; a login `runner` would have $user resolved.
+    "search_path": "public",
+    "quote_all_identifiers": "off",
+    # The queue's locking relies on it.
+    "default_transaction_isolation": "read committed",
+    "default_transaction_deferrable": "off",
+    # A server that lacks one of these is not told.
+    "transaction_timeout": "0",
+    "idle_session_timeout": "0",
+}
+
+
+class Unloadable(dict[str, Any]):
+    """Stands for JSON that Python cannot load: an object without keys."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__()
+        self.cause = cause
+
+
+class _Moment(Loader):
+    """A time; NEVER and ALWAYS stand for those that Python has no datetime for."""
+
+    def __init__(self, oid: int, context: psycopg.abc.AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        stock = psycopg.adapters.get_loader(oid, self.format)
+        if stock is None:
+            raise TypeError(f"the driver has no loader of type {oid}")
+        self._stock = stock(oid, context)
+        self._zoned = oid == _TIMESTAMPTZ
+
+    def load(self, data: Buffer) -> datetime:
+        try:
+            loaded: datetime = self._stock.load(data)
+        except psycopg.DataError:
+            loaded = ALWAYS if self.is_early(bytes(data)) else NEVER
+            return loaded if self._zoned else loaded.replace(tzinfo=None)
+        return loaded
+
+    @staticmethod
+    def is_early(data: bytes) -> bool:
+        return data.startswith(b"-") or data.endswith(b"BC")
+
+
+class _BinaryMoment(_Moment):
+    format = psycopg.pq.Format.BINARY
+
+    @staticmethod
+    def is_early(data: bytes) -> bool:
+        # Microseconds since 2000.
+        return data[0] >= 0x80
+
+
+_TIMESTAMPTZ: Final = psycopg.adapters.types["timestamptz"].oid
+
+
+def _load_json(data: str | bytes) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        return Unloadable(f"{type(error).__name__}: {error}")
+
+
+def _load_leniently(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    for name in ("timestamptz", "timestamp"):
+        for loader in (_Moment, _BinaryMoment):
+            connection.adapters.register_loader(name, loader)
+    psycopg.types.json.set_json_loads(_load_json, context=connection)
+
+
+def checked(dsn: str) -> Mapping[str, Any]:
+    """The parameters of a connection string.
+
+    Raises:
+        ConfigError: it cannot be parsed. The message does not repeat it: it may hold a password.
+    """
+    try:
+        return conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        raise ConfigError(
+            "the database's address cannot be parsed: expected postgresql://USER@HOST/DATABASE or key=value words "
+            "in DATABASE_URL or database_url"
+        ) from None
+
+
+def conninfo(dsn: str, *, application_name: str, **defaults: str) -> str:
+    """The connection string of a session of ours; `defaults` count where `dsn` says nothing.
+
+    Raises:
+        ConfigError: it cannot be parsed.
+    """
+    given = checked(dsn)
+    own = {key: value for key, value in defaults.items() if not given.get(key)}
+    return make_conninfo(dsn, **own, application_name=application_name, client_encoding=WIRE["client_encoding"])
+
+
+def direct_address(dsn: str, direct_host: str | None) -> str:
+    """The connection string of the server itself, where `dsn` leads to a pooler and `direct_host` is HOST or HOST:PORT.
+
+    Raises:
+        ConfigError: the connection string cannot be parsed.
+    """
+    if direct_host is None:
+        return dsn
+    checked(dsn)
+    host, colon, port = direct_host.rpartition(":")
+    if not colon or not port.isdigit():
+        host, port = direct_host, ""
+    # An empty hostaddr does not count. Without a port it is the server's usual one, not the pooler's.
+    return make_conninfo(dsn, host=host.strip("[]"), hostaddr="", port=port or "5432")
+
+
+def statement(bounds: Mapping[str, str], *, local: bool = False) -> bytes:
+    """The statement that makes the settings, and `bounds` beside them; `local`: for this transaction alone."""
+    values = ", ".join(f"('{name}', '{value}')" for name, value in {**WIRE, **bounds}.items())
+    return (
+        f"SELECT set_config(s.name, s.value, {str(local).lower()}) FROM (VALUES {values}) AS s (name, value) "  # noqa: S608 - our own words
+        "WHERE current_setting(s.name, true) IS NOT NULL"
+    ).encode()
+
+
+def connect(
+    address: str,
+    *,
+    bounds: Mapping[str, str],
+    pooled: bool = False,
+    connection_class: type[_C],
+    opened: Callable[[_C], object] = lambda _: None,
+    **named: Any,  # noqa: ANN401 - the driver's own
+) -> _C:
+    """A connection in autocommit mode; `address` is from `conninfo`. `opened` is told before the first statement.
+
+    A `pooled` one leads to a pooler in transaction mode. It has the settings within `scope` alone.
+    """
+    connection = connection_class.connect(address, autocommit=True, **named)
+    try:
+        opened(connection)
+        _load_leniently(connection)
+        if pooled:
+            connection.prepare_threshold = None
+            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        else:
+            connection.execute(statement(bounds))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def scope(connection: psycopg.Connection[Any], *, bounds: Mapping[str, str], pooled: bool) -> Iterator[None]:
+    """Use a connection: a `pooled` one in one transaction that begins with the settings."""
+    if not pooled:
+        yield
+        return
+    with connection.transaction():
+        connection.execute(statement(bounds, local=True))
+        yield
+
+
+async def connect_async(address: str, *, bounds: Mapping[str, str], connection_class: type[_A]) -> _A:
+    """As `connect`, for coroutines."""
+    connection = await connection_class.connect(address, autocommit=True)
+    try:
+        _load_leniently(connection)
+        await connection.execute(statement(bounds))
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+def pool(
+    address: str,
+    *,
+    bounds: Mapping[str, str],
+    connection_class: type[_A],
+    kwargs: Mapping[str, Any],
+    **named: Any,  # noqa: ANN401 - the pool's own
+) -> AsyncConnectionPool[_A]:
+    """A pool of such connections, for coroutines; not open yet."""
+    from psycopg_pool import AsyncConnectionPool
+
+    async def configure(connection: _A) -> None:
+        _load_leniently(connection)
+        await connection.execute(statement(bounds))
+
+    return AsyncConnectionPool(
+        address,
+        connection_class=connection_class,
+        kwargs={**kwargs, "autocommit": True},
+        configure=configure,
+        open=False,
+        **named,
+    )
+
+
+def misread(connection: psycopg.Connection[Any]) -> Sequence[str]:
+    """The settings of a session that are not as `WIRE` says, as sentences."""
+    shown = connection.execute(queries.SESSION_SETTINGS.sql, {"names": list(WIRE)}).fetchone()
+    values: Mapping[str, str] = (shown["values"] if isinstance(shown, Mapping) else shown[0]) if shown else {}
+    return [f"{name} is {found!r}, expected {WIRE[name]!r}" for name, found in values.items() if found != WIRE[name]]
+
+
+def require_wire(connection: psycopg.Connection[Any]) -> None:
+    """Refuse a session that does not have our settings.
+
+    Raises:
+        DatabaseUnavailableError: which it has instead.
+    """
+    if found := misread(connection):
+        raise DatabaseUnavailableError(
+            f"PostgreSQL: the session does not keep its settings: {'; '.join(found)}; something between here and the "
+            "server changes them, such as a pooler in transaction mode (set direct_host to the server itself)"
+        )

@@ -1,0 +1,1 @@
+"""Settings of a session that a database, a role or the environment makes."""

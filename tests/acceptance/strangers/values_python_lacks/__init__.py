@@ -1,0 +1,1 @@
+"""Values that PostgreSQL holds and Python does not."""
