@@ -10,6 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+#: The largest seed of a secret run. numpy's generators take 0 to this; torch's and Python's more.
+LARGEST_SEED = (1 << 32) - 1
+
 Value = int | float | bool | str | tuple[int, ...]
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -60,9 +63,12 @@ def parse_cases(lines: Sequence[str], *, global_seed: int | None) -> tuple[Case,
 
 
 def combine(case_seed: int, global_seed: int) -> int:
-    """The seed of a case under a global seed, by KernelBot's rule: a + (a + b)(a + b + 1) // 2."""
+    """The seed of a case under a global seed, by KernelBot's rule: a + (a + b)(a + b + 1) // 2.
+
+    That grows to 2**61. Where numpy's generators would refuse it, its lowest 32 bits are taken.
+    """
     both = case_seed + global_seed
-    return case_seed + both * (both + 1) // 2
+    return (case_seed + both * (both + 1) // 2) & LARGEST_SEED
 
 
 def _parse_line(line: str, number: int) -> dict[str, Value]:
