@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 from runner.errors import TaskError
@@ -20,7 +19,6 @@ from runner.task_format.yamlfile import MAX_YAML_BYTES, parse_yaml
 
 TASK_FILE = "task.yml"
 EXTRA_FILE = "runner.yml"
-_DEADLINE_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M")
 
 
 def load(path: Path) -> TaskFolder:
@@ -78,8 +76,6 @@ def load_archive(path: Path) -> TaskFolder:
 def load_competition(path: Path) -> Competition:
     """Load a KernelBot competition file with all its task folders.
 
-    A missing or unreadable deadline becomes None; KernelBot then takes a year from now. An unreadable one adds a note.
-
     Raises:
         TaskError: one line per problem.
     """
@@ -91,23 +87,22 @@ def load_competition(path: Path) -> Competition:
         raise TaskError(f"{where}: found an unreadable file ({error.strerror}), expected a competition file") from error
     document = validate(CompetitionDocument, parse_yaml(data, where), where=where)
     names: set[str] = set()
-    notes: list[str] = []
     problems: list[Problem] = []
+    lines: list[str] = []
     for index, entry in enumerate(document.problems):
         key = f"problems[{index}]"
         if entry.name in names:
-            raise TaskError(problem(where, f"{key}.name", f"{entry.name!r} a second time", "different names"))
+            lines.append(problem(where, f"{key}.name", f"{entry.name!r} a second time", "different names"))
         names.add(entry.name)
-        deadline = _deadline(entry.deadline)
-        if entry.deadline and deadline is None:
-            notes.append(
-                problem(where, f"{key}.deadline", shown(entry.deadline), "YYYY-MM-DD[ HH:MM] in UTC; taken as none")
-            )
-        folder = _problem_folder(path, entry, f"{where}: {key}.directory")
-        problems.append(Problem(name=entry.name, folder=folder, deadline=deadline, gpus=tuple(entry.gpus)))
-    return Competition(
-        name=document.name, description=document.description, problems=tuple(problems), notes=tuple(notes)
-    )
+        try:
+            folder = _problem_folder(path, entry, f"{where}: {key}.directory")
+        except TaskError as error:
+            lines.append(str(error))
+            continue
+        problems.append(Problem(name=entry.name, folder=folder, deadline=entry.deadline, gpus=tuple(entry.gpus)))
+    if lines:
+        refuse(lines)
+    return Competition(name=document.name, description=document.description, problems=tuple(problems))
 
 
 def _problem_folder(competition: Path, entry: ProblemDocument, place: str) -> TaskFolder:
@@ -120,13 +115,6 @@ def _problem_folder(competition: Path, entry: ProblemDocument, place: str) -> Ta
     if not directory.is_dir():
         raise TaskError(f"{place}: found {entry.directory!r}, which is no folder, expected one with a {TASK_FILE}")
     return load_folder(directory, name=entry.name)
-
-
-def _deadline(text: str | None) -> datetime | None:
-    for form in _DEADLINE_FORMATS:
-        with contextlib.suppress(ValueError):
-            return datetime.strptime((text or "").strip(), form).replace(tzinfo=UTC)
-    return None
 
 
 def _root_of(folder: Path) -> Path:

@@ -13,6 +13,8 @@ MAX_YAML_BYTES = 256 << 10
 MAX_NODES = 100_000
 MAX_DEPTH = 32
 
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+
 
 class _BoundedLoader(yaml.SafeLoader):
     """A SafeLoader that refuses deep nesting before Python's own stack overflows."""
@@ -29,6 +31,13 @@ class _BoundedLoader(yaml.SafeLoader):
             return super().compose_node(parent, index)
         finally:
             self.depth -= 1
+
+
+#: Dates stay texts: YAML's own timestamps lose their offset.
+_BoundedLoader.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in forms if tag != _TIMESTAMP]
+    for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def parse_yaml(data: bytes, where: str) -> object:
