@@ -30,6 +30,7 @@ from runner.task_format.schema import (
     TaskCommon,
 )
 from runner.task_format.work import WorkError, work
+from tasks.harness.judge.cases import is_word
 from tasks.harness.judge.stopping import Timing
 
 REFERENCE = "reference.py"
@@ -192,6 +193,17 @@ def _all_cases(task: Task, where: str, extra_where: str, prefix: str) -> Iterato
     for file, key, cases in lists:
         for index, case in enumerate(cases):
             yield file, f"{key}[{index}]", case
+
+
+def text_problems(task: Task, where: str, extra_where: str) -> Iterator[str]:
+    """Texts that a task's own eval program would read as something else: it gets KernelBot's lines, without quotes."""
+    if task.harness is Harness.BUILTIN:
+        return
+    for file, key, case in _all_cases(task, where, extra_where, ""):
+        for name, value in case.items():
+            if isinstance(value, str) and not is_word(value):
+                expected = "a word of letters, digits, '_', '-' and '.' that is not true or false"
+                yield problem(file, f"{key}.{name}", shown(value), f"{expected}, as its own eval program reads it")
 
 
 def _multi_gpu_problems(task: Task, where: str, extra_where: str, prefix: str) -> Iterator[str]:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from runner.errors import TaskError
-from runner.task_format.build import build_extra, build_task, name_problem
+from runner.task_format.build import build_extra, build_task, name_problem, text_problems
 from runner.task_format.model import HARNESS, SUBMISSION, Competition, Extra, Problem, TaskFolder
-from runner.task_format.problems import problem, refuse, shown, validate
+from runner.task_format.problems import lines_of, problem, refuse, shown, validate
 from runner.task_format.schema import CompetitionDocument, ExtraDocument, ProblemDocument, TaskDocument
 from runner.task_format.trees import MAX_TOTAL_BYTES, ArchiveTree, FolderTree, Refused, Tree, resolve
 from runner.task_format.yamlfile import MAX_YAML_BYTES, parse_yaml
@@ -97,7 +97,7 @@ def load_competition(path: Path) -> Competition:
         try:
             folder = _problem_folder(path, entry, f"{where}: {key}.directory")
         except TaskError as error:
-            lines.append(str(error))
+            lines += lines_of(error)
             continue
         problems.append(Problem(name=entry.name, folder=folder, deadline=entry.deadline, gpus=tuple(entry.gpus)))
     if lines:
@@ -134,22 +134,36 @@ def _repository_root(folder: Path) -> Path:
 def _load(tree: Tree, directory: str, *, name: str) -> TaskFolder:
     path, extra_path = resolve(directory, TASK_FILE), resolve(directory, EXTRA_FILE)
     where, extra_where = tree.label(path), tree.label(extra_path)
-    document = validate(TaskDocument, _document(tree, path), where=where)
-    extra = Extra()
-    if tree.exists(extra_path):
-        # An empty runner.yml means the same as none.
-        extra = build_extra(validate(ExtraDocument, _document(tree, extra_path) or {}, where=extra_where))
+    lines: list[str] = []
+    document, extra = None, Extra()
+    try:
+        document = validate(TaskDocument, _document(tree, path), where=where)
+    except TaskError as error:
+        lines += lines_of(error)
+    try:
+        if tree.exists(extra_path):
+            # An empty runner.yml means the same as none.
+            extra = build_extra(validate(ExtraDocument, _document(tree, extra_path) or {}, where=extra_where))
+    except TaskError as error:
+        lines += lines_of(error)
+    if document is None:
+        refuse(lines)
     reader = _Sources(tree, directory, where)
     files = reader.files(document)
     templates = reader.templates(document)
-    if reader.problems:
-        refuse(reader.problems)
+    lines += [*reader.problems, *_repeated(document.gpus, where)]
+    if lines:
+        refuse(lines)
+    task = build_task(document, files, extra, where=where, extra_where=extra_where)
+    lines += text_problems(task, where, extra_where)
+    if lines:
+        refuse(lines)
     return TaskFolder(
         name=name,
-        task=build_task(document, files, extra, where=where, extra_where=extra_where),
+        task=task,
         description=document.description,
         templates=templates,
-        gpus=_distinct(document.gpus, where),
+        gpus=tuple(document.gpus),
     )
 
 
@@ -161,11 +175,10 @@ def _document(tree: Tree, path: str) -> object:
     return parse_yaml(data, tree.label(path))
 
 
-def _distinct(gpus: list[str], where: str) -> tuple[str, ...]:
+def _repeated(gpus: list[str], where: str) -> Iterator[str]:
     twice = next((gpu for gpu in gpus if gpus.count(gpu) > 1), None)
     if twice is not None:
-        raise TaskError(problem(where, "gpus", f"{twice!r} twice", "different GPU types"))
-    return tuple(gpus)
+        yield problem(where, "gpus", f"{twice!r} twice", "different GPU types")
 
 
 class _Sources:

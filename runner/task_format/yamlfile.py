@@ -1,6 +1,12 @@
-"""Reads untrusted YAML: no tags, no duplicate keys, no alias bombs, bounded depth and size. Knows nothing of tasks."""
+"""Reads untrusted YAML: no tags, no duplicate keys, no alias bombs, bounded depth and size. Knows nothing of tasks.
+
+A plain scalar is what YAML 1.1, which KernelBot reads, and YAML 1.2 both say. Where they differ, it is `Unclear`.
+"""
 
 from __future__ import annotations
+
+import re
+from dataclasses import dataclass
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -13,7 +19,30 @@ MAX_YAML_BYTES = 256 << 10
 MAX_NODES = 100_000
 MAX_DEPTH = 32
 
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_YAML = "tag:yaml.org,2002:"
+_UNCLEAR = "unclear"
+#: Tag of a plain scalar -> its form; the first that fits counts. Dates stay texts: YAML's timestamps lose their offset.
+_PLAIN = {
+    f"{_YAML}null": r"~|null|Null|NULL|",
+    f"{_YAML}bool": r"true|True|TRUE|false|False|FALSE",
+    f"{_YAML}int": r"[-+]?(0|[1-9][0-9]*)|0x[0-9a-fA-F]+",
+    f"{_YAML}float": r"([-+]?(0|[1-9][0-9]*)\.[0-9]*|\.[0-9]+)([eE][-+][0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+    f"{_YAML}merge": r"<<",
+    # Other words for true and false; octal, binary and sexagesimal numbers; digits with underscores; 1e3.
+    _UNCLEAR: r"yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF|[-+]?0[box][0-9a-fA-F_]+|"
+    r"[-+]?([0-9][0-9_]*(:[0-5]?[0-9])*(\.[0-9_]*)?|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)?",
+}
+
+
+@dataclass(frozen=True)
+class Unclear:
+    """A plain scalar that YAML 1.1 and 1.2 read differently."""
+
+    text: str
+    expected = "quotes around a text, true or false, or a number like 12, 0.5 or 1.0e-5"
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 class _BoundedLoader(yaml.SafeLoader):
@@ -33,11 +62,8 @@ class _BoundedLoader(yaml.SafeLoader):
             self.depth -= 1
 
 
-#: Dates stay texts: YAML's own timestamps lose their offset.
-_BoundedLoader.yaml_implicit_resolvers = {
-    first: [(tag, form) for tag, form in forms if tag != _TIMESTAMP]
-    for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+_BoundedLoader.yaml_implicit_resolvers = {None: [(tag, re.compile(rf"(?:{form})\Z")) for tag, form in _PLAIN.items()]}
+_BoundedLoader.add_constructor(_UNCLEAR, lambda _, node: Unclear(node.value))
 
 
 def parse_yaml(data: bytes, where: str) -> object:

@@ -176,7 +176,7 @@ def test_without_a_terminal_many_need_a_yes(
         (("--leaderboard", "nowhere"), "nowhere"),
         (("--host", "nobody"), "nobody"),
         (("--gpu", "H1000"), "H1000"),
-        (("--since", "2026-05-01T12:00"), "2026-05-01T12:00:00Z for UTC"),
+        (("--since", "2026-05-01T12:00"), "2026-05-01T12:00Z for UTC"),
         (("--until", "2026-05-01"), "without a time zone"),
         (("--since", "yesterday"), "found 'yesterday', expected a date like"),
         (("--since", "2 parsecs ago"), "'2 parsecs ago' is no span of time"),
