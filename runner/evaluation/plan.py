@@ -17,6 +17,7 @@ from runner.evaluation.compile_steps import BUILD_TIMEOUT_S, PROGRAM, compile_st
 from runner.evaluation.container_spec import Environment, job_labels, make_spec, pair_boot
 from runner.evaluation.speed_of_light import SpeedOfLight, speed_of_light
 from runner.gpu_types.model import GpuType, Vendor
+from runner.marks import ENCODING
 from runner.model import Job, Mode, Slot
 from runner.task_format import spec_line
 from runner.task_format.cases import program_line
@@ -245,7 +246,7 @@ def _pair_request(  # noqa: PLR0917 records, each of another type
         files=task.judge_files,
         worker_files=task.worker_files,
         submission_name=task.submission_name,
-        submission=job.code.decode("utf-8"),
+        submission=job.code.decode(ENCODING),
         seed=derived_seed(job.secret_seed, job.id) if job.secret else task.seed,
         ranks=ranks,
         device=_device(gpu),

@@ -26,6 +26,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from runner.errors import ConfigError, NotFoundError
 from runner.gpu_types.model import CLOCK_REASONS, ClockPolicy, Dtype, Figures, GpuType, HardwareRun, Product, Vendor
+from runner.marks import ENCODING
 
 BUILTIN: Final = Path(__file__).parent
 
@@ -276,7 +277,7 @@ def _by_name(paths: Iterable[Path]) -> dict[str, _File]:
 
 def _read(path: Path) -> _File:
     try:
-        keys = tomllib.loads(path.read_text(encoding="utf-8"))
+        keys = tomllib.loads(path.read_text(encoding=ENCODING))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a TOML file: {error}") from error
     except OSError as error:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from runner.errors import TaskError
+from runner.marks import ENCODING
 from runner.task_format.build import build_extra, build_task, name_problem, text_problems
 from runner.task_format.model import HARNESS, SUBMISSION, Competition, Extra, Problem, TaskFolder
 from runner.task_format.problems import lines_of, problem, refuse, shown, validate
@@ -236,7 +237,7 @@ class _Sources:
         if b"\0" in data:
             raise Refused(f"found a NUL byte at offset {data.index(0)} of {source!r}, expected text")
         try:
-            text = data.decode("utf-8")
+            text = data.decode(ENCODING)
         except UnicodeDecodeError as error:
             found = f"byte {data[error.start]:#04x} at offset {error.start} of {source!r}"
             raise Refused(f"found {found}, expected UTF-8") from error

@@ -12,6 +12,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from runner.errors import TaskError
+from runner.marks import ENCODING
 
 #: A task.yml with a thousand cases is about 50 KiB.
 MAX_YAML_BYTES = 256 << 10
@@ -79,7 +80,7 @@ def parse_yaml(data: bytes, where: str) -> object:
     if len(data) > MAX_YAML_BYTES:
         raise TaskError(f"{where}: found {len(data)} bytes, expected at most {MAX_YAML_BYTES}")
     try:
-        text = data.decode("utf-8")
+        text = data.decode(ENCODING)
     except UnicodeDecodeError as error:
         raise TaskError(
             f"{where}: found byte {data[error.start]:#04x} at offset {error.start}, expected UTF-8"

@@ -22,6 +22,7 @@ LAYERS = {
     "runner.environment": 0,
     "runner.errors": 0,
     "runner.extras": 0,
+    "runner.marks": 0,
     "runner.model": 0,
     "runner.retry": 0,
     "runner.config": 1,
