@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from runner.errors import TaskError
 from runner.marks import ENCODING
-from runner.task_format.build import build_extra, build_task, name_problem, text_problems
+from runner.task_format.build import build_extra, build_task, name_problem
 from runner.task_format.model import HARNESS, SUBMISSION, Competition, Extra, Problem, TaskFolder
 from runner.task_format.problems import lines_of, problem, refuse, shown, validate
 from runner.task_format.schema import CompetitionDocument, ExtraDocument, ProblemDocument, TaskDocument
@@ -155,13 +155,9 @@ def _load(tree: Tree, directory: str, *, name: str) -> TaskFolder:
     lines += [*reader.problems, *_repeated(document.gpus, where)]
     if lines:
         refuse(lines)
-    task = build_task(document, files, extra, where=where, extra_where=extra_where)
-    lines += text_problems(task, where, extra_where)
-    if lines:
-        refuse(lines)
     return TaskFolder(
         name=name,
-        task=task,
+        task=build_task(document, files, extra, where=where, extra_where=extra_where, as_written=True),
         description=document.description,
         templates=templates,
         gpus=tuple(document.gpus),

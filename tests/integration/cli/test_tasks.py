@@ -376,6 +376,8 @@ def test_a_task_for_a_device_is_checked_without_one(run_code: Call, tmp_path: Pa
 
 def test_several_ranks_are_not_emulated(run_code: Call, tmp_path: Path) -> None:
     """One device is; the check says how it is done instead."""
-    folder = write_folder(tmp_path / "two", multi_gpu=True, tests=[{"world_size": 2, "n": 8, "seed": 3}])
+    reference = REFERENCE.replace("(n, seed)", "(n, seed, world_size, rank)")
+    case = {"world_size": 2, "n": 8, "seed": 3}
+    folder = write_folder(tmp_path / "two", reference=reference, multi_gpu=True, tests=[case])
     said = run_code("task", "check", folder, "--emulate-cuda", "--json")
     assert findings(said)["code"] == ("warning", "not run: one CUDA device is emulated")

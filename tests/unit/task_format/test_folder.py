@@ -298,7 +298,7 @@ def test_batches_of_several_ranks_are_refused(tmp_path: Path) -> None:
     assert "timing.mode: found 'batch', expected 'single', as multi_gpu is true" in text
 
 
-@pytest.mark.parametrize("size", [None, "2", 0, True])
+@pytest.mark.parametrize("size", [None, "two", 0, True])
 def test_a_multi_gpu_case_without_world_size_is_refused(tmp_path: Path, size: object) -> None:
     """multi_gpu needs world_size in every test and benchmark, those of runner.yml included."""
     case = {"size": 1} if size is None else {"size": 1, "world_size": size}
