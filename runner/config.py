@@ -360,8 +360,8 @@ class Config(BaseModel):
         default=None, pattern=r"^[\w.-]+/[\w.-]+$", examples=["gpu-group/kernels-2030"]
     )
     """
-    The data set on Hugging Face to which the admin route `export-hf` publishes. It also needs `gateway_publish_url`,
-    `gateway_hub_licence` and `gateway_hub_token`; without one of them it answers 501.
+    The data set on Hugging Face to which the admin route `export-hf` publishes. It also needs
+    `gateway_publish_url_file`, `gateway_hub_licence` and `gateway_hub_token_file`; without one of them it answers 501.
     """
     gateway_hub_licence: Annotated[str | None, Reload.RESTART] = Field(
         default=None, min_length=1, examples=["cc-by-4.0"]

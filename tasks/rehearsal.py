@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -99,6 +100,9 @@ print(" and ".join(used))
 """
 #: Narrow floating-point types have no arithmetic, but take a NaN by conversion.
 _NAN_TYPES = ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2")
+
+#: The judge's words for the case that failed.
+_TRIED = re.compile(r"^test (\d+) of \d+: ")
 
 Value = TypeVar("Value")
 Emit = Callable[[Mapping[str, Any]], None]
@@ -356,8 +360,9 @@ class _Rehearsal:
         judged = [step.judged for step in report.steps if step.judged is not None]
         bad = next((each for each in judged if each.verdict != "accepted"), None)
         if bad is not None:
-            # How much differs and the first place say enough.
-            return bad.verdict, "; ".join((bad.message or "").strip().partition("\n")[0].split("; ")[:2])
+            # How much differs and the first place say enough. The trial's count of cases is not the table's.
+            said = "; ".join((bad.message or "").strip().partition("\n")[0].split("; ")[:2])
+            return bad.verdict, _TRIED.sub(lambda match: f"case {request['trial_lines'][int(match[1]) - 1]}: ", said)
         return ("accepted", "") if judged else ("internal_error", "the judge said nothing")
 
     def _templates(self) -> None:

@@ -214,7 +214,7 @@ def test_solutions_must_keep_their_promise(run_code: Call, tmp_path: Path) -> No
     add(folder, "solutions/wrong/double.py", "def custom_kernel(data):\n    return data + data\n")
     said = run_code("task", "check", folder)
     assert said.code == 1
-    assert "✗ solutions/correct/half.py: wrong_answer" in said.out
+    assert "✗ solutions/correct/half.py: wrong_answer: case n: 4; seed: 4294967295: " in said.out
     assert "correct it, or the reference, or the tolerance" in said.out
     assert "✗ solutions/wrong/double.py: accepted" in said.out
     assert "add a case that shows what is wrong with it" in said.out

@@ -33,6 +33,8 @@ DECLARE
     v_submission_id integer;
 BEGIN
     PERFORM runner.check_isolation();
+    -- Forms send an empty text for none.
+    submit.leaderboard := nullif(btrim(submit.leaderboard), '');
     -- Editors put a byte order mark there.
     IF substring(submit.code FROM 1 FOR 3) = '\xEFBBBF' THEN
         submit.code := substring(submit.code FROM 4);
