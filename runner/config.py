@@ -31,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 
 from runner.environment import PATH_VARIABLE, PREFIX, credential_file, nearest, overrides, process_environment
 from runner.errors import ConfigError
+from runner.marks import ENCODING
 
 DEFAULT_PATH: Final = Path("/etc/kernel-runner/config.toml")
 _EXAMPLE_URL: Final = "postgresql://runner@db.example/kernelbot"
@@ -359,8 +360,8 @@ class Config(BaseModel):
         default=None, pattern=r"^[\w.-]+/[\w.-]+$", examples=["gpu-group/kernels-2030"]
     )
     """
-    The data set on Hugging Face to which the admin route `export-hf` publishes. It also needs `gateway_publish_url`,
-    `gateway_hub_licence` and `gateway_hub_token`; without one of them it answers 501.
+    The data set on Hugging Face to which the admin route `export-hf` publishes. It also needs
+    `gateway_publish_url_file`, `gateway_hub_licence` and `gateway_hub_token_file`; without one of them it answers 501.
     """
     gateway_hub_licence: Annotated[str | None, Reload.RESTART] = Field(
         default=None, min_length=1, examples=["cc-by-4.0"]
@@ -524,7 +525,7 @@ class Config(BaseModel):
         if path is None:
             return None
         try:
-            return path.read_text(encoding="utf-8").strip()
+            return path.read_text(encoding=ENCODING).strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: cannot be read: {error}; expected one line, {name}") from None
 
@@ -602,7 +603,7 @@ def mask_password(text: str) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding=ENCODING))
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such configuration file") from error
     except OSError as error:
@@ -619,7 +620,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _secret_file(path: Path) -> str:
     """The one line of a file that holds a secret."""
     try:
-        return path.read_text(encoding="utf-8").strip()
+        return path.read_text(encoding=ENCODING).strip()
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: found no text, expected one line with the database's address") from None
     except OSError as error:

@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     mode, cases_file = arguments[0], Path(arguments[1])
     seed = os.environ.get("POPCORN_SEED")
     try:
-        lines = [line for line in cases_file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [line for line in cases_file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
         cases = parse_cases(lines, global_seed=None)
         if not lines:
             raise CaseError("no cases, expected one per line")
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
         return EXIT_BAD_CASES
 
     folder = Path.cwd()
-    files = {path.name: path.read_text(encoding="utf-8") for path in _texts(folder)}
+    files = {path.name: path.read_text(encoding="utf-8-sig") for path in _texts(folder)}
     if SUBMISSION not in files:
         _say(f"{folder / SUBMISSION}: not found; the submission is expected under this name")
         return EXIT_USAGE

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ import torch
 
 from tasks.harness import emulate
 from tasks.harness.fork_server import ForkServers
-from tasks.harness.judge.cases import Case, CaseError, parse_cases
+from tasks.harness.judge.cases import LARGEST_SEED, Case, CaseError, parse_cases
 from tasks.harness.judge.problem import CheckRaised, Problem, TaskFault, rng_seed_of
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.local import JudgeFailed, evaluate
@@ -99,6 +100,9 @@ print(" and ".join(used))
 """
 #: Narrow floating-point types have no arithmetic, but take a NaN by conversion.
 _NAN_TYPES = ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2")
+
+#: The judge's words for the case that failed.
+_TRIED = re.compile(r"^test (\d+) of \d+: ")
 
 Value = TypeVar("Value")
 Emit = Callable[[Mapping[str, Any]], None]
@@ -187,7 +191,7 @@ class _Rehearsal:
         cases = parse_cases(self._request["lines"], global_seed=self._request["seed"])
         worked = [case for case in cases if self._measure(problem, case)]
         if len(worked) == len(cases):
-            self._emit(_finding("cases", "ok", f"all {len(cases)} generate"))
+            self._emit(_finding("cases", "ok", f"all {len(cases)} generate, also with the largest secret seed"))
         if worked:
             self._seeds(problem, worked[0])
         self._check_of_reference(all_worked=len(worked) == len(cases))
@@ -205,10 +209,9 @@ class _Rehearsal:
     def _measure(self, problem: Problem, case: Case) -> bool:
         """Generate a case, run the reference on it, check its output and spoiled ones; whether all of it worked."""
         measured: dict[str, Any] = {"spec": case.spec, "reference_ns": None, "check_ns": None, "output_bytes": None}
-        memory_bytes = self._request["memory_bytes"]
         try:
             measured["generate_ns"], inputs = _timed(lambda: self._generate(problem, case))
-            measured["input_bytes"] = sum(problem.pack(data, memory_bytes=memory_bytes).nbytes for data in inputs)
+            measured["input_bytes"] = self._bytes_of(problem, inputs)
             # Several ranks need their process group: the judge has one, the correct solutions stand in.
             if self._request["ranks"] is None and _reference() is not None:
                 self._judge(problem, case, inputs[0], measured)
@@ -219,6 +222,28 @@ class _Rehearsal:
             self._emit(_finding(f"case {case.spec}", "failed", f"ref_kernel raised {_sentence(error)}", _trace()))
             return False
         self._emit({"case": measured})
+        return self._generates_in_secret(problem, case)
+
+    def _bytes_of(self, problem: Problem, inputs: Sequence[object]) -> int:
+        """The bytes of all ranks' inputs.
+
+        Raises:
+            TaskFault: the judge cannot send them, or they are too many.
+        """
+        return sum(problem.pack(data, memory_bytes=self._request["memory_bytes"]).nbytes for data in inputs)
+
+    def _generates_in_secret(self, problem: Problem, case: Case) -> bool:
+        """Whether a case generates with the largest seed that a secret run may give it."""
+        if case.seed is None:
+            return True
+        secret = Case(spec=case.spec, arguments=case.with_seed(LARGEST_SEED))
+        try:
+            self._bytes_of(problem, self._generate(problem, secret))
+        except TaskFault as fault:
+            found = f"with seed {LARGEST_SEED}, which a secret run may have: {fault}"
+            remedy = "take every seed from 0 to 2**32 - 1: reduce what is computed of `seed`, e.g. by `% 2**32`"
+            self._emit(_finding(f"case {case.spec}", "failed", found, remedy))
+            return False
         return True
 
     def _judge(self, problem: Problem, case: Case, data: object, measured: dict[str, Any]) -> None:
@@ -283,7 +308,7 @@ class _Rehearsal:
             self._emit(_finding("seed", "warning", "the same case has other inputs the second time", remedy))
         if case.seed is None:
             return
-        other = Case(spec=case.spec, arguments=case.with_seed(case.seed + 1))
+        other = Case(spec=case.spec, arguments=case.with_seed(case.seed ^ 1))
         if _same(once, self._bytes(problem, other)):
             remedy = "draw them from a generator that `seed` seeds; secret runs differ by it alone"
             self._emit(_finding("seed", "warning", "another seed makes the same inputs", remedy))
@@ -335,8 +360,9 @@ class _Rehearsal:
         judged = [step.judged for step in report.steps if step.judged is not None]
         bad = next((each for each in judged if each.verdict != "accepted"), None)
         if bad is not None:
-            # How much differs and the first place say enough.
-            return bad.verdict, "; ".join((bad.message or "").strip().partition("\n")[0].split("; ")[:2])
+            # How much differs and the first place say enough. The trial's count of cases is not the table's.
+            said = "; ".join((bad.message or "").strip().partition("\n")[0].split("; ")[:2])
+            return bad.verdict, _TRIED.sub(lambda match: f"case {request['trial_lines'][int(match[1]) - 1]}: ", said)
         return ("accepted", "") if judged else ("internal_error", "the judge said nothing")
 
     def _templates(self) -> None:

@@ -121,6 +121,9 @@ def run(
                     results.add(row_of(by_key[result.key][0], result, reward, scope))
                     if number % 10 == 0 or number == len(missing):
                         line.show(f"{number} of {len(missing)} evaluated")
+    except KeyboardInterrupt:
+        note("interrupted: what was sent goes on; the same command goes on where it was")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     finally:
         results.close()
     rows = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from runner.errors import SubmissionError
+from runner.marks import without_mark
 
 #: The largest submission the database takes; a bigger file is not even read.
 MAX_SUBMISSION_BYTES = 1_000_000
@@ -23,4 +24,4 @@ def read_submission(path: Path) -> bytes:
         raise SubmissionError(f"{path}: {error.strerror}") from error
     if len(code) > MAX_SUBMISSION_BYTES:
         raise SubmissionError(f"{path}: {path.stat().st_size} bytes, a submission has at most {MAX_SUBMISSION_BYTES}")
-    return code
+    return without_mark(code)

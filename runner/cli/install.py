@@ -32,6 +32,7 @@ from runner.cli.installation import (
 )
 from runner.config import Config
 from runner.errors import ConfigError, InfrastructureError
+from runner.marks import ENCODING
 from runner.store import migrate as apply_migrations
 from sandbox.errors import SandboxError
 from sandbox.host.images import Images
@@ -207,7 +208,8 @@ def _read_address(path: Path | None) -> str | None:
     if path is None:
         return None
     try:
-        address = (sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")).strip()
+        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        address = data.decode(ENCODING).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--database-url-file {path}: cannot be read: {error}") from error
     if not address or "\n" in address:

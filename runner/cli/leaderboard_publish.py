@@ -17,6 +17,7 @@ from runner.cli import render
 from runner.cli.app import example, note, out, out_json, session
 from runner.cli.competition import Action, BoardPlan, plan_board, plan_update
 from runner.cli.units import moment
+from runner.dates import DateError, read_date
 from runner.errors import BoardError, TaskError
 from runner.gpu_types import Registry
 from runner.model import DEMANDABLE, TOLERANCES, Demand, TimingAssurance
@@ -29,7 +30,6 @@ commands = typer.Typer()
 
 #: A board without a deadline gets this long (KernelBot's rule).
 DEFAULT_LIFETIME = timedelta(days=365)
-_DEADLINE_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M")
 
 SourceArgument = Annotated[Path, typer.Argument(metavar="DIR_OR_ZIP", exists=True)]
 NameOption = Annotated[
@@ -37,7 +37,12 @@ NameOption = Annotated[
 ]
 GpuOption = Annotated[list[str] | None, typer.Option("--gpu", metavar="T", help="GPU type; repeatable.")]
 DeadlineOption = Annotated[
-    str | None, typer.Option("--deadline", metavar="D", help="`YYYY-MM-DD` or `'YYYY-MM-DD HH:MM'`, UTC.")
+    str | None,
+    typer.Option(
+        "--deadline",
+        metavar="D",
+        help="`2030-06-30` or `'2030-06-30 18:00'` (UTC), or `2030-06-30T18:00+02:00`.",
+    ),
 ]
 TimingOption = Annotated[
     str | None,
@@ -55,19 +60,15 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def parse_deadline(text: str) -> datetime:
-    """A deadline as people write it, in UTC; a day without a time means its first minute.
+    """A deadline as people write it; UTC, unless an offset says otherwise.
 
     Raises:
-        typer.BadParameter: neither form fits.
+        typer.BadParameter: it is no date.
     """
-    for form in _DEADLINE_FORMATS:
-        try:
-            return datetime.strptime(text.strip(), form).replace(tzinfo=UTC)
-        except ValueError:
-            continue
-    raise typer.BadParameter(
-        f"found {text!r}, expected YYYY-MM-DD or 'YYYY-MM-DD HH:MM' (UTC)", param_hint="--deadline"
-    )
+    try:
+        return read_date(text, zone=UTC)
+    except DateError as error:
+        raise typer.BadParameter(str(error), param_hint="--deadline") from None
 
 
 def parse_timing(text: str) -> TimingAssurance:
@@ -224,8 +225,6 @@ def import_competition(
     new one is open for a year. A problem is skipped if neither the file nor task.yml names a GPU type.
     """
     competition = load_competition(file)
-    for sentence in competition.notes:
-        note(sentence)
     with session(context).store() as store:
         plans = _plans(context, store, competition.problems)
         refusal = None if force else _refusal(plans)

@@ -21,6 +21,7 @@ from runner.cli.app import ExitCode, app, example, fail, note, out, session
 from runner.cli.ids import possible_id
 from runner.cli.safe import one_line
 from runner.cli.units import moment
+from runner.dates import DateError, read_date
 from runner.errors import NotFoundError
 from runner.model import JobState
 from runner.store import EventLine, JobView, SubmissionView
@@ -158,10 +159,9 @@ def _print(lines: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
 
 def _moment(text: object) -> datetime | None:
     try:
-        found = datetime.fromisoformat(str(text))
-    except ValueError:
+        return read_date(str(text), zone=UTC)
+    except DateError:
         return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _style(level: object) -> str:

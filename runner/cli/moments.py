@@ -6,6 +6,7 @@ from datetime import datetime
 
 import typer
 
+from runner.dates import DateError, read_date
 from runner.store import Store
 
 
@@ -13,7 +14,7 @@ def moment_of(store: Store, text: str, option: str) -> datetime:
     """A point in time as it was typed. Spans are read by the database, whose clock all times are of.
 
     Raises:
-        typer.BadParameter: it is no time, or has no time zone; names `option`.
+        typer.BadParameter: it is no date, or has no time zone; names `option`.
         SubmissionError: it is no span.
     """
     typed = text.strip()
@@ -22,15 +23,6 @@ def moment_of(store: Store, text: str, option: str) -> datetime:
     if typed.startswith("in "):
         return store.moment(typed.removeprefix("in "))
     try:
-        moment = datetime.fromisoformat(typed)
-    except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} is no time; write it like 2026-05-01T12:00Z, or like '2 hours ago' or 'in 2 hours'",
-            param_hint=option,
-        ) from None
-    if moment.tzinfo is None:
-        raise typer.BadParameter(
-            f"{text!r} has no time zone; add one, as in {moment.isoformat()}Z for UTC or {moment.isoformat()}+02:00",
-            param_hint=option,
-        )
-    return moment
+        return read_date(typed)
+    except DateError as error:
+        raise typer.BadParameter(f"{error}; or '2 hours ago', or 'in 2 hours'", param_hint=option) from None

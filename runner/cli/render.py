@@ -151,7 +151,7 @@ def ranking_page(
                 assured(score(place.score_s), _ranked_as(place)),
                 str(place.submission_id),
                 Text(one_line(place.file_name)),
-                moment(place.submission_time),
+                f"{moment(place.submission_time)}{', late' if place.late else ''}",
             )
         blocks.append(table)
     if lines:

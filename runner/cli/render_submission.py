@@ -69,6 +69,10 @@ def waiting_text(submission: ShownSubmission) -> str:
     """One line about what a submission is waiting for."""
     parts = [_job_waiting(job) for job in submission.jobs if job.state in (JobState.QUEUED, JobState.RUNNING)]
     where = f", {position(submission.position)} in the queue" if submission.position else ""
+    if submission.paused is not None:
+        where += f"; its leaderboard or GPU type is paused: {submission.paused}"
+    elif submission.no_host_since is not None:
+        where += "; no host serves its GPU type now: none is up, or all are draining"
     return f"submission {submission.submission_id}: {'; '.join(parts) or submission.state}{where}"
 
 

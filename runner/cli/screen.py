@@ -6,7 +6,7 @@ Of secret runs the phase is left out, as everywhere. Everything a stranger wrote
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from rich.console import Group, RenderableType
@@ -35,6 +35,8 @@ class Scene:
     latest: Sequence[LatestLine]
     throughput: Sequence[ThroughputLine]
     batches: Sequence[BatchLine] = ()
+    #: Names of paused GPU types, in lower case -> why.
+    pauses: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,18 +176,26 @@ def _state_text(state: str, host: HostLine) -> Text:
 
 
 def _queue(scene: Scene) -> _Part:
-    serving = render_hosts.slots_per_type([host for host in scene.hosts if render_hosts.host_state(host) == "up"])
-    names = {name for host in scene.hosts if render_hosts.host_state(host) == "up" for name in host.gpu_types}
     rows: list[_Row] = [
-        [
-            one_line(line.gpu_type),
-            str(line.jobs),
-            age(line.oldest_s),
-            Text("" if line.gpu_type in names or line.gpu_type in serving else "no host serves it", style="red"),
-        ]
+        [one_line(line.gpu_type), str(line.jobs), age(line.oldest_s), Text(_held_up(line.gpu_type, scene), style="red")]
         for line in scene.queue
     ]
     return _Part(title="Queue", columns=("gpu", "waiting", "oldest", ""), rows=rows, nothing="nothing waits")
+
+
+def _held_up(gpu_type: str, scene: Scene) -> str:
+    """Why nothing of a GPU type begins; empty where hosts serve it."""
+    reason = scene.pauses.get(gpu_type.lower())
+    if reason is not None:
+        return one_line(f"paused: {reason}")
+    states = {
+        render_hosts.host_state(host)
+        for host in scene.hosts
+        if gpu_type in host.gpu_types or gpu_type in render_hosts.slots_per_type([host])
+    }
+    if "up" in states:
+        return ""
+    return "its hosts are draining" if "draining" in states else "no host serves it"
 
 
 def _latest(scene: Scene) -> _Part:

@@ -63,7 +63,7 @@ def check(  # noqa: C901 a list of questions, one after the other
     - a GPU type: its memory holds the cases, by `bytes` in runner.yml; `world_size` is one number, at most the type's
     devices. Shows a perfect kernel's times.
 
-    - `cases`: each generates and fits the memory as the judge counts it.
+    - `cases`: each generates, also with the largest seed of a secret run, and fits the memory as the judge counts it.
 
     - `seed`: the same seed gives the same inputs, another gives others.
 
@@ -72,7 +72,7 @@ def check(  # noqa: C901 a list of questions, one after the other
     - `check of`: outputs with one NaN, shifted by one, or of zeros are refused. Accepted on all cases fails, on some
     warns.
 
-    - `solutions/`: `correct/*.py` are accepted, `wrong/*.py` refused; each case runs twice, first with another seed.
+    - `solutions/`: `correct/*.py` are accepted, `wrong/*.py` refused; each case runs twice, first with that seed.
 
     - `template`: parses, imports, defines `custom_kernel`. A stand-in replaces a missing compiler, device or package;
     names, imports and arguments of `load_inline` are checked all the same.

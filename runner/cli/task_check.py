@@ -28,6 +28,7 @@ from runner.gpu_types import GpuType, Registry, Vendor
 from runner.task_format import spec_line
 from runner.task_format.model import Case, Harness, Lang, TaskFolder
 from sandbox.host.stage import stage
+from tasks.harness.judge.cases import LARGEST_SEED
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.rehearsal import main; sys.exit(main())"
 #: Seconds for the interpreter to start and for what is not a submission.
@@ -153,7 +154,7 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
         "emulate_cuda": gpu.emulate_cuda,
         "lines": [spec_line(case) for case in cases],
         # Other data of the same shape first: an answer from memory is wrong then.
-        "trial_lines": [spec_line(each) for case in cases for each in (_reseeded(case), case)],
+        "trial_lines": [spec_line(each) for case in cases for each in (_with_secret_seed(case), case)],
         "trial_timeout_s": trial_s,
         "templates": folder.templates,
         **solutions,
@@ -270,6 +271,5 @@ def _lacking(source: Path, solutions: Mapping[str, Mapping[str, str]]) -> Iterat
             yield Finding(name=f"solutions/{kind}", mark=Mark.WARNING, found="holds no .py file", remedy=remedies[kind])
 
 
-def _reseeded(case: Case) -> Case:
-    seed = case.get("seed")
-    return {**case, "seed": seed + 1} if type(seed) is int else case
+def _with_secret_seed(case: Case) -> Case:
+    return {**case, "seed": LARGEST_SEED} if type(case.get("seed")) is int else case

@@ -1,7 +1,7 @@
 """`watch`: a screen that follows the fleet: hosts, slots, what runs, the queue, the newest verdicts.
 
 Drawn by rich, like every page here: it works over ssh in any terminal with a cursor, and needs no further package.
-Reads the keyboard with the standard library. Each refresh costs the database six short statements.
+Reads the keyboard with the standard library. Each refresh costs the database seven short statements.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ def look(store: Store) -> screen.Scene:
         hosts=store.hosts(),
         running=store.running(limit=_LIMIT),
         queue=store.queue_depths(),
+        pauses=store.pauses(),
         latest=store.latest(limit=_LIMIT),
         throughput=store.throughput(),
         batches=store.open_batches(limit=_LIMIT),

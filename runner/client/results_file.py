@@ -12,6 +12,7 @@ from runner.client import rewards
 from runner.client.items import Item, Result
 from runner.client.sources import Entry
 from runner.errors import DataError
+from runner.marks import ENCODING
 
 #: The thresholds of fast_p that are shown.
 THRESHOLDS: Final = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
@@ -205,7 +206,7 @@ def read_rows(path: Path, scope: str | None = None) -> Iterator[Mapping[str, Any
     """
     rows: dict[str, Mapping[str, Any]] = {}
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding=ENCODING) as file:
             for line in file:
                 row = json.loads(line)
                 if not isinstance(row["facts"], dict):

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from runner.client.items import Item
 from runner.errors import DataError
+from runner.marks import ENCODING
 
 #: KernelBench's name of a candidate's file, and of a problem's.
 _SAMPLE: Final = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py")
@@ -98,7 +99,7 @@ def entry_of(row: Mapping[str, Any], name: str) -> Entry | Unreadable:
 
 def _lines(path: Path) -> Iterator[Entry | Unreadable]:
     digests: dict[str, str] = {}
-    with path.open(encoding="utf-8", errors="surrogateescape") as file:
+    with path.open(encoding=ENCODING, errors="surrogateescape") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
@@ -145,7 +146,7 @@ def _kernelbench(problems: Path, run: Path) -> Iterator[Entry | Unreadable]:
 
 def _pair(reference: Path, candidate: Path, name: str, **more: Any) -> Entry | Unreadable:  # noqa: ANN401 - fields
     try:
-        texts = [path.read_text(encoding="utf-8") for path in (reference, candidate)]
+        texts = [path.read_text(encoding=ENCODING) for path in (reference, candidate)]
     except (OSError, UnicodeDecodeError) as error:
         return Unreadable(name=name, reason=f"it cannot be read: {error}")
     return Entry(item=Item(reference=texts[0], candidate=texts[1]), name=name, **more)

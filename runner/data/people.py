@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from runner.errors import DataError
+from runner.marks import ENCODING
 
 _KEY_BYTES: Final = 16
 #: Hexadecimal digits of a pseudonym: 64 bits, so two of a million users share one with a chance of 1 in 40 million.
@@ -99,7 +100,7 @@ def read_exclusions(path: Path) -> Exclusions:
     users: set[str] = set()
     submissions: set[int] = set()
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding=ENCODING).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read the list of exclusions {path}: {error}") from error
     for number, line in enumerate(lines, 1):

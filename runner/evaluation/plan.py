@@ -17,8 +17,10 @@ from runner.evaluation.compile_steps import BUILD_TIMEOUT_S, PROGRAM, compile_st
 from runner.evaluation.container_spec import Environment, job_labels, make_spec, pair_boot
 from runner.evaluation.speed_of_light import SpeedOfLight, speed_of_light
 from runner.gpu_types.model import GpuType, Vendor
+from runner.marks import ENCODING
 from runner.model import Job, Mode, Slot
 from runner.task_format import spec_line
+from runner.task_format.cases import program_line
 from runner.task_format.model import Case, CuConfig, Harness, PyConfig, Ranking, Task
 from sandbox.protocol import PairRequest, Request, Step, StepsRequest
 from sandbox.spec import (
@@ -169,8 +171,8 @@ def _modes(job: Job, task: Task, speeds_of_light: tuple[SpeedOfLight, ...]) -> t
     cases = task.cases_for(job.gpu_type)
     benchmarks = cases.benchmarks or ()
     tests = (*(cases.tests or ()), *((cases.hidden or ()) if job.secret else ()))
-    lines, floors = _lines(_ranked(task, job.gpu_type)), tuple(light.floor for light in speeds_of_light)
-    test = ModeRequest(name="test", cases=_lines(tests), timeout_s=task.test_timeout_s)
+    lines, floors = _lines(task, _ranked(task, job.gpu_type)), tuple(light.floor for light in speeds_of_light)
+    test = ModeRequest(name="test", cases=_lines(task, tests), timeout_s=task.test_timeout_s)
     benchmark = ModeRequest(
         name="benchmark",
         cases=lines,
@@ -187,7 +189,7 @@ def _modes(job: Job, task: Task, speeds_of_light: tuple[SpeedOfLight, ...]) -> t
         case Mode.PROFILE:
             modes = tuple(
                 ModeRequest(name=f"profile.{index}", cases=(line,), timeout_s=task.benchmark_timeout_s)
-                for index, line in enumerate(_lines(benchmarks))
+                for index, line in enumerate(_lines(task, benchmarks))
             )
         case Mode.LEADERBOARD | Mode.PRIVATE:
             if job.secret:
@@ -213,8 +215,9 @@ def _refuse_misfits(job: Job, task: Task, gpu: GpuType) -> None:
             )
 
 
-def _lines(cases: tuple[Case, ...]) -> tuple[str, ...]:
-    return tuple(spec_line(case) for case in cases)
+def _lines(task: Task, cases: tuple[Case, ...]) -> tuple[str, ...]:
+    line = spec_line if task.harness is Harness.BUILTIN else program_line
+    return tuple(line(case) for case in cases)
 
 
 def derived_seed(secret_seed: int, job_id: int) -> int:
@@ -243,7 +246,7 @@ def _pair_request(  # noqa: PLR0917 records, each of another type
         files=task.judge_files,
         worker_files=task.worker_files,
         submission_name=task.submission_name,
-        submission=job.code.decode("utf-8"),
+        submission=job.code.decode(ENCODING),
         seed=derived_seed(job.secret_seed, job.id) if job.secret else task.seed,
         ranks=ranks,
         device=_device(gpu),

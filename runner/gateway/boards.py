@@ -77,6 +77,7 @@ async def submissions(request: Request) -> Response:
                 "user_id": _number_or_text(place["user_id"]),
                 "user_name": place["user_name"],
                 "gpu_type": place["gpu_type"],
+                "late": place["late"],
             }
             for place in found
         ]
@@ -102,8 +103,10 @@ async def named(current: Door, name: str) -> Row:
     """A leaderboard by its name; case does not matter where that is clear.
 
     Raises:
-        Refusal: 404.
+        Refusal: 400, none is named; 404.
     """
+    if not name.strip():
+        raise Refusal(400, "No leaderboard is named: choose one on the page of a leaderboard, or give its name")
     found = await current.store.all("board_by_name", name=name)
     if not found or (len(found) > 1 and found[0]["name"] != name):
         raise Refusal(404, f"Leaderboard {shown(name)} does not exist")

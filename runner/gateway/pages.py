@@ -168,11 +168,13 @@ async def mine(request: Request, session: Session | None) -> Response:
     found = await door(request).store.all(
         "my_submissions", user_id=user.user.id, leaderboard=None, limit=_LINES + 1, offset=offset
     )
+    states = await door(request).store.all("verdicts", ids=[line["id"] for line in found])
     return show(
         request,
         session,
         "mine.html",
         lines=found[:_LINES],
+        states={line["submission_id"]: line["verdict"] or line["phase"] or line["state"] for line in states},
         offset=offset,
         size=_LINES,
         more=len(found) > _LINES,

@@ -17,7 +17,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runner.errors import DatabaseUnavailableError, KernelRunnerError
+from runner.errors import DatabaseUnavailableError, KernelRunnerError, TaskError
 from runner.gateway.boards import shown
 from runner.gateway.context import Ascii, Door, Refusal, door, json_body, problem
 from runner.gateway.identity import admin
@@ -78,7 +78,7 @@ def _login(current: Door) -> str:
     url = current.config.gateway_secret("gateway_publish_url")
     if url is None:
         raise Refusal(
-            501, "Here leaderboards are made with `kernel-runner leaderboard`: gateway_publish_url is not set"
+            501, "Here leaderboards are made with `kernel-runner leaderboard`: gateway_publish_url_file is not set"
         )
     return url
 
@@ -131,10 +131,8 @@ async def _told(work: Any, *values: Any) -> Any:  # noqa: ANN401 - one of the fu
 
 
 def _without_paths(current: Door, text: str) -> str:
-    for path in (current.config.gateway_problems_dir, Path(tempfile.gettempdir())):
-        if path is not None:
-            text = text.replace(f"{path.resolve()}/", "").replace(f"{path}/", "")
-    return text
+    root = current.config.gateway_problems_dir
+    return text if root is None else text.replace(f"{root.resolve()}/", "").replace(f"{root}/", "")
 
 
 async def _show(current: Door, name: str, visibility: str) -> None:
@@ -150,7 +148,10 @@ def _from_archive(current: Door, url: str, file_name: str, data: bytes, name: st
     with tempfile.TemporaryDirectory(prefix="kernel-runner-") as folder:
         path = Path(folder) / f"{base}.zip"
         path.write_bytes(data)
-        return _publish(current, url, path, name or f"{base}{_DEV}")
+        try:
+            return _publish(current, url, path, name or f"{base}{_DEV}")
+        except TaskError as error:
+            raise TaskError(str(error).replace(f"{folder}/", "")) from error
 
 
 def _publish(current: Door, url: str, source: Path, name: str) -> str:

@@ -125,14 +125,14 @@ async def store(
     """
     mode = mode.lower()
     if mode not in MODES:
-        raise Refusal(400, f"Unknown mode {shown(mode)}, expected one of {', '.join(MODES)}")
+        what = f"Unknown mode {shown(mode)}" if mode else "No mode is named"
+        raise Refusal(400, f"{what}, expected one of {', '.join(MODES)}")
     board = await named(current, board_name)
     chosen = next((name for name in board["gpus"] if name.lower() == gpu.lower()), None)
     if chosen is None:
         # An alias would be run, and newer clients would then look for results under a name that is not there.
-        raise Refusal(
-            400, f"GPU type {shown(gpu)} is not offered by this leaderboard. Choose from: {', '.join(board['gpus'])}"
-        )
+        what = f"GPU type {shown(gpu)} is not offered by this leaderboard" if gpu else "No GPU type is named"
+        raise Refusal(400, f"{what}. Choose from: {', '.join(board['gpus'])}")
     if board["visibility"] != "public" and who.by_web:
         raise Refusal(403, "Closed leaderboards only accept submissions via CLI")
     try:

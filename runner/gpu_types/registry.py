@@ -26,6 +26,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from runner.errors import ConfigError, NotFoundError
 from runner.gpu_types.model import CLOCK_REASONS, ClockPolicy, Dtype, Figures, GpuType, HardwareRun, Product, Vendor
+from runner.marks import ENCODING
 
 BUILTIN: Final = Path(__file__).parent
 
@@ -218,7 +219,8 @@ class Registry:
         known = [*self._types, *self._by_alias]
         near = get_close_matches(name.lower(), [entry.lower() for entry in known], n=1, cutoff=0.5)
         hint = next((f"; did you mean {entry!r}?" for entry in known if near and entry.lower() == near[0]), "")
-        raise NotFoundError(f"GPU type {name!r} is not known, expected one of {', '.join(self._types)}{hint}")
+        what = f"GPU type {name!r} is not known" if name.strip() else "no GPU type is named"
+        raise NotFoundError(f"{what}, expected one of {', '.join(self._types)}{hint}")
 
     def origin(self, name: str) -> Path | None:
         """The file that describes the type of that name; None if it was not read from one."""
@@ -276,7 +278,7 @@ def _by_name(paths: Iterable[Path]) -> dict[str, _File]:
 
 def _read(path: Path) -> _File:
     try:
-        keys = tomllib.loads(path.read_text(encoding="utf-8"))
+        keys = tomllib.loads(path.read_text(encoding=ENCODING))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a TOML file: {error}") from error
     except OSError as error:

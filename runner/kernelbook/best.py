@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from runner.errors import DataError
+from runner.marks import ENCODING
 
 from .report import StepReport
 from .rows import Row, facts_of, keep_facts, number_of, numbered, replaced, text_of
@@ -88,7 +89,7 @@ def run(
     with source.open("rb") as lines, replaced(output) as file:
         for _, _, start in chosen:
             lines.seek(start)
-            file.write(lines.readline().decode("utf-8").rstrip("\n") + "\n")
+            file.write(lines.readline().decode(ENCODING).rstrip("\n") + "\n")
     keep_facts(output, {"source": str(source), **facts_of(source)})
     report.files = [str(output)]
     return report

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 from runner.client import Client
 from runner.errors import ConfigError, DataError
 from runner.kernelbook import best, difficulty, enrich, lengths, prompts, report, score, synthesize, upload
+from runner.marks import ENCODING
 
 from .asking import Endpoint
 from .report import StepReport
@@ -71,7 +72,7 @@ class Plan:
             ConfigError: it cannot be read, or a key or value is unknown; the key is named.
         """
         try:
-            found = tomllib.loads(file.read_text(encoding="utf-8"))
+            found = tomllib.loads(file.read_text(encoding=ENCODING))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"cannot read {file}: {error}") from error
         kinds: Mapping[str, Callable[[Any], Any]] = {

@@ -19,6 +19,7 @@ from typing import Any, Final, TextIO, TypeVar
 
 from runner.durable import sync_directory
 from runner.errors import DataError, InfrastructureError
+from runner.marks import ENCODING
 
 Row = dict[str, Any]
 _T = TypeVar("_T")
@@ -175,7 +176,7 @@ def numbered(file: Path) -> Iterator[tuple[int, int, Row]]:
             start = 0
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    yield number, start, parsed(line.decode("utf-8"), where=f"{file}, line {number}")
+                    yield number, start, parsed(line.decode(ENCODING), where=f"{file}, line {number}")
                 start += len(line)
     except FileNotFoundError:
         raise DataError(f"there is no {file}; run the step that writes it first") from None

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from runner.errors import ConfigError
+from runner.marks import ENCODING
 
 from .asking import PRIME_URL, Endpoint
 
@@ -36,7 +37,9 @@ class Settings:
         from dotenv import dotenv_values
 
         try:
-            values = {name: value for name, value in dotenv_values(file).items() if value is not None}
+            values = {
+                name: value for name, value in dotenv_values(file, encoding=ENCODING).items() if value is not None
+            }
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read {file}: {error}") from error
         return cls(variables={**values, **os.environ})

@@ -84,4 +84,5 @@ def text_array(texts: Iterable[str]) -> str:
 
 def no_board(name: str) -> NotFoundError:
     """The error that says that there is no such leaderboard."""
-    return NotFoundError(f"leaderboard {name!r} does not exist; `kernel-runner leaderboard list` shows those that do")
+    what = f"leaderboard {name!r} does not exist" if name.strip() else "no leaderboard is named"
+    return NotFoundError(f"{what}; `kernel-runner leaderboard list` shows those that do")

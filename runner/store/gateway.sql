@@ -151,6 +151,10 @@ SELECT submission_id, leaderboard, user_id, user_name, file_name, submission_tim
        finished_at, queue_ms, eval_ms, retry_reason
 FROM runner.status WHERE submission_id = %(submission_id)s::bigint
 
+-- name: verdicts
+-- How far each of these submissions is.
+SELECT submission_id, state, phase, verdict FROM runner.status WHERE submission_id = ANY (%(ids)s::bigint[])
+
 -- name: finished
 -- Those of these submissions that are over or gone.
 SELECT u.id FROM unnest(%(ids)s::bigint[]) AS u (id)
@@ -182,7 +186,7 @@ FROM (
 -- name: places
 -- A page of a ranking; equal scores share a rank.
 SELECT r.submission_id, rank() OVER (ORDER BY r.score)::integer AS rank, r.file_name, r.submission_time, r.score, r.leaderboard,
-       r.user_id, r.user_name, r.gpu_type, r.timing, r.correctness
+       r.user_id, r.user_name, r.gpu_type, r.timing, r.correctness, r.late
 FROM runner.ranking r WHERE r.leaderboard = %(leaderboard)s::text AND r.gpu_type = %(gpu_type)s::text
 ORDER BY r.score, r.submission_time, r.submission_id LIMIT %(limit)s::integer OFFSET %(offset)s::bigint
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from runner.errors import HostNameTakenError
@@ -92,6 +92,10 @@ class Hosts(Base):
     def queue_depths(self) -> Sequence[QueueDepth]:
         """Waiting jobs by GPU type; types without any are left out."""
         return [QueueDepth(**found) for found in self._link.all(queries.QUEUE_DEPTHS)]
+
+    def pauses(self) -> Mapping[str, str]:
+        """Names of GPU types, in lower case, of which hosts begin no job -> why."""
+        return {found["gpu_type"]: found["reason"] for found in self._link.all(queries.PAUSES)}
 
     def running(self, *, limit: int) -> Sequence[RunningLine]:
         """The jobs that hosts hold now, by host."""

@@ -186,7 +186,7 @@ SELECT name, media_type, data FROM runner.artifact WHERE id = %(id)s
 -- name: ranking
 -- The places on a leaderboard.
 SELECT rank, leaderboard, gpu_type, user_id, user_name, submission_id, file_name, score, submission_time, timing,
-       correctness
+       correctness, late
 FROM runner.ranking
 WHERE leaderboard = %(leaderboard)s AND gpu_type = coalesce(%(gpu_type)s::text, gpu_type)
 ORDER BY gpu_type, rank
@@ -195,7 +195,7 @@ ORDER BY gpu_type, rank
 -- All valid scores of a user, best first per GPU type.
 SELECT row_number() OVER (PARTITION BY v.gpu_type ORDER BY v.score, v.submission_id) AS rank, l.name AS leaderboard,
        v.gpu_type, v.user_id, u.user_name, v.submission_id, s.file_name, v.score, v.submission_time, v.timing,
-       v.correctness
+       v.correctness, v.submission_time > l.deadline AS late
 FROM runner.valid_score v
 JOIN leaderboard.leaderboard l ON l.id = v.leaderboard_id
 JOIN leaderboard.submission s ON s.id = v.submission_id
@@ -220,6 +220,10 @@ FROM runner.gpu_type g ORDER BY g.name
 -- How many jobs that may begin wait for each GPU type, and since when.
 SELECT j.gpu_type, count(*) AS jobs, extract(epoch FROM now() - min(j.created_at))::float8 AS oldest_s
 FROM runner.job j WHERE j.state = 'queued' AND j.ready GROUP BY j.gpu_type ORDER BY j.gpu_type
+
+-- name: pauses
+-- The names of GPU types, in lower case, of which hosts begin no job, and why.
+SELECT gpu_type, reason FROM runner.pause
 
 -- name: server_state
 -- How full the cluster's queue of notifications is, from 0 to 1; asking also frees what all listeners have read. And the

@@ -512,6 +512,8 @@ class RankingLine:
     #: The timing assurance, and the checker of the results: judge or in_process.
     timing: str
     correctness: str
+    #: Submitted after the leaderboard's deadline, by an operator.
+    late: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,9 @@ from runner.task_format.schema import (
     PyConfigDocument,
     TaskCommon,
 )
+from runner.task_format.signature import signature_of
 from runner.task_format.work import WorkError, work
+from tasks.harness.judge.cases import is_word
 from tasks.harness.judge.stopping import Timing
 
 REFERENCE = "reference.py"
@@ -37,7 +39,14 @@ _MAX_NAME_CHARS = 255
 
 
 def build_task(
-    document: TaskCommon, files: Mapping[str, str], extra: Extra, *, where: str, extra_where: str, prefix: str = ""
+    document: TaskCommon,
+    files: Mapping[str, str],
+    extra: Extra,
+    *,
+    where: str,
+    extra_where: str,
+    prefix: str = "",
+    as_written: bool = False,
 ) -> Task:
     """Make a task and check it as a whole.
 
@@ -48,6 +57,7 @@ def build_task(
         where: task.yml's name for messages.
         extra_where: runner.yml's name for messages.
         prefix: put before every key of task.yml in messages (`task.` for a database row).
+        as_written: an author wrote it, who can mend what KernelBot would store all the same.
 
     Raises:
         TaskError: one line per problem.
@@ -75,6 +85,8 @@ def build_task(
     ]
     # The other rules can only be checked for a task with exactly one submission.
     lines = lines or [*_extra_problems(task, extra_where), *_work_problems(task, where, extra_where, prefix)]
+    if as_written:
+        lines += [*_text_problems(task, where, extra_where), *_argument_problems(task, where, extra_where)]
     if lines:
         refuse(lines)
     return task
@@ -192,6 +204,28 @@ def _all_cases(task: Task, where: str, extra_where: str, prefix: str) -> Iterato
     for file, key, cases in lists:
         for index, case in enumerate(cases):
             yield file, f"{key}[{index}]", case
+
+
+def _argument_problems(task: Task, where: str, extra_where: str) -> Iterator[str]:
+    """Arguments that generate_input does not take or lacks, in the cases of all GPU types."""
+    signature = signature_of(task.files) if task.harness is Harness.BUILTIN else None
+    if signature is None:
+        return
+    given = frozenset({"rank"} if task.multi_gpu else ())
+    for file, key, case in _all_cases(task, where, extra_where, ""):
+        for name, found, expected in signature.problems(case, given):
+            yield problem(file, f"{key}.{name}", found, expected)
+
+
+def _text_problems(task: Task, where: str, extra_where: str) -> Iterator[str]:
+    """Texts that a task's own eval program would read as something else: it gets KernelBot's lines, without quotes."""
+    if task.harness is Harness.BUILTIN:
+        return
+    for file, key, case in _all_cases(task, where, extra_where, ""):
+        for name, value in case.items():
+            if isinstance(value, str) and not is_word(value):
+                expected = "a word of letters, digits, '_', '-' and '.' that is not true or false"
+                yield problem(file, f"{key}.{name}", shown(value), f"{expected}, as its own eval program reads it")
 
 
 def _multi_gpu_problems(task: Task, where: str, extra_where: str, prefix: str) -> Iterator[str]:

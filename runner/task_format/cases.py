@@ -1,7 +1,6 @@
-"""Cases: the values that an argument may have, and the line of a case in the cases file. Pure.
+"""Cases: the values that an argument may have. Pure.
 
-A value must stay the same through three conversions: YAML to JSON, jsonb and back, and `str()` into the line that an
-eval program parses.
+A value must stay the same through three conversions: YAML to JSON, jsonb and back, and the line of the cases file.
 """
 
 from __future__ import annotations
@@ -10,10 +9,12 @@ import math
 import re
 
 from runner.task_format.model import Case
+from runner.task_format.yamlfile import Unclear
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-#: Eval programs split a line at `;`. The value is the rest after the first `:`.
-_TEXT = re.compile(r"[^\s;\x00-\x1f\x7f](?:[^;\x00-\x1f\x7f\u0085\u2028\u2029]*[^\s;\x00-\x1f\x7f])?")
+#: Programs split a line at `;`. UTF-8 has no form for surrogates.
+_NEVER = r";\x00-\x1f\x7f\ud800-\udfff"
+_TEXT = re.compile(rf"[^\s{_NEVER}](?:[^{_NEVER}\u0085\u2028\u2029]*[^\s{_NEVER}])?")
 _MAX_TEXT_CHARS = 1000
 _INT_LIMIT = 1 << 63
 #: From this value on jsonb returns a float that was written with an exponent as an integer.
@@ -29,32 +30,29 @@ def name_problem(name: object) -> str | None:
 
 def value_problem(value: object) -> str | None:
     """The expected form of an argument's value; None: the value is fine."""
+    expected = "an integer, a float, true or false, a text, or a list of integers"
     match value:
         case bool():
-            return None
+            fine = True
         case int():
-            return None if -_INT_LIMIT <= value < _INT_LIMIT else "an integer of at most 64 bits"
+            fine, expected = -_INT_LIMIT <= value < _INT_LIMIT, "an integer of at most 64 bits"
         case float():
-            fine = math.isfinite(value) and abs(value) < _FLOAT_LIMIT
-            return None if fine else f"a finite float below {_FLOAT_LIMIT:.0e} (write larger ones as integers)"
+            # jsonb has no negative zero.
+            fine = math.isfinite(value) and abs(value) < _FLOAT_LIMIT and str(value) != "-0.0"
+            expected = f"a finite float below {_FLOAT_LIMIT:.0e} and not -0.0 (write larger ones as integers)"
         case str():
             fine = len(value) <= _MAX_TEXT_CHARS and _TEXT.fullmatch(value) is not None
-            return (
-                None
-                if fine
-                else (f"a text of 1 to {_MAX_TEXT_CHARS} characters without ';', control characters, outer blanks")
-            )
+            expected = f"a text of 1 to {_MAX_TEXT_CHARS} characters without ';', control characters, outer blanks"
         case list() | tuple():
             fine = all(type(item) is int and value_problem(item) is None for item in value)
-            return None if fine else "a list of integers of at most 64 bits"
+            expected = "a list of integers of at most 64 bits"
+        case Unclear():
+            fine, expected = False, value.expected
         case _:
-            return "an integer, a float, true or false, a text, or a list of integers"
+            fine = False
+    return None if fine else expected
 
 
-def spec_line(case: Case) -> str:
-    """The line of a case in the cases file: `name: value` joined by `; `, values as Python's str() writes them.
-
-    The order is that of the mapping. jsonb sorts keys by length, so the lines of a stored task have another order than
-    task.yml.
-    """
+def program_line(case: Case) -> str:
+    """The line of a case for a task's own eval program: KernelBot's form, values as Python's str() writes them."""
     return "; ".join(f"{name}: {list(value) if isinstance(value, tuple) else value}" for name, value in case.items())

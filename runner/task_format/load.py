@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 from runner.errors import TaskError
+from runner.marks import ENCODING
 from runner.task_format.build import build_extra, build_task, name_problem
 from runner.task_format.model import HARNESS, SUBMISSION, Competition, Extra, Problem, TaskFolder
-from runner.task_format.problems import problem, refuse, shown, validate
+from runner.task_format.problems import lines_of, problem, refuse, shown, validate
 from runner.task_format.schema import CompetitionDocument, ExtraDocument, ProblemDocument, TaskDocument
 from runner.task_format.trees import MAX_TOTAL_BYTES, ArchiveTree, FolderTree, Refused, Tree, resolve
 from runner.task_format.yamlfile import MAX_YAML_BYTES, parse_yaml
 
 TASK_FILE = "task.yml"
 EXTRA_FILE = "runner.yml"
-_DEADLINE_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M")
 
 
 def load(path: Path) -> TaskFolder:
@@ -78,8 +77,6 @@ def load_archive(path: Path) -> TaskFolder:
 def load_competition(path: Path) -> Competition:
     """Load a KernelBot competition file with all its task folders.
 
-    A missing or unreadable deadline becomes None; KernelBot then takes a year from now. An unreadable one adds a note.
-
     Raises:
         TaskError: one line per problem.
     """
@@ -91,23 +88,22 @@ def load_competition(path: Path) -> Competition:
         raise TaskError(f"{where}: found an unreadable file ({error.strerror}), expected a competition file") from error
     document = validate(CompetitionDocument, parse_yaml(data, where), where=where)
     names: set[str] = set()
-    notes: list[str] = []
     problems: list[Problem] = []
+    lines: list[str] = []
     for index, entry in enumerate(document.problems):
         key = f"problems[{index}]"
         if entry.name in names:
-            raise TaskError(problem(where, f"{key}.name", f"{entry.name!r} a second time", "different names"))
+            lines.append(problem(where, f"{key}.name", f"{entry.name!r} a second time", "different names"))
         names.add(entry.name)
-        deadline = _deadline(entry.deadline)
-        if entry.deadline and deadline is None:
-            notes.append(
-                problem(where, f"{key}.deadline", shown(entry.deadline), "YYYY-MM-DD[ HH:MM] in UTC; taken as none")
-            )
-        folder = _problem_folder(path, entry, f"{where}: {key}.directory")
-        problems.append(Problem(name=entry.name, folder=folder, deadline=deadline, gpus=tuple(entry.gpus)))
-    return Competition(
-        name=document.name, description=document.description, problems=tuple(problems), notes=tuple(notes)
-    )
+        try:
+            folder = _problem_folder(path, entry, f"{where}: {key}.directory")
+        except TaskError as error:
+            lines += lines_of(error)
+            continue
+        problems.append(Problem(name=entry.name, folder=folder, deadline=entry.deadline, gpus=tuple(entry.gpus)))
+    if lines:
+        refuse(lines)
+    return Competition(name=document.name, description=document.description, problems=tuple(problems))
 
 
 def _problem_folder(competition: Path, entry: ProblemDocument, place: str) -> TaskFolder:
@@ -120,13 +116,6 @@ def _problem_folder(competition: Path, entry: ProblemDocument, place: str) -> Ta
     if not directory.is_dir():
         raise TaskError(f"{place}: found {entry.directory!r}, which is no folder, expected one with a {TASK_FILE}")
     return load_folder(directory, name=entry.name)
-
-
-def _deadline(text: str | None) -> datetime | None:
-    for form in _DEADLINE_FORMATS:
-        with contextlib.suppress(ValueError):
-            return datetime.strptime((text or "").strip(), form).replace(tzinfo=UTC)
-    return None
 
 
 def _root_of(folder: Path) -> Path:
@@ -146,22 +135,32 @@ def _repository_root(folder: Path) -> Path:
 def _load(tree: Tree, directory: str, *, name: str) -> TaskFolder:
     path, extra_path = resolve(directory, TASK_FILE), resolve(directory, EXTRA_FILE)
     where, extra_where = tree.label(path), tree.label(extra_path)
-    document = validate(TaskDocument, _document(tree, path), where=where)
-    extra = Extra()
-    if tree.exists(extra_path):
-        # An empty runner.yml means the same as none.
-        extra = build_extra(validate(ExtraDocument, _document(tree, extra_path) or {}, where=extra_where))
+    lines: list[str] = []
+    document, extra = None, Extra()
+    try:
+        document = validate(TaskDocument, _document(tree, path), where=where)
+    except TaskError as error:
+        lines += lines_of(error)
+    try:
+        if tree.exists(extra_path):
+            # An empty runner.yml means the same as none.
+            extra = build_extra(validate(ExtraDocument, _document(tree, extra_path) or {}, where=extra_where))
+    except TaskError as error:
+        lines += lines_of(error)
+    if document is None:
+        refuse(lines)
     reader = _Sources(tree, directory, where)
     files = reader.files(document)
     templates = reader.templates(document)
-    if reader.problems:
-        refuse(reader.problems)
+    lines += [*reader.problems, *_repeated(document.gpus, where)]
+    if lines:
+        refuse(lines)
     return TaskFolder(
         name=name,
-        task=build_task(document, files, extra, where=where, extra_where=extra_where),
+        task=build_task(document, files, extra, where=where, extra_where=extra_where, as_written=True),
         description=document.description,
         templates=templates,
-        gpus=_distinct(document.gpus, where),
+        gpus=tuple(document.gpus),
     )
 
 
@@ -173,11 +172,10 @@ def _document(tree: Tree, path: str) -> object:
     return parse_yaml(data, tree.label(path))
 
 
-def _distinct(gpus: list[str], where: str) -> tuple[str, ...]:
+def _repeated(gpus: list[str], where: str) -> Iterator[str]:
     twice = next((gpu for gpu in gpus if gpus.count(gpu) > 1), None)
     if twice is not None:
-        raise TaskError(problem(where, "gpus", f"{twice!r} twice", "different GPU types"))
-    return tuple(gpus)
+        yield problem(where, "gpus", f"{twice!r} twice", "different GPU types")
 
 
 class _Sources:
@@ -235,7 +233,7 @@ class _Sources:
         if b"\0" in data:
             raise Refused(f"found a NUL byte at offset {data.index(0)} of {source!r}, expected text")
         try:
-            text = data.decode("utf-8")
+            text = data.decode(ENCODING)
         except UnicodeDecodeError as error:
             found = f"byte {data[error.start]:#04x} at offset {error.start} of {source!r}"
             raise Refused(f"found {found}, expected UTF-8") from error

@@ -173,7 +173,7 @@ class Problem:
 
     name: str
     folder: TaskFolder
-    #: None: the file has none that can be read. KernelBot then takes a year from now.
+    #: None: the file has none. KernelBot then takes a year from now.
     deadline: datetime | None
     #: Empty: those of the task itself.
     gpus: tuple[str, ...]
@@ -186,5 +186,3 @@ class Competition:
     name: str
     description: str
     problems: tuple[Problem, ...]
-    #: Warnings for the operator, a sentence each.
-    notes: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ Turns pydantic's errors into such lines. No other module knows pydantic's error 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -64,16 +64,27 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"{listed} (did you mean {match!r}?)"
 
 
+class _Problems(TaskError):
+    """Several lines; the message lists the first ten."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = lines
+        more = [f"… and {len(lines) - _MAX_LISTED} more"] if len(lines) > _MAX_LISTED else []
+        super().__init__("\n".join([*lines[:_MAX_LISTED], *more]))
+
+
 def refuse(lines: Iterable[str]) -> NoReturn:
-    """Raise the problems found, at most ten of them.
+    """Raise all problems of a task.
 
     Raises:
         TaskError: always.
     """
-    found = list(lines)
-    if len(found) > _MAX_LISTED:
-        found = [*found[:_MAX_LISTED], f"… and {len(found) - _MAX_LISTED} more"]
-    raise TaskError("\n".join(found))
+    raise _Problems(tuple(lines))
+
+
+def lines_of(error: TaskError) -> Sequence[str]:
+    """The problems that an error names, all of them."""
+    return error.lines if isinstance(error, _Problems) else (str(error),)
 
 
 def validate(model: type[_Model], value: object, *, where: str, prefix: str = "") -> _Model:

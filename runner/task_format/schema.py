@@ -5,12 +5,13 @@ Rules that concern several keys (a main that is a file, world_size in every case
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from runner.dates import EXPECTED, DateError, read_date
 from runner.gpu_types.model import Dtype
 from runner.task_format.cases import name_problem, value_problem
 
@@ -42,9 +43,13 @@ def _define(value: object) -> object:
     return str(value) if type(value) is int else value
 
 
-def _date_text(value: object) -> object:
-    # YAML reads an unquoted 2030-06-30 as a date.
-    return value.strftime("%Y-%m-%d %H:%M") if isinstance(value, date) else value
+def _deadline(value: object) -> object:
+    if value is None or value == "":
+        return None
+    try:
+        return read_date(str(value), zone=UTC)
+    except DateError:
+        raise PydanticCustomError("date", "{expected}", {"expected": EXPECTED}) from None
 
 
 Text = Annotated[str, Field(min_length=1)]
@@ -171,7 +176,7 @@ class ProblemDocument(_Document):
 
     name: Text
     directory: Text
-    deadline: Annotated[str | None, BeforeValidator(_date_text)] = None
+    deadline: Annotated[datetime | None, BeforeValidator(_deadline)] = None
     gpus: Texts
 
 

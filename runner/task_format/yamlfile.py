@@ -1,17 +1,49 @@
-"""Reads untrusted YAML: no tags, no duplicate keys, no alias bombs, bounded depth and size. Knows nothing of tasks."""
+"""Reads untrusted YAML: no tags, no duplicate keys, no alias bombs, bounded depth and size. Knows nothing of tasks.
+
+A plain scalar is what YAML 1.1, which KernelBot reads, and YAML 1.2 both say. Where they differ, it is `Unclear`.
+"""
 
 from __future__ import annotations
+
+import re
+from dataclasses import dataclass
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from runner.errors import TaskError
+from runner.marks import ENCODING
 
 #: A task.yml with a thousand cases is about 50 KiB.
 MAX_YAML_BYTES = 256 << 10
 #: The most nodes once aliases are followed: the limit for alias bombs.
 MAX_NODES = 100_000
 MAX_DEPTH = 32
+
+_YAML = "tag:yaml.org,2002:"
+_UNCLEAR = "unclear"
+#: Tag of a plain scalar -> its form; the first that fits counts. Dates stay texts: YAML's timestamps lose their offset.
+_PLAIN = {
+    f"{_YAML}null": r"~|null|Null|NULL|",
+    f"{_YAML}bool": r"true|True|TRUE|false|False|FALSE",
+    f"{_YAML}int": r"[-+]?(0|[1-9][0-9]*)|0x[0-9a-fA-F]+",
+    f"{_YAML}float": r"([-+]?(0|[1-9][0-9]*)\.[0-9]*|\.[0-9]+)([eE][-+][0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+    f"{_YAML}merge": r"<<",
+    # Other words for true and false; octal, binary and sexagesimal numbers; digits with underscores; 1e3.
+    _UNCLEAR: r"yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF|[-+]?0[box][0-9a-fA-F_]+|"
+    r"[-+]?([0-9][0-9_]*(:[0-5]?[0-9])*(\.[0-9_]*)?|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)?",
+}
+
+
+@dataclass(frozen=True)
+class Unclear:
+    """A plain scalar that YAML 1.1 and 1.2 read differently."""
+
+    text: str
+    expected = "quotes around a text, true or false, or a number like 12, 0.5 or 1.0e-5"
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 class _BoundedLoader(yaml.SafeLoader):
@@ -31,6 +63,10 @@ class _BoundedLoader(yaml.SafeLoader):
             self.depth -= 1
 
 
+_BoundedLoader.yaml_implicit_resolvers = {None: [(tag, re.compile(rf"(?:{form})\Z")) for tag, form in _PLAIN.items()]}
+_BoundedLoader.add_constructor(_UNCLEAR, lambda _, node: Unclear(node.value))
+
+
 def parse_yaml(data: bytes, where: str) -> object:
     """Parse one YAML document.
 
@@ -44,7 +80,7 @@ def parse_yaml(data: bytes, where: str) -> object:
     if len(data) > MAX_YAML_BYTES:
         raise TaskError(f"{where}: found {len(data)} bytes, expected at most {MAX_YAML_BYTES}")
     try:
-        text = data.decode("utf-8")
+        text = data.decode(ENCODING)
     except UnicodeDecodeError as error:
         raise TaskError(
             f"{where}: found byte {data[error.start]:#04x} at offset {error.start}, expected UTF-8"

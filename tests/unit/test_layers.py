@@ -17,10 +17,12 @@ ROOT = Path(__file__).resolve().parents[2]
 #: The longest name counts.
 LAYERS = {
     "runner": 0,
+    "runner.dates": 0,
     "runner.durable": 0,
     "runner.environment": 0,
     "runner.errors": 0,
     "runner.extras": 0,
+    "runner.marks": 0,
     "runner.model": 0,
     "runner.retry": 0,
     "runner.config": 1,

@@ -1,14 +1,19 @@
 """The cases file: one case per line, `key: value` joined by `; `; pure, standard library only.
 
-Accepts the union of the grammars in use: values are integers, floats, booleans, identifiers (letters, digits,
-underscores, dashes, dots) and tuples of integers in `[..]` or `(..)`. Called by the judge and by the eval program.
+Accepts the union of the grammars in use: values are integers, floats, booleans, words (letters, digits, underscores,
+dashes, dots) and tuples of integers in `[..]` or `(..)`. Any other text stands in quotes, as JSON has it. Called by the
+runner, the judge and the eval program.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+#: The largest seed of a secret run. numpy's generators take 0 to this; torch's and Python's more.
+LARGEST_SEED = (1 << 32) - 1
 
 Value = int | float | bool | str | tuple[int, ...]
 
@@ -59,10 +64,37 @@ def parse_cases(lines: Sequence[str], *, global_seed: int | None) -> tuple[Case,
     return tuple(cases)
 
 
+def spec_line(arguments: Mapping[str, object]) -> str:
+    """The line of a case; `parse_cases` gives the same arguments back, lists as tuples.
+
+    The order is that of the mapping. jsonb sorts keys by length, so the lines of a stored task have another order than
+    task.yml.
+    """
+    return "; ".join(f"{name}: {_written(value)}" for name, value in arguments.items())
+
+
+def is_word(text: str) -> bool:
+    """Whether a text stands without quotes in a line."""
+    return _WORD.fullmatch(text) is not None and text not in _BOOLEANS
+
+
 def combine(case_seed: int, global_seed: int) -> int:
-    """The seed of a case under a global seed, by KernelBot's rule: a + (a + b)(a + b + 1) // 2."""
+    """The seed of a case under a global seed, by KernelBot's rule: a + (a + b)(a + b + 1) // 2.
+
+    That grows to 2**61. Where numpy's generators would refuse it, its lowest 32 bits are taken.
+    """
     both = case_seed + global_seed
-    return case_seed + both * (both + 1) // 2
+    return (case_seed + both * (both + 1) // 2) & LARGEST_SEED
+
+
+def _written(value: object) -> str:
+    match value:
+        case str() if not is_word(value):
+            return json.dumps(value, ensure_ascii=False)
+        case tuple():
+            return str(list(value))
+        case _:
+            return str(value)
 
 
 def _parse_line(line: str, number: int) -> dict[str, Value]:
@@ -90,9 +122,22 @@ def _parse_value(text: str, key: str, number: int) -> Value:
         return float(text)
     if _WORD.fullmatch(text):
         return text
+    if text.startswith('"'):
+        return _quoted(text, key, number)
     brackets = text[:1] + text[-1:]
     if _TUPLE.fullmatch(text) and brackets in ("[]", "()"):
         return tuple(int(item) for item in text[1:-1].split(",") if item.strip())
     raise CaseError(
-        f"line {number}: {key!r} is {text!r}, expected an integer, a float, True or False, a word, or integers in [...]"
+        f"line {number}: {key!r} is {text!r}, expected an integer, a float, True or False, a word, "
+        "a text in quotes, or integers in [...]"
     )
+
+
+def _quoted(text: str, key: str, number: int) -> str:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if isinstance(value, str):
+        return value
+    raise CaseError(f"line {number}: {key!r} is {text}, expected a text in quotes, as JSON has it")

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,7 @@ import pytest
 from tests.integration.cli.conftest import Call
 from tests.integration.daemon.groups import looking
 from tests.integration.daemon.rig import Rig
+from tests.support.waiting import wait_until
 
 RIGHT = "class ModelNew: pass\n"
 WRONG = '# found: {"verdict": "wrong_answer", "correct": false, "message": "off"}\nclass ModelNew: pass\n'
@@ -81,6 +86,28 @@ def test_a_checkout_of_kernelbench(served: Rig, call: Call, checkout: Path, tmp_
     shown = call("batch", "rewards", str(out), "--reward", "correct@1", database=served.url)
     assert "correct@1" in shown.out
     assert "75.0%" in shown.out
+
+
+def test_an_interrupt_says_how_to_go_on(database_url: str, checkout: Path, tmp_path: Path) -> None:
+    """One line, and the exit code of an interrupt."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO runner.gpu_type (name, vendor, aliases, description) VALUES ('CPU', 'none', '{}', '')"
+        )
+        arguments = ("batch", "run", str(checkout), "--gpu", "CPU", "--out", str(tmp_path / "results.jsonl"))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "runner.cli", *arguments],
+            env={**os.environ, "DATABASE_URL": database_url},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with process:
+            wait_until(lambda: connection.execute("SELECT FROM runner.item").fetchone() is not None, "it is sent")
+            process.send_signal(signal.SIGINT)
+            assert process.stderr is not None
+            said = process.stderr.read()
+    assert process.returncode == 130
+    assert "interrupted: what was sent goes on; the same command goes on where it was\n" in said
 
 
 def test_json_lines_of_kernelbook_and_bad_ones(served: Rig, call: Call, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_zip_with_deadline_and_gpu_types_becomes_a_leaderboard(cli: Call, task
         ({"ranking_by": "best"}, (), "ranking_by"),
         ({"gpus": None}, (), "no GPU type; give --gpu"),
         ({}, ("--gpu", "H1000"), "did you mean 'H100'"),
-        ({}, ("--deadline", "tomorrow"), "expected YYYY-MM-DD"),
+        ({}, ("--deadline", "tomorrow"), "expected a date like"),
         ({}, ("--name", "two words"), "expected no white space"),
     ],
 )

@@ -214,7 +214,7 @@ def test_solutions_must_keep_their_promise(run_code: Call, tmp_path: Path) -> No
     add(folder, "solutions/wrong/double.py", "def custom_kernel(data):\n    return data + data\n")
     said = run_code("task", "check", folder)
     assert said.code == 1
-    assert "✗ solutions/correct/half.py: wrong_answer" in said.out
+    assert "✗ solutions/correct/half.py: wrong_answer: case n: 4; seed: 4294967295: " in said.out
     assert "correct it, or the reference, or the tolerance" in said.out
     assert "✗ solutions/wrong/double.py: accepted" in said.out
     assert "add a case that shows what is wrong with it" in said.out
@@ -376,6 +376,8 @@ def test_a_task_for_a_device_is_checked_without_one(run_code: Call, tmp_path: Pa
 
 def test_several_ranks_are_not_emulated(run_code: Call, tmp_path: Path) -> None:
     """One device is; the check says how it is done instead."""
-    folder = write_folder(tmp_path / "two", multi_gpu=True, tests=[{"world_size": 2, "n": 8, "seed": 3}])
+    reference = REFERENCE.replace("(n, seed)", "(n, seed, world_size, rank)")
+    case = {"world_size": 2, "n": 8, "seed": 3}
+    folder = write_folder(tmp_path / "two", reference=reference, multi_gpu=True, tests=[case])
     said = run_code("task", "check", folder, "--emulate-cuda", "--json")
     assert findings(said)["code"] == ("warning", "not run: one CUDA device is emulated")

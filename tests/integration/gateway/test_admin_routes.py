@@ -192,6 +192,19 @@ def test_the_operator_submits_for_a_user(gate: Gate) -> None:
     assert gate.submit(path, admin=ADMIN).status == 403
 
 
+def test_a_late_place_is_marked(gate: Gate, finish: Finish) -> None:
+    """In the API, on the page and for commands; one in time is not."""
+    gate.submit("/submission/identity/CPU/leaderboard", cli="bob-token")
+    gate.sql("UPDATE leaderboard.leaderboard SET deadline = now()")
+    gate.submit("/admin/submission/identity/CPU/leaderboard", admin=ADMIN)
+    finish()
+    places = gate.ask("GET", "/submissions/identity/CPU").json
+    assert {place["user_id"]: place["late"] for place in places} == {"ada": True, "bob": False}
+    assert gate.ask("GET", "/board/identity").text.count(", late</td>") == 1
+    assert {line.user_id: line.late for line in gate.bench.store.ranking("identity")} == {"ada": True, "bob": False}
+    assert [line.late for line in gate.bench.store.personal("identity", "ada")] == [True]
+
+
 def test_no_other_login_submits_late(gate: Gate) -> None:
     """Although any may make the setting that the function makes."""
     gate.sql("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 minute'")

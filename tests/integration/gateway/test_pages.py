@@ -280,6 +280,25 @@ def test_submitting_a_file_and_pasted_text(gate: Gate, ada: Browser, browser: Br
     refused = ada.post("/send", body, kind)
     assert refused.status == 400
     assert "The file is empty" in checked(refused)
+    for missing, says in (
+        ("board", "No leaderboard is named"),
+        ("gpu", "No GPU type is named. Choose from: CPU"),
+        ("mode", "No mode is named, expected one of"),
+    ):
+        body, _ = multipart(fields={**fields, missing: ""})
+        refused = ada.post("/send", body, kind)
+        assert refused.status == 400
+        assert says in checked(refused)
+    assert "No leaderboard is named" in checked(ada.get("/send"))
+
+
+def test_a_list_of_submissions_shows_verdicts(gate: Gate, ada: Browser) -> None:
+    """A wrong answer is one, whatever KernelBot's job status is; what waits says so."""
+    gate.submit()
+    gate.bench.store.complete(gate.bench.claim(), result(Verdict.WRONG_ANSWER, run_record("test", passed=False)))
+    gate.submit()
+    shown = checked(ada.get("/mine"))
+    assert re.findall(r"<td>(wrong_answer|succeeded|failed|queued)</td>", shown) == ["queued", "wrong_answer"]
 
 
 def test_a_submission_is_its_owners_and_the_operators(gate: Gate, ada: Browser, browser: Browser) -> None:

@@ -121,6 +121,7 @@ def test_an_archive_that_is_wrong(site: Gate, tmp_path: Path, data: bytes, name:
     answer = send(site, data, name)
     assert answer.status == 400, answer.text
     assert "/tmp/" not in answer.text
+    assert "kernel-runner-" not in answer.text
     assert boards(site) == []
 
 

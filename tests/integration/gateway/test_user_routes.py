@@ -348,6 +348,7 @@ def test_a_ranked_submission_from_the_queue_to_the_ranking(gate: Gate, finish: F
             "user_id": "ada",
             "user_name": "Ada",
             "gpu_type": "CPU",
+            "late": False,
         }
     ]
     assert gate.ask("GET", "/submission_count/identity/CPU").json == {"count": 1}

@@ -143,6 +143,20 @@ def test_a_waiting_line_names_phase_and_position() -> None:
     assert "99" not in line
 
 
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"no_host_since": samples.NOW}, "no host serves its GPU type now: none is up, or all are draining"),
+        ({"paused": "a contest"}, "its leaderboard or GPU type is paused: a contest"),
+    ],
+)
+def test_waiting_says_at_once_why_nothing_begins(keys: dict[str, Any], says: str) -> None:
+    """In the first line, not after a timeout."""
+    line = samples.status(state=JobState.QUEUED, **keys)
+    view = samples.submission(samples.job(state=JobState.QUEUED), line=line)
+    assert render_submission.waiting_text(from_store(view, admin=False)).endswith(says)
+
+
 def test_progress_without_a_total_is_just_the_phase() -> None:
     """A build has no count."""
     assert render_submission.progress_text(Progress(phase="build", done=0, total=0)) == "build"

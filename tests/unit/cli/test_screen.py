@@ -117,10 +117,14 @@ def test_every_slot_says_what_runs_there() -> None:
 
 
 def test_the_queue_says_what_no_host_serves() -> None:
-    """A type that no host which is up has."""
+    """A type that no host which is up has, that only draining ones have, that is paused."""
     text = drawn(SCENE)
     assert line_with(text, "1 min") == "H100 4 1 min"
-    assert line_with(text, "no host serves it") == "L4 2 3 s no host serves it"
+    assert line_with(text, "its hosts are draining") == "L4 2 3 s its hosts are draining"
+    away = replace(SCENE, hosts=[host for host in SCENE.hosts if host.name != "node2"])
+    assert line_with(drawn(away), "no host serves it") == "L4 2 3 s no host serves it"
+    paused = replace(SCENE, pauses={"h100": "a contest\x1b[2J"})
+    assert line_with(drawn(paused), "H100", "1 min") == "H100 4 1 min paused: a contest\\x1b[2J"
 
 
 def test_a_secret_run_shows_no_progress() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.task_format import spec_line
-from runner.task_format.cases import name_problem, value_problem
+from runner.task_format.cases import name_problem, program_line, value_problem
 from tasks.harness.judge.cases import parse_cases
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,10}", fullmatch=True)
@@ -46,10 +46,13 @@ def test_the_judge_reads_back_what_was_written(case: dict[str, object]) -> None:
 def test_an_accepted_text_stays_one_value_of_one_line(text: str) -> None:
     """No accepted text can add an argument or a line."""
     if value_problem(text) is None:
-        line = spec_line({"a": text, "b": 1})
-        assert line.splitlines() == [line]
-        assert line.split(";") == [f"a: {text}", " b: 1"]
-        assert line.split(";")[0].partition(":")[2].strip() == text
+        case = {"a": text, "b": 1}
+        for line in (spec_line(case), program_line(case)):
+            assert line.splitlines() == [line]
+            assert line.count(";") == 1
+        assert program_line(case) == f"a: {text}; b: 1"
+        (parsed,) = parse_cases([spec_line(case)], global_seed=None)
+        assert parsed.arguments == case
 
 
 @given(st.text(max_size=8))

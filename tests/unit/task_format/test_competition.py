@@ -38,17 +38,6 @@ def test_a_deadline_is_utc(tmp_path: Path, text: str, deadline: datetime | None)
     """Both forms, quoted or not; an empty one is none."""
     loaded = load_competition(competition(tmp_path, f"  - {{name: add, directory: adder, deadline: {text}}}\n"))
     assert loaded.problems[0].deadline == deadline
-    assert loaded.notes == ()
-
-
-def test_a_bad_deadline_is_none_and_noted(tmp_path: Path) -> None:
-    """KernelBot takes a year from now; we do as well, but say so."""
-    path = competition(tmp_path, "  - {name: add, directory: adder, deadline: soon}\n")
-    loaded = load_competition(path)
-    assert loaded.problems[0].deadline is None
-    assert loaded.notes == (
-        f"{path}: problems[0].deadline: found 'soon', expected YYYY-MM-DD[ HH:MM] in UTC; taken as none",
-    )
 
 
 def test_a_problem_has_its_folder_and_its_own_types(tmp_path: Path) -> None:
@@ -77,6 +66,10 @@ def test_a_problem_has_its_folder_and_its_own_types(tmp_path: Path) -> None:
             '  - {name: a, directory: "a\\0b"}\n',
             r"problems[0].directory: found 'a\x00b', expected the path of a folder",
         ),
+        (
+            "  - {name: a, directory: adder, deadline: soon}\n",
+            "problems[0].deadline: found 'soon', expected a date like 2030-06-30, 2030-06-30T18:00Z or",
+        ),
         ("  - {name: a}\n", "problems[0].directory: found nothing, expected a value (the key is required)"),
         ("  []\n", "problems: found [], expected at least 1 entry"),
         (
@@ -100,6 +93,16 @@ def test_a_wrong_competition_is_refused(tmp_path: Path, problems: str, message: 
     assert str(caught.value).startswith(f"{path}: {message}")
 
 
+def test_all_mistakes_of_a_competition_are_named_at_once(tmp_path: Path) -> None:
+    """Those of its own keys, then those of the problems' names and folders."""
+    path = competition(tmp_path, "  - {name: a, directory: x, deadline: soon}\n  - {name: 1, directory: y}\n")
+    with pytest.raises(TaskError, match=r"(?s)problems\[0\]\.deadline.*problems\[1\]\.name"):
+        load_competition(path)
+    path = competition(tmp_path / "b", "  - {name: a, directory: x}\n  - {name: a, directory: y}\n")
+    with pytest.raises(TaskError, match=r"(?s)\[0\]\.directory.*\[1\]\.name.*\[1\]\.directory"):
+        load_competition(path)
+
+
 def test_two_lists_of_problems_are_refused(tmp_path: Path) -> None:
     """A second `problems` key would silently replace the first, as has happened in published files."""
     path = competition(tmp_path, "  - {name: a, directory: adder}\nproblems:\n  - {name: b, directory: adder}\n")
@@ -118,7 +121,6 @@ def test_the_starter_set_loads() -> None:
     loaded = load_competition(ROOT / "tasks" / "starter.yaml")
     assert [problem.name for problem in loaded.problems] == ["identity", "vectoradd", "nvfp4_gemv"]
     assert all("CPU" in problem.gpus and problem.deadline is None for problem in loaded.problems)
-    assert loaded.notes == ()
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,6 @@ def test_the_boards_of_a_family_load(file: str, boards: dict[str, tuple[str, tup
         assert set(gpus) <= set(problem.folder.gpus)
         assert [registry.get(gpu).name for gpu in gpus] == list(gpus)
         assert problem.deadline is None
-    assert loaded.notes == ()
 
 
 def test_every_shipped_task_is_in_a_competition() -> None:

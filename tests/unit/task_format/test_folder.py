@@ -263,8 +263,8 @@ def test_a_missing_key_is_refused(tmp_path: Path, key: str) -> None:
         ([1.5], "a list of integers of at most 64 bits"),
         (["a"], "a list of integers of at most 64 bits"),
         (1 << 63, "an integer of at most 64 bits"),
-        (float("nan"), "a finite float below 1e+16 (write larger ones as integers)"),
-        (1e16, "a finite float below 1e+16 (write larger ones as integers)"),
+        (float("nan"), "a finite float below 1e+16 and not -0.0 (write larger ones as integers)"),
+        (1e16, "a finite float below 1e+16 and not -0.0 (write larger ones as integers)"),
         ("a; b", "a text of 1 to 1000 characters without ';', control characters, outer blanks"),
         ("a\nb", "a text of 1 to 1000 characters without ';', control characters, outer blanks"),
         ("", "a text of 1 to 1000 characters without ';', control characters, outer blanks"),
@@ -298,7 +298,7 @@ def test_batches_of_several_ranks_are_refused(tmp_path: Path) -> None:
     assert "timing.mode: found 'batch', expected 'single', as multi_gpu is true" in text
 
 
-@pytest.mark.parametrize("size", [None, "2", 0, True])
+@pytest.mark.parametrize("size", [None, "two", 0, True])
 def test_a_multi_gpu_case_without_world_size_is_refused(tmp_path: Path, size: object) -> None:
     """multi_gpu needs world_size in every test and benchmark, those of runner.yml included."""
     case = {"size": 1} if size is None else {"size": 1, "world_size": size}

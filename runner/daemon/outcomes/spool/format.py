@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, BinaryIO, Final
 
+from runner.dates import read_date
 from runner.model import Artifact, Job, JobResult, Json, Mode, RunRecord, Verdict
 
 FORMAT: Final = "kernel-runner result"
@@ -176,8 +177,8 @@ def _job_of(found: Mapping[str, Any]) -> Job:
         secret_seed=0,
         failures=found["failures"],
         max_attempts=found["max_attempts"],
-        created_at=datetime.fromisoformat(found["created_at"]),
-        started_at=datetime.fromisoformat(found["started_at"]),
+        created_at=read_date(found["created_at"]),
+        started_at=read_date(found["started_at"]),
         # An earlier release had none.
         batch_id=found.get("batch_id"),
     )

@@ -34,6 +34,12 @@ DECLARE
     v_submission_id integer;
 BEGIN
     PERFORM runner.check_isolation();
+    -- Forms send an empty text for none.
+    submit.leaderboard := nullif(btrim(submit.leaderboard), '');
+    -- Editors put a byte order mark there.
+    IF substring(submit.code FROM 1 FOR 3) = '\xEFBBBF' THEN
+        submit.code := substring(submit.code FROM 4);
+    END IF;
     IF coalesce(btrim(submit.user_id), '') = '' OR length(submit.user_id) > 255 OR runner.is_odd(submit.user_id) THEN
         PERFORM runner.refuse('KR010', 'a user id has 1 to 255 characters, none of them a control character',
             'Log in again.');

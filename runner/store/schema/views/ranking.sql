@@ -10,7 +10,7 @@ SELECT l.name AS leaderboard, best.gpu_type,
            PARTITION BY l.name, best.gpu_type ORDER BY best.score, best.submission_time, best.submission_id
        ) AS rank,
        best.user_id, u.user_name, best.submission_id, best.file_name, best.score, best.submission_time,
-       best.timing, best.correctness
+       best.timing, best.correctness, best.submission_time > l.deadline AS late
 FROM leaderboard.leaderboard l
 CROSS JOIN LATERAL (
     SELECT DISTINCT ON (c.gpu_type, c.user_id) c.*

@@ -1,0 +1,1 @@
+"""Files that begin with a byte order mark."""

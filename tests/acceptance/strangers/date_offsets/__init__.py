@@ -1,0 +1,1 @@
+"""Dates with an offset."""

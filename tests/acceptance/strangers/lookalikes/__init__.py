@@ -1,0 +1,1 @@
+"""Texts that look like other values."""

@@ -1,0 +1,1 @@
+"""Seeds that only secret runs have."""

@@ -1,0 +1,126 @@
+"""Seeds of secret runs: taken by every usual generator, and tried by `task check`."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.cli.finding import Finding, Mark
+from runner.cli.task_check import rehearse
+from runner.gpu_types import Registry
+from runner.task_format import load
+from tasks.harness.judge.cases import combine
+from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tests.acceptance.judging.forked_judges import ForkedJudges
+from tests.support.waiting import PATIENCE_S
+from tests.support.warm_python import warm_python
+
+TASK = Path(__file__).parent / "cases"
+SEEDING = "np.random.seed(seed)"
+LARGEST_SECRET = (1 << 31) - 1
+CASES = ("size: 100; seed: 7", f"size: 9; seed: {2**63 - 1}")
+
+
+@pytest.fixture(scope="module")
+def evaluation_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The evaluation environment's interpreter, with torch imported."""
+    root = Path(__file__).resolve().parents[4]
+    python = Path(os.environ.get("KERNEL_RUNNER_EVAL_PYTHON", str(root / ".venv-eval" / "bin" / "python")))
+    with warm_python(python, tmp_path_factory.mktemp("python")) as warm:
+        yield warm
+
+
+def checked(folder: Path, python: Path) -> dict[str, Finding]:
+    """What `task check` says about a folder's code."""
+    said = rehearse(load(folder), folder, Registry.load().get("CPU"), python)
+    return {finding.name: finding for finding in said if isinstance(finding, Finding)}
+
+
+def with_seeding(folder: Path, seeding: str) -> Path:
+    """A copy of the task that makes its inputs with another statement."""
+    shutil.copytree(TASK, folder)
+    reference = folder / "reference.py"
+    reference.write_text(reference.read_text().replace(SEEDING, seeding))
+    return folder
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(0, LARGEST_SECRET))
+def test_every_generator_takes_a_secret_seed(case_seed: int, secret: int) -> None:
+    """Whatever the case's own seed is; a seed that KernelBot's rule keeps below 2**32 is KernelBot's."""
+    seed = combine(case_seed, secret)
+    np.random.RandomState(seed)
+    np.random.default_rng(seed)
+    torch.Generator().manual_seed(seed)
+    random.seed(seed)
+    by_rule = case_seed + (case_seed + secret) * (case_seed + secret + 1) // 2
+    assert seed == by_rule or not 0 <= by_rule < 1 << 32
+
+
+@given(st.integers(0, 1000), st.integers(0, 90_000))
+def test_small_seeds_are_as_in_kernelbot(case_seed: int, secret: int) -> None:
+    """A task with a small `seed` of its own has the same inputs in both."""
+    assert combine(case_seed, secret) == case_seed + (case_seed + secret) * (case_seed + secret + 1) // 2
+
+
+@pytest.mark.parametrize(
+    "seeding",
+    [
+        SEEDING,
+        "np.random.default_rng(seed)",
+        "torch.manual_seed(seed)",
+        "torch.Generator().manual_seed(seed * 1000)",
+        "__import__('random').seed(seed)",
+    ],
+)
+def test_a_secret_run_is_judged(processes: ForkedJudges, tmp_path: Path, seeding: str) -> None:
+    """The judge accepts a right submission under the largest secret seed, and a large seed of the case."""
+    task = load(with_seeding(tmp_path / "task", seeding)).task
+    report = processes.evaluate(
+        JudgeRequest(
+            modes=(ModeRequest(name="test", cases=CASES, timeout_s=PATIENCE_S),),
+            files=task.judge_files,
+            worker_files=task.worker_files,
+            submission_name=task.submission_name,
+            submission="def custom_kernel(data):\n    return data + data\n",
+            seed=LARGEST_SECRET,
+        )
+    )
+    (judged,) = [step.judged for step in report.steps]
+    assert judged is not None
+    assert (judged.verdict, judged.message) == ("accepted", None)
+
+
+@pytest.mark.parametrize(
+    "seeding",
+    [
+        "np.random.seed(seed + 1)",
+        "np.random.default_rng(99 - seed)",
+        "torch.manual_seed(seed << 40)",
+        "torch.full((), seed, dtype=torch.int32)",
+        "np.zeros(seed)",
+    ],
+)
+def test_a_task_that_takes_no_secret_seed_fails_its_check(
+    evaluation_python: Path, tmp_path: Path, seeding: str
+) -> None:
+    """Its public seeds work; the finding names the case, the seed and what to do."""
+    finding = checked(with_seeding(tmp_path / "task", seeding), evaluation_python)["case size: 100; seed: 7"]
+    assert finding.mark is Mark.FAILED
+    assert finding.found.startswith("with seed 4294967295, which a secret run may have: the task's generate_input")
+    assert "% 2**32" in (finding.remedy or "")
+
+
+def test_the_reported_task_passes(evaluation_python: Path) -> None:
+    """The folder as it was reported."""
+    found = checked(TASK, evaluation_python)
+    assert found["cases"].found == "all 2 generate, also with the largest secret seed"
+    assert all(finding.mark is not Mark.FAILED for finding in found.values())
