@@ -75,5 +75,5 @@ def check(text: str) -> str | None:
 
 
 def _result(row: Row, answer: Answer) -> Row:
-    text = answer.text or ""
+    text = answer.text
     return {**row, "difficulty": level_of(text), "evaluation_raw": text}

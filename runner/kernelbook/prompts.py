@@ -79,7 +79,7 @@ def _result(row: Row, answer: Answer) -> Row:
     # All rows have the same columns, or the set could not be uploaded.
     kept: Row = {name: row[name] for name in ("triton_code", "uuid", "licenses") if name in row}
     return {
-        "prompt": specification_of(answer.text or ""),
+        "prompt": specification_of(answer.text),
         "module_name": name_of(row),
         "python_code": text_of(row, "python_code"),
         **kept,

@@ -54,7 +54,6 @@ CONFINED = {
     "adbc_driver_manager": ("runner/data/",),
     "adbc_driver_postgresql": ("runner/data/",),
     "pyarrow": ("runner/data/", "runner/kernelbook/"),
-    "openai": ("runner/kernelbook/",),
     "opentelemetry": ("runner/tracing/exporter.py",),
     "transformers": ("runner/kernelbook/",),
     "dotenv": ("runner/kernelbook/",),
@@ -75,7 +74,7 @@ CONFINED = {
     "uvicorn": ("runner/gateway/",),
     "jinja2": ("runner/gateway/",),
     "python_multipart": ("runner/gateway/",),
-    "httpx2": ("runner/gateway/",),
+    "httpx2": ("runner/gateway/", "runner/kernelbook/"),
 }
 
 #: Only functions import them: together they cost more core-seconds than the rest of a command's start.
