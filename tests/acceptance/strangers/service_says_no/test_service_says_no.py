@@ -31,7 +31,7 @@ GOOD: dict[str, Any] = {
     "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
 }
 _MISSING = object()
-BROKEN = (_MISSING, None, [], {}, "", 0, True, 1e300, [None], [[]], [7], {"a": None})
+BROKEN: tuple[Any, ...] = (_MISSING, None, [], {}, "", 0, True, 1e300, [None], [[]], [7], {"a": None})
 #: Without these there is no completion.
 NEEDED = (("choices",), ("choices", 0), ("choices", 0, "message"), ("choices", 0, "message", "content"))
 #: Whatever stands there, the text is the answer.
