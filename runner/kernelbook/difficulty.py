@@ -6,10 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from runner.jsonl import Row
+
 from .asking import Request
 from .enrich import Step
 from .journal import Answer
-from .rows import Row, content_of, number_of, text_of
+from .rows import content_of, number_of, text_of
 
 MODEL: Final = "openai/gpt-5.2"
 THRESHOLD: Final = 0.85

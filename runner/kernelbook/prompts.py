@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from runner.jsonl import Row
+
 from .asking import Request
 from .enrich import Step
 from .journal import Answer
-from .rows import Row, text_of
+from .rows import text_of
 
 MODEL: Final = "openai/gpt-5.2"
 INPUT: Final = "GPUMODE/KernelBook"

@@ -21,6 +21,7 @@ LAYERS = {
     "runner.environment": 0,
     "runner.errors": 0,
     "runner.extras": 0,
+    "runner.jsonl": 0,
     "runner.model": 0,
     "runner.retry": 0,
     "runner.config": 1,
