@@ -150,7 +150,7 @@ class Job(Claimed):
     #: What `runner.yml` said (see `runner.task_format`), or None for a board that KernelBot made.
     extra: Json | None
     #: The board's secret seed. Reaches only the judge, never an in-process eval (one is derived per job).
-    secret_seed: int
+    secret_seed: int = field(repr=False)
     #: Infrastructure failures so far, against `max_attempts`.
     failures: int
     max_attempts: int

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
-import socket
 import sys
 import time
 import urllib.request
@@ -144,7 +143,7 @@ def _fresh_stack(directory: Path) -> Iterator[tuple[Stack, str]]:
             engine = stack.start_engine()
             note(f"container engine: {engine.url}")
             note(f"migrations applied: {', '.join(migrate(url))}")
-            stack.write_config(database_url=url, engine=engine, gateway_listen=f"127.0.0.1:{_free_port()}")
+            stack.write_config(database_url=url, engine=engine)
             yield stack, url
         finally:
             stack.stop_all()
@@ -185,12 +184,6 @@ def _start_daemon(stack: Stack, store: Store) -> None:
         if time.monotonic() > deadline or not stack.daemon_runs():
             raise InfrastructureError(f"the daemon did not start; its log: {stack.daemon_log}")
         time.sleep(_LOOK_S)
-
-
-def _free_port() -> int:
-    """A port of this machine that was free a moment ago: the usual one may be taken."""
-    with socket.create_server(("127.0.0.1", 0)) as end:
-        return int(end.getsockname()[1])
 
 
 def _open_pages(stack: Stack, store: Store, board: str) -> str | None:

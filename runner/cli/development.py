@@ -162,7 +162,7 @@ def _await_daemon(stack: Stack, url: str, began: datetime) -> None:
 
 
 def _start_gateway(stack: Stack) -> None:
-    """Start the gateway and say where it is; without it the stack is up too: its port may be taken."""
+    """Start the gateway and say where it is; without it the stack is up too."""
     url = stack.serve_gateway()
     if url is not None:
         say(f"gateway: {url}/ (`kernel-runner user token ME` logs you in); log {stack.gateway_log}")

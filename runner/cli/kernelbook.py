@@ -109,7 +109,7 @@ def _asking(command: Callable[..., _Asked]) -> Callable[..., None]:
 
     def run(**given: Any) -> None:  # noqa: ANN401 - typer has checked them
         options = _Options(**{part.name: given.pop(part.name) for part in fields(_Options)})
-        require("openai", "dotenv")
+        require("httpx2", "dotenv")
         if options.ray is not None:
             require("ray")
         _ask(command(**given), options)
@@ -413,7 +413,7 @@ def all_(
 
     Writes report.json into the output folder: rows in and out of each step, what was left out and why, and costs.
     """
-    require("openai", "dotenv", "transformers", "matplotlib")
+    require("httpx2", "dotenv", "transformers", "matplotlib")
     from runner.kernelbook import pipeline
     from runner.kernelbook.settings import Settings
 

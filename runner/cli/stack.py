@@ -15,6 +15,7 @@ import secrets
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -31,9 +32,22 @@ from sandbox.host.engine import DockerEngine
 
 _DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 _ENGINE_START_S = 60.0
+_ENGINE_ANSWER_S = 5.0
 _GATEWAY_START_S = 120.0
+#: How often a gateway is started whose port another program took meanwhile.
+_GATEWAY_TRIES = 3
+#: Ports after the usual one that are tried first, so that a second stack has a port that is easily told.
+_NEXT_PORTS = 20
 _STOP_S = 30.0
 _EXEC_S = 0.5
+#: The kernel takes no longer name of a socket, without its end.
+_SOCKET_BYTES = 107
+#: The longest name of a socket that dockerd and its containerd make.
+_ENGINE_SOCKETS = "docker-exec/containerd/containerd.sock.ttrpc"
+#: The command of the gateway's process.
+_GATEWAY = "gateway"
+#: Of a socket that waits for connections, in /proc/net/tcp.
+_LISTEN = "0A"
 #: What the command line reads beside KERNEL_RUNNER_*.
 _SETTINGS = ("DATABASE_URL", "DOCKER_HOST")
 _STATE = Path("/var/tmp")  # noqa: S108 survives reboots; a directory of another owner is refused
@@ -82,9 +96,12 @@ class Stack:
             directory.mkdir(mode=0o711, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"{directory} cannot be made: {error.strerror}") from error
-        owner = directory.stat().st_uid
-        if owner != os.getuid():
-            raise ConfigError(f"{directory} belongs to user {owner}, not to us (remove it and try again)")
+        # Not what a link names: anybody may put one into a folder for all.
+        found = directory.lstat()
+        if found.st_uid != os.getuid():
+            raise ConfigError(f"{directory} belongs to user {found.st_uid}, not to us (remove it and try again)")
+        if not stat.S_ISDIR(found.st_mode):
+            raise ConfigError(f"{directory} is a link, expected a folder (remove it and try again)")
 
     @property
     def config_file(self) -> Path:
@@ -125,10 +142,13 @@ class Stack:
 
     def stop_postgres(self) -> None:
         """Stop the embedded PostgreSQL if it runs."""
-        pid = self._pid(self._postgres_data / "postmaster.pid")
+        pid = self._postgres_pid()
         if pid is not None:
             # SIGINT is PostgreSQL's fast shutdown: sessions are ended, data is safe.
             _stop_process(pid, signal.SIGINT, "PostgreSQL")
+
+    def _postgres_pid(self) -> int | None:
+        return _read_pid(self._postgres_data / "postmaster.pid", argument=str(self._postgres_data))
 
     # -- container engine ----------------------------------------------------------------------------------------
 
@@ -163,6 +183,12 @@ class Stack:
         return self._start_dockerd()
 
     def _start_dockerd(self) -> Engine:
+        longest = self.directory / _ENGINE_SOCKETS
+        if len(os.fsencode(longest)) > _SOCKET_BYTES:
+            raise ConfigError(
+                f"{self.directory} is too long for an engine's sockets: {longest} has {len(os.fsencode(longest))} "
+                f"bytes, expected at most {_SOCKET_BYTES}"
+            )
         binary = shutil.which("dockerd") or _install_engine()
         say("no container engine answers: starting one")
         log = self.directory / "dockerd.log"
@@ -171,7 +197,7 @@ class Stack:
             f"--host=unix://{self._engine_socket}",
             f"--data-root={self.directory / 'docker'}",
             f"--exec-root={self.directory / 'docker-exec'}",
-            f"--pidfile={self.directory / 'docker.pid'}",
+            f"--pidfile={self._engine_pid_file}",
             # Sandboxes have no network: no bridge, no firewall rules on this machine.
             "--bridge=none",
             "--iptables=false",
@@ -187,6 +213,13 @@ class Stack:
             time.sleep(0.2)
         return Engine(url=url, ours=True)
 
+    @property
+    def _engine_pid_file(self) -> Path:
+        return self.directory / "docker.pid"
+
+    def _engine_pid(self) -> int | None:
+        return _read_pid(self._engine_pid_file, argument=f"--pidfile={self._engine_pid_file}")
+
     def _runtimes(self) -> list[str]:
         """Offer gVisor beside runc where it is installed; dockerd takes the arguments of a runtime from a file only."""
         runsc = shutil.which("runsc")
@@ -200,12 +233,11 @@ class Stack:
 
     def stop_engine(self) -> None:
         """Stop the engine this stack started; any other is left alone."""
-        pid_file = self.directory / "docker.pid"
-        if pid_file.exists() and self._pid(pid_file) is None:
+        if self._engine_pid_file.exists() and self._engine_pid() is None:
             # One that was killed leaves its pid file and running containers; a new one ends them when it starts.
             say("the container engine was killed: starting it to clean up after it")
             self._start_dockerd()
-        pid = self._pid(pid_file)
+        pid = self._engine_pid()
         if pid is not None:
             _stop_process(pid, signal.SIGTERM, "dockerd")
         data = self.directory / "docker"
@@ -233,14 +265,20 @@ class Stack:
 
     def start_daemon(self) -> int:
         """Start `kernel-runner serve` in the background, or find it running; its process id."""
-        pid_file = self.directory / "daemon.pid"
-        pid = self._pid(pid_file)
+        pid = self._daemon_pid()
         if pid is not None:
             return pid
         command = [sys.executable, "-m", "runner.cli", "--config", str(self.config_file), "serve"]
         process = _spawn(command, self.daemon_log)
-        pid_file.write_text(f"{process.pid}\n", encoding="utf-8")
+        self._daemon_pid_file.write_text(f"{process.pid}\n", encoding="utf-8")
         return process.pid
+
+    @property
+    def _daemon_pid_file(self) -> Path:
+        return self.directory / "daemon.pid"
+
+    def _daemon_pid(self) -> int | None:
+        return _read_pid(self._daemon_pid_file, argument=str(self.config_file), but=_GATEWAY)
 
     @property
     def daemon_log(self) -> Path:
@@ -249,15 +287,14 @@ class Stack:
 
     def daemon_runs(self) -> bool:
         """Whether the daemon is alive."""
-        return self._pid(self.directory / "daemon.pid") is not None
+        return self._daemon_pid() is not None
 
     def stop_daemon(self) -> None:
         """Let the daemon finish what it runs, and end it."""
-        pid_file = self.directory / "daemon.pid"
-        pid = self._pid(pid_file)
+        pid = self._daemon_pid()
         if pid is not None:
             _stop_process(pid, signal.SIGTERM, "the daemon")
-        pid_file.unlink(missing_ok=True)
+        self._daemon_pid_file.unlink(missing_ok=True)
 
     # -- gateway -------------------------------------------------------------------------------------------------
 
@@ -272,46 +309,80 @@ class Stack:
         return self.directory / "gateway.log"
 
     def start_gateway(self) -> int:
-        """Start `kernel-runner gateway` in the background, or find it running; its process id."""
-        pid_file = self.directory / "gateway.pid"
-        pid = self._pid(pid_file)
+        """Start `kernel-runner gateway` in the background, or find it running; its process id.
+
+        It gets the port that the configuration says, or, where another program has that, a free one.
+        """
+        pid = self._gateway_pid()
         if pid is not None:
             return pid
         if not self.admin_token_file.exists():
             self.admin_token_file.touch(mode=0o600)
             self.admin_token_file.write_text(f"{secrets.token_hex(16)}\n", encoding="ascii")
-        command = [sys.executable, "-m", "runner.cli", "--config", str(self.config_file), "gateway"]
-        self._gateway = _spawn(command, self.gateway_log)
-        pid_file.write_text(f"{self._gateway.pid}\n", encoding="utf-8")
+        usual = Config.load(self.config_file, environ={}).gateway_address
+        host, port = usual.host or "127.0.0.1", _free_port(usual.host or "127.0.0.1", usual.port)
+        if port != usual.port:
+            say(f"port {usual.port} is taken by another program: this gateway takes port {port}")
+        if self._gateway is not None:
+            # One that has ended.
+            self._gateway.poll()
+        command = [sys.executable, "-m", "runner.cli", "--config", str(self.config_file), _GATEWAY]
+        self._gateway = _spawn(command, self.gateway_log, KERNEL_RUNNER_GATEWAY_LISTEN=f"{host}:{port}")
+        self._gateway_pid_file.write_text(f"{self._gateway.pid}\n{host}:{port}\n", encoding="utf-8")
         return self._gateway.pid
 
     def serve_gateway(self) -> str | None:
         """Start the gateway and wait until it takes connections: its base address, or None if it does not serve."""
-        self.start_gateway()
-        address = Config.load(self.config_file, environ={}).gateway_address
-        deadline = time.monotonic() + _GATEWAY_START_S
-        while self.gateway_runs() and time.monotonic() < deadline:
-            try:
-                with socket.create_connection((address.host or "", address.port), timeout=1):
-                    return f"http://{address}"
-            except OSError:
+        for _ in range(_GATEWAY_TRIES):
+            self.start_gateway()
+            deadline = time.monotonic() + _GATEWAY_START_S
+            while self.gateway_runs() and time.monotonic() < deadline:
+                url = self.gateway_url()
+                if url is not None:
+                    return url
                 time.sleep(0.25)
+            host, _, port = self._gateway_address().rpartition(":")
+            if self.gateway_runs() or _is_free(host, int(port)):
+                # It has another trouble than its port.
+                break
         say(f"the gateway does not serve; its log says why: {self.gateway_log}")
         return None
 
     def gateway_runs(self) -> bool:
         """Whether the gateway is alive."""
-        return self._pid(self.directory / "gateway.pid") is not None
+        return self._gateway_pid() is not None
+
+    def gateway_url(self) -> str | None:
+        """The base address of this stack's gateway, or None while its own process does not listen there.
+
+        That something answers on a port says nothing: it may be another checkout's gateway.
+        """
+        pid = self._gateway_pid()
+        if pid is None:
+            return None
+        address = self._gateway_address()
+        return f"http://{address}" if _listens(pid, int(address.rpartition(":")[2])) else None
+
+    @property
+    def _gateway_pid_file(self) -> Path:
+        return self.directory / "gateway.pid"
+
+    def _gateway_pid(self) -> int | None:
+        return _read_pid(self._gateway_pid_file, argument=str(self.config_file), last=_GATEWAY)
+
+    def _gateway_address(self) -> str:
+        """Where the gateway was told to listen: the second line of its pid file, or what the configuration says."""
+        lines = self._gateway_pid_file.read_text(encoding="utf-8").splitlines()
+        return lines[1] if len(lines) > 1 else str(Config.load(self.config_file, environ={}).gateway_address)
 
     def stop_gateway(self) -> None:
         """Let the gateway finish what is open, and end it."""
-        pid_file = self.directory / "gateway.pid"
-        pid = self._pid(pid_file)
+        pid = self._gateway_pid()
         if pid is not None:
             _stop_process(pid, signal.SIGTERM, "the gateway")
         if self._gateway is not None:
             self._gateway.poll()
-        pid_file.unlink(missing_ok=True)
+        self._gateway_pid_file.unlink(missing_ok=True)
 
     # -- together ------------------------------------------------------------------------------------------------
 
@@ -351,10 +422,6 @@ class Stack:
         self.stop_postgres()
         self.stop_engine()
 
-    def _pid(self, file: Path) -> int | None:
-        """The living process of this stack that a pid file names, or None."""
-        return _read_pid(file, named=self.directory)
-
     def remove(self) -> None:
         """Stop everything and remove the directory with all data."""
         self.stop_all()
@@ -367,12 +434,15 @@ class Stack:
             ConfigError: the stack is not up.
         """
         engine = self.find_engine()
-        if engine is None or self._pid(self._postgres_data / "postmaster.pid") is None:
+        if engine is None or self._postgres_pid() is None:
             raise ConfigError("the development stack is not up (run `make up` first)")
         binaries = Path(sys.executable).parent
         path = process_environment().get("PATH", "/usr/bin:/bin")
         entries = [str(binaries), *(entry for entry in path.split(":") if entry != str(binaries))]
+        gateway = self.gateway_url()
         return {
+            # popcorn-cli's.
+            **({} if gateway is None else {"POPCORN_API_URL": gateway}),
             "DATABASE_URL": self.start_postgres(),
             "DOCKER_HOST": engine.url,
             "KERNEL_RUNNER_EVAL_PYTHON": str(eval_python()),
@@ -433,7 +503,7 @@ def _answers(url: str) -> bool:
     if url.startswith("unix://") and not Path(url.removeprefix("unix://")).exists():
         return False
     try:
-        engine = DockerEngine(url, owner="check", timeout_s=5)
+        engine = DockerEngine(url, owner="check", timeout_s=_ENGINE_ANSWER_S)
         try:
             engine.check()
         finally:
@@ -461,7 +531,44 @@ def _install_engine() -> str:
     return binary
 
 
-def _spawn(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+def _free_port(host: str, usual: int) -> int:
+    """The usual port if it is free; else one of the next, or any."""
+    return next(
+        (port for port in range(usual, min(usual + _NEXT_PORTS, 2**16)) if _is_free(host, port)), 0
+    ) or _any_port(host)
+
+
+def _is_free(host: str, port: int) -> bool:
+    try:
+        socket.create_server((host, port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def _any_port(host: str) -> int:
+    with socket.create_server((host, 0)) as end:
+        return int(end.getsockname()[1])
+
+
+def _listens(pid: int, port: int) -> bool:
+    """Whether a process listens on a port, by its own descriptors."""
+    sockets: set[str] = set()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(FileNotFoundError):
+            for line in Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
+                _, local, _, state, *_, inode = line.split()[:10]
+                if state == _LISTEN and int(local.rpartition(":")[2], 16) == port:
+                    sockets.add(f"socket:[{inode}]")
+    for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
+        # It may be closed meanwhile.
+        with contextlib.suppress(OSError):
+            if str(descriptor.readlink()) in sockets:
+                return True
+    return False
+
+
+def _spawn(arguments: Sequence[str], log: Path, **variables: str) -> subprocess.Popen[bytes]:
     """A process of its own session, so that Ctrl-C in this terminal does not reach it."""
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -470,14 +577,15 @@ def _spawn(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
             stdout=output,
             stderr=output,
             start_new_session=True,
-            env=own_environment(),
+            env={**own_environment(), **variables},
         )
 
 
-def _read_pid(path: Path, *, named: Path) -> int | None:
+def _read_pid(path: Path, *, argument: str, last: str | None = None, but: str | None = None) -> int | None:
     """The living process a pid file names, or None.
 
-    Its command line must name the directory: a pid file outlives a reboot, its number then belongs to a stranger.
+    A pid file outlives a reboot, and its number then belongs to a stranger: the process must have been started with
+    this argument, and with `last` as its last one, or not with `but`.
     """
     try:
         pid = int(path.read_text(encoding="utf-8").split("\n", 1)[0])
@@ -489,7 +597,10 @@ def _read_pid(path: Path, *, named: Path) -> int | None:
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError, ValueError):
         return None
-    return pid if os.fsencode(named) in command else None
+    given = [os.fsdecode(part) for part in command.rstrip(b"\0").split(b"\0")]
+    if argument not in given or (last is not None and given[-1] != last) or (but is not None and given[-1] == but):
+        return None
+    return pid
 
 
 def _is_zombie(pid: int) -> bool:

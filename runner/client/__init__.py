@@ -9,8 +9,19 @@ A reward is None where the candidate is not to blame: mask such a sample.
 """
 
 from runner.client.aio import AsyncClient, OnProgress
+from runner.client.home import ClientHomeError
 from runner.client.items import EvaluationFaultError, Item, Result
 from runner.client.rewards import REWARDS, reward
 from runner.client.sync import Client
 
-__all__ = ["REWARDS", "AsyncClient", "Client", "EvaluationFaultError", "Item", "OnProgress", "Result", "reward"]
+__all__ = [
+    "REWARDS",
+    "AsyncClient",
+    "Client",
+    "ClientHomeError",
+    "EvaluationFaultError",
+    "Item",
+    "OnProgress",
+    "Result",
+    "reward",
+]

@@ -14,10 +14,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self, SupportsIndex
 
+from runner.client.home import Home
 from runner.client.items import EvaluationFaultError, Item, Result, calls, result_of, scope_of, stored_key
-from runner.errors import SubmissionError
+from runner.errors import DatabaseUnavailableError, SubmissionError
 from runner.store.gateway import GatewayStore, RefusedError
 
 #: How long an outage of the database is waited out before a caller hears of it.
@@ -39,6 +40,8 @@ OnProgress = Callable[[int, int], object]
 
 class AsyncClient:
     """Evaluates items. Use it with `async with`, in one event loop; any number of its coroutines may run at once.
+
+    Used elsewhere it raises `ClientHomeError` at once (`home`).
 
     Args:
         dsn: the database; its login needs the role `runner_frontend`.
@@ -98,8 +101,13 @@ class AsyncClient:
         self._batch_id: int | None = None
         self._collector: asyncio.Task[None] | None = None
         self._submitted = asyncio.Event()
+        self.home = Home()
+
+    def __reduce_ex__(self, _: SupportsIndex) -> NoReturn:
+        self.home.refuse_copy()
 
     async def __aenter__(self) -> Self:
+        self.home.open()
         await self._store.open()
         return self
 
@@ -109,14 +117,25 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections. Submitted items go on, and their keys find them again."""
+        """Close the connections. Submitted items go on, and their keys find them again.
+
+        Calls that still wait raise `ClientHomeError`. A fork of the client's process closes nothing.
+
+        Raises:
+            ClientHomeError: this is another event loop.
+        """
+        if self.home.is_here:
+            self.home.require_inside()
+            self.home.end()
+            await self.shut()
+
+    async def shut(self) -> None:
+        """Close the connections of a client whose home has ended."""
         if self._collector is not None:
             self._collector.cancel()
             with suppress(asyncio.CancelledError):
                 await self._collector
-        for key in list(self._waiting):
-            for future in self._waiting.pop(key):
-                future.cancel()
+        await self._fail(self.home.closed_error())
         await self._store.close()
 
     async def evaluate(self, items: Iterable[Item], *, on_progress: OnProgress | None = None) -> list[Result]:
@@ -150,6 +169,7 @@ class AsyncClient:
 
         Raises: as `evaluate`.
         """
+        self.home.require_inside()
         total = len(items) if isinstance(items, Sequence) else 0
         ready: asyncio.Queue[asyncio.Future[Result]] = asyncio.Queue()
         sending = asyncio.create_task(self._send(items, ready))
@@ -174,7 +194,7 @@ class AsyncClient:
 
     async def progress(self) -> tuple[int, int]:
         """How many items of the batch are over, and how many it has."""
-        row = await self._store.one("batch_progress", batch=self.batch, user_id=self._user_id)
+        row = await self._one("batch_progress", batch=self.batch, user_id=self._user_id)
         return (0, 0) if row is None else (row["finished"], row["items"])
 
     async def look(self, keys: Sequence[str]) -> dict[str, Result | None]:
@@ -182,7 +202,7 @@ class AsyncClient:
         found: dict[str, Result | None] = {}
         for first in range(0, len(keys), _KEYS_AT_ONCE):
             part = [stored_key(key, self.scope) for key in keys[first : first + _KEYS_AT_ONCE]]
-            for row in await self._store.all("results_of_keys", keys=part, user_id=self._user_id):
+            for row in await self._all("results_of_keys", keys=part, user_id=self._user_id):
                 key = row["key"].removesuffix(self.scope)
                 found[key] = None if row["result"] is None else result_of({**row, "key": key})
         return found
@@ -191,7 +211,7 @@ class AsyncClient:
         """Cancel the batch; returns how many items that ended at once. Those that run end within seconds."""
         ended = 0
         while True:
-            row = await self._store.one("cancel_batch", batch=self.batch, user_id=self._user_id)
+            row = await self._one("cancel_batch", batch=self.batch, user_id=self._user_id)
             if row is None:
                 return ended
             ended += int(row["ended"])
@@ -199,6 +219,20 @@ class AsyncClient:
                 return ended
 
     # -- inside
+
+    async def _all(self, name: str, **values: object) -> Sequence[Mapping[str, Any]]:
+        """Every row of a statement, for as long as the client is open."""
+        self.home.require_inside()
+        try:
+            return await self._store.all(name, **values)
+        except DatabaseUnavailableError:
+            # Closed meanwhile: that is no outage.
+            self.home.require_inside()
+            raise
+
+    async def _one(self, name: str, **values: object) -> Mapping[str, Any] | None:
+        rows = await self._all(name, **values)
+        return rows[0] if rows else None
 
     async def _send(self, items: Iterable[Item], ready: asyncio.Queue[asyncio.Future[Result]]) -> int:
         """Submit items as there is room; how many different ones there were."""
@@ -267,7 +301,7 @@ class AsyncClient:
         """Remember which of these items another batch has: its results do not come with this batch's."""
         if self._batch_id is None:
             try:
-                row = await self._store.one("batch_progress", batch=self.batch, user_id=self._user_id)
+                row = await self._one("batch_progress", batch=self.batch, user_id=self._user_id)
                 self._batch_id = None if row is None else row["batch_id"]
             except RefusedError as error:
                 # Every item so far is another batch's.
@@ -278,7 +312,7 @@ class AsyncClient:
     async def _submit_patiently(self, items: str) -> Sequence[Mapping[str, Any]]:
         while True:
             try:
-                return await self._store.all("submit_batch", items=items, **self._call)
+                return await self._all("submit_batch", items=items, **self._call)
             except RefusedError as error:
                 if error.code != _QUOTA_FULL:
                     raise
@@ -288,7 +322,7 @@ class AsyncClient:
         """Before the first item: where the batch's results are now, and who collects those that come."""
         if self._after is None:
             try:
-                row = await self._store.one("batch_progress", batch=self.batch, user_id=self._user_id)
+                row = await self._one("batch_progress", batch=self.batch, user_id=self._user_id)
                 self._after = 0 if row is None else row["finished"]
             except RefusedError as error:
                 if error.code != _NO_BATCH:
@@ -319,7 +353,7 @@ class AsyncClient:
 
     async def _next_page(self) -> int:
         try:
-            rows = await self._store.all("batch_results", batch=self.batch, after=self._after, user_id=self._user_id)
+            rows = await self._all("batch_results", batch=self.batch, after=self._after, user_id=self._user_id)
         except RefusedError as error:
             # Not submitted yet, or every item is of another batch.
             if error.code != _NO_BATCH:
@@ -335,7 +369,7 @@ class AsyncClient:
         came = 0
         for first in range(0, len(keys), _KEYS_AT_ONCE):
             part = list(keys[first : first + _KEYS_AT_ONCE])
-            rows = await self._store.all("results_of_keys", keys=part, user_id=self._user_id)
+            rows = await self._all("results_of_keys", keys=part, user_id=self._user_id)
             over = [row for row in rows if row["result"] is not None]
             await self._settle(over)
             came += len(over)

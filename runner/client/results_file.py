@@ -12,7 +12,7 @@ from runner.client import rewards
 from runner.client.items import Item, Result
 from runner.client.sources import Entry
 from runner.errors import DataError
-from runner.marks import ENCODING
+from runner.jsonl import Row, line_of, parsed, require_finite
 
 #: The thresholds of fast_p that are shown.
 THRESHOLDS: Final = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
@@ -36,21 +36,21 @@ class ResultsFile:
             self._file: BinaryIO = path.open("a+b")
         except OSError as error:
             raise DataError(f"{path} cannot be written: {error.strerror}") from error
-        self._cut()
+        try:
+            self._cut()
+        except DataError:
+            self._file.close()
+            raise
 
     def _cut(self) -> None:
         self._file.seek(0)
         whole = 0
-        for line in self._file:
+        for number, line in enumerate(self._file, 1):
             if not line.endswith(b"\n"):
                 break
             whole += len(line)
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise DataError(f"{self._path}: it is no file of results: {error}") from error
-            own = isinstance(row, dict) and row.get("scope") == self._scope
-            if own and row.get("verdict") not in (None, "internal_error"):
+            row = _parsed(line, self._path, number)
+            if row.get("scope") == self._scope and row.get("verdict") not in (None, "internal_error"):
                 self.known[str(row.get("key"))] = row
         self._file.truncate(whole)
         self._file.seek(0, os.SEEK_END)
@@ -67,7 +67,7 @@ class ResultsFile:
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Append a line, whole or not at all."""
-        self._file.write(json.dumps(row, default=str).encode() + b"\n")
+        self._file.write(line_of(row).encode())
         self._file.flush()
 
     def close(self) -> None:
@@ -205,14 +205,20 @@ def read_rows(path: Path, scope: str | None = None) -> Iterator[Mapping[str, Any
         DataError: it is no such file.
     """
     rows: dict[str, Mapping[str, Any]] = {}
-    try:
-        with path.open(encoding=ENCODING) as file:
-            for line in file:
-                row = json.loads(line)
-                if not isinstance(row["facts"], dict):
-                    raise DataError(f"{path}: it is no file of results: the facts of {row['key']!r} are no object")
-                if scope is None or row["scope"] == scope:
-                    rows[row["key"]] = row
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: it is no file of results: {error}") from error
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            row = _parsed(line, path, number)
+            if not isinstance(row.get("facts"), dict):
+                raise DataError(f"{path}: it is no file of results: the facts of {row.get('key')!r} are no object")
+            if scope is None or row.get("scope") == scope:
+                rows[str(row.get("key"))] = row
     return iter(rows.values())
+
+
+def _parsed(line: bytes, path: Path, number: int) -> Row:
+    try:
+        row = parsed(line.decode("utf-8"), where=f"line {number}")
+        require_finite(row, where=f"line {number}")
+    except (DataError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: it is no file of results: {error}") from error
+    return row

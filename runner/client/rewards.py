@@ -72,13 +72,14 @@ def coverage(facts: Facts) -> float | None:
 
 
 def reward(name: str, facts: Facts) -> float | None:
-    """The reward of that name, e.g. `kevin@1`; a version may be left out where there is one.
+    """The reward of that name, e.g. `kevin@1`; a version may be left out where there is one. It is finite, or None.
 
     Raises:
         NotFoundError: there is no such reward, or it has several versions and the name says none.
     """
     function = named(name)
-    return function(facts) if blames(facts) else None
+    value = function(facts) if blames(facts) else None
+    return value if value is None or math.isfinite(value) else None
 
 
 def named(name: str) -> Reward:

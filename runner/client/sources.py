@@ -5,7 +5,6 @@ JSON lines have `reference` and `candidate`, or the names of KernelBook's rows (
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from runner.client.items import Item
 from runner.errors import DataError
+from runner.jsonl import parsed
 from runner.marks import ENCODING
 
 #: KernelBench's name of a candidate's file, and of a problem's.
@@ -105,13 +105,10 @@ def _lines(path: Path) -> Iterator[Entry | Unreadable]:
                 continue
             name = f"line {number}"
             try:
-                row = json.loads(line)
-            except ValueError as error:
-                yield Unreadable(name=name, reason=f"it is not JSON: {error}")
+                found = entry_of(parsed(line, where="it is no JSON object"), name)
+            except DataError as error:
+                yield Unreadable(name=name, reason=str(error))
                 continue
-            found = (
-                entry_of(row, name) if isinstance(row, dict) else Unreadable(name=name, reason="it is no JSON object")
-            )
             if isinstance(found, Entry):
                 digest = found.item.digest
                 if digests.setdefault(found.item.key, digest) != digest:

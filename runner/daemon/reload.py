@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner import logs
@@ -32,7 +32,7 @@ class DaemonSpec:
     """Everything a daemon is built from."""
 
     config: Config
-    database_url: str
+    database_url: str = field(repr=False)
     eval_python: Path
     registry: Registry
     slots: tuple[Slot, ...]

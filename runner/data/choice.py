@@ -27,7 +27,7 @@ class Options:
     private: bool = False
     licence: str | None = None
     identity: Identity = Identity.NAME
-    key: bytes | None = None
+    key: bytes | None = field(default=None, repr=False)
     exclusions: Exclusions = field(default_factory=Exclusions)
     without_banned: bool = False
     #: The flat file is NAME_submissions.parquet; None: the name of the only leaderboard, else `kernels`.

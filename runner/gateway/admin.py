@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -11,7 +12,18 @@ from starlette.responses import Response
 
 from runner.gateway import results
 from runner.gateway.boards import named, queue_of, shown
-from runner.gateway.context import MOST, Ascii, Refusal, door, json_body, moment, path_number, problem, query_number
+from runner.gateway.context import (
+    MOST,
+    Ascii,
+    Refusal,
+    door,
+    json_body,
+    moment,
+    off_loop,
+    path_number,
+    problem,
+    query_number,
+)
 from runner.gateway.identity import admin
 from runner.store.gateway import RefusedError, Row
 
@@ -132,26 +144,29 @@ async def submission(request: Request) -> Response:
         if known:
             await current.store.one("delete_submission", submission_id=submission_id, user_id=None)
         return Ascii({"status": "ok", "submission_id": submission_id})
-    found = await current.store.one("submission", submission_id=submission_id, with_code=True) if known else None
+    found = None
+    if known:
+        found = await current.store.one("submission", submission_id=submission_id, with_code=True, with_runs=True)
     if found is None:
         raise Refusal(404, f"Submission {submission_id} not found")
     gpus = [row["gpu_type"] for row in found["runs"] or ()]
-    shape = results.detail(found, runner_queue=await queue_of(current, gpus[0]) if gpus else None)
+    queue = await queue_of(current, gpus[0]) if gpus else None
+    return await off_loop(found, lambda: Ascii({"status": "ok", "submission": _shape(found, queue)}))
+
+
+def _shape(found: Row, queue: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A submission as operators get it."""
+    shape = results.detail(found, runner_queue=queue)
     job = shape.pop("job")
     rows = zip(shape.pop("runs"), found["runs"] or (), strict=True)
-    return Ascii(
-        {
-            "status": "ok",
-            "submission": {
-                "submission_id": shape.pop("id"),
-                **shape,
-                "runs": [{**told, **_rest(row)} for told, row in rows],
-                "job_status": job["status"],
-                "job_error": job["error"],
-                "job_last_heartbeat": job["last_heartbeat"],
-            },
-        }
-    )
+    return {
+        "submission_id": shape.pop("id"),
+        **shape,
+        "runs": [{**told, **_rest(row)} for told, row in rows],
+        "job_status": job["status"],
+        "job_error": job["error"],
+        "job_last_heartbeat": job["last_heartbeat"],
+    }
 
 
 def _rest(row: Row) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import json
 import math
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,11 +24,15 @@ if TYPE_CHECKING:
     from runner.gateway.oauth import Provider
     from runner.gateway.watcher import Watcher
 
+_T = TypeVar("_T")
 #: PostgreSQL's integer.
 MOST: Final = 2**31 - 1
-#: How long the state of a queue, and the drawings of a leaderboard, count as fresh.
+#: How long the state of a queue, the tasks of leaderboards, and the drawings of a leaderboard, count as fresh.
 QUEUE_S: Final = 1.0
+TASKS_S: Final = 5.0
 DRAWING_S: Final = 30.0
+#: What is made of more than this is made in a thread: all requests and streams share the event loop.
+_LARGE_BYTES: Final = 256 << 10
 _KEPT: Final = 1000
 
 
@@ -73,7 +77,7 @@ class Door:
     metrics: Metrics
     watcher: Watcher
     #: None: no admin route is open.
-    admin_token: str | None
+    admin_token: str | None = field(repr=False)
     #: By whom people may log in, by name.
     providers: Mapping[str, Provider] = field(default_factory=dict)
     #: What addresses of waiting logins are stored under; nobody can tell them apart once the process has ended.
@@ -82,8 +86,11 @@ class Door:
     publishing: asyncio.Lock = field(default_factory=asyncio.Lock)
     #: One data set is published at a time.
     exporting: asyncio.Lock = field(default_factory=asyncio.Lock)
-    #: The state of queues by GPU type, and the drawings of leaderboards.
+    #: Tasks are read by one request at a time.
+    reading_tasks: asyncio.Lock = field(default_factory=asyncio.Lock)
+    #: The state of queues by GPU type, all tasks, and the drawings of leaderboards.
     queues: Kept = field(default_factory=lambda: Kept(QUEUE_S))
+    tasks: Kept = field(default_factory=lambda: Kept(TASKS_S))
     drawings: Kept = field(default_factory=lambda: Kept(DRAWING_S))
 
 
@@ -105,9 +112,36 @@ class Ascii(Response):
         return dumps(content).encode("ascii")
 
 
+async def off_loop(value: object, work: Callable[[], _T]) -> _T:
+    """What `work` makes of a value; of a large one in a thread."""
+    return await asyncio.to_thread(work) if _is_large(value) else work()
+
+
+def _is_large(value: object) -> bool:
+    size = 0
+    waiting = [value]
+    while waiting and size <= _LARGE_BYTES:
+        part = waiting.pop()
+        if isinstance(part, str | bytes | memoryview):
+            size += len(part)
+        elif isinstance(part, Mapping):
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
+        size += 8
+    return size > _LARGE_BYTES
+
+
 def dumps(value: object) -> str:
     """A value as one line of ASCII; a number that JSON has no word for becomes null."""
-    return json.dumps(_finite(value), separators=(",", ":"), default=str, allow_nan=False)
+    try:
+        return _json(value)
+    except ValueError:
+        return _json(_finite(value))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), default=str, allow_nan=False)
 
 
 def _finite(value: object) -> object:
@@ -118,6 +152,11 @@ def _finite(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return value
+
+
+def is_public_https(current: Door) -> bool:
+    """Whether browsers reach this service with encryption, as its configuration says: a proxy may end that."""
+    return (current.config.gateway_public_url or "").startswith("https://")
 
 
 def moment(value: datetime | None) -> str | None:

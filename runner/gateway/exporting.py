@@ -97,7 +97,7 @@ async def _boards(current: Door, ids: object) -> Sequence[str]:
         or not all(isinstance(item, int) and not isinstance(item, bool) and 0 < item <= MOST for item in ids)
     ):
         raise Refusal(422, [problem("list_type", "body.leaderboard_ids", "Input should be a list of ids", None)])
-    known = {board["id"]: str(board["name"]) for board in await current.store.all("board_list", tasks=False)}
+    known = {board["id"]: str(board["name"]) for board in await current.store.all("board_list")}
     missing = [item for item in ids if item not in known]
     if missing:
         raise Refusal(404, f"Leaderboard {missing[0]} does not exist")

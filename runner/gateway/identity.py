@@ -10,7 +10,7 @@ import base64
 import hashlib
 import hmac
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from starlette.requests import Request
@@ -49,7 +49,7 @@ class Session:
     """A user in a browser, and what protects this user's forms."""
 
     user: User
-    csrf: str
+    csrf: str = field(repr=False)
 
 
 def digest(token: str) -> str:

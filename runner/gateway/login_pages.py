@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runner.gateway import identity, oauth
-from runner.gateway.context import Refusal, door
+from runner.gateway.context import Refusal, door, is_public_https
 from runner.gateway.html import HEADERS, go_to, local_path, refusal_page, require_token, show, user_of
 from runner.gateway.identity import COOKIE, OPERATOR, SESSION_S, Session, User
 from runner.gateway.upload import form
@@ -37,9 +37,9 @@ def _login_page(request: Request, session: Session | None, next_page: str, *, fa
 
 
 def _logged_in(request: Request, made: Response, cookie: str) -> Response:
-    made.set_cookie(
-        COOKIE, cookie, max_age=SESSION_S, httponly=True, samesite="lax", secure=request.url.scheme == "https", path="/"
-    )
+    # A proxy that nobody told of leaves the scheme at http.
+    secure = is_public_https(door(request)) or request.url.scheme == "https"
+    made.set_cookie(COOKIE, cookie, max_age=SESSION_S, httponly=True, samesite="lax", secure=secure, path="/")
     return made
 
 

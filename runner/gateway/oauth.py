@@ -13,7 +13,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -24,7 +24,7 @@ from starlette.responses import RedirectResponse, Response
 from runner.config import Config
 from runner.errors import ConfigError
 from runner.gateway import identity
-from runner.gateway.context import Door, Refusal, door
+from runner.gateway.context import Door, Refusal, door, is_public_https
 from runner.gateway.identity import Session, User
 from runner.store.gateway import RefusedError
 
@@ -44,7 +44,7 @@ class Provider:
     name: str
     title: str
     client_id: str
-    client_secret: str
+    client_secret: str = field(repr=False)
     authorize_url: str
     token_url: str
     person_url: str
@@ -113,7 +113,7 @@ async def begin(request: Request, _: Session | None, next_page: str) -> Response
     }
     made = RedirectResponse(f"{provider.authorize_url}?{urlencode(query)}", 303)
     value = base64.urlsafe_b64encode(json.dumps([provider.name, state, verifier, next_page]).encode()).decode("ascii")
-    secure = _secure(door(request))
+    secure = is_public_https(door(request))
     made.set_cookie(
         _cookie(secure=secure), value, max_age=_LOGIN_S, httponly=True, samesite="lax", secure=secure, path="/"
     )
@@ -150,7 +150,7 @@ async def finish(request: Request) -> tuple[User, str]:
 
 def forget(response: Response, current: Door) -> None:
     """Remove what a browser keeps of a login that is over."""
-    secure = _secure(current)
+    secure = is_public_https(current)
     response.delete_cookie(_cookie(secure=secure), path="/", secure=secure, httponly=True, samesite="lax")
 
 
@@ -178,7 +178,7 @@ def _chosen(request: Request) -> Provider:
 def _begun(request: Request, provider: Provider) -> tuple[str, str]:
     """PKCE's verifier and the next page, as this browser has kept them."""
     try:
-        kept = json.loads(base64.urlsafe_b64decode(request.cookies[_cookie(secure=_secure(door(request)))]))
+        kept = json.loads(base64.urlsafe_b64decode(request.cookies[_cookie(secure=is_public_https(door(request)))]))
         name, state, verifier, next_page = (str(item) for item in kept)
     except (KeyError, ValueError, TypeError, RecursionError):
         name = state = verifier = next_page = ""
@@ -242,10 +242,6 @@ async def _asked(
 def _back(current: Door, provider: Provider) -> str:
     """Where the provider sends the browser: the path of KernelBot, which sites have registered."""
     return f"{(current.config.gateway_public_url or '').rstrip('/')}/auth/cli/{provider.name}"
-
-
-def _secure(current: Door) -> bool:
-    return (current.config.gateway_public_url or "").startswith("https://")
 
 
 def _cookie(*, secure: bool) -> str:

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from runner.errors import DatabaseUnavailableError
 from runner.gateway import charts, identity, login_pages, results, sizes
 from runner.gateway.boards import admit, named, own_name
-from runner.gateway.context import Door, Refusal, door, path_number, query_number
+from runner.gateway.context import Door, Refusal, door, off_loop, path_number, query_number
 from runner.gateway.html import (
     HEADERS,
     MESSAGE_BYTES,
@@ -81,7 +81,7 @@ def routes() -> list[Route]:
 
 async def boards(request: Request, session: Session | None) -> Response:
     """GET /: the leaderboards."""
-    found = await door(request).store.all("board_list", tasks=False)
+    found = await door(request).store.all("board_list")
     lines = sorted(found, key=lambda line: (line["over"], line["deadline"], line["name"]))
     some, turning = rows_asked_for(request, lines)
     return show(request, session, "boards.html", boards=some, **turning)
@@ -218,6 +218,10 @@ async def view(request: Request, session: Session | None) -> Response:
     submission_id = path_number(request, "id")
     found = await owned(current, submission_id, user.user)
     status = await current.store.one("submission_status", submission_id=submission_id)
+    return await off_loop(found, lambda: _view_page(request, session, found, status))
+
+
+def _view_page(request: Request, session: Session | None, found: Row, status: Row | None) -> Response:
     code = results.source(found["code"])
     cases, outputs = sizes.Budget(_CASES), sizes.Budget(_OUTPUTS)
     runs = []
@@ -256,7 +260,7 @@ def _case_bytes(case: Mapping[str, Any]) -> int:
 async def code(request: Request, session: Session | None) -> Response:
     """GET /view/{id}/code: the whole code, as a file to be saved."""
     user = user_of(session)
-    found = await owned(door(request), path_number(request, "id"), user.user)
+    found = await owned(door(request), path_number(request, "id"), user.user, with_runs=False)
     return Response(
         results.source(found["code"]),
         media_type="text/plain; charset=utf-8",
@@ -270,7 +274,7 @@ async def cancel(request: Request, session: Session | None) -> Response:
     require_token(user, await form(request))
     current = door(request)
     submission_id = path_number(request, "id")
-    found = await owned(current, submission_id, user.user, with_code=False)
+    found = await owned(current, submission_id, user.user, with_code=False, with_runs=False)
     await current.store.one("cancel", submission_id=submission_id, user_id=found["user_id"])
     return go_to(f"/view/{submission_id}")
 
@@ -330,7 +334,7 @@ async def progress(request: Request) -> Response:
     user = user_of(session)
     current = door(request)
     submission_id = path_number(request, "id")
-    await owned(current, submission_id, user.user, with_code=False)
+    await owned(current, submission_id, user.user, with_code=False, with_runs=False)
     if not current.limits.open_stream(user.user.id):
         raise Refusal(429, "Too many open streams", retry_after_s=30)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -348,7 +352,9 @@ async def _progress_events(current: Door, submission_id: int, user_id: str) -> A
             while time.monotonic() < until and not current.watcher.leaving:
                 happened.clear()
                 try:
-                    found = await current.store.one("submission", submission_id=submission_id, with_code=False)
+                    found = await current.store.one(
+                        "submission", submission_id=submission_id, with_code=False, with_runs=False
+                    )
                     status = await current.store.one("submission_status", submission_id=submission_id)
                 except DatabaseUnavailableError:
                     yield b": the database is away\n\n"

@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from runner.errors import DatabaseUnavailableError
 from runner.gateway import results
 from runner.gateway.boards import named, queue_of, shown
-from runner.gateway.context import MOST, Ascii, Door, Refusal, door, dumps, moment, path_number, query_number
+from runner.gateway.context import MOST, Ascii, Door, Refusal, door, dumps, moment, off_loop, path_number, query_number
 from runner.gateway.identity import User, admin, cli_user, user
 from runner.gateway.upload import Upload, upload
 from runner.store.gateway import RefusedError, Row
@@ -224,7 +224,7 @@ async def _wait_for_end(current: Door, submission_id: int, happened: asyncio.Eve
 
 
 async def _end(current: Door, submission_id: int) -> bytes:
-    found = await current.store.one("submission", submission_id=submission_id, with_code=False)
+    found = await current.store.one("submission", submission_id=submission_id, with_code=False, with_runs=True)
     if found is None:
         return event(
             "error", {"status": "error", "detail": f"Submission {submission_id} was deleted", "status_code": 404}
@@ -233,13 +233,16 @@ async def _end(current: Door, submission_id: int) -> bytes:
     profiles = await current.store.all("profiles", submission_id=submission_id)
     if not found["runs"] and found["status"] == "failed" and found["error"] == "cancelled":
         return event("error", {"status": "error", "detail": f"Submission {submission_id} was cancelled"})
-    return event(
-        "result",
-        {
-            "status": "success",
-            "results": results.full_results(found, profiles),
-            "reports": results.reports(found, status),
-        },
+    return await off_loop(
+        [found, profiles],
+        lambda: event(
+            "result",
+            {
+                "status": "success",
+                "results": results.full_results(found, profiles),
+                "reports": results.reports(found, status),
+            },
+        ),
     )
 
 
@@ -277,7 +280,7 @@ async def show(request: Request) -> Response:
     found = await owned(current, path_number(request, "id"), who)
     gpus = dict.fromkeys(row["gpu_type"] for row in found["runs"] or ())
     queue = await queue_of(current, next(iter(gpus))) if gpus else None
-    return Ascii(results.detail(found, runner_queue=queue))
+    return await off_loop(found, lambda: Ascii(results.detail(found, runner_queue=queue)))
 
 
 async def delete(request: Request) -> Response:
@@ -285,12 +288,14 @@ async def delete(request: Request) -> Response:
     who = await user(request)
     current = door(request)
     submission_id = path_number(request, "id")
-    await owned(current, submission_id, who, with_code=False)
+    await owned(current, submission_id, who, with_code=False, with_runs=False)
     await current.store.one("delete_submission", submission_id=submission_id, user_id=who.id)
     return Ascii({"status": "ok", "submission_id": submission_id})
 
 
-async def owned(current: Door, submission_id: int, who: User, *, with_code: bool = True) -> dict[str, Any]:
+async def owned(
+    current: Door, submission_id: int, who: User, *, with_code: bool = True, with_runs: bool = True
+) -> dict[str, Any]:
     """A submission of this user.
 
     Raises:
@@ -298,7 +303,9 @@ async def owned(current: Door, submission_id: int, who: User, *, with_code: bool
     """
     found = None
     if 0 < submission_id <= MOST:
-        found = await current.store.one("submission", submission_id=submission_id, with_code=with_code)
+        found = await current.store.one(
+            "submission", submission_id=submission_id, with_code=with_code, with_runs=with_runs
+        )
     if found is None:
         raise Refusal(404, f"Submission {submission_id} not found")
     if found["user_id"] != who.id and not who.operator:

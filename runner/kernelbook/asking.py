@@ -1,40 +1,51 @@
 """Asking a model, many rows at a time, through any endpoint that speaks OpenAI's chat protocol.
 
-Retries are ours, so that they are counted and obey Retry-After. A request is retried with full jitter after 408, 409,
-429 and 5xx, cut connections and time-outs, and after an answer that the step cannot use. 401, 402 and 403 end the step
-at once, since no later request would fare better. So do many failures in a row, since then the service is down.
+`completion.decide` says what an answer is. The journal keeps what a model said, usable or not, and nothing else: the
+next run asks again what the service failed.
+
+A request is tried again with full jitter, after Retry-After, when the service failed or the step cannot use the answer;
+not so where the service refuses the request itself (400, 413, 422). 401, 402 and 403 end the step, since no later
+request would fare better. So do many failures in a row, since then the service is down. Requests in flight are paid
+for: a step that ends waits a while for their answers.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from runner.errors import ConfigError, InfrastructureError, KernelRunnerError
+from runner.errors import ConfigError, InfrastructureError
 
+from .completion import Completion, Failure, decide
 from .journal import Answer, request_of
 from .report import Account
 
 if TYPE_CHECKING:
-    # It takes a second to load, and a run that finds all answers in the journal does not need it.
-    import openai
+    # It takes a while to load, and a run that finds all answers in the journal does not need it.
+    import httpx2
 
 #: https://docs.primeintellect.ai/inference/overview
 PRIME_URL: Final = "https://api.pinference.ai/api/v1"
-_STOP: Final = (401, 402, 403)
-_AGAIN: Final = (408, 409, 425, 429)
-#: Seconds: the first bound of a wait, the longest bound, and the longest wait that a service may ask for.
-_FIRST_WAIT_S, _LONGEST_WAIT_S, _LONGEST_ASKED_FOR_S = 0.5, 120.0, 3600.0
+_FIRST_WAIT_S: Final = 0.5
+_LONGEST_WAIT_S: Final = 120.0
+#: The longest wait that a service may ask for.
+_LONGEST_ASKED_FOR_S: Final = 3600.0
 #: Requests that fail one after the other before the service counts as down.
 _DOWN_AFTER: Final = 50
 #: Requests at a time of one client.
 _POOL: Final = 64
+#: What is read of an answer at most. The longest completions have a hundredth of it.
+_MOST_BYTES: Final = 32 << 20
+#: How long a step that ends waits for requests in flight.
+_IN_FLIGHT_S: Final = 60.0
 _random = random.SystemRandom()
 
 Message = Mapping[str, str]
@@ -51,7 +62,7 @@ class Endpoint:
     """Where to ask."""
 
     urls: Sequence[str]
-    api_key: str
+    api_key: str = field(repr=False)
     team_id: str | None = None
     model: str
     #: Requests at a time, over all addresses.
@@ -69,32 +80,68 @@ class Endpoint:
         if not self.api_key:
             raise ConfigError("no API key: set PRIME_API_KEY in the environment or in .env")
 
-    def clients(self) -> list[openai.AsyncOpenAI]:
+    def clients(self) -> list[Service]:
         """Clients, as many for each address; requests are to be shared among them evenly.
 
         Raises:
-            ConfigError: see `require_key`.
+            ConfigError: see `require_key`; or the environment's proxy cannot be used.
         """
-        import openai
+        import httpx2
 
         self.require_key()
-        headers = {} if self.team_id is None else {"X-Prime-Team-ID": self.team_id}
-        # The library keeps 100 connections open, and for each request it looks at all of them: so several pools, each
-        # large enough for its share.
+        headers = {"Authorization": f"Bearer {self.api_key}", "User-Agent": "kernel-runner"}
+        if self.team_id is not None:
+            headers["X-Prime-Team-ID"] = self.team_id
+        # For each request the library looks at all connections of its pool: so several pools, each large enough for its
+        # share.
         pools = -(-self.concurrency // (_POOL * len(self.urls)))
-        limits = type(openai.DEFAULT_CONNECTION_LIMITS)(max_connections=2 * _POOL, max_keepalive_connections=2 * _POOL)
-        return [
-            openai.AsyncOpenAI(
-                base_url=url,
-                api_key=self.api_key,
-                default_headers=headers,
-                max_retries=0,
-                timeout=self.timeout_s,
-                http_client=openai.DefaultAsyncHttpxClient(limits=limits),
-            )
-            for _ in range(pools)
-            for url in self.urls
-        ]
+        limits = httpx2.Limits(max_connections=2 * _POOL, max_keepalive_connections=2 * _POOL)
+        try:
+            return [
+                Service(
+                    url=url,
+                    timeout_s=self.timeout_s,
+                    # The whole request has one limit of time.
+                    http=httpx2.AsyncClient(headers=headers, limits=limits, timeout=None, follow_redirects=True),
+                )
+                for _ in range(pools)
+                for url in self.urls
+            ]
+        except (ImportError, ValueError, httpx2.InvalidURL) as error:
+            raise ConfigError(f"a proxy of the environment (HTTPS_PROXY, ALL_PROXY) cannot be used: {error}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """An address, and connections to it."""
+
+    url: str
+    timeout_s: float
+    http: httpx2.AsyncClient
+
+    async def post(self, body: Mapping[str, Any]) -> tuple[Completion | Failure, float | None]:
+        """Ask once: what came back, and the seconds that the service asks to wait. Never raises for what it says."""
+        import httpx2
+
+        # ASCII: a row may hold half a character, which JSON can say and UTF-8 cannot.
+        content = json.dumps(body).encode("ascii")
+        headers = {"Content-Type": "application/json"}
+        try:
+            async with (
+                asyncio.timeout(self.timeout_s),
+                self.http.stream("POST", f"{self.url}/chat/completions", content=content, headers=headers) as response,
+            ):
+                said = bytearray()
+                async for part in response.aiter_bytes():
+                    said += part
+                    if len(said) > _MOST_BYTES:
+                        why = f"HTTP {response.status_code}: the answer is longer than {_MOST_BYTES} bytes"
+                        return Failure(why=why), None
+        except TimeoutError:
+            return Failure(why=f"no answer in {self.timeout_s:g} s"), None
+        except (httpx2.HTTPError, OSError) as error:
+            return Failure(why=f"{type(error).__name__}: {error}".rstrip(": ")), None
+        return decide(response.status_code, bytes(said)), _retry_after(response.headers.get("retry-after"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +184,7 @@ class Asker:
         self._check = check
         self._told = told
         self._failed = 0
+        self._stopping = asyncio.Event()
         self.account = Account()
         #: Requests that the service failed, and how it did. They are in no journal, so a rerun asks them again.
         self.unanswered: dict[str, str] = {}
@@ -152,7 +200,7 @@ class Asker:
         asyncio.run(self._ask(requests))
 
     async def _ask(self, requests: Iterable[Request]) -> None:
-        clients: list[openai.AsyncOpenAI] = []
+        services: list[Service] = []
         seen: set[str] = set()
         pending = iter(requests)
 
@@ -169,96 +217,89 @@ class Asker:
                     # A rerun finds most of them: the others must be sent meanwhile.
                     await asyncio.sleep(0)
                     continue
-                if not clients:
-                    clients.extend(self._endpoint.clients())
-                answer = await self._answer(clients[index % len(clients)], request)
-                if answer.text is None and not answer.good:
-                    self.unanswered[name] = answer.why_not or ""
+                if not services:
+                    services.extend(self._endpoint.clients())
+                answer = await self._answer(services[index % len(services)], request)
+                if isinstance(answer, Failure):
+                    self.unanswered[name] = answer.why
                 else:
                     self._journal.keep(self._step, name, answer)
                 self._told()
+                if self._stopping.is_set():
+                    return
 
+        self._stopping = asyncio.Event()
+        workers = [asyncio.create_task(work(index)) for index in range(self._endpoint.concurrency)]
         try:
-            async with asyncio.TaskGroup() as group:
-                for index in range(self._endpoint.concurrency):
-                    group.create_task(work(index))
-        except* KernelRunnerError as stopped:
-            raise _first(stopped) from None
+            await self._wait(workers)
         finally:
-            for client in clients:
-                await client.close()
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            await asyncio.gather(*(service.http.aclose() for service in services))
 
-    async def _answer(self, client: openai.AsyncOpenAI, request: Request) -> Answer:
-        import openai
+    async def _wait(self, workers: Sequence[asyncio.Task[None]]) -> None:
+        """Wait for all workers; after the first that failed the others keep what is in flight, and ask no more."""
+        done, in_flight = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+        if in_flight:
+            self._stopping.set()
+            await asyncio.wait(in_flight, timeout=_IN_FLIGHT_S)
+        for worker in done:
+            worker.result()
 
-        text: str | None = None
-        why_not = "no answer"
+    async def _answer(self, service: Service, request: Request) -> Answer | Failure:
         tokens_in = tokens_out = 0
         self.account.asked += 1
+        body = {"model": self._endpoint.model, "messages": list(request.messages), **request.parameters}
         for tried in range(1, self._endpoint.tries + 1):
-            asked_for_s: float | None = None
             began = time.monotonic()
-            try:
-                reply = await client.chat.completions.create(
-                    model=self._endpoint.model,
-                    messages=list(request.messages),  # type: ignore[arg-type]  # plain dictionaries, as the wire has them
-                    **request.parameters,
-                )
-            except openai.APIStatusError as error:
-                status = error.status_code
-                why_not = f"HTTP {status}: {_said(error)}"
-                if status in _STOP:
+            reply, asked_for_s = await service.post(body)
+            answer: Answer | Failure
+            if isinstance(reply, Failure):
+                answer, why_not = reply, reply.why
+                if reply.stops:
                     raise ServiceStopped(
-                        f"{client.base_url} answers {why_not}; nothing more is asked. What was answered is in the "
+                        f"{service.url} answers {why_not}; nothing more is asked. What was answered is in the "
                         "journal: mend the key, the team or the balance and run this again"
-                    ) from error
-                if status not in _AGAIN and status < 500:
-                    self.account.refused += 1
-                    return Answer(good=False, text="", why_not=why_not, tries=tried)
-                text, asked_for_s = None, _retry_after(error)
-                self._count_failure(client, why_not)
-            except openai.APIError as error:
-                text, why_not = None, f"{type(error).__name__}: {error}"
-                self._count_failure(client, why_not)
+                    )
+                if reply.is_refusal:
+                    break
+                self._count_failure(service, why_not)
             else:
                 self._failed = 0
-                if reply.usage is not None:
-                    tokens_in += reply.usage.prompt_tokens
-                    tokens_out += reply.usage.completion_tokens
-                    self.account.tokens_in += reply.usage.prompt_tokens
-                    self.account.tokens_out += reply.usage.completion_tokens
-                text = (reply.choices[0].message.content if reply.choices else None) or ""
-                found = self._check(text) if text.strip() else "the answer has no content"
-                if found is None:
-                    return Answer(
-                        good=True,
-                        text=text,
-                        reasoning=_reasoning(reply.choices[0].message),
-                        took_ms=round((time.monotonic() - began) * 1e3, 1),
-                        tries=tried,
-                        tokens_in=tokens_in,
-                        tokens_out=tokens_out,
-                    )
-                why_not = found
-            if tried < self._endpoint.tries:
-                self.account.retries += 1
-                await asyncio.sleep(_wait_s(tried, asked_for_s, why_not))
+                tokens_in += reply.tokens_in
+                tokens_out += reply.tokens_out
+                self.account.tokens_in += reply.tokens_in
+                self.account.tokens_out += reply.tokens_out
+                why_not = reply.why_empty or self._check(reply.text) or ""
+                if why_not and reply.why_empty is None and reply.finish_reason == "length":
+                    why_not += " (cut: finish_reason length)"
+                answer = Answer(
+                    good=not why_not,
+                    text=reply.text,
+                    why_not=why_not or None,
+                    reasoning=reply.reasoning,
+                    took_ms=round((time.monotonic() - began) * 1e3, 1),
+                    tries=tried,
+                    tokens_in=tokens_in,
+                    tokens_out=tokens_out,
+                )
+                if answer.good:
+                    return answer
+            if tried == self._endpoint.tries or self._stopping.is_set():
+                break
+            self.account.retries += 1
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), _wait_s(tried, asked_for_s, why_not))
+                break
         self.account.refused += 1
-        # What no later try can mend has a text, if only an empty one.
-        return Answer(
-            good=False,
-            text=text,
-            why_not=why_not,
-            tries=self._endpoint.tries,
-            tokens_in=tokens_in,
-            tokens_out=tokens_out,
-        )
+        return answer
 
-    def _count_failure(self, client: openai.AsyncOpenAI, why_not: str) -> None:
+    def _count_failure(self, service: Service, why_not: str) -> None:
         self._failed += 1
         if self._failed >= max(_DOWN_AFTER, 2 * self._endpoint.concurrency):
             raise ServiceStopped(
-                f"{client.base_url} does not work: {self._failed} requests in a row failed, the last with {why_not}. "
+                f"{service.url} does not work: {self._failed} requests in a row failed, the last with {why_not}. "
                 "All answers so far are in the journal: run this again later"
             )
 
@@ -278,33 +319,14 @@ def _wait_s(tried: int, asked_for_s: float | None, why_not: str = "") -> float:
     return (asked_for_s or 0.0) + _random.uniform(0.0, bound_s)
 
 
-def _first(group: BaseExceptionGroup[KernelRunnerError]) -> KernelRunnerError:
-    """The first error that one of the project's is."""
-    found = group.exceptions[0]
-    return _first(found) if isinstance(found, BaseExceptionGroup) else found
-
-
-def _retry_after(error: openai.APIStatusError) -> float | None:
+def _retry_after(header: str | None) -> float | None:
     """Seconds of a Retry-After header, which may be a date."""
-    told = error.response.headers.get("retry-after")
-    if told is None:
+    if header is None:
         return None
     try:
-        return max(0.0, float(told))
+        return max(0.0, float(header))
     except ValueError:
         try:
-            return max(0.0, (parsedate_to_datetime(told) - datetime.now(UTC)).total_seconds())
+            return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
         except (TypeError, ValueError):
             return None
-
-
-def _reasoning(message: object) -> str | None:
-    """What the model thought: no part of the protocol, but endpoints send it under one of these names."""
-    found = (getattr(message, name, None) for name in ("reasoning_content", "reasoning"))
-    return next((text for text in found if isinstance(text, str) and text), None)
-
-
-def _said(error: openai.APIStatusError) -> str:
-    body = error.body
-    message = body.get("message") if isinstance(body, Mapping) else None
-    return str(message or error.message)[:300]

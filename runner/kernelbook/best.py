@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from runner.errors import DataError
+from runner.jsonl import Row, numbered
 from runner.marks import ENCODING
 
 from .report import StepReport
-from .rows import Row, facts_of, keep_facts, number_of, numbered, replaced, text_of
+from .rows import facts_of, keep_facts, number_of, replaced, text_of
 
 INPUT: Final = "outputs/filtered_dataset.jsonl"
 OUTPUT: Final = "outputs/filtered_dataset-filtered.jsonl"

@@ -6,10 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from runner.jsonl import Row
+
 from .asking import Request
 from .enrich import Step
 from .journal import Answer
-from .rows import Row, content_of, number_of, text_of
+from .rows import content_of, number_of, text_of
 
 MODEL: Final = "openai/gpt-5.2"
 THRESHOLD: Final = 0.85
@@ -75,5 +77,5 @@ def check(text: str) -> str | None:
 
 
 def _result(row: Row, answer: Answer) -> Row:
-    text = answer.text or ""
+    text = answer.text
     return {**row, "difficulty": level_of(text), "evaluation_raw": text}

@@ -12,10 +12,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from runner.jsonl import Row
+
 from .asking import Asker, Check, Endpoint, Request
 from .journal import Answer, Journal
 from .report import Account, StepReport, outcomes
-from .rows import Row, Selection, Source
+from .rows import Selection, Source
 
 #: Told how many rows are done.
 Told = Callable[[int], None]

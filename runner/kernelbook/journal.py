@@ -44,8 +44,8 @@ class Answer:
     """What one request came to."""
 
     good: bool
-    #: The model's text, malformed or not; None: it gave none.
-    text: str | None
+    #: The model's text, usable or not.
+    text: str
     why_not: str | None = None
     reasoning: str | None = None
     took_ms: float = 0.0

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from runner.errors import DataError
+from runner.jsonl import Row
 
 from .report import StepReport
-from .rows import Row, Selection, Source, batches
+from .rows import Selection, Source, batches
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from runner.jsonl import Row
+
 from .asking import Request
 from .enrich import Step
 from .journal import Answer
-from .rows import Row, text_of
+from .rows import text_of
 
 MODEL: Final = "openai/gpt-5.2"
 INPUT: Final = "GPUMODE/KernelBook"
@@ -79,7 +81,7 @@ def _result(row: Row, answer: Answer) -> Row:
     # All rows have the same columns, or the set could not be uploaded.
     kept: Row = {name: row[name] for name in ("triton_code", "uuid", "licenses") if name in row}
     return {
-        "prompt": specification_of(answer.text or ""),
+        "prompt": specification_of(answer.text),
         "module_name": name_of(row),
         "python_code": text_of(row, "python_code"),
         **kept,

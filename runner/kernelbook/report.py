@@ -10,7 +10,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from .rows import Row, keep_facts, replaced, written
+from runner.jsonl import Row
+
+from .rows import keep_facts, replaced, written
 
 
 @dataclass(kw_only=True)

@@ -19,9 +19,8 @@ from typing import Any, Final, TextIO, TypeVar
 
 from runner.durable import sync_directory
 from runner.errors import DataError, InfrastructureError
-from runner.marks import ENCODING
+from runner.jsonl import Row, line_of, numbered, without_infinite
 
-Row = dict[str, Any]
 _T = TypeVar("_T")
 #: Rows of a parquet file that are in memory at once.
 _BATCH: Final = 64
@@ -145,7 +144,7 @@ def _count(file: Path) -> int:
 
 
 def read(file: Path) -> Iterator[Row]:
-    """The rows of a JSONL or parquet file.
+    """The rows of a JSONL or parquet file. A number that is not finite is null, since JSON has no such.
 
     Raises:
         DataError: see `Source.rows`.
@@ -157,48 +156,12 @@ def read(file: Path) -> Iterator[Row]:
         try:
             with pq.ParquetFile(file) as parquet:
                 for batch in parquet.iter_batches(batch_size=_BATCH):
-                    yield from batch.to_pylist()
+                    yield from map(without_infinite, batch.to_pylist())
         except (OSError, ValueError) as error:
             raise DataError(f"{file} is no parquet file: {error}") from error
         return
     for _, _, row in numbered(file):
-        yield row
-
-
-def numbered(file: Path) -> Iterator[tuple[int, int, Row]]:
-    """The number of each line of a JSONL file, where it begins, and its row.
-
-    Raises:
-        DataError: the file cannot be read, or a line is no JSON object; the line is named.
-    """
-    try:
-        with file.open("rb") as lines:
-            start = 0
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield number, start, parsed(line.decode(ENCODING), where=f"{file}, line {number}")
-                start += len(line)
-    except FileNotFoundError:
-        raise DataError(f"there is no {file}; run the step that writes it first") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file} is no JSONL file: it has bytes that are no UTF-8") from error
-    except OSError as error:
-        raise DataError(f"cannot read {file}: {error.strerror}") from error
-
-
-def parsed(line: str, *, where: str) -> Row:
-    """A line of JSON as a row.
-
-    Raises:
-        DataError: it is no JSON object.
-    """
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise DataError(f"{where}: expected a JSON object, found {line[:60].strip()!r} ({error})") from error
-    if not isinstance(row, dict):
-        raise DataError(f"{where}: expected a JSON object, found {line[:60].strip()!r}")
-    return row
+        yield without_infinite(row)
 
 
 def number_of(row: Row, name: str) -> float | None:
@@ -238,11 +201,6 @@ def content_of(row: Row, column: str) -> str | None:
         if isinstance(content, str) and content.strip():
             return content
     return None
-
-
-def line_of(row: Mapping[str, Any]) -> str:
-    """A row as a line of JSONL. Equal rows give equal lines."""
-    return json.dumps(row, ensure_ascii=False, separators=(", ", ": "), default=str) + "\n"
 
 
 @contextmanager

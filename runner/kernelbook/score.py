@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from runner.client import Client, Item, Result
 from runner.client.adapters import code_of
+from runner.jsonl import Row
 
 from .report import StepReport, outcomes
-from .rows import Row, Selection, Source, content_of, info_of, number_of, text_of
+from .rows import Selection, Source, content_of, info_of, number_of, text_of
 
 REWARD: Final = "kernelbook@1"
 OUTPUT: Final = "outputs/evals.jsonl"

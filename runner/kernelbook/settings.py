@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,7 +25,7 @@ _YES = ("1", "true", "yes", "on")
 class Settings:
     """What the environment says."""
 
-    variables: Mapping[str, str]
+    variables: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def load(cls, file: Path = Path(".env")) -> Settings:

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from runner.errors import ConfigError, InfrastructureError
+from runner.jsonl import Row
 
 from .asking import Asker, Check, Endpoint, Request, ServiceStopped
 from .journal import Answer, Journal
 from .lengths import count
 from .report import Account, StepReport
-from .rows import Row, batches
+from .rows import batches
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from runner.client.adapters import code_of
+from runner.jsonl import Row
 
 from .asking import Request
 from .enrich import Step
 from .journal import Answer
-from .rows import Row, text_of
+from .rows import text_of
 
 OUTPUT: Final = "outputs/completions.jsonl"
 _MAX_TOKENS, _TEMPERATURE = 32_768, 1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import shutil
@@ -13,15 +12,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from runner import __version__
 from runner.errors import ConfigError, DataError, InfrastructureError
+from runner.jsonl import Row, numbered, parsed
 
 from .best import normalised
+from .columns import Columns, write
 from .report import StepReport
-from .rows import batches, facts_of, info_of, numbered, scratch, text_of
+from .rows import facts_of, info_of, scratch, text_of
 
 SEED: Final = 42
 TEST_SHARE: Final = 0.1
@@ -81,8 +79,7 @@ class Rows:
     """What one pass over a file found."""
 
     lines: Sequence[Line]
-    #: The schema that holds all rows.
-    schema: pa.Schema
+    columns: Columns
     #: Licences of the modules, and how many rows name each.
     licences: Counter[str]
 
@@ -91,34 +88,31 @@ def look(file: Path, *, limit: int | None = None) -> Rows:
     """Look at the rows of a JSONL file, or at the first `limit`.
 
     Raises:
-        DataError: there are none, a line is no JSON object, or rows have different columns or types; lines are named.
+        DataError: there are none, a line is no JSON object, or rows have different columns, types or numbers that are
+            not finite; column and line are named.
     """
     lines: list[Line] = []
     licences: Counter[str] = Counter()
-    schema: pa.Schema | None = None
+    columns = Columns(file)
     first: tuple[int, frozenset[str]] | None = None
-    for batch in batches(islice(numbered(file), limit), _BATCH):
-        for number, start, row in batch:
-            columns = frozenset(row)
-            first = first or (number, columns)
-            if columns != first[1]:
-                raise DataError(
-                    f"{file}: line {number} has other columns than line {first[0]}: "
-                    f"{', '.join(sorted(columns ^ first[1]))}; expected the same in all rows"
-                )
-            code = text_of(row, "python_code")
-            group = text_of(row, "module_name") or str(number) if code is None else normalised(code)
-            lines.append(Line(start=start, group=group))
-            named = row.get("licenses") or info_of(row).get("licenses") or []
-            licences.update([named] if isinstance(named, str) else named)
-        try:
-            found = pa.Table.from_pylist([row for _, _, row in batch]).schema
-            schema = found if schema is None else pa.unify_schemas([schema, found], promote_options="permissive")
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise DataError(f"{file}: the rows have different schemas: {error}") from error
-    if schema is None:
+    for number, start, row in islice(numbered(file), limit):
+        names = frozenset(row)
+        first = first or (number, names)
+        if names != first[1]:
+            raise DataError(
+                f"{file}: line {number} has other columns than line {first[0]}: "
+                f"{', '.join(sorted(names ^ first[1]))}; expected the same in all rows"
+            )
+        columns.add(row, number)
+        code = text_of(row, "python_code")
+        group = text_of(row, "module_name") or str(number) if code is None else normalised(code)
+        lines.append(Line(start=start, group=group))
+        named = row.get("licenses") or info_of(row).get("licenses") or []
+        licences.update([named] if isinstance(named, str) else named)
+    if first is None:
         raise DataError(f"{file} has no rows, so there is nothing to upload")
-    return Rows(lines=lines, schema=pa.schema([_known(field) for field in schema]), licences=licences)
+    columns.schema()
+    return Rows(lines=lines, columns=columns, licences=licences)
 
 
 def by_group(lines: Sequence[Line], *, share: float = TEST_SHARE, seed: int = SEED) -> tuple[list[int], list[int]]:
@@ -176,11 +170,8 @@ def make(
         folder: that empty folder.
         split: see `by_group` and `by_row`.
         facts: for the card, beside those that the step before kept.
-
-    Raises:
-        DataError: values of a column have different types.
     """
-    lines, schema = found.lines, found.schema
+    lines = found.lines
     if target.split:
         training, validation = (by_group if split == "group" else by_row)(lines)
         parts = {"train": training, "validation": validation}
@@ -188,11 +179,8 @@ def make(
         parts = {"train": list(range(len(lines)))}
     (folder / "data").mkdir(parents=True)
     for name, indices in parts.items():
-        with pq.ParquetWriter(
-            folder / "data" / f"{name}-00000-of-00001.parquet", schema, compression="zstd"
-        ) as parquet:
-            for table in _tables(source, [lines[index].start for index in indices], schema):
-                parquet.write_table(table)
+        file = folder / "data" / f"{name}-00000-of-00001.parquet"
+        write(file, found.columns, _batches(source, [lines[index].start for index in indices]))
     rows = {name: len(indices) for name, indices in parts.items()}
     told = {**facts_of(source), **{name: fact for name, fact in (facts or {}).items() if fact is not None}}
     (folder / "README.md").write_text(_card(target, rows, split, found.licences, told), encoding="utf-8")
@@ -228,7 +216,7 @@ def run(
 
     Raises:
         ConfigError: no path, or no token for the hub.
-        DataError: see `look` and `make`; or the folder has such a data set already.
+        DataError: see `look`; or the folder has such a data set already.
         InfrastructureError: the hub refuses or cannot be reached.
     """
     if source is None:
@@ -308,22 +296,15 @@ def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
-def _known(field: pa.Field) -> pa.Field:
-    """A column without any value holds text: other readers do not know the type of nothing."""
-    return pa.field(field.name, pa.string()) if pa.types.is_null(field.type) else field
-
-
-def _tables(source: Path, starts: Sequence[int], schema: pa.Schema) -> Iterator[pa.Table]:
+def _batches(source: Path, starts: Sequence[int]) -> Iterator[list[Row]]:
+    """Rows by where they begin, some at a time."""
     with source.open("rb") as lines:
         for first in range(0, len(starts), _BATCH):
             rows = []
             for start in starts[first : first + _BATCH]:
                 lines.seek(start)
-                rows.append(json.loads(lines.readline()))
-            try:
-                yield pa.Table.from_pylist(rows, schema=schema)
-            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-                raise DataError(f"{source}: a value does not fit its column: {error}") from error
+                rows.append(parsed(lines.readline().decode("utf-8"), where=str(source)))
+            yield rows
 
 
 def _card(target: Target, rows: Mapping[str, int], split: str, licences: Counter[str], facts: Mapping[str, Any]) -> str:

@@ -59,7 +59,12 @@ class RefusedError(SubmissionError):
         self.code = code
         #: The message without the hint.
         self.message = message
+        self._hint = hint
         super().__init__(f"{message}. {hint}" if hint else message)
+
+    def __reduce__(self) -> tuple[type[RefusedError], tuple[str, str, str]]:
+        # A pool of processes waits for ever for an error that cannot be made again.
+        return type(self), (self.code, self.message, self._hint)
 
 
 class GatewayStore:

@@ -26,12 +26,15 @@ WHERE lower(l.name) = lower(%(name)s::text)
 ORDER BY l.name = %(name)s::text DESC, l.name LIMIT 2
 
 -- name: board_list
--- All leaderboards with their tasks; of a closed one only that it is there.
+-- All leaderboards without their tasks; of a closed one only that it is there.
 SELECT l.id, l.name, l.deadline, l.description, l.visibility, l.creator_id, l.forum_id, l.deadline < now() AS over,
-       CASE WHEN l.visibility = 'public' AND jsonb_typeof(l.task) = 'object' AND %(tasks)s::boolean THEN l.task
-            ELSE '{}' END AS task,
        ARRAY(SELECT g.gpu_type FROM leaderboard.gpu_type g WHERE g.leaderboard_id = l.id ORDER BY 1) AS gpus
 FROM leaderboard.leaderboard l ORDER BY l.id
+
+-- name: public_tasks
+-- The tasks of these leaderboards as text, so that nobody reads megabytes of JSON on the way; only public ones.
+SELECT l.id, CASE WHEN l.visibility = 'public' AND jsonb_typeof(l.task) = 'object' THEN l.task ELSE '{}' END::text AS task
+FROM leaderboard.leaderboard l WHERE l.id = ANY (%(ids)s::integer[])
 
 -- name: board_reference
 -- The reference of a leaderboard's task, how it ranks, and its newest template of each language.
@@ -130,14 +133,16 @@ SELECT
        AND (t ->> 'gpu_type' = %(gpu_type)s::text OR %(gpu_type)s::text = ANY (g.aliases)))::integer AS slots
 
 -- name: submission
--- One submission with its code, its state for clients, and its runs as the author may see them.
+-- One submission with its state for clients, its code, and its runs as the author may see them, which are large.
 SELECT s.id, s.leaderboard_id, l.name AS leaderboard_name, s.file_name, s.user_id, s.submission_time,
        coalesce(s.done, false) AS done, s.status AS mark,
        CASE WHEN %(with_code)s::boolean THEN coalesce(convert_to(c.old_code, 'UTF8'), c.code) END AS code,
        -- Written when the secret run begins and when it ends: to the second only, as in runner.status.
        t.status, t.error, date_trunc('second', t.last_heartbeat) AS last_heartbeat,
-       (SELECT jsonb_agg(to_jsonb(r) - 'submission_id' - 'job_id' || jsonb_build_object('score', r.score::text) ORDER BY r.secret, r.run_id)
-        FROM runner.result r WHERE r.submission_id = s.id) AS runs
+       CASE WHEN %(with_runs)s::boolean THEN
+           (SELECT jsonb_agg(to_jsonb(r) - 'submission_id' - 'job_id' || jsonb_build_object('score', r.score::text)
+                             ORDER BY r.secret, r.run_id)
+            FROM runner.result r WHERE r.submission_id = s.id) END AS runs
 FROM leaderboard.submission s
 JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
 LEFT JOIN leaderboard.code_files c ON c.id = s.code_id

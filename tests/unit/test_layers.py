@@ -22,6 +22,7 @@ LAYERS = {
     "runner.environment": 0,
     "runner.errors": 0,
     "runner.extras": 0,
+    "runner.jsonl": 0,
     "runner.marks": 0,
     "runner.model": 0,
     "runner.retry": 0,
@@ -56,7 +57,6 @@ CONFINED = {
     "adbc_driver_manager": ("runner/data/",),
     "adbc_driver_postgresql": ("runner/data/",),
     "pyarrow": ("runner/data/", "runner/kernelbook/"),
-    "openai": ("runner/kernelbook/",),
     "opentelemetry": ("runner/tracing/exporter.py",),
     "transformers": ("runner/kernelbook/",),
     "dotenv": ("runner/kernelbook/",),
@@ -77,7 +77,7 @@ CONFINED = {
     "uvicorn": ("runner/gateway/",),
     "jinja2": ("runner/gateway/",),
     "python_multipart": ("runner/gateway/",),
-    "httpx2": ("runner/gateway/",),
+    "httpx2": ("runner/gateway/", "runner/kernelbook/"),
 }
 
 #: Only functions import them: together they cost more core-seconds than the rest of a command's start.

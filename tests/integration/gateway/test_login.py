@@ -181,3 +181,20 @@ def test_an_operator_approves_a_new_user_on_a_page(gate: Gate) -> None:
     assert approve(stranger, second[:8], "dave").status == 403
     assert Browser(gate).get("/users").status == 303
     assert gate.ask("GET", "/user/submissions", cli=second).status == 401
+
+
+@pytest.mark.parametrize("public_url", [None, "http://kernels.example", "https://kernels.example"])
+def test_a_session_behind_a_proxy_is_sent_with_encryption_alone(
+    open_gate: Callable[..., Gate], public_url: str | None
+) -> None:
+    """The address that browsers see says whether there is any, whatever the proxy tells of itself."""
+    gate = open_gate(gateway_public_url=public_url)
+    gate.user("ada")
+    answer = gate.ask(
+        "POST",
+        "/login",
+        b"token=ada-token",
+        headers={"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"},
+    )
+    assert answer.status == 303
+    assert ("; Secure" in answer.headers["set-cookie"]) is (public_url == "https://kernels.example")

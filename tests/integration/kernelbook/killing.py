@@ -26,7 +26,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypeAlias
 
-import openai.resources.chat  # noqa: F401  loaded once, before the processes part
+import httpx2  # noqa: F401  loaded once, before the processes part
 import pandas as pd  # noqa: F401  as above
 from matplotlib import figure, font_manager  # noqa: F401  as above
 from matplotlib.backends import backend_agg  # noqa: F401  as above

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,107 @@ def test_the_gateway_is_started_once_and_stopped(stack: Stack, free_port: int) -
     assert stack.gateway_runs()
     stack.stop_all()
     assert not stack.gateway_runs()
+
+
+def configure(stack: Stack, port: int) -> Stack:
+    """A stack whose gateway has a usual port and no database."""
+    stack.write_config(
+        database_url="postgresql://nobody@127.0.0.1:1/nothing",
+        engine=Engine(url="unix:///nowhere", ours=False),
+        gateway_listen=f"127.0.0.1:{port}",
+    )
+    return stack
+
+
+def test_a_second_stack_takes_another_port_and_each_finds_its_own(
+    tmp_path: Path, free_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The port that answers is another checkout's gateway: it is neither announced nor stopped."""
+    one, two = (configure(Stack(tmp_path / name), free_port) for name in ("one", "two"))
+    try:
+        assert one.serve_gateway() == f"http://127.0.0.1:{free_port}"
+        other = two.serve_gateway()
+        assert other is not None
+        assert other != f"http://127.0.0.1:{free_port}"
+        said = f"port {free_port} is taken by another program: this gateway takes port {other.rpartition(':')[2]}"
+        assert said in capsys.readouterr().err
+        # A second `make up` finds what runs, and writes the configuration again.
+        assert configure(two, free_port).serve_gateway() == two.gateway_url() == other
+        one.stop_gateway()
+        assert one.gateway_url() is None
+        assert two.gateway_url() == other
+    finally:
+        one.stop_all()
+        two.stop_all()
+    assert two.gateway_url() is None
+
+
+def test_a_port_that_is_taken_while_the_gateway_starts_is_no_end(
+    stack: Stack, free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends, since it cannot listen, and is started again on another port."""
+    configure(stack, free_port)
+    free = module._is_free
+    looks: list[int] = []
+
+    def is_free(host: str, port: int) -> bool:
+        """Wrong at the first look."""
+        looks.append(port)
+        return len(looks) == 1 or free(host, port)
+
+    monkeypatch.setattr(module, "_is_free", is_free)
+    with socket.create_server(("127.0.0.1", free_port)):
+        url = stack.serve_gateway()
+        assert url not in (None, f"http://127.0.0.1:{free_port}")
+        stack.stop_all()
+    assert looks[0] == free_port
+
+
+def test_the_number_of_an_old_gateway_may_be_that_of_the_daemon(stack: Stack) -> None:
+    """Both name the configuration: the last argument says which of them it is."""
+    configure(stack, 1)
+    sleeper = "import sys; sys.stdin.read()"
+    for command, runs in (("serve", (True, False)), ("gateway", (False, True))):
+        arguments = [sys.executable, "-c", sleeper, "--config", str(stack.config_file), command]
+        with subprocess.Popen(arguments, stdin=subprocess.PIPE) as process:
+            for name in ("daemon.pid", "gateway.pid"):
+                (stack.directory / name).write_text(f"{process.pid}\n", encoding="utf-8")
+            assert (stack.daemon_runs(), stack.gateway_runs()) == runs
+            # It does not listen.
+            assert stack.gateway_url() is None
+    with subprocess.Popen([sys.executable, "-c", sleeper, str(stack.daemon_log)], stdin=subprocess.PIPE) as process:
+        (stack.directory / "daemon.pid").write_text(f"{process.pid}\n", encoding="utf-8")
+        assert not stack.daemon_runs()
+
+
+def test_a_folder_for_all_may_hold_another_ones_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither it nor a link to a folder of ours is used."""
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "ours")
+    with pytest.raises(ConfigError, match="link is a link, expected a folder"):
+        Stack(tmp_path / "link")
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    with pytest.raises(ConfigError, match=r"ours belongs to user \d+, not to us \(remove it and try again\)"):
+        Stack(tmp_path / "ours")
+
+
+def test_a_name_that_no_socket_takes_is_said(tmp_path: Path) -> None:
+    """Before an engine is started."""
+    with pytest.raises(ConfigError, match=r"is too long for an engine's sockets: .* expected at most 107"):
+        Stack(tmp_path / ("long" * 25))._start_dockerd()
+
+
+def test_an_engine_that_takes_connections_and_says_nothing_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one that was stopped with SIGSTOP."""
+    monkeypatch.setattr(module, "_ENGINE_ANSWER_S", 0.2)
+    path = tmp_path / "docker.sock"
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        assert not module._answers(f"unix://{path}")
+    assert not module._answers(f"unix://{path}")
 
 
 def test_the_demo_gets_its_page(stack: Stack, free_port: int, capsys: pytest.CaptureFixture[str]) -> None:

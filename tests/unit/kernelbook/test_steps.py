@@ -241,12 +241,12 @@ def test_an_upload_of_nothing_makes_no_folder(tmp_path: Path) -> None:
 def test_what_is_missing_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray has an extra of its own."""
     monkeypatch.setattr("runner.extras.find_spec", lambda name: None if name == "ray" else object())
-    require("openai")
+    require("httpx2")
     with pytest.raises(ConfigError, match=r"this step needs ray; .*'kernel-runner\[kernelbook,ray\]'"):
-        require("openai", "ray")
+        require("httpx2", "ray")
     monkeypatch.setattr("runner.extras.find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"this step needs pyarrow and openai; .*'kernel-runner\[kernelbook\]'"):
-        require("openai")
+    with pytest.raises(ConfigError, match=r"this step needs pyarrow and httpx2; .*'kernel-runner\[kernelbook\]'"):
+        require("httpx2")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,76 @@
+"""Each unusual use of a client ends, with a reward or with a sentence; a process that waits for ever is killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.acceptance.strangers.client_elsewhere import uses
+from tests.integration.daemon.rig import Rig
+from tests.support.waiting import PATIENCE_S
+
+ROOT = Path(__file__).parents[4]
+_FORK = "and this is process"
+_CLOSED = "this client is closed; use it within its `with` block, or make a new one"
+_INSIDE = "this client is called by its own on_progress or items; return from there first"
+_OTHER = "this client was opened in another event loop; make one for each loop, or one Client for all threads"
+USES = {
+    "fork": _FORK,
+    "fork_stream": _FORK,
+    "fork_inside_with": "works",
+    "fork_then_make": "works",
+    "pool": _FORK,
+    "pool_error": "KR053 no such batch: no such batch. Say another.",
+    "pickled": "a client cannot be pickled or copied; make a client in each process",
+    "copied": "a client cannot be pickled or copied; make a client in each process",
+    "pickled_async": "a client cannot be pickled or copied; make a client in each process",
+    "after_block": _CLOSED,
+    "after_block_stream": _CLOSED,
+    "closed_by_another_thread": _CLOSED,
+    "closed_by_another_thread_stream": _CLOSED,
+    "closed_in_signal_handler": _CLOSED,
+    "signal_handler": "works",
+    "interrupted": "works",
+    "threads": "works",
+    "within_a_loop": "works",
+    "from_on_progress": _INSIDE,
+    "closed_from_items": _INSIDE,
+    "exit_in_on_progress": _CLOSED,
+    "exit_beside_another_call": _CLOSED,
+    "at_exit": "works",
+    "at_shutdown": "this client is used while Python ends; finish with it before",
+    "unentered_async": "this client is not open; use it within its `with` block",
+    "after_block_async": _CLOSED,
+    "entered_twice_async": "this client was opened before; make a new one for each `with` block",
+    "second_run_async": "the event loop of this client has ended; make a client within each asyncio.run",
+    "other_loop_async": _OTHER,
+    "closed_in_other_loop_async": _OTHER,
+    "without_loop_async": _OTHER,
+    "fork_async": _FORK,
+    "made_before_fork_async": "works",
+    "closed_by_another_coroutine": _CLOSED,
+    "closed_by_another_coroutine_with_no_room": _CLOSED,
+}
+
+
+def test_every_use_is_tried() -> None:
+    """No use stands in the program alone."""
+    own = {
+        name for name, use in vars(uses).items() if callable(use) and getattr(use, "__module__", "") == uses.__name__
+    }
+    assert {name for name in own if not name.startswith("_")} == USES.keys()
+
+
+def test_a_use_works_or_says_what_to_do(served: Rig) -> None:
+    """None hangs: the last one that is named did."""
+    call = [sys.executable, "-m", "tests.acceptance.strangers.client_elsewhere.uses", served.url, *USES]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error::RuntimeWarning"}
+    done = subprocess.run(
+        call, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, (done.stdout, done.stderr[-2000:])
+    said = dict(line.split(": ", 1) for line in done.stdout.strip().splitlines())
+    assert said.keys() == USES.keys()
+    assert {name: sentence for name, sentence in said.items() if USES[name] not in sentence} == {}

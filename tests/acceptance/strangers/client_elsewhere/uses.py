@@ -1,0 +1,450 @@
+"""Unusual uses of a client: `python -m tests.acceptance.strangers.client_elsewhere.uses URL USE...`.
+
+Each runs in a process of its own, to its end. Prints for each its name, and `works` or the sentence of the error.
+Where a call is to wait, it is for an H100, which no daemon serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import copy
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+
+from runner.client import AsyncClient, Client, ClientHomeError, Item
+from runner.client.adapters import trl_reward
+from runner.store.gateway import RefusedError
+
+_ITEM = Item(reference="class Model: pass", candidate="class ModelNew: pass")
+_RIGHT = [2.0]
+
+
+def _check(rewards: list[float | None]) -> str:
+    return "works" if rewards == _RIGHT else f"found {rewards}"
+
+
+def _said(function: Callable[[], object]) -> str:
+    """What a use comes to."""
+    try:
+        found = function()
+    except ClientHomeError as error:
+        return str(error)
+    return found if isinstance(found, str) else f"found {found!r}"
+
+
+def _in_child(function: Callable[[], object]) -> str:
+    """What a use comes to in a fork of this process."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writes, _said(function).encode())
+        except Exception:  # noqa: BLE001 - the fork ends here
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+    os.close(writes)
+    with os.fdopen(reads, encoding="utf-8") as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def _sync(url: str, use: Callable[[Client], object]) -> str:
+    with Client(url, gpu_type="CPU") as client:
+        said = _said(lambda: use(client))
+        # Whatever was done to it, the client works where it lives.
+        assert _check(client.rewards([_ITEM], "kernelbook@1")) == "works"
+    return said
+
+
+def _rewards(client: Client) -> str:
+    return _check(client.rewards([_ITEM], "kernelbook@1"))
+
+
+async def _rewards_async(client: AsyncClient) -> str:
+    return _check(await client.rewards([_ITEM], "kernelbook@1"))
+
+
+def fork(url: str) -> str:
+    """A data loader's worker."""
+    return _sync(url, lambda client: _in_child(lambda: _rewards(client)))
+
+
+def fork_stream(url: str) -> str:
+    """Results that a parent has begun to take."""
+
+    def use(client: Client) -> str:
+        results = client.stream([_ITEM, Item(reference="class Model: pass", candidate="class ModelNew: 1")])
+        next(results)
+        return _in_child(lambda: list(results))
+
+    return _sync(url, use)
+
+
+def fork_inside_with(url: str) -> str:
+    """A child that leaves the block: the parent's connections stay."""
+
+    def leave(client: Client) -> str:
+        client.close()
+        return "works"
+
+    return _sync(url, lambda client: _in_child(lambda: leave(client)))
+
+
+def fork_then_make(url: str) -> str:
+    """What the sentence tells to do."""
+
+    def make() -> str:
+        with Client(url, gpu_type="CPU") as client:
+            return _rewards(client)
+
+    return _sync(url, lambda _: _in_child(make))
+
+
+def pool(url: str) -> str:
+    """A pool of processes that inherit the client."""
+
+    def use(client: Client) -> str:
+        _inherited.append(client)
+        with multiprocessing.get_context("fork").Pool(1) as workers:
+            return workers.apply(_use_inherited)
+
+    return _sync(url, use)
+
+
+_inherited: list[Client] = []
+
+
+def _use_inherited() -> str:
+    return _said(lambda: _rewards(_inherited[0]))
+
+
+def pool_error(_: str) -> str:
+    """An error through a pool of processes, which waits for ever for one that cannot be pickled."""
+    with multiprocessing.get_context("fork").Pool(1) as workers:
+        try:
+            workers.apply(_refuse)
+        except RefusedError as error:
+            return f"{error.code} {error.message}: {error}"
+    return "no error"
+
+
+def _refuse() -> None:
+    raise RefusedError("KR053", "no such batch", "Say another.")
+
+
+def pickled(url: str) -> str:
+    """As an argument of a remote function."""
+    return _sync(url, pickle.dumps)
+
+
+def copied(url: str) -> str:
+    """Within a trainer's configuration."""
+    return _sync(url, copy.deepcopy)
+
+
+def pickled_async(url: str) -> str:
+    """The same of the other client."""
+    return _said(lambda: pickle.dumps(AsyncClient(url, gpu_type="CPU")))
+
+
+def after_block(url: str) -> str:
+    """A reward function that outlives the block."""
+    with Client(url, gpu_type="CPU") as client:
+        reward = trl_reward(client, "kernelbook@1")
+    client.close()
+    return _said(lambda: reward(completions=["x"], reference=["y"]))
+
+
+def after_block_stream(url: str) -> str:
+    """The same of results as they come."""
+    with Client(url, gpu_type="CPU") as client:
+        pass
+    return _said(lambda: list(client.stream([_ITEM])))
+
+
+def closed_by_another_thread(url: str) -> str:
+    """While this one waits for a result that does not come."""
+    client = Client(url, gpu_type="H100")
+    closing = threading.Timer(0.3, client.close)
+    closing.start()
+    said = _said(lambda: client.evaluate([_ITEM]))
+    closing.join()
+    return said
+
+
+def closed_by_another_thread_stream(url: str) -> str:
+    """The same of results as they come."""
+    client = Client(url, gpu_type="H100")
+    closing = threading.Timer(0.3, client.close)
+    closing.start()
+    said = _said(lambda: list(client.stream([_ITEM])))
+    closing.join()
+    return said
+
+
+def closed_in_signal_handler(url: str) -> str:
+    """A handler that tidies up."""
+    client = Client(url, gpu_type="H100")
+    signal.signal(signal.SIGUSR1, lambda *_: client.close())
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+    return _said(lambda: client.evaluate([_ITEM]))
+
+
+def signal_handler(url: str) -> str:
+    """A call in a handler, while another call waits."""
+    said = []
+    client = Client(url, gpu_type="H100")
+
+    def handle(*_: object) -> None:
+        with Client(url, gpu_type="CPU") as other:
+            said.append(_said(lambda: _rewards(other)))
+        assert client.evaluate([]) == []
+        client.close()
+
+    signal.signal(signal.SIGUSR1, handle)
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+    _said(lambda: client.evaluate([_ITEM]))
+    return said[0]
+
+
+def interrupted(url: str) -> str:
+    """Ctrl-C while a call waits; the client still works."""
+
+    def use(client: Client) -> str:
+        try:
+            threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            with Client(url, gpu_type="H100") as other:
+                other.evaluate([_ITEM])
+        except KeyboardInterrupt:
+            return _rewards(client)
+        return "no interrupt"
+
+    return _sync(url, use)
+
+
+def threads(url: str) -> str:
+    """Any number of threads."""
+
+    def use(client: Client) -> str:
+        said: list[str] = []
+        running = [threading.Thread(target=lambda: said.append(_rewards(client))) for _ in range(8)]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+        return "works" if said == ["works"] * 8 else str(said)
+
+    return _sync(url, use)
+
+
+def within_a_loop(url: str) -> str:
+    """The client without an event loop, called by a coroutine: it blocks that loop, and works."""
+
+    async def call(client: Client) -> str:
+        return _rewards(client)
+
+    return _sync(url, lambda client: asyncio.run(call(client)))
+
+
+def from_on_progress(url: str) -> str:
+    """A call from the client's own thread."""
+
+    def use(client: Client) -> object:
+        return client.evaluate([_ITEM], on_progress=lambda *_: client.progress())
+
+    return _sync(url, use)
+
+
+def closed_from_items(url: str) -> str:
+    """The same of its end, by the iterable of items."""
+
+    def items(client: Client) -> Iterator[Item]:
+        client.close()
+        yield _ITEM
+
+    return _sync(url, lambda client: client.evaluate(items(client)))
+
+
+def exit_in_on_progress(url: str) -> str:
+    """What ends the client's thread; calls after it."""
+    client = Client(url, gpu_type="CPU")
+    try:
+        client.evaluate([_ITEM], on_progress=lambda *_: sys.exit(1))
+    except SystemExit:
+        return _said(lambda: _rewards(client))
+    return "no exit"
+
+
+def exit_beside_another_call(url: str) -> str:
+    """What ends the client's thread; a call that waits beside it."""
+    client = Client(url, gpu_type="H100")
+    said: list[str] = []
+    waiting = threading.Thread(target=lambda: said.append(_said(lambda: client.evaluate([_ITEM]))))
+    waiting.start()
+    try:
+        client.evaluate([Item(reference="", candidate="")], on_progress=lambda *_: sys.exit(1))
+    except SystemExit:
+        waiting.join()
+    return said[0]
+
+
+def at_exit(url: str) -> str:
+    """After the program's end, before Python's."""
+    client = Client(url, gpu_type="CPU")
+    _rewards(client)
+    atexit.register(lambda: sys.stdout.write(_said(lambda: _rewards(client))))
+    return ""
+
+
+class _Last:
+    """Uses a client when Python takes the program apart."""
+
+    def __init__(self, url: str) -> None:
+        self.client = Client(url, gpu_type="CPU")
+        self.said, self.write = _said, sys.stdout.write
+
+    def __del__(self) -> None:
+        self.write(self.said(self.client.progress))
+        self.client.close()
+
+
+def at_shutdown(url: str) -> str:
+    """A finaliser of the last objects."""
+    sys.modules[__name__].last = _Last(url)  # type: ignore[attr-defined]  # one that lives to the end
+    return ""
+
+
+def unentered_async(url: str) -> str:
+    """Without its block."""
+    return _said(lambda: asyncio.run(_rewards_async(AsyncClient(url, gpu_type="CPU"))))
+
+
+def after_block_async(url: str) -> str:
+    """After its block."""
+
+    async def use() -> str:
+        async with AsyncClient(url, gpu_type="CPU") as client:
+            assert await _rewards_async(client) == "works"
+        await client.close()
+        return await _rewards_async(client)
+
+    return _said(lambda: asyncio.run(use()))
+
+
+def entered_twice_async(url: str) -> str:
+    """A second block."""
+
+    async def use() -> str:
+        async with AsyncClient(url, gpu_type="CPU") as client, client:
+            return await _rewards_async(client)
+
+    return _said(lambda: asyncio.run(use()))
+
+
+def second_run_async(url: str) -> str:
+    """A second asyncio.run."""
+    client = AsyncClient(url, gpu_type="CPU")
+
+    async def begin() -> None:
+        await client.__aenter__()
+        assert await _rewards_async(client) == "works"
+
+    asyncio.run(begin())
+    said = _said(lambda: asyncio.run(_rewards_async(client)))
+    asyncio.run(client.close())
+    return said
+
+
+def _beside(url: str, use: Callable[[AsyncClient], str]) -> str:
+    """A use in a thread beside the client's running loop."""
+
+    async def main() -> str:
+        async with AsyncClient(url, gpu_type="CPU") as client:
+            said = await asyncio.to_thread(use, client)
+            assert await _rewards_async(client) == "works"
+            return said
+
+    return asyncio.run(main())
+
+
+def other_loop_async(url: str) -> str:
+    """A second loop, in a thread."""
+    return _beside(url, lambda client: _said(lambda: asyncio.run(_rewards_async(client))))
+
+
+def closed_in_other_loop_async(url: str) -> str:
+    """Its end in a second loop."""
+    return _beside(url, lambda client: _said(lambda: asyncio.run(client.close())))
+
+
+def without_loop_async(url: str) -> str:
+    """A coroutine that no loop drives."""
+    return _beside(url, lambda client: _said(lambda: client.progress().send(None)))
+
+
+def fork_async(url: str) -> str:
+    """A fork of the loop's process."""
+    return _beside(url, lambda client: _in_child(lambda: asyncio.run(_rewards_async(client))))
+
+
+def made_before_fork_async(url: str) -> str:
+    """Made before the fork, opened after it."""
+    client = AsyncClient(url, gpu_type="CPU")
+
+    async def use() -> str:
+        async with client:
+            return await _rewards_async(client)
+
+    return _in_child(lambda: asyncio.run(use()))
+
+
+def closed_by_another_coroutine(url: str) -> str:
+    """While one waits for a result that does not come."""
+
+    async def use() -> str:
+        client = await AsyncClient(url, gpu_type="H100").__aenter__()
+        waiting = asyncio.create_task(client.evaluate([_ITEM]))
+        while not client._waiting:  # noqa: ASYNC110 - no event says so
+            await asyncio.sleep(0)
+        await client.close()
+        await waiting
+        return "no error"
+
+    return _said(lambda: asyncio.run(use()))
+
+
+def closed_by_another_coroutine_with_no_room(url: str) -> str:
+    """The same while one waits for room to send."""
+
+    async def use() -> str:
+        client = await AsyncClient(url, gpu_type="H100", outstanding=1, group_size=1).__aenter__()
+        items = [Item(reference="class Model: pass", candidate=f"class ModelNew: {n}") for n in range(3)]
+        waiting = asyncio.create_task(client.evaluate(items))
+        while not client._waiting:  # noqa: ASYNC110 - no event says so
+            await asyncio.sleep(0)
+        await client.close()
+        await waiting
+        return "no error"
+
+    return _said(lambda: asyncio.run(use()))
+
+
+if __name__ == "__main__":
+    for name in sys.argv[2:]:
+        sys.stdout.write(f"\n{name}: ")
+        sys.stdout.flush()
+        child = os.fork()
+        if child == 0:
+            sys.stdout.write(globals()[name](sys.argv[1]))
+            sys.exit(0)
+        if os.waitpid(child, 0)[1] != 0:
+            sys.exit(f"{name} failed")

@@ -1,0 +1,1 @@
+"""Columns without a value, and numbers that are none."""

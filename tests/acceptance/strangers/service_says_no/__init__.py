@@ -1,0 +1,1 @@
+"""A service that answers 200 and means no."""
