@@ -35,7 +35,6 @@ from sandbox.errors import SandboxError
 from sandbox.host.engine import DockerEngine, EngineFacts
 from sandbox.policy import hardening
 from sandbox.protocol import Step, StepResult
-from sandbox.spec import WORKER_UID
 
 #: Connections that a host keeps while it is idle, and how many a busy one has at most.
 CONNECTIONS_OF_AN_IDLE_HOST: Final = 1
@@ -50,7 +49,7 @@ _COMPILE_TIMEOUT_S = 120.0
 _PYTHON_PROBE = """\
 import getpass, os, torch
 assert getpass.getuser(), "getpass finds no user name"
-print(f"torch {torch.__version__} as uid {os.getuid()}")
+print(f"torch {torch.__version__} as {pwd.getpwuid(os.getuid()).pw_name}")
 """
 _CPP_PROBE = b"#include <vector>\nint main() { return std::vector<int>(3).size() == 3 ? 0 : 1; }\n"
 _CUDA_PROBE = b"__global__ void nothing() {}\nint main() { return 0; }\n"
@@ -463,8 +462,8 @@ def _proof_findings(results: Sequence[StepResult]) -> Iterator[Finding]:
             continue
         if result is not None and result.exit_code == 0:
             mark, text = Mark.OK, found(result)
-            if step == "python" and not text.endswith(f"as uid {WORKER_UID}"):
-                mark, text = Mark.FAILED, f"{text}, expected uid {WORKER_UID}"
+            if step == "python" and not text.endswith("as worker"):
+                mark, text = Mark.FAILED, f"{text}, expected the user worker"
             yield Finding(name=name, mark=mark, found=text, remedy=None if mark is Mark.OK else remedy)
         else:
             yield Finding(name=name, mark=Mark.FAILED, found=_failure(result), remedy=remedy)

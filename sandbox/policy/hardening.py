@@ -80,7 +80,7 @@ def _tmpfs(spec: SandboxSpec) -> dict[str, str]:
     return {
         fs.target: (
             f"rw,nosuid,nodev,{'exec' if fs.executable else 'noexec'},size={fs.size_bytes},nr_inodes={fs.inodes},"
-            f"uid={fs.uid},gid={fs.gid},mode={fs.mode:04o}"
+            f"uid={spec.accounts.uid(fs.owner)},gid={spec.accounts.uid(fs.owner)},mode={fs.mode:04o}"
         )
         for fs in spec.tmpfs
     }
@@ -177,7 +177,7 @@ def _pages(size_bytes: int) -> int:
 
 
 def _tmpfs_owners(spec: SandboxSpec) -> dict[str, Any]:
-    return {fs.target: ("tmpfs", fs.uid, fs.gid, fs.mode) for fs in spec.tmpfs}
+    return {fs.target: ("tmpfs", uid := spec.accounts.uid(fs.owner), uid, fs.mode) for fs in spec.tmpfs}
 
 
 def _expected_rlimits(spec: SandboxSpec) -> dict[str, tuple[int, int]]:

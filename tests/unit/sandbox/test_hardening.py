@@ -53,8 +53,8 @@ def inside(spec: SandboxSpec = SPEC, **changes: Any) -> dict[str, Any]:  # noqa:
                     f"rw,nosuid,nodev{'' if fs.executable else ',noexec'}",
                     type="tmpfs",
                     mode=fs.mode,
-                    uid=fs.uid,
-                    gid=fs.gid,
+                    uid=spec.accounts.uid(fs.owner),
+                    gid=spec.accounts.uid(fs.owner),
                     size_bytes=fs.size_bytes,
                     inodes=fs.inodes,
                 )
