@@ -49,7 +49,8 @@ def test_the_request_says_what_it_must() -> None:
     assert host["CpusetMems"] == "0"
     assert host["IpcMode"] == host["CgroupnsMode"] == "private"
     assert host["LogConfig"]["Type"] == "none"
-    assert {limit["Name"]: limit["Hard"] for limit in host["Ulimits"]} == {"core": 1, "nofile": 512, "fsize": 1 << 30}
+    limits = {"core": 1, "nofile": 512, "fsize": 1 << 30, "nice": 0, "rtprio": 0}
+    assert {limit["Name"]: limit["Hard"] for limit in host["Ulimits"]} == limits
     assert all(mount["ReadOnly"] and mount["BindOptions"]["NonRecursive"] for mount in host["Mounts"])
     assert host["Tmpfs"]["/work"].startswith("rw,nosuid,nodev,exec,size=1048576,")
     assert ",noexec," in host["Tmpfs"]["/judge"]
