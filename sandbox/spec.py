@@ -10,9 +10,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-#: Init runs as uid 0, but without root's power: it keeps only the capabilities SETUID, SETGID and KILL.
-JUDGE_UID = 10001
-WORKER_UID = 10002
+
+class Owner(StrEnum):
+    """Whose a memory file system is. Root is init, without root's power: it has SETUID, SETGID and KILL alone."""
+
+    ROOT = "root"
+    JUDGE = "judge"
+    WORKER = "worker"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accounts:
+    """The uids of a container's judge and worker, which are their gids, too.
+
+    No other container has them at the same time: per uid the kernel counts, for the whole host, descriptors in flight,
+    epoll watches, inotify instances, queued signals, pages in pipes, processes and locked memory.
+    """
+
+    judge: int
+    worker: int
+
+    def uid(self, owner: Owner) -> int:
+        """The uid of an owner."""
+        return {Owner.ROOT: 0, Owner.JUDGE: self.judge, Owner.WORKER: self.worker}[owner]
+
+
+#: Reserved: 10000 to 12000. The first is the template's real uid (`sandbox.inside.template`).
+ACCOUNTS = tuple(Accounts(judge=uid, worker=uid + 1) for uid in range(10_001, 12_001, 2))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +53,7 @@ class Tmpfs:
 
     target: str
     size_bytes: int
-    uid: int
-    gid: int
+    owner: Owner
     mode: int = 0o700
     #: Triton and torch inductor load shared objects from their caches. Docker's default (noexec) forbids that.
     executable: bool = True
@@ -124,6 +147,8 @@ class SandboxSpec:
     #: The slice that holds the container's cgroup; None: the engine chooses.
     cgroup_parent: str | None = None
     hostname: str = "sandbox"
+    #: The engine replaces them by a pair that no container of this host has.
+    accounts: Accounts = ACCOUNTS[0]
 
 
 class Ending(StrEnum):

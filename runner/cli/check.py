@@ -19,6 +19,9 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
+import runner
+import sandbox
+import tasks
 from runner.cli import engines
 from runner.cli.app import Session, app, example, out, out_json, session
 from runner.cli.finding import Finding, Mark, render, verdict_of
@@ -36,7 +39,6 @@ from sandbox.errors import SandboxError
 from sandbox.host.engine import DockerEngine, EngineFacts
 from sandbox.policy import hardening
 from sandbox.protocol import Step, StepResult
-from sandbox.spec import WORKER_UID
 
 #: Connections that a host keeps while it is idle, and how many a busy one has at most.
 CONNECTIONS_OF_AN_IDLE_HOST: Final = 1
@@ -49,9 +51,19 @@ _IMPORT_TIMEOUT_S = 180.0
 _COMPILE_TIMEOUT_S = 120.0
 
 _PYTHON_PROBE = """\
-import getpass, os, torch
-assert getpass.getuser(), "getpass finds no user name"
-print(f"torch {torch.__version__} as uid {os.getuid()}")
+import os, pwd, torch
+print(f"torch {torch.__version__} as {pwd.getpwuid(os.getuid()).pw_name}")
+"""
+#: Prints what of ours a submission can read: all below its first argument that is named like our
+#: package, and its other arguments.
+_OURS_PROBE = """\
+import os, sys
+mine = [path for path in sys.argv[2:] if os.access(path, os.R_OK)]
+for folder, folders, files in os.walk(sys.argv[1]):
+    folders[:] = [name for name in folders if os.path.join(folder, name) not in ("/proc", "/sys", "/dev")]
+    names = [name for name in (*folders, *files) if name.startswith("kernel_runner-")]
+    mine += [path for name in names if os.access(path := os.path.join(folder, name), os.R_OK)]
+print("\\n".join(sorted(set(mine))))
 """
 _CPP_PROBE = b"#include <vector>\nint main() { return std::vector<int>(3).size() == 3 ? 0 : 1; }\n"
 _CUDA_PROBE = b"__global__ void nothing() {}\nint main() { return 0; }\n"
@@ -441,6 +453,7 @@ def prove(
     environment = host_environment(engine, eval_python=config.require_eval_python(), state_dir=config.state_dir)
     steps = (
         _step("python", environment.python, "-c", _PYTHON_PROBE),
+        _step("ours", environment.python, "-c", _OURS_PROBE, "/", *_own_paths(config)),
         _step("ldconfig", "/sbin/ldconfig", "-p"),
         _step("c++", "c++", "-O1", "-o", "probe", "probe.cpp"),
         _step("nvcc", "nvcc", "--version", continue_if="exit_0"),
@@ -458,12 +471,20 @@ def prove(
     return report.steps
 
 
+def _own_paths(config: Config) -> tuple[str, ...]:
+    """What the daemon runs from and keeps: no submission needs it, and the tasks have solutions and hidden cases."""
+    packages = (runner, sandbox, tasks)
+    paths = (*(Path(package.__file__ or "").parent for package in packages), config.state_dir)
+    return tuple(str(path.resolve()) for path in paths)
+
+
 def _step(name: str, *argv: str, continue_if: str = "always") -> Step:
     return Step(name=name, argv=argv, timeout_s=_COMPILE_TIMEOUT_S, result_pipe=False, continue_if=continue_if)
 
 
 def _proof_findings(results: Sequence[StepResult]) -> Iterator[Finding]:
     by_name = {result.name: result for result in results}
+    yield _ours(by_name.get("ours"))
     questions: tuple[tuple[str, str, str, Callable[[StepResult], str]], ...] = (
         (
             "python",
@@ -482,11 +503,27 @@ def _proof_findings(results: Sequence[StepResult]) -> Iterator[Finding]:
             continue
         if result is not None and result.exit_code == 0:
             mark, text = Mark.OK, found(result)
-            if step == "python" and not text.endswith(f"as uid {WORKER_UID}"):
-                mark, text = Mark.FAILED, f"{text}, expected uid {WORKER_UID}"
+            if step == "python" and not text.endswith("as worker"):
+                mark, text = Mark.FAILED, f"{text}, expected the user worker"
             yield Finding(name=name, mark=mark, found=text, remedy=None if mark is Mark.OK else remedy)
         else:
             yield Finding(name=name, mark=Mark.FAILED, found=_failure(result), remedy=remedy)
+
+
+def _ours(result: StepResult | None) -> Finding:
+    name = "our files in the sandbox"
+    if result is None or result.exit_code != 0:
+        return Finding(name=name, mark=Mark.FAILED, found=_failure(result))
+    readable = result.stdout.split("\n")[:-1] if result.stdout.strip() else []
+    if not readable:
+        return Finding(name=name, mark=Mark.OK, found="none")
+    more = f" and {len(readable) - 3} more" if len(readable) > 3 else ""
+    return Finding(
+        name=name,
+        mark=Mark.WARNING,
+        found=f"submissions can read {', '.join(readable[:3])}{more}: solutions and hidden cases may be among them",
+        remedy="move them out of /usr and of the evaluation environment, or forbid others to read them (chmod o-rx)",
+    )
 
 
 def _failure(result: StepResult | None) -> str:

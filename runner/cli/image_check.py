@@ -111,7 +111,6 @@ def _unusable(error: Exception, python: str) -> Finding:
 def findings(answer: Mapping[str, Any], gpu: GpuType) -> Iterator[Finding]:
     """What the probe's answer means for submissions on a GPU type; a type without devices asks for torch alone."""
     yield Finding(name="python", mark=Mark.OK, found=f"{answer['python']} at {answer['executable']}")
-    yield from _users(answer["users"])
     yield from _torch(answer["torch"], gpu)
     yield from _needed(answer)
     if gpu.vendor is not Vendor.NONE:
@@ -123,17 +122,6 @@ def findings(answer: Mapping[str, Any], gpu: GpuType) -> Iterator[Finding]:
         yield _headers(answer["cutlass"], answer["variables"])
     for name in _PROFILERS.get(gpu.vendor, ()):
         yield _profiler(name, answer["tools"][name])
-
-
-def _users(found: Sequence[int]) -> Iterator[Finding]:
-    missing = [str(number) for number in (10001, 10002) if number not in found]
-    if missing:
-        yield Finding(
-            name="users",
-            mark=Mark.FAILED,
-            found=f"no entry in passwd for {' and '.join(missing)}, so that programs find no name of their user",
-            remedy="add them as the files in sandbox/image do (groupadd, useradd)",
-        )
 
 
 def _torch(torch: Mapping[str, Any], gpu: GpuType) -> Iterator[Finding]:

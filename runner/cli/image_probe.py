@@ -11,7 +11,6 @@ import importlib.util
 import json
 import os
 import platform
-import pwd
 import re
 import shutil
 import subprocess
@@ -49,7 +48,6 @@ TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
 #: Where headers may lie besides the variables' folders.
 _INCLUDES: Final = ("/usr/local/include", "/usr/include", "/usr/local/cuda/include", "/opt/cutlass/include")
 _VARIABLES: Final = ("CUTLASS_PATH", "CPLUS_INCLUDE_PATH")
-_USERS: Final = (10001, 10002)
 #: Seconds that an import or a compiler may take; the first import of torch reads gigabytes.
 _PATIENCE_S: Final = 180.0
 #: torch's own list of architectures; `torch.cuda.get_arch_list` answers only where a device is.
@@ -69,7 +67,6 @@ def main() -> None:
     answer = {
         "python": platform.python_version(),
         "executable": sys.executable,
-        "users": [number for number in _USERS if _has_user(number)],
         "torch": _torch(),
         "modules": {name: _module(*where) for name, where in MODULES.items()},
         "tools": {name: _tool(name, arguments) for name, arguments in TOOLS.items()},
@@ -81,14 +78,6 @@ def main() -> None:
         "variables": {name: os.environ.get(name) for name in _VARIABLES},
     }
     sys.stdout.write(json.dumps(answer) + "\n")
-
-
-def _has_user(number: int) -> bool:
-    try:
-        pwd.getpwuid(number)
-    except KeyError:
-        return False
-    return True
 
 
 def _ran(*command: str, directory: str | None = None) -> tuple[bool, str]:

@@ -27,7 +27,7 @@ GATEWAY_UNIT: Final = "kernel-runner-gateway.service"
 GATEWAY_SOCKET: Final = "kernel-runner-gateway.socket"
 PREFIX: Final = "/opt/kernel-runner"
 #: Where the Debian package has its wheels; it is there exactly on hosts with that package.
-PACKAGE: Final = "/usr/lib/kernel-runner"
+PACKAGE: Final = "/opt/kernel-runner/wheels"
 CONFIG: Final = "/etc/kernel-runner/config.toml"
 DATABASE_URL: Final = "/etc/kernel-runner/credentials/database_url"
 SITE: Final = f"/etc/systemd/system/{UNIT}.d/site.conf"

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from runner.errors import EvaluationError
-from runner.evaluation.container_spec import STAGE, Environment, make_spec
+from runner.evaluation.container_spec import Environment, make_spec
 from runner.gpu_types import GpuType
 from runner.model import Slot
 from sandbox.host.container import ContainerReport
 from sandbox.host.engine import DockerEngine
 from sandbox.host.hostroot import HostRoot
-from sandbox.host.stage import stage
+from sandbox.host.stage import binds, stage
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Bind, Boot
 
@@ -29,7 +29,7 @@ def host_environment(engine: DockerEngine, *, eval_python: Path, state_dir: Path
     return Environment(
         image=engine.ensure_host_root(root),
         python=root.python,
-        binds=(*root.binds(), staged),
+        binds=(*root.binds(), *staged),
         cgroup_parent=engine.check().slice,
     )
 
@@ -43,7 +43,7 @@ def image_environment(engine: DockerEngine, reference: str, python: str, *, stat
     return Environment(
         image=engine.image_id(reference),
         python=python,
-        binds=(_staged(state_dir),),
+        binds=_staged(state_dir),
         cgroup_parent=engine.check().slice,
     )
 
@@ -75,5 +75,5 @@ def run_programs(
     return report
 
 
-def _staged(state_dir: Path) -> Bind:
-    return Bind(source=str(stage(state_dir / "stage", {})), target=STAGE)
+def _staged(state_dir: Path) -> tuple[Bind, ...]:
+    return binds(stage(state_dir / "stage", {}))

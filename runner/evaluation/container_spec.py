@@ -13,13 +13,12 @@ from runner.evaluation.case_memory import tensor_bytes
 from runner.gpu_types.model import GpuType, Vendor
 from runner.model import Device, Job, Slot
 from sandbox.spec import (
-    JUDGE_UID,
-    WORKER_UID,
     Bind,
     Boot,
     DeviceDriver,
     Devices,
     Limits,
+    Owner,
     SandboxSpec,
     Tmpfs,
 )
@@ -75,11 +74,11 @@ def make_spec(  # noqa: D417 the arguments are records
     """
     scratch_bytes = gpu.scratch_mib << 20
     tmpfs = [
-        Tmpfs(target="/work", size_bytes=scratch_bytes, uid=WORKER_UID, gid=WORKER_UID),
-        Tmpfs(target="/tmp", size_bytes=scratch_bytes, uid=WORKER_UID, gid=WORKER_UID, mode=0o1777),  # noqa: S108 the container's own
+        Tmpfs(target="/work", size_bytes=scratch_bytes, owner=Owner.WORKER),
+        Tmpfs(target="/tmp", size_bytes=scratch_bytes, owner=Owner.WORKER, mode=0o1777),  # noqa: S108 the container's own
     ]
     if boot.kind == "pair":
-        tmpfs.append(Tmpfs(target="/judge", size_bytes=scratch_bytes, uid=JUDGE_UID, gid=JUDGE_UID))
+        tmpfs.append(Tmpfs(target="/judge", size_bytes=scratch_bytes, owner=Owner.JUDGE))
     return SandboxSpec(
         image=environment.image,
         python=environment.python,

@@ -29,7 +29,7 @@ from runner.errors import (
 )
 from runner.evaluation.attempt import Attempt, HostResources, JobContext, OnProgress, execute
 from runner.evaluation.build_cache import BuildCache
-from runner.evaluation.container_spec import HOST_IMAGE, STAGE, Environment
+from runner.evaluation.container_spec import HOST_IMAGE, Environment
 from runner.evaluation.groups import group_result
 from runner.evaluation.modules import GroupHost, evaluate_group
 from runner.evaluation.plan import make_plan, make_probe
@@ -44,8 +44,8 @@ from runner.task_format import from_stored
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.engine import DockerEngine, EngineFacts
 from sandbox.host.hostroot import HostRoot
-from sandbox.host.stage import stage
-from sandbox.spec import Bind, DeviceDriver
+from sandbox.host.stage import binds, stage
+from sandbox.spec import DeviceDriver
 
 _log = get_logger(__name__)
 
@@ -329,13 +329,13 @@ class Evaluator:
                     self._settings.state_dir / "stage",
                     {"tasks/__init__.py": package / "__init__.py", "tasks/harness": package / "harness"},
                 )
-            staged = Bind(source=str(self._stage), target=STAGE)
+            staged = binds(self._stage)
             if gpu.image == HOST_IMAGE:
                 root = HostRoot(eval_python=self._settings.eval_python)
                 image, python = self._engine.ensure_host_root(root), root.python
-                binds = (*root.binds(), staged)
+                bound = (*root.binds(), *staged)
             else:
-                image, python, binds = self._engine.image_id(gpu.image), gpu.image_python, (staged,)
+                image, python, bound = self._engine.image_id(gpu.image), gpu.image_python, staged
         except EngineUnavailable as error:
             raise EngineUnavailableError(str(error)) from error
         except SandboxError as error:
@@ -343,7 +343,7 @@ class Evaluator:
         return Environment(
             image=image,
             python=python,
-            binds=binds,
+            binds=bound,
             device_driver=_driver(gpu),
             # The host's root file system has the driver's libraries already, and no hook has a place to write there.
             cdi={} if gpu.image == HOST_IMAGE else facts.cdi,

@@ -19,11 +19,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sandbox.errors import EngineRefused, EngineUnavailable, Leftover, NotReaped, SandboxError
-from sandbox.host import cdi
+from sandbox.host import accounts, cdi
 from sandbox.host.attach import attach
 from sandbox.host.cgroup import reader_for
 from sandbox.host.container import Container, ContainerReport, EndState
@@ -102,6 +102,8 @@ class DockerEngine:
         self._idle: queue.LifoQueue[docker.APIClient] = queue.LifoQueue()
         self._import_lock = threading.Lock()
         self._accepted_images: set[str] = set()
+        #: By the container that has them, until it is gone.
+        self._lent: dict[str, accounts.LentAccounts] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -215,9 +217,16 @@ class DockerEngine:
             raise EngineRefused(f"sandbox spec: {'; '.join(errors)}")
         if spec.image not in self._accepted_images:
             self.image_id(spec.image)
+        lent = accounts.lend()
+        spec = replace(spec, accounts=lent.accounts)
         body = hostconfig.create_body(spec, owner=self.owner)
         body["Labels"][hostconfig.LABEL_CREATOR] = identity()
-        container_id = self._call("create", lambda api: _create(api, body))
+        try:
+            container_id = self._call("create", lambda api: _create(api, body))
+        except BaseException:
+            lent.give_back()
+            raise
+        self._lent[container_id] = lent
         attachment = container = None
         try:
             attachment = attach(
@@ -354,6 +363,8 @@ class DockerEngine:
                 )
                 self._inspect(container_id)
             except _NotFound:
+                if (lent := self._lent.pop(container_id, None)) is not None:
+                    lent.give_back()
                 return
             except EngineRefused:
                 # The engine is removing it already, or the kill has not taken effect yet.

@@ -4,7 +4,7 @@ Owns the content of the generated archive, which the engine imports as an image,
 host and changes nothing.
 
 A bind of /usr alone is no usable root. Compilers are found through /etc/alternatives and libraries through ld.so.cache;
-getpass and torch need a passwd entry; and a virtual environment does not start without its base prefix.
+and a virtual environment does not start without its base prefix.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.errors import RootFilesystemError
-from sandbox.spec import JUDGE_UID, WORKER_UID, Bind
+from sandbox.spec import Bind
 
 #: Directories that are writable inside. Their owner could replace a bind below them.
 _WRITABLE = ("/work", "/judge", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys")  # noqa: S108 names, nothing is written
@@ -44,15 +44,10 @@ _MOUNT_POINTS = {
 _COPIED = ("etc/ld.so.cache", "etc/ld.so.conf")
 _COPIED_FOLDERS = ("etc/alternatives", "etc/ld.so.conf.d")
 
-_PASSWD = f"""root:x:0:0:root:/:/bin/sh
-judge:x:{JUDGE_UID}:{JUDGE_UID}:judge:/judge:/bin/sh
-worker:x:{WORKER_UID}:{WORKER_UID}:worker:/work:/bin/sh
-nobody:x:65534:65534:nobody:/:/usr/sbin/nologin
-"""
-_GROUP = f"root:x:0:\njudge:x:{JUDGE_UID}:\nworker:x:{WORKER_UID}:\nnogroup:x:65534:\n"
 _WRITTEN = {
-    "etc/passwd": _PASSWD,
-    "etc/group": _GROUP,
+    # Mount points (`sandbox.host.stage`).
+    "etc/passwd": "",
+    "etc/group": "",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     "etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
     "etc/resolv.conf": "",

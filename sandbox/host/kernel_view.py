@@ -14,7 +14,13 @@ from sandbox.host.cgroup import PROC, CgroupReader
 from sandbox.policy.observed import NAMESPACES, NOT_OBSERVED, KernelView, numbers
 
 #: Titles in /proc/PID/limits for the limit names of the engine's request.
-_RLIMITS: Final = {"core": "Max core file size", "fsize": "Max file size", "nofile": "Max open files"}
+_RLIMITS: Final = {
+    "core": "Max core file size",
+    "fsize": "Max file size",
+    "nofile": "Max open files",
+    "nice": "Max nice priority",
+    "rtprio": "Max realtime priority",
+}
 
 
 def read_kernel_view(pid: int, cgroup: CgroupReader) -> KernelView:

@@ -16,14 +16,36 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sandbox.host.process_identity import identity, is_gone
+from sandbox.policy.hostconfig import CODE
+from sandbox.spec import ACCOUNTS, Bind
 
 _SCRATCH = ".stage-"
 #: Files of this package that run inside, as patterns below sandbox/.
 INSIDE = ("__init__.py", "protocol.py", "inside/*.py")
+#: Names of the users in every container: getpass, torch and programs of tasks ask for them.
+_PASSWD = "".join(
+    (
+        "root:x:0:0:root:/:/bin/sh\n",
+        *(
+            f"judge:x:{both.judge}:{both.judge}:judge:/judge:/bin/sh\n"
+            f"worker:x:{both.worker}:{both.worker}:worker:/work:/bin/sh\n"
+            for both in ACCOUNTS
+        ),
+        "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
+    )
+)
+_GROUP = "".join(
+    (
+        "root:x:0:\n",
+        *(f"judge:x:{both.judge}:\nworker:x:{both.worker}:\n" for both in ACCOUNTS),
+        "nogroup:x:65534:\n",
+    )
+)
+_ETC = {"etc/passwd": _PASSWD.encode(), "etc/group": _GROUP.encode()}
 
 
 def stage(directory: Path, packages: Mapping[str, Path]) -> Path:
-    """Return the directory to bind at /kernel-runner; create it if it does not exist.
+    """Return the directory to bind (`binds`); create it if it does not exist.
 
     `packages` maps a path below it (`tasks/harness`) to a file or a folder. Caches in a folder are left out.
 
@@ -43,6 +65,14 @@ def stage(directory: Path, packages: Mapping[str, Path]) -> Path:
     return target
 
 
+def binds(staged: Path) -> tuple[Bind, ...]:
+    """What every container has of a staged directory: the code, and names for its users, whatever its image holds."""
+    return (
+        Bind(source=str(staged), target=CODE),
+        *(Bind(source=str(staged / name), target=f"/{name}") for name in _ETC),
+    )
+
+
 def _clear(directory: Path) -> None:
     """Remove the unfinished directories of processes that were killed."""
     for path in directory.glob(f"{_SCRATCH}*"):
@@ -51,6 +81,7 @@ def _clear(directory: Path) -> None:
 
 
 def _files(packages: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
+    yield from _ETC.items()
     here = Path(__file__).parents[1]
     for pattern in INSIDE:
         for path in here.glob(pattern):

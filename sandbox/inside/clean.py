@@ -1,8 +1,9 @@
 """Removes everything that a worker left behind: files, and objects of System V that outlive their processes.
 
-A later worker of the same container must find nothing of an earlier one's. Runs as the worker, when none of its
-processes is left. Directories may be nested so deeply that no path reaches their end, and may forbid their owner
-everything. So a directory's content is moved up before it is removed.
+A later worker of the same container must find nothing of an earlier one's. Runs when none of the worker's processes is
+left. Directories may be nested so deeply that no path reaches their end, and may forbid their owner everything. So a
+directory's content is moved up before it is removed. The places where a worker writes, the judge's user writes, too, as
+a reference may: each of the two removes what the other one may not, until nothing is left.
 
 Standard library only: this runs inside the container.
 """
@@ -11,18 +12,24 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from sandbox.inside.boot import TMP, WORK, BootConfig
-from sandbox.inside.process import HelperError, InitError, Reaper, run_as
+from sandbox.inside.process import Account, HelperError, InitError, Reaper, run_as
 
 #: Where a worker can write, and the mode that the directory itself gets back; None: it belongs to root.
 _PLACES = ((WORK, 0o700), (TMP, 0o1777), ("/dev/shm", None))  # noqa: S108 the container's own
+_SHARED_MEMORY, _SEMAPHORES = Path("/proc/sysvipc/shm"), Path("/proc/sysvipc/sem")
 _IPC_RMID = 0
-_OWNER_ALL = 0o700
+#: Of a directory that is about to be removed: the other user must get at what it holds.
+_OPEN = 0o777
+#: What a pass may say: a number and a path.
+_ANSWER_BYTES = 1 << 14
 
 
 def clean_up(boot: BootConfig, reaper: Reaper) -> None:
@@ -33,72 +40,123 @@ def clean_up(boot: BootConfig, reaper: Reaper) -> None:
     """
     try:
         # The worker may have forbidden its own directory.
-        run_as(replace(boot.worker, directory="/"), lambda _: remove_all(), reaper=reaper)
+        worker, judge = (replace(account, directory="/") for account in (boot.worker, boot.judge))
+        while True:
+            removed, left = _pass(worker, reaper)
+            if not left:
+                return
+            removed_too, _ = _pass(judge, reaper)
+            if not removed and not removed_too:
+                raise InitError(f"what a worker left behind cannot be removed: {left}")
     except HelperError as error:
         raise InitError(f"what a worker left behind cannot be removed: {error}") from error
 
 
-def remove_all() -> None:
-    """Empty the places and remove the worker's System V objects.
+def _pass(account: Account, reaper: Reaper) -> tuple[int, str]:
+    """Remove as a user; return how much went, and something that is still there, if anything is."""
+    removed, _, left = run_as(account, _answer, reaper=reaper, max_bytes=_ANSWER_BYTES).decode().partition(" ")
+    return int(removed), left
+
+
+def _answer(descriptor: int) -> None:
+    removed, left = remove_all()
+    os.write(descriptor, f"{removed} {left}".encode("utf-8", "replace")[:_ANSWER_BYTES])
+
+
+def remove_all() -> tuple[int, str]:
+    """Empty the places and remove System V objects, as far as this user may; see `_pass`.
 
     Raises:
-        OSError: something could not be removed.
+        OSError: the mode of a place cannot be set.
     """
+    removed = 0
+    left: list[str] = []
     for place, mode in _PLACES:
         if not Path(place).is_dir():
             continue
-        if mode is not None:
-            Path(place).chmod(mode)
-        empty(place)
-    remove_system_v()
+        # Open meanwhile: the other user may have to remove something there.
+        with suppress(PermissionError):
+            if mode is not None:
+                Path(place).chmod(mode | _OPEN)
+        removed += empty(place)
+        found = _children(Path(place))
+        left += map(str, found)
+        with suppress(PermissionError):
+            if mode is not None and not found:
+                Path(place).chmod(mode)
+    removed += remove_system_v()
+    left += [f"{table} {number}" for table in (_SHARED_MEMORY, _SEMAPHORES) for number in _ids(table)]
+    return removed, next(iter(left), "")
 
 
-def empty(top: str) -> None:
-    """Remove everything below a directory.
-
-    Raises:
-        OSError: something could not be removed.
-    """
+def empty(top: str) -> int:
+    """Remove everything below a directory that this user may remove; return how much that was."""
     names = _free_names(top)
-    while entries := list(Path(top).iterdir()):
-        for entry in entries:
-            if not _is_folder(entry):
-                entry.unlink()
-                continue
-            entry.chmod(_OWNER_ALL)
-            for child in list(entry.iterdir()):
-                if _is_folder(child):
-                    # A directory that is moved must be writable itself.
-                    child.chmod(_OWNER_ALL)
-                child.rename(next(names))
-            entry.rmdir()
+    removed = 0
+    changed = True
+    while changed:
+        changed = False
+        for entry in _children(Path(top)):
+            if _is_folder(entry):
+                changed |= _move_up(entry, names)
+                gone = _tried(entry.rmdir)
+            else:
+                gone = _tried(entry.unlink)
+            removed += gone
+            changed |= gone
+    return removed
+
+
+def _move_up(folder: Path, names: Iterator[str]) -> bool:
+    """Move what a directory holds beside it; return whether anything was moved."""
+    _tried(folder.chmod, _OPEN)
+    moved = False
+    for child in _children(folder):
+        if _is_folder(child):
+            # A directory that is moved must be writable itself.
+            _tried(child.chmod, _OPEN)
+        moved |= _tried(child.rename, next(names))
+    return moved
+
+
+def _tried(deed: Callable[..., object], *arguments: object) -> bool:
+    """Whether the kernel lets this user do it."""
+    try:
+        deed(*arguments)
+    except OSError:
+        return False
+    return True
+
+
+def _children(folder: Path) -> list[Path]:
+    """The paths in a directory; none where this user may not look."""
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
 
 
 def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
+    # Not is_dir: a link may lead where this user may not look.
+    return stat.S_ISDIR(path.lstat().st_mode)
 
 
 def _free_names(top: str) -> Iterator[str]:
     """Paths in a directory that nothing has."""
-    number = 0
-    while True:
-        number += 1
-        path = f"{top}/.emptied-{number}"
-        if not os.path.lexists(path):
-            yield path
+    paths = (f"{top}/.emptied-{number}" for number in count(1))
+    return (path for path in paths if not os.path.lexists(path))
 
 
-def remove_system_v() -> None:
-    """Remove shared memory and semaphores of this uid."""
+def remove_system_v() -> int:
+    """Remove shared memory and semaphores of this uid; return how many."""
     libc = ctypes.CDLL(None)
-    for number in _ids(Path("/proc/sysvipc/shm")):
-        libc.shmctl(number, _IPC_RMID, None)
-    for number in _ids(Path("/proc/sysvipc/sem")):
-        libc.semctl(number, 0, _IPC_RMID, None)
+    gone = [libc.shmctl(number, _IPC_RMID, None) for number in _ids(_SHARED_MEMORY)]
+    gone += [libc.semctl(number, 0, _IPC_RMID, None) for number in _ids(_SEMAPHORES)]
+    return gone.count(0)
 
 
-def _ids(table: Path) -> Iterator[int]:
+def _ids(table: Path) -> list[int]:
     """The ids in a table of the kernel; none where there is no such table."""
     with suppress(OSError):
-        for line in table.read_text(encoding="ascii").splitlines()[1:]:
-            yield int(line.split()[1])
+        return [int(line.split()[1]) for line in table.read_text(encoding="ascii").splitlines()[1:]]
+    return []

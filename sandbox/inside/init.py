@@ -33,7 +33,14 @@ from sandbox.inside.steps import run_steps
 #: Exit codes of the container: the conversation ended properly, or the daemon disappeared.
 DONE = 0
 ABANDONED = 3
-_LIMITS = {"core": resource.RLIMIT_CORE, "fsize": resource.RLIMIT_FSIZE, "nofile": resource.RLIMIT_NOFILE}
+_LIMITS = {
+    "core": resource.RLIMIT_CORE,
+    "fsize": resource.RLIMIT_FSIZE,
+    "nofile": resource.RLIMIT_NOFILE,
+    # RLIMIT_NICE and RLIMIT_RTPRIO, for which the module has no names.
+    "nice": 13,
+    "rtprio": 14,
+}
 
 
 def main() -> None:

@@ -42,8 +42,8 @@ from sandbox.inside.process import (
 #: The longest order: a program's source and its environment.
 _ORDER_BYTES = 1 << 18
 _MAX_DESCRIPTORS = 16
-#: The template's real and saved uid. No other process has it.
-_REAL_UID = 10003
+#: The template's real and saved uid. No judge and no worker has it (`sandbox.spec.ACCOUNTS`).
+_REAL_UID = 10_000
 _PR_SET_DUMPABLE = 4
 _MAIN = (
     "import sys; sys.path.insert(0, {stage!r}); from sandbox.inside.template import main; "

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ class Rule:
     #: None: the key is not sent.
     value: Callable[[SandboxSpec], Any]
     checks: tuple[Check, ...]
+    #: What else sets it, and what to do there; None where nothing outside of the engine does.
+    remedy: str | None = None
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -55,10 +58,12 @@ class Difference:
     what: str
     found: Any
     expected: Any
+    remedy: str | None = None
 
     def __str__(self) -> str:
         found, expected = (_cut(repr(value)) for value in (self.found, self.expected))
-        return f"{self.setting}: {self.what} ({self.source}) is {found}, expected {expected}"
+        remedy = "" if self.remedy is None else f" ({self.remedy})"
+        return f"{self.setting}: {self.what} ({self.source}) is {found}, expected {expected}{remedy}"
 
 
 def _cut(text: str) -> str:
@@ -72,15 +77,42 @@ def seccomp_profile() -> str:
 
 
 def _ulimits(spec: SandboxSpec) -> list[dict[str, Any]]:
-    limits = {"core": 1, "nofile": spec.limits.nofile, "fsize": spec.limits.fsize_bytes}
+    limits = {"core": 1, "nofile": spec.limits.nofile, "fsize": spec.limits.fsize_bytes, "nice": 0, "rtprio": 0}
     return [{"Name": name, "Soft": value, "Hard": value} for name, value in limits.items()]
+
+
+#: Limits that an engine may add to every container, and the least that harms no submission. With less of one it would
+#: die or be refused something, and be blamed for it.
+_FURTHER_ULIMITS = {
+    "cpu": math.inf,
+    "data": math.inf,
+    "locks": 0,
+    "memlock": 0,
+    "msgqueue": 0,
+    "rss": 0,
+    "rttime": 0,
+    "sigpending": 1024,
+    "stack": 8 << 20,
+}
+
+
+def _reported_ulimits(spec: SandboxSpec, observed: Observed) -> tuple[Any, ...]:
+    """The limits that the engine reports, without further ones that harm nothing."""
+    harmless = {**_FURTHER_ULIMITS, "nproc": spec.limits.pids}
+
+    def is_harmless(limit: Mapping[str, Any]) -> bool:
+        least = harmless.get(limit["Name"])
+        return least is not None and (limit["Soft"] == -1 or limit["Soft"] >= least)
+
+    reported = checks.engine_value(observed, "HostConfig.Ulimits") or ()
+    return normalize.ulimits(limit for limit in reported if not is_harmless(limit))
 
 
 def _tmpfs(spec: SandboxSpec) -> dict[str, str]:
     return {
         fs.target: (
             f"rw,nosuid,nodev,{'exec' if fs.executable else 'noexec'},size={fs.size_bytes},nr_inodes={fs.inodes},"
-            f"uid={fs.uid},gid={fs.gid},mode={fs.mode:04o}"
+            f"uid={spec.accounts.uid(fs.owner)},gid={spec.accounts.uid(fs.owner)},mode={fs.mode:04o}"
         )
         for fs in spec.tmpfs
     }
@@ -177,7 +209,7 @@ def _pages(size_bytes: int) -> int:
 
 
 def _tmpfs_owners(spec: SandboxSpec) -> dict[str, Any]:
-    return {fs.target: ("tmpfs", fs.uid, fs.gid, fs.mode) for fs in spec.tmpfs}
+    return {fs.target: ("tmpfs", uid := spec.accounts.uid(fs.owner), uid, fs.mode) for fs in spec.tmpfs}
 
 
 def _expected_rlimits(spec: SandboxSpec) -> dict[str, tuple[int, int]]:
@@ -379,15 +411,24 @@ RULES: tuple[Rule, ...] = (
         lambda _: "private",
         checks.own_namespace_check("cgroup"),
     ),
-    _rule(
-        "HostConfig.Ulimits",
-        "No core dumps: at limit 0 the kernel would start the host's crash handler, at 1 it does not. Descriptors and"
-        " file sizes are limited. Limits are only lowered, because raising one needs CAP_SYS_RESOURCE in the engine,"
-        " which some hosts lack.",
-        _ulimits,
-        checks.kernel_check("the list of process 1", "rlimits", _expected_rlimits, except_under=checks.GVISOR),
-        checks.inside_check("the list of process 1 as it observes it", _expected_rlimits, checks.rlimits_inside),
-        normal_form=normalize.ulimits,
+    Rule(
+        key="HostConfig.Ulimits",
+        reason="No core dumps: at limit 0 the kernel would start the host's crash handler, at 1 it does not."
+        " Descriptors and file sizes are limited, and nobody raises a priority. Limits are only lowered, because"
+        " raising one needs CAP_SYS_RESOURCE in the engine, which some hosts lack. Limits that an engine adds to every"
+        " container may stay where they are so high that no submission notices.",
+        value=_ulimits,
+        checks=(
+            Check(
+                source=Source.ENGINE,
+                what="its value",
+                expected=lambda spec: normalize.ulimits(_ulimits(spec)),
+                found=_reported_ulimits,
+            ),
+            checks.kernel_check("the list of process 1", "rlimits", _expected_rlimits, except_under=checks.GVISOR),
+            checks.inside_check("the list of process 1 as it observes it", _expected_rlimits, checks.rlimits_inside),
+        ),
+        remedy="the engine's daemon.json sets others as default-ulimits: remove those from it, and restart the engine",
     ),
     _rule(
         "HostConfig.LogConfig",
@@ -498,7 +539,14 @@ LEFT_OUT: tuple[Rule, ...] = (
 def violations(spec: SandboxSpec, observed: Observed) -> list[Difference]:
     """The differences between a container and its spec. A value that was not observed is no difference."""
     return [
-        Difference(setting=rule.key, source=check.source, what=check.what, found=found, expected=expected)
+        Difference(
+            setting=rule.key,
+            source=check.source,
+            what=check.what,
+            found=found,
+            expected=expected,
+            remedy=rule.remedy,
+        )
         for rule in (*RULES, *LEFT_OUT)
         for check in rule.checks
         if spec.runtime not in check.except_under

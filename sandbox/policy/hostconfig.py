@@ -11,7 +11,7 @@ from typing import Any
 
 from sandbox import protocol
 from sandbox.policy import hardening
-from sandbox.spec import JUDGE_UID, WORKER_UID, SandboxSpec
+from sandbox.spec import SandboxSpec
 
 LABEL_OWNER = "kernel-runner.owner"
 #: Identity of the process that made it (`sandbox.host.process_identity`).
@@ -96,8 +96,8 @@ def boot_document(spec: SandboxSpec) -> str:
             "worker": list(spec.boot.worker),
             "rank_checker": list(spec.boot.rank_checker),
             "preload": spec.boot.preload,
-            "judge_uid": JUDGE_UID,
-            "worker_uid": WORKER_UID,
+            "judge_uid": spec.accounts.judge,
+            "worker_uid": spec.accounts.worker,
             "groups": [] if spec.devices is None else list(spec.devices.groups),
             "environment": dict(spec.environment),
             "output_bytes": spec.limits.output_bytes,

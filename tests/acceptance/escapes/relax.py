@@ -13,7 +13,7 @@ from typing import Any, Final
 from unittest import mock
 
 from sandbox.policy import hardening, hostconfig
-from sandbox.spec import JUDGE_UID, SandboxSpec
+from sandbox.spec import SandboxSpec
 
 JOB_LABEL: Final = "kernel-runner.job"
 
@@ -56,11 +56,12 @@ def _tmpfs(old: str, new: str) -> Callable[[Body], None]:
 
 def _one_uid(body: Body) -> None:
     """The worker becomes the judge's equal."""
-    _boot(worker_uid=JUDGE_UID)(body)
+    judge = json.loads(body["Entrypoint"][-1])["judge_uid"]
+    _boot(worker_uid=judge)(body)
     for target, options in body["HostConfig"]["Tmpfs"].items():
         if target != "/tmp":
             owned = [part for part in options.split(",") if not part.startswith(("uid=", "gid="))]
-            body["HostConfig"]["Tmpfs"][target] = ",".join([*owned, f"uid={JUDGE_UID}", f"gid={JUDGE_UID}"])
+            body["HostConfig"]["Tmpfs"][target] = ",".join([*owned, f"uid={judge}", f"gid={judge}"])
 
 
 def _docker_socket(body: Body) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from sandbox.host.engine import DockerEngine
 from sandbox.host.hostroot import HostRoot
-from sandbox.host.stage import stage
-from sandbox.spec import JUDGE_UID, WORKER_UID, Bind, Boot, Limits, SandboxSpec, Tmpfs
+from sandbox.host.stage import binds, stage
+from sandbox.spec import Boot, Limits, Owner, SandboxSpec, Tmpfs
 
 MIB = 1 << 20
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,11 +42,11 @@ def bench(packages: Mapping[str, Path] | None = None) -> Iterator[Bench]:
             python=root.python,
             boot=Boot(kind="steps"),
             limits=Limits(wall_s=60, memory_bytes=512 * MIB, pids=256, cpus=(core,)),
-            binds=(*root.binds(), Bind(source=str(staged), target="/kernel-runner")),
+            binds=(*root.binds(), *binds(staged)),
             tmpfs=(
-                Tmpfs(target="/work", size_bytes=256 * MIB, uid=WORKER_UID, gid=WORKER_UID),
-                Tmpfs(target="/judge", size_bytes=16 * MIB, uid=JUDGE_UID, gid=JUDGE_UID),
-                Tmpfs(target="/tmp", size_bytes=256 * MIB, uid=0, gid=0, mode=0o1777),
+                Tmpfs(target="/work", size_bytes=256 * MIB, owner=Owner.WORKER),
+                Tmpfs(target="/judge", size_bytes=16 * MIB, owner=Owner.JUDGE),
+                Tmpfs(target="/tmp", size_bytes=256 * MIB, owner=Owner.ROOT, mode=0o1777),
             ),
         )
         try:

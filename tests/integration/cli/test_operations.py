@@ -286,7 +286,8 @@ def test_check_goes_through_everything_and_proves_the_sandbox(
     by_name = {found["name"]: found for found in said.document["checks"]}
     assert [found for found in by_name.values() if found["mark"] == "failed"] == []
     assert said.code == 0
-    assert by_name["torch in the sandbox"]["found"].endswith("as uid 10002")
+    assert by_name["torch in the sandbox"]["found"].endswith("as worker")
+    assert by_name["our files in the sandbox"]["found"] == "none"
     assert by_name["C++ in the sandbox"]["mark"] == "ok"
     assert by_name["notifications"]["found"] == "arrive"
     assert by_name["runtime runc"]["found"] == "the engine offers it, used by CPU"

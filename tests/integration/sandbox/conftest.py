@@ -12,12 +12,14 @@ import pytest
 
 from sandbox.host.engine import ContainerReport, DockerEngine
 from sandbox.host.hostroot import HostRoot
-from sandbox.host.stage import stage
+from sandbox.host.stage import binds, stage
 from sandbox.protocol import PairRequest, Request, Step, StepResult, StepsRequest
-from sandbox.spec import JUDGE_UID, WORKER_UID, Bind, Boot, Limits, SandboxSpec, Tmpfs
+from sandbox.spec import ACCOUNTS, Boot, Limits, Owner, SandboxSpec, Tmpfs
 from tests.support.waiting import PATIENCE_S
 
 MIB = 1 << 20
+#: The uids of workers.
+WORKERS = frozenset(both.worker for both in ACCOUNTS)
 
 #: Prepended to a judge's program: `request()` reads the request, `say()` writes a frame.
 JUDGE_PRELUDE = """
@@ -138,11 +140,11 @@ def workshop(docker_engine: DockerEngine, eval_python: Path, tmp_path_factory: p
         boot=Boot(kind="steps"),
         # How fast a machine is decides nothing; what must end by a limit has one of its own.
         limits=Limits(wall_s=PATIENCE_S, memory_bytes=512 * MIB, pids=128, cpus=(0,)),
-        binds=(*root.binds(), Bind(source=str(staged), target="/kernel-runner")),
+        binds=(*root.binds(), *binds(staged)),
         tmpfs=(
-            Tmpfs(target="/work", size_bytes=128 * MIB, uid=WORKER_UID, gid=WORKER_UID),
-            Tmpfs(target="/judge", size_bytes=16 * MIB, uid=JUDGE_UID, gid=JUDGE_UID),
-            Tmpfs(target="/tmp", size_bytes=128 * MIB, uid=0, gid=0, mode=0o1777),
+            Tmpfs(target="/work", size_bytes=128 * MIB, owner=Owner.WORKER),
+            Tmpfs(target="/judge", size_bytes=16 * MIB, owner=Owner.JUDGE),
+            Tmpfs(target="/tmp", size_bytes=128 * MIB, owner=Owner.ROOT, mode=0o1777),
         ),
     )
     return Workshop(engine=docker_engine, template=template)

@@ -8,10 +8,10 @@ from typing import Any
 
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import DeviceDriver, Devices
-from tests.integration.sandbox.conftest import MIB, Workshop
+from tests.integration.sandbox.conftest import MIB, WORKERS, Workshop
 
 _PROBE = """
-import getpass, json, os, resource, socket, ctypes
+import getpass, json, os, pwd, resource, socket, ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 def attempt(work):
     try:
@@ -24,6 +24,7 @@ def syscall(*args):
 status = dict(l.split(':', 1) for l in open('/proc/self/status') if ':' in l)
 print(json.dumps({
     'uid': os.getresuid(), 'gid': os.getresgid(), 'groups': os.getgroups(), 'user': getpass.getuser(),
+    'name': pwd.getpwuid(os.getuid()).pw_name,
     'status': {k: status[k].strip() for k in ('CapEff', 'CapPrm', 'CapBnd', 'NoNewPrivs', 'Seccomp')},
     'env': dict(os.environ), 'cwd': os.getcwd(), 'fds': sorted(int(f) for f in os.listdir('/proc/self/fd')),
     'interfaces': sorted(os.listdir('/sys/class/net')),
@@ -58,8 +59,9 @@ def _probe(workshop: Workshop) -> dict[str, Any]:
 def test_a_submission_sees_an_empty_locked_room(workshop: Workshop) -> None:
     """Uid, capabilities, environment, descriptors, limits and paths are exactly what the spec says."""
     seen = _probe(workshop)
-    assert seen["uid"] == [10002] * 3
-    assert seen["gid"] == [10002] * 3
+    assert seen["uid"] == seen["gid"] == [seen["uid"][0]] * 3
+    assert seen["uid"][0] in WORKERS
+    assert seen["name"] == "worker"
     assert seen["groups"] == []
     assert seen["user"] == "worker"
     assert seen["status"] == {

@@ -8,7 +8,7 @@ import pytest
 
 from sandbox.protocol import PairRequest
 from sandbox.spec import Ending
-from tests.integration.sandbox.conftest import Workshop
+from tests.integration.sandbox.conftest import WORKERS, Workshop
 
 
 def test_request_frames_and_socketpair_work(workshop: Workshop) -> None:
@@ -82,9 +82,9 @@ line.recv(1)
     report = workshop.pair(judge, worker)
     assert report.ok, report.message
     seen = json.loads(report.steps[0].stdout)
-    assert seen["me"] == [10001, "/judge", "/judge"]
+    assert seen["me"] == [seen["out"]["uid"] - 1, "/judge", "/judge"]
     assert seen["err"] == "to stderr\n"
-    assert seen["out"]["uid"] == 10002
+    assert seen["out"]["uid"] in WORKERS
     assert seen["out"]["cwd"] == "/work"
     assert seen["out"]["oom"] == "1000"
     assert seen["out"]["kr"] == ["KR_JUDGE_FD"]
@@ -155,7 +155,9 @@ line.recv(1)
     found = json.loads(report.steps[0].stdout)
     assert len({pid for pid, *_ in found["seen"]}) == 6
     descriptors = ["/dev/null", "pipe", "pipe", "socket"]
-    accounts = [[10002, "/work", descriptors]] * 3 + [[10001, "/judge", descriptors]] * 3
+    _, worker, *_ = found["seen"][0]
+    assert worker in WORKERS
+    accounts = [[worker, "/work", descriptors]] * 3 + [[worker - 1, "/judge", descriptors]] * 3
     assert [rest for _, *rest in found["seen"]] == accounts
     assert found["more"] == ""
 

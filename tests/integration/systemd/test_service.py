@@ -31,7 +31,7 @@ INSTALL = ("apt-get", "install", "--yes", "--allow-downgrades", "--option=Dpkg::
 #: Makes a package, unpacked here, one of a later release whose daemon ends at once and whose examples are others.
 BREAK = """
 import glob, pathlib, zipfile
-(name,) = glob.glob("usr/lib/kernel-runner/kernel_runner-*.whl")
+(name,) = glob.glob("opt/kernel-runner/wheels/kernel_runner-*.whl")
 with zipfile.ZipFile(name) as old:
     files = {entry: old.read(entry) for entry in old.namelist()}
 files["runner/cli/serve.py"] = files["runner/cli/serve.py"].replace(b"run_daemon(lambda", b"7 or run_daemon(lambda")
@@ -70,6 +70,11 @@ def look():
                     print("FOUND" "-A-SECRET", path)
             except OSError:
                 pass
+
+    for folder, folders, files in os.walk("/"):
+        for name in [*folders, *files]:
+            if name.startswith("kernel_runner-"):
+                print("FOUND" "-A-SECRET", folder, name)
 
 if not pathlib.Path("/tmp/looked").exists():
     pathlib.Path("/tmp/looked").touch()

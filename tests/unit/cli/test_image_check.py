@@ -29,7 +29,6 @@ PYTHON = "/opt/environment/bin/python"
 CUDA: Mapping[str, Any] = {
     "python": "3.12.3",
     "executable": PYTHON,
-    "users": [10001, 10002],
     "torch": {
         "version": "2.13.0+cu130",
         "cuda": "13.0",
@@ -244,7 +243,6 @@ def test_without_a_type_it_is_judged_for_those_that_name_it(checked: Checked, tm
         ),
         (changed(torch={"hip": "6.4", "architectures": ["gfx942"]}), "MI355X", "architecture", Mark.FAILED, "gfx950"),
         (changed(modules={"numpy": None}), "CPU", "numpy", Mark.FAILED, "not installed"),
-        (changed(users=[10001]), "CPU", "users", Mark.FAILED, "10002"),
         (changed(tools={"ninja": None}), "CPU", "extensions", Mark.WARNING, "no ninja"),
         (changed(tools={"nvcc": None}), "H100", "nvcc", Mark.WARNING, "not on PATH"),
         (changed(torch={"cuda": "12.9"}), "H100", "nvcc", Mark.WARNING, "torch is built with 12.9"),

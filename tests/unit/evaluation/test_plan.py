@@ -17,7 +17,7 @@ from runner.task_format.model import HARNESS, CaseSet, Extra, Harness, Ranking, 
 from sandbox.inside.boot import parse_boot
 from sandbox.policy.hostconfig import boot_document
 from sandbox.protocol import PairRequest, Step, StepsRequest
-from sandbox.spec import Boot, DeviceDriver
+from sandbox.spec import Boot, DeviceDriver, Owner
 from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.judge.stopping import Stopping, Timing
 from tests.unit import samples
@@ -266,7 +266,9 @@ def test_judge_and_worker_keep_what_their_compilers_make_where_only_they_can_wri
         assert parsed.worker_environment({})[name].startswith("/work/.cache/")
         assert parsed.judge_environment({})[name] == parsed.worker_environment({})[name].replace("/work", "/judge")
     (judges,) = [fs for fs in spec.tmpfs if fs.target == "/judge"]
-    assert (judges.uid, judges.mode, judges.executable) == (10001, 0o700, True), "what is compiled there is loaded"
+    assert (judges.owner, judges.mode, judges.executable) == (Owner.JUDGE, 0o700, True), (
+        "what is compiled there is loaded"
+    )
     assert parsed.judge_environment({})["PATH"] == spec.environment["PATH"]
 
 

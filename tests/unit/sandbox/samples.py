@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandbox.spec import JUDGE_UID, WORKER_UID, Bind, Boot, DeviceDriver, Devices, Limits, SandboxSpec, Tmpfs
+from sandbox.spec import Bind, Boot, DeviceDriver, Devices, Limits, Owner, SandboxSpec, Tmpfs
 
 #: A spec in which every optional part is used.
 FULL = SandboxSpec(
@@ -12,9 +12,9 @@ FULL = SandboxSpec(
     limits=Limits(wall_s=60, memory_bytes=1 << 30, pids=100, cpus=(3, 1), mems=(0,), shm_bytes=1 << 20, nofile=512),
     binds=(Bind(source="/usr", target="/usr"), Bind(source="/state/stage/x", target="/kernel-runner")),
     tmpfs=(
-        Tmpfs(target="/work", size_bytes=1 << 20, uid=WORKER_UID, gid=WORKER_UID),
-        Tmpfs(target="/judge", size_bytes=1 << 20, uid=JUDGE_UID, gid=JUDGE_UID, executable=False),
-        Tmpfs(target="/tmp", size_bytes=1 << 20, uid=0, gid=0, mode=0o1777),
+        Tmpfs(target="/work", size_bytes=1 << 20, owner=Owner.WORKER),
+        Tmpfs(target="/judge", size_bytes=1 << 20, owner=Owner.JUDGE, executable=False),
+        Tmpfs(target="/tmp", size_bytes=1 << 20, owner=Owner.ROOT, mode=0o1777),
     ),
     devices=Devices(driver=DeviceDriver.NODES, ids=("/dev/kfd", "/dev/dri/renderD128"), groups=(105,)),
     environment={"PATH": "/bin"},

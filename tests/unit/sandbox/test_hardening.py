@@ -20,6 +20,7 @@ from tests.unit.sandbox.samples import FULL
 
 SPEC = replace(FULL, runtime="runc")
 LEASED = ["c 226:128 rw", "c 511:0 rw"]
+_PRIORITIES = {"nice": [0, 0], "rtprio": [0, 0]}
 COMMON = ["c *:* m", "b *:* m", "c 1:3 rwm", "c 136:* rwm", "c 10:200 rwm"]
 
 
@@ -39,7 +40,7 @@ def inside(spec: SandboxSpec = SPEC, **changes: Any) -> dict[str, Any]:  # noqa:
         "seccomp": "2",
         "cpus": [1, 3],
         "interfaces": ["lo", "sit0"],
-        "limits": {"core": [1, 1], "nofile": [512, 512], "fsize": [1 << 30, 1 << 30]},
+        "limits": {"core": [1, 1], "nofile": [512, 512], "fsize": [1 << 30, 1 << 30], **_PRIORITIES},
         "mounts": [
             mount("/", "ro,relatime"),
             mount("/proc", "rw,nosuid", type="proc"),
@@ -53,8 +54,8 @@ def inside(spec: SandboxSpec = SPEC, **changes: Any) -> dict[str, Any]:  # noqa:
                     f"rw,nosuid,nodev{'' if fs.executable else ',noexec'}",
                     type="tmpfs",
                     mode=fs.mode,
-                    uid=fs.uid,
-                    gid=fs.gid,
+                    uid=spec.accounts.uid(fs.owner),
+                    gid=spec.accounts.uid(fs.owner),
                     size_bytes=fs.size_bytes,
                     inodes=fs.inodes,
                 )
@@ -86,7 +87,7 @@ def kernel(spec: SandboxSpec = SPEC, **changes: Any) -> KernelView:  # noqa: ANN
         cpus=(1, 3),
         mems=(0,),
         devices=(*COMMON, *LEASED),
-        rlimits={"core": (1, 1), "nofile": (512, 512), "fsize": (1 << 30, 1 << 30)},
+        rlimits={"core": (1, 1), "nofile": (512, 512), "fsize": (1 << 30, 1 << 30), "nice": (0, 0), "rtprio": (0, 0)},
         oom_score_adj=100,
         shared_namespaces=(),
     )
@@ -122,7 +123,10 @@ def test_a_box_as_asked_for_has_no_violations() -> None:
         ({"interfaces": ["eth0", "lo"]}, "HostConfig.NetworkMode"),
         ({"uid": 1000}, "User"),
         ({"pid": 7}, "HostConfig.Init"),
-        ({"limits": {"core": [1, 1], "nofile": [512, 4096], "fsize": [1 << 30, 1 << 30]}}, "HostConfig.Ulimits"),
+        (
+            {"limits": {"core": [1, 1], "nofile": [512, 4096], "fsize": [1 << 30, 1 << 30], **_PRIORITIES}},
+            "HostConfig.Ulimits",
+        ),
         ({"devices": ["/dev/null", "/dev/kfd", "/dev/dri/renderD128", "/dev/sda"]}, "HostConfig.Devices"),
         ({"devices": ["/dev/null", "/dev/kfd"]}, "HostConfig.Devices"),
     ],
@@ -157,6 +161,34 @@ def test_a_mount_that_is_otherwise_is_told(target: str, change: dict[str, Any], 
     found = hardening.violations(SPEC, observed(**facts))
     assert {(each.setting, each.source) for each in found} == {(setting, Source.INSIDE)} or target in ("/", "/usr")
     assert setting in {each.setting for each in found}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_harmless"),
+    [
+        ("memlock", -1, True),
+        ("memlock", 1 << 16, True),
+        ("stack", 1 << 26, True),
+        ("stack", 1 << 20, False),
+        ("nproc", 1 << 16, True),
+        ("nproc", 2, False),
+        ("sigpending", 4096, True),
+        ("sigpending", 0, False),
+        ("cpu", -1, True),
+        ("cpu", 3600, False),
+        ("data", 1 << 40, False),
+        ("a name of the future", -1, False),
+    ],
+)
+def test_limits_that_an_engine_adds_may_stay_where_no_submission_notices(
+    name: str, value: int, is_harmless: bool
+) -> None:
+    """Of others the difference says where they come from: else a submission would be blamed for them."""
+    says = engine()
+    says["HostConfig"]["Ulimits"].append({"Name": name, "Soft": value, "Hard": value})
+    differences = hardening.violations(SPEC, observed(says=says))
+    assert [difference.setting for difference in differences] == ([] if is_harmless else ["HostConfig.Ulimits"])
+    assert all("daemon.json sets others as default-ulimits" in str(difference) for difference in differences)
 
 
 def test_a_writable_place_outside_of_the_spec_is_reported() -> None:
@@ -279,6 +311,8 @@ _LIMITS_FILE = """Limit                     Soft Limit           Hard Limit     
 Max file size             1048576              unlimited            bytes
 Max core file size        0                    0                    bytes
 Max open files            512                  1024                 files
+Max nice priority         0                    0
+Max realtime priority     0                    99
 """
 
 
@@ -313,7 +347,13 @@ def test_version_2_limits_are_read(tmp_path: Path, proc: Path) -> None:
     assert (found.cgroup_version, found.memory_bytes, found.memory_and_swap_bytes) == (2, 1 << 30, 1 << 30)
     assert (found.pids, found.cpus, found.mems) == (100, (1, 3, 4), (0,))
     assert found.devices is NOT_OBSERVED
-    assert found.rlimits == {"fsize": (1 << 20, math.inf), "core": (0, 0), "nofile": (512, 1024)}
+    assert found.rlimits == {
+        "fsize": (1 << 20, math.inf),
+        "core": (0, 0),
+        "nofile": (512, 1024),
+        "nice": (0, 0),
+        "rtprio": (0, 99),
+    }
     assert (found.oom_score_adj, found.shared_namespaces) == (100, ())
 
 

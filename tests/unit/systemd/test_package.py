@@ -24,3 +24,4 @@ def test_the_package_is_where_its_program_looks_for_it() -> None:
     assert f"{PACKAGE}/kernel-runner upgrade --package" in (SCRIPTS / "postinst").read_text(encoding="utf-8")
     assert f"{PREFIX}/bin/kernel-runner uninstall --package" in (SCRIPTS / "prerm").read_text(encoding="utf-8")
     assert f"{PACKAGE.lstrip('/')}/kernel-runner" in (ROOT / ".ci" / "package").read_text(encoding="utf-8")
+    assert not PACKAGE.startswith("/usr"), "submissions read all of /usr"

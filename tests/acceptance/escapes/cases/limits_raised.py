@@ -28,3 +28,7 @@ if resource.getrlimit(resource.RLIMIT_CORE) != (1, 1):
     breach(f"core dumps are limited to {resource.getrlimit(resource.RLIMIT_CORE)}")
 refused("another limit of core dumps", set_limit, resource.RLIMIT_CORE, 0, 0)
 refused("the same by prlimit64", call, 302, 0, 4, struct.pack("QQ", 0, 0), None)
+for bits in (1 << 32, 1 << 63, -1 << 32):
+    # The filter compares 64 bits of a number, and the kernel takes 32.
+    refused("the same by setrlimit", call, 160, bits | 4, struct.pack("QQ", 0, 0))
+    refused("the same by prlimit64", call, 302, 0, bits | 4, struct.pack("QQ", 0, 0), None)

@@ -3,7 +3,7 @@ why: No uid, group or capability can be gained, and a set-uid bit set by the wor
 verdict: accepted
 """
 for what, deed in {
-    "uid 0": lambda: os.setuid(0), "judge's uid": lambda: os.setresuid(10001, 10001, 10001), "gid 0": lambda: os.setgid(0),
+    "uid 0": lambda: os.setuid(0), "judge's uid": lambda: os.setresuid(*3 * [os.getuid() - 1]), "gid 0": lambda: os.setgid(0),
     "groups": lambda: os.setgroups([0]), "a file given away": lambda: os.chown("/tmp/given", 0, 0),
 }.items():
     open("/tmp/given", "w").close()

@@ -12,3 +12,5 @@ filled = ctypes.create_string_buffer(program)
 description = struct.pack("HxxxxxxQ", 1, ctypes.addressof(filled))
 refused("a filter by seccomp", call, 317, 1, 0, description)
 refused("a filter by prctl", prctl, 22, 2, ctypes.create_string_buffer(description), 0, 0)
+for bits in (1 << 32, 1 << 63, -1 << 32):
+    refused("a filter by prctl, with bits that the kernel does not look at", prctl, bits | 22, 2, ctypes.create_string_buffer(description), 0, 0)

@@ -6,25 +6,55 @@ relaxed: wrong_answer
 gvisor: wrong_answer
 gvisor_why: ICMP sockets in a network stack of its own, which leads nowhere
 """
-import socket
+import itertools
 
-GONE = (errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.ESOCKTNOSUPPORT)
-for what, arguments in {
-    "raw": (2, 3, 1), "raw IPv6": (10, 3, 58), "raw IP": (2, 3, 255), "packet": (17, 3, 3), "cooked packet": (17, 2, 3),
-}.items():
-    refused(what, socket.socket, *arguments, also=GONE)
-for what, arguments in {
-    "AF_ALG": (38, 5, 0), "AF_VSOCK": (40, 1, 0), "AF_RDS": (21, 5, 0), "AF_KCM": (41, 2, 0), "AF_XDP": (44, 3, 0),
-    "AF_TIPC": (30, 5, 0), "AF_CAN": (29, 3, 1), "AF_BLUETOOTH": (31, 3, 1), "AF_KEY": (15, 3, 2), "AF_SMC": (43, 1, 0),
-    "SCTP": (2, 1, 132), "MPTCP": (2, 1, 262), "DCCP": (2, 6, 33), "UDP-Lite": (2, 2, 136), "L2TP": (2, 2, 115),
-    "ICMP": (2, 2, 1), "netlink of the packet filter": (16, 3, 12), "netlink of socket diagnosis": (16, 3, 4),
-    "netlink of the audit": (16, 3, 9), "netlink of IPsec": (16, 3, 6), "netlink of the cipher list": (16, 3, 21),
-}.items():
-    try:
-        socket.socket(*arguments).close()
-        breach(f"a socket of {what}")
-    except OSError as error:
-        if error.errno not in (*NO, *GONE):
-            breach(f"{what}: {error}")
-for arguments in ((2, 1, 0), (2, 2, 0), (2, 1, 6), (2, 2, 17), (10, 1, 0), (1, 1, 0), (16, 3, 0)):
-    socket.socket(*arguments).close()
+UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
+STREAM, DGRAM, RAW, SEQPACKET = 1, 2, 3, 5
+#: Beyond the last family; every type that four bits hold; TCP, UDP and what others stand for.
+FAMILIES, TYPES, PROTOCOLS = range(48), range(16), (0, 1, 6, 17, 33, 58, 115, 132, 136, 255, 262)
+#: Close on exec, not blocking, and bits that the kernel does not look at.
+FLAGS = (0, 0o2000000, 0o4000, 1 << 32)
+ALLOWED = {(family, *both) for family in (INET, INET6) for both in ((STREAM, 0), (STREAM, 6), (DGRAM, 0), (DGRAM, 17))}
+ALLOWED |= {(NETLINK, RAW, 0), (NETLINK, DGRAM, 0)}
+PAIRS = {(UNIX, kind, 0) for kind in (STREAM, DGRAM, SEQPACKET)}
+
+
+def made(family, kind, protocol):
+    """A socket."""
+    os.close(call(41, family, kind, protocol))
+
+
+def made_pair(family, kind, protocol):
+    """Two that are connected."""
+    two = ctypes.create_string_buffer(8)
+    call(53, family, kind, protocol, two)
+    for each in struct.unpack("ii", two):
+        os.close(each)
+
+
+def answered_otherwise(deed, allowed):
+    """Sockets that are made though they are not allowed, refused though they are, or left to the kernel to refuse."""
+    for family, kind, protocol, flags in itertools.product(FAMILIES, TYPES, PROTOCOLS, FLAGS):
+        try:
+            deed(family, kind | flags, protocol)
+            error = 0
+        except OSError as found:
+            error = found.errno
+        if (family, kind, protocol) in allowed:
+            expected = (0,)
+        elif (family, kind, 0) in PAIRS:
+            # The protocol of a Unix socket loads nothing.
+            expected = (0, errno.EPROTONOSUPPORT)
+        else:
+            expected = (errno.EPERM,)
+        if error not in expected:
+            yield family, kind | flags, protocol, errno.errorcode.get(error, "made")
+
+
+for name, deed, allowed in (("socket", made, ALLOWED | PAIRS), ("socketpair", made_pair, PAIRS)):
+    for first in itertools.islice(answered_otherwise(deed, allowed), 3):
+        breach(f"{name}{first}")
+for family in (UNIX, INET, INET6, NETLINK):
+    refused("a family with bits that the kernel does not look at", made, 1 << 32 | family, DGRAM, 0)
+    if family != UNIX:
+        refused("a protocol with such bits", made, family, RAW, 1 << 32)

@@ -1,0 +1,1 @@
+"""Settings of an engine for all of its containers."""

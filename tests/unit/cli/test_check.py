@@ -1,0 +1,43 @@
+"""What `check` says of our own files in a container."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner.cli import check
+from runner.cli.finding import Mark
+from sandbox.protocol import StepResult
+
+_NAMED = ("lib/kernel_runner-0.2.0-py3-none-any.whl", "site-packages/kernel_runner-0.2.0.dist-info/METADATA")
+
+
+@pytest.mark.parametrize(
+    ("files", "own", "mark", "found"),
+    [
+        (("lib/other.whl",), (), Mark.OK, "none"),
+        (_NAMED[:1], (), Mark.WARNING, _NAMED[0]),
+        (_NAMED[1:], (), Mark.WARNING, "site-packages/kernel_runner-0.2.0.dist-info:"),
+        (("src/kernel-runner/runner/__init__.py",), ("src/kernel-runner/runner", "absent"), Mark.WARNING, "runner:"),
+        ((*_NAMED, "a/kernel_runner-1", "b/kernel_runner-1"), (), Mark.WARNING, "and 1 more"),
+    ],
+)
+def test_what_of_ours_a_submission_can_read_is_named(
+    tmp_path: Path, files: tuple[str, ...], own: tuple[str, ...], mark: Mark, found: str
+) -> None:
+    """Wheels, installed packages, source trees by name, and what the daemon runs from."""
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    arguments = (str(tmp_path), *(str(tmp_path / name) for name in own))
+    done = subprocess.run(
+        [sys.executable, "-c", check._OURS_PROBE, *arguments], capture_output=True, text=True, check=True, timeout=60
+    )
+    result = StepResult(
+        name="ours", command="python", start_ns=0, duration_ns=0, exit_code=done.returncode, stdout=done.stdout
+    )
+    finding = check._ours(result)
+    assert (finding.mark, found in finding.found) == (mark, True), finding
