@@ -20,7 +20,7 @@ from tasks.harness.judge.snapshots import within
 from tasks.harness.judge.worker_client import Called, WorkerClient
 from tasks.harness.judge.workers import Call
 from tasks.harness.shared.module_values import encode_value
-from tasks.harness.shared.values import Packed, Unsupported, pack, tensors_in, tree_signature
+from tasks.harness.shared.values import MAX_DIMENSIONS, Packed, Unsupported, pack, tensors_in, tree_signature
 
 from .clock import Clock
 from .reference_module import InvalidReference, Reference
@@ -55,8 +55,9 @@ class Constructed:
 
 def _entry(item: object) -> tuple[str, tuple[int, ...], str] | None:
     match item:
-        case [str(name), list(shape), str(dtype)] if all(within(size, _MOST_SIZE) for size in shape):
-            return name, tuple(shape), dtype
+        case [str(name), list(shape), str(dtype)]:
+            sound = len(shape) <= MAX_DIMENSIONS and all(within(size, _MOST_SIZE) for size in shape)
+            return (name, tuple(shape), dtype) if sound else None
         case _:
             return None
 
