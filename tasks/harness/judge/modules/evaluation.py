@@ -44,7 +44,7 @@ from tasks.harness.judge.workers import Workers
 from .clock import Clock
 from .compare import Tolerance, compare, kernelbench_allclose, kind_of
 from .distributions import tensors_of
-from .group import DEVICE_BASELINES, Candidate, Group, Result
+from .group import CANDIDATES, DEVICE_BASELINES, Candidate, Group, Result
 from .moments import DRAWS, unlike
 from .prepare import DEPENDS_ON_HISTORY, Expected, Prepared, Trial, prepare, require_fit
 from .reference_module import InvalidReference, Reference, same_bits
@@ -151,6 +151,8 @@ class GroupJudge:
         self._further_rows: dict[tuple[str, bool], Row] = {}
         self._host_rows: dict[bool, Row] = {}
         self._prepared: Prepared
+        #: Calls with wrong answers of which a new reference has been asked, too.
+        self.compared_with_new: set[object] = set()
 
     def run(self, directory: Path) -> None:
         """Judge every candidate, and send one step frame for each."""
@@ -166,11 +168,11 @@ class GroupJudge:
         order = list(self._group.candidates)
         secrets.SystemRandom().shuffle(order)
         for done, candidate in enumerate(order):
-            self._frames.progress("candidates", done, len(order))
+            self._frames.progress(CANDIDATES, done, len(order))
             attempt = _Attempt(self, candidate, settings, cached=done > 0)
             result = attempt.judge()
             self._emit(result, attempt.captured, attempt.parts_ms)
-        self._frames.progress("candidates", len(order), len(order))
+        self._frames.progress(CANDIDATES, len(order), len(order))
 
     def captured(self) -> Captured:
         """What the worker that is there has written since the last look."""
@@ -485,10 +487,13 @@ def _mode(in_eval: bool) -> str:  # noqa: FBT001 a name for either
 class _Wrong(Exception):
     """The candidate's output is wrong."""
 
-    def __init__(self, message: str, *, trial: Trial | None = None, perturbed: bool = False) -> None:
-        """`trial`: the correctness call; `perturbed`: whether it had shifted weights."""
+    def __init__(self, message: str, *, call: object, args: list[Any], seed: int | None, perturbed: bool) -> None:
+        """`call`: what it is known by; `args`, `seed`: of the call; `perturbed`: whether it had shifted weights."""
         super().__init__(message)
-        self.trial = trial
+        self.call = call
+        # `args` would be the exception's own.
+        self.inputs = args
+        self.seed = seed
         self.perturbed = perturbed
 
 
@@ -658,11 +663,13 @@ class _Attempt:
 
     def _suspect_history(self, wrong: _Wrong) -> None:
         """A wrong answer says nothing if the reference has another one when it is new."""
-        if wrong.trial is None:
+        if wrong.call in self._group.compared_with_new:
             return
+        self._group.compared_with_new.add(wrong.call)
+        prepared = self._prepared
         # What fails only beside a candidate says nothing of the reference.
         with contextlib.suppress(InvalidReference):
-            if self._prepared.depends_on_history(wrong.trial, perturbed=wrong.perturbed):
+            if prepared.depends_on_history(wrong.inputs, wrong.seed, perturbed=wrong.perturbed, in_eval=self._in_eval):
                 self._result.verdict, self._result.message, self._result.correct = "invalid", DEPENDS_ON_HISTORY, None
 
     def _end_part(self, name: str) -> None:
@@ -751,7 +758,7 @@ class _Attempt:
             if kernelbench:
                 result.kb_correct = False
             raise
-        with self._clock.standing():
+        with self._clock.standing(prepared.reference.usual_ns):
             if kernelbench:
                 says = kernelbench_allclose(expected.output, output, prepared.tolerance)
                 result.kb_correct = None if says is None else says and result.kb_correct is not False
@@ -769,7 +776,8 @@ class _Attempt:
             result.max_rel_error = max(result.max_rel_error or 0.0, found.max_rel_error)
         problem = problem or changed
         if problem is not None:
-            raise _Wrong(f"{where}: {problem}", trial=trial, perturbed=perturbed)
+            call = (trial.number, perturbed)
+            raise _Wrong(f"{where}: {problem}", call=call, args=expected.args, seed=trial.seed, perturbed=perturbed)
         result.failing_input = None
 
     def _unlike(self, trial: Trial, expected: Expected, output: object, *, perturbed: bool) -> str | None:
@@ -814,7 +822,7 @@ class _Attempt:
             return
         perturbed = self._full and prepared.shifted_state is not None
         self._enter(perturbed=perturbed, in_eval=in_eval)
-        with self._clock.standing():
+        with self._clock.standing(prepared.reference.usual_ns):
             prepared.enter(perturbed=perturbed, in_eval=in_eval)
         side.seeded = prepared.is_seeded(in_eval=in_eval)
         side.checker = self._check_timed
@@ -883,7 +891,8 @@ class _Attempt:
         result.max_abs_error = max(result.max_abs_error or 0.0, found.max_abs_error)
         result.max_rel_error = max(result.max_rel_error or 0.0, found.max_rel_error)
         if found.problem is not None:
-            raise _Wrong(f"in a timed call: {found.problem}")
+            told = f"in a timed call: {found.problem}"
+            raise _Wrong(told, call=self._candidate.id, args=args, seed=seed, perturbed=bool(self._loaded))
 
 
 def _of_module(fault: Fault) -> str:

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 KIND = "module"
+#: The phase of a judge's progress that begins when the reference is prepared.
+CANDIDATES = "candidates"
 MOST_CANDIDATES = 16
 MAX_TEXT_BYTES = 1 << 20
 _DTYPES = ("float32", "float16", "bfloat16")

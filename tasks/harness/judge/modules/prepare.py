@@ -35,6 +35,8 @@ _RANGE_DRAWS = 3
 _CALL_SHARE, _NOT_SLOW_S = 1 / 15, 1.0
 #: The part of a candidate's time that its timed calls may take of the judge, for inputs and checks.
 _TIMING_SHARE = 0.5
+#: What a call takes at most, beside what the second one took.
+_ROOM = 2.0
 #: Fewer timed calls say nothing.
 _FEWEST_CALLS = 5
 DEPENDS_ON_HISTORY = (
@@ -97,8 +99,6 @@ class Prepared:
     call_s: float = 0.0
     _kept: dict[tuple[int, bool], Expected] = field(default_factory=dict)
     _kept_bytes: int = 0
-    #: Trials of which a new module has been asked for its output.
-    _compared: set[tuple[int, bool]] = field(default_factory=set)
     _ranges: list[Any] = field(default_factory=list)
     _draws: list[object] | None = None
 
@@ -138,23 +138,19 @@ class Prepared:
         self.reference.load((self.shifted_state if perturbed else None) or self.state)
         self.reference.set_eval(on=in_eval)
 
-    def depends_on_history(self, trial: Trial, *, perturbed: bool) -> bool:
-        """Whether a new module gives another output than this one, which has been called before; asked once a trial.
+    def depends_on_history(self, args: list[Any], seed: int | None, *, perturbed: bool, in_eval: bool) -> bool:
+        """Whether a new module gives another output than this one, which has been called before.
 
         Raises:
             InvalidReference: it fails.
         """
-        if (trial.number, perturbed) in self._compared:
-            return False
-        self._compared.add((trial.number, perturbed))
         new = self.reference.anew()
         new.construct()
-        args = self.expected(trial, perturbed=perturbed).args
         outputs = []
         for reference in (self.reference, new):
             reference.load((self.shifted_state if perturbed else None) or self.state)
-            reference.set_eval(on=trial.in_eval)
-            outputs.append(reference.run(args, trial.seed)[0])
+            reference.set_eval(on=in_eval)
+            outputs.append(reference.run(args, seed)[0])
         return compare(outputs[0], outputs[1], self.tolerance).problem is not None
 
     def draws(self, trial: Trial) -> list[object]:
@@ -189,13 +185,15 @@ def prepare(reference: Reference, settings: Settings, *, memory_bytes: int) -> P
     second, _ = reference.run(reference.inputs(seed), other)
     call_s = (time.monotonic_ns() - began_ns) / 1e9
     _require_quick(call_s, settings.timeout_s)
+    repeats = alike(first, second)
+    reference.usual_ns = round(_ROOM * (time.monotonic_ns() - began_ns))
     after = reference.state()
     stateful = any(not same_bits(after[name], item) for name, item in state.items())
     reference.load(state)
     mode, only_eval = ("both" if reference.made_in_train_mode and reference.is_module else "eval"), False
     if not reference.is_module:
         mode = "train"
-    if not alike(first, second):
+    if not repeats:
         reference.set_eval(on=True)
         first, second = (reference.run(inputs, other)[0] for _ in range(2))
         if not reference.is_module or not alike(first, second):
@@ -240,7 +238,9 @@ def prepare(reference: Reference, settings: Settings, *, memory_bytes: int) -> P
     for trial in prepared.trials:
         # Before a candidate lives, as most candidates need it.
         prepared.expected(trial, perturbed=trial.perturbed and prepared.shifted_state is not None)
-    if prepared.depends_on_history(prepared.trials[0], perturbed=False):
+    first_trial = prepared.trials[0]
+    args = prepared.expected(first_trial, perturbed=False).args
+    if prepared.depends_on_history(args, first_trial.seed, perturbed=False, in_eval=first_trial.in_eval):
         raise InvalidReference(DEPENDS_ON_HISTORY)
     return prepared
 
@@ -343,10 +343,10 @@ def require_fit(inputs: list[Any], state: State, output: object, memory_bytes: i
     given, made = (sum(item.nbytes for item in tensors_of(value)) for value in (inputs, output))
     needed = held(given, given + made)
     own = sum(item.nbytes for item in state.values())
-    if max(needed, 2 * own) > memory_bytes:
+    if max(needed, 3 * own) > memory_bytes:
         raise InvalidReference(
             f"its inputs have {given} bytes, its outputs {made} and its parameters {own}: judging it holds {needed} "
-            f"bytes (5 times the inputs, 3 times the outputs) and {2 * own} (2 times the parameters), a group may hold "
+            f"bytes (5 times the inputs, 3 times the outputs) and {3 * own} (3 times the parameters), a group may hold "
             f"{memory_bytes}"
         )
 

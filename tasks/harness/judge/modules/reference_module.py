@@ -13,7 +13,6 @@ import resource
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -94,9 +93,9 @@ class Reference:
         self.precision = precision
         self.device = device
         self.weight_seed = weight_seed
-        #: Whether no candidate lives. Then its failures are its own, and its times are what it takes.
+        #: Whether no candidate lives. Then its failures are its own.
         self.is_alone = True
-        #: The longest that its inputs and one call took while it was alone.
+        #: What inputs, a call and a comparison take at most where no candidate lives; 0: not known yet.
         self.usual_ns = 0
         self._settings = OwnSettings()
         self._namespace = self._run_file(text, directory)
@@ -272,7 +271,6 @@ class Reference:
     def _fault(self, what: str, *, again: Callable[[], object] | None = None) -> Iterator[None]:
         """Run the reference's code, with its own settings. What it raises, and its time limit, is InvalidReference."""
         limit_s = self._limit_s if self.is_alone else _BESIDE * self._limit_s
-        start_ns = time.monotonic_ns()
         try:
             with self._settings.installed(), _memory_limit(self._memory_bytes), _alarm(limit_s):
                 yield
@@ -284,15 +282,12 @@ class Reference:
             raise InvalidReference(told, again=again) from error
         except (Exception, SystemExit) as error:
             raise InvalidReference(f"{what}: {_sentence(error)}{self._limit_note(error)}", again=again) from error
-        finally:
-            if self.is_alone and again is not None:
-                self.usual_ns = max(self.usual_ns, time.monotonic_ns() - start_ns)
 
     def _limit_note(self, error: BaseException) -> str:
         """What it may hold, where an error may say that it has asked for more."""
-        if self._memory_bytes is None or not isinstance(error, (RuntimeError, MemoryError)):
-            return ""
-        return f" (its tensors may hold {self._memory_bytes} bytes here)"
+        # torch has no class of its own for this.
+        lacks = isinstance(error, MemoryError) or "allocate memory" in str(error)
+        return f"; a group's tensors may hold {self._memory_bytes} bytes" if lacks and self._memory_bytes else ""
 
 
 def _require_inference_mode_off() -> None:
