@@ -1,0 +1,1 @@
+"""Faults that users of other projects reported, and their kin; see report.toml in each folder."""
