@@ -39,7 +39,7 @@ from sandbox.host.build_archive import BuildArchive, JoinedArchives
 from sandbox.host.container import ContainerReport
 from sandbox.protocol import MAX_ARCHIVE_BYTES, PairRequest, StepResult
 from sandbox.spec import Ending, SandboxSpec
-from tasks.harness.judge.modules.group import Candidate, Group, GroupError, Result, failed_results
+from tasks.harness.judge.modules.group import CANDIDATES, Candidate, Group, GroupError, Result, failed_results
 from tasks.harness.judge.modules.reference_times import last_reported
 from tasks.harness.judge.modules.request import payload_of
 
@@ -200,6 +200,14 @@ class _Run:
             builds={**dict.fromkeys(archives), **refused},
             archives={str(number): archive.size_bytes for number, archive in archives.items()},
         )
+        begun = threading.Event()
+
+        def on_progress(progress: Progress) -> None:
+            if progress.phase == CANDIDATES:
+                begun.set()
+            if self.on_progress is not None:
+                self.on_progress(progress)
+
         before = inspect_before(slot, resources, ranked=False)
         began_ns = time.monotonic_ns()
         executed = execute_sampled(
@@ -208,7 +216,7 @@ class _Run:
             resources,
             host.gpu,
             cancel=self.cancelled,
-            on_progress=self.on_progress,
+            on_progress=on_progress,
             archive=JoinedArchives(list(archives.values())) if archives else None,
         )
         with executed as (report, ready_ns, _):
@@ -220,7 +228,8 @@ class _Run:
         times = last_reported(report.steps)
         if times is not None and not host.times.put(key, times):
             _log.warning("reference_times_dropped", slot=slot.name)
-        return [with_build(row, self.builds) for row in rows_of(part, report)]
+        memory_bytes = None if begun.is_set() else plan.spec.limits.memory_bytes
+        return [with_build(row, self.builds) for row in rows_of(part, report, before_candidates_bytes=memory_bytes)]
 
 
 def archives_of(builds: Mapping[int, Build]) -> dict[int, BuildArchive]:
@@ -281,8 +290,9 @@ def make_group_plan(
         GroupError: the group cannot be read.
     """
     parsed = Group.from_message(group)
-    # The reference may take as long as a candidate.
-    wall_s = _MARGIN_S + (len(parsed.candidates) + 1) * parsed.settings.timeout_s
+    # The judge's own work beside a candidate may take as long as that, and so may a worker and the judge beside it with
+    # the reference.
+    wall_s = _MARGIN_S + 2 * (len(parsed.candidates) + 1) * parsed.settings.timeout_s
     device = "cpu" if gpu.vendor is Vendor.NONE and not gpu.emulate_cuda else "cuda"
     payload = payload_of(
         group, device=device, memory_bytes=tensor_bytes(gpu), reference_times=reference_times, builds=builds
@@ -297,13 +307,19 @@ def make_group_plan(
     )
 
 
-def rows_of(group: Mapping[str, Any], report: ContainerReport) -> Rows:
-    """A container's report as results, in the group's order. Pure."""
+def rows_of(group: Mapping[str, Any], report: ContainerReport, *, before_candidates_bytes: int | None = None) -> Rows:
+    """A container's report as results, in the group's order. Pure.
+
+    `before_candidates_bytes`: the container's memory, where it ended before any candidate had begun; None: one had.
+    """
     found = {
         row["id"]: row for step in report.steps if (row := _row_of(step)) is not None and row["verdict"] is not None
     }
     parsed = Group.from_message(group)
     oom = bool(report.outcome.oom_kills)
+    if oom and before_candidates_bytes is not None:
+        text = f"the reference needs more memory than the container has ({before_candidates_bytes} bytes)"
+        return failed_results(group, "invalid", text)
     lost = _why_lost(report)
     rows = []
     for candidate in parsed.candidates:

@@ -1,4 +1,6 @@
-"""Arguments of modules that the wire has no kind for: configurations, classes and functions of torch, dicts, slices.
+"""What both sides of the wire must see alike of a module: its state, its output, and arguments of further kinds.
+
+The wire has no kind for configurations, classes and functions of torch, dicts, slices.
 
 Each becomes a dict with a mark, and is made again on the other side. Only names below torch are looked up, so nothing
 that is sent can name code of its own.
@@ -11,9 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from .paritybench import Config
-from .values import Unsupported
+from .values import DTYPES, Unsupported
 
 _MARK = "\N{START OF HEADING}kind"
 _ROOT = "torch"
@@ -71,6 +74,32 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     return value
+
+
+def loadable_state(module: Any) -> dict[str, torch.Tensor]:
+    """The entries of a module's state_dict that other numbers can be copied to, by name.
+
+    Others are constants of its constructor: views that repeat an element, sparse, quantised and inference tensors. And
+    lazy ones have no numbers yet.
+    """
+    if not isinstance(module, torch.nn.Module):
+        return {}
+    return {
+        name: item
+        for name, item in module.state_dict(keep_vars=True).items()
+        if isinstance(item, torch.Tensor)
+        and not is_lazy(item)
+        and item.layout is torch.strided
+        and item.dtype in DTYPES.values()
+        and item.device.type != "meta"
+        and not item.is_inference()
+        and not any(size > 1 and stride == 0 for size, stride in zip(item.shape, item.stride(), strict=True))
+    }
+
+
+def has_lazy_parts(module: Any) -> bool:
+    """Whether some parameters or buffers take their shapes from the first call."""
+    return isinstance(module, torch.nn.Module) and any(map(is_lazy, module.state_dict(keep_vars=True).values()))
 
 
 def _name_of(value: object) -> str:

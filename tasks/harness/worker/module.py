@@ -3,9 +3,11 @@
 The judge's orders come as inputs of calls, like those of a kernel, so they use the same wire, arenas and clock. Every
 order is a dict with the key `do`:
 
-    construct  {args, kwargs, seed, device, dtype, baseline}  seeds all generators, makes the module -> {state, train}
-               state: name, shape and dtype of every entry of its state_dict; train: its mode; baseline: eager, compile
-               (torch.compile), tf32 (matrix products in TF32), graphs (replays of CUDA graphs)
+    construct  {args, kwargs, seed, device, dtype, baseline}  seeds all generators, makes the module -> {state, lazy}
+               state: name, shape and dtype of every entry of its state_dict that has a shape; lazy: whether others
+               have none yet; baseline: eager, compile (torch.compile), tf32 (matrix products in TF32), graphs (replays
+               of CUDA graphs)
+    fill       {args, seed}                 one call, which gives lazy entries their shapes -> {state, lazy}
     state      {state}                      copies tensors into the module's own, in place -> None
     mode       {eval}                       eval(), or back to the mode of construction, module by module -> None
     run        {args, seed}                 one call -> what the module returned
@@ -27,7 +29,7 @@ from typing import Any
 import torch
 
 from tasks.harness.shared import paritybench
-from tasks.harness.shared.module_values import decode_value, plain
+from tasks.harness.shared.module_values import decode_value, has_lazy_parts, loadable_state, plain
 
 from .submission import LoadFailed, Submission
 
@@ -41,7 +43,7 @@ def parse(code: str) -> CodeType:
         SyntaxError: it is no Python.
     """
     try:
-        return compile(code, _FILE, "exec", dont_inherit=True)
+        return compile(code.encode("utf-8"), _FILE, "exec", dont_inherit=True)
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
         raise SyntaxError(f"the text cannot be compiled: {error}") from error
 
@@ -53,14 +55,16 @@ def load_module(directory: Any, code: str, entry_points: list[str]) -> Submissio
         LoadFailed: it defines no class of these names.
     """
     # Compilers and inspect look for the source of functions in the file.
-    (directory / _FILE).write_text(code, encoding="utf-8")
+    data = code.encode("utf-8")
+    (directory / _FILE).write_bytes(data)
     sys.path.insert(0, str(directory))
     paritybench.install()
     torch.set_grad_enabled(False)
     module = ModuleType("candidate")
     module.__file__ = str(directory / _FILE)
     sys.modules["candidate"] = module
-    compiled = compile(code, module.__file__, "exec", dont_inherit=True)
+    # As Python reads a file, and as those who look for the source read it: by the line that names the encoding.
+    compiled = compile(data, module.__file__, "exec", dont_inherit=True)
     exec(compiled, module.__dict__)  # noqa: S102 that is what this process is for
     for name in entry_points:
         found = module.__dict__.get(name)
@@ -84,12 +88,15 @@ class Host:
 
     def __init__(self, make: Callable[..., Any]) -> None:
         self._make = make
+        #: As it was made, and as it is called.
+        self._made: Any = None
         self._module: Any = None
         #: The tensors of its state_dict. And each module of it, and whether it was made in train mode.
         self._named: dict[str, torch.Tensor] = {}
         self._modes: list[tuple[torch.nn.Module, bool]] = []
         self._orders: Mapping[str, Callable[[dict[str, Any]], object]] = {
             "construct": self._construct,
+            "fill": self._fill,
             "state": self._load_state,
             "mode": self._set_mode,
             "observe": self._observe,
@@ -106,7 +113,7 @@ class Host:
         return self._orders[order["do"]](order)
 
     def _construct(self, order: dict[str, Any]) -> object:
-        self._module = None
+        self._made = self._module = None
         seed_all(int(order["seed"]))
         module = self._make(*order["args"], **order["kwargs"])
         if not callable(module):
@@ -114,13 +121,21 @@ class Host:
         device, dtype = order["device"], order["dtype"]
         if isinstance(module, torch.nn.Module):
             module = module.to(device=device) if dtype is None else module.to(device=device, dtype=dtype)
-        self._module = _BASELINES[order["baseline"]](module)
+        self._made, self._module = module, _BASELINES[order["baseline"]](module)
         self._modes = (
             [(part, part.training) for part in module.modules()] if isinstance(module, torch.nn.Module) else []
         )
-        named = self._named = _state_of(module)
+        return self._describe()
+
+    def _fill(self, order: dict[str, Any]) -> object:
+        seed_all(int(order["seed"]))
+        self._module(*order["args"])
+        return self._describe()
+
+    def _describe(self) -> object:
+        named = self._named = loadable_state(self._made)
         shapes = [[name, list(item.shape), str(item.dtype)] for name, item in named.items()]
-        return {"state": shapes, "train": bool(getattr(module, "training", False))}
+        return {"state": shapes, "lazy": has_lazy_parts(self._made)}
 
     def _load_state(self, order: dict[str, Any]) -> None:
         own = self._named
@@ -199,12 +214,6 @@ _BASELINES: Mapping[str, Callable[[Any], Any]] = {
     "tf32": _with_tf32,
     "graphs": Graphed,
 }
-
-
-def _state_of(module: Any) -> dict[str, torch.Tensor]:
-    if not isinstance(module, torch.nn.Module):
-        return {}
-    return {name: item for name, item in module.state_dict(keep_vars=True).items() if isinstance(item, torch.Tensor)}
 
 
 def _tensors_in(value: Any) -> list[torch.Tensor]:

@@ -301,6 +301,19 @@ CHEATS: Mapping[str, Cheat] = {
         "threading.Thread(target=spin, daemon=True).start()\n",
         problem="heavy",
     ),
+    "children beside the reference": _time(
+        "LAST[0] = time.monotonic()\ntell(signal.SIGSTOP)\nreturn real(x)",
+        "import ctypes, os, signal, threading\nCHILDREN, LAST, TOLD = [], [0.0], [0]\n"
+        "for _ in range(8):\n    CHILDREN.append(os.fork())\n    if CHILDREN[-1] == 0:\n"
+        # They end with their parent.
+        "        ctypes.CDLL(None).prctl(1, signal.SIGKILL)\n        while True:\n            pass\n\n"
+        "def tell(number):\n    if TOLD[0] != number:\n        TOLD[0] = number\n"
+        "        for child in CHILDREN:\n            os.kill(child, number)\n\n"
+        "def watch():\n    while True:\n        time.sleep(0.01)\n"
+        "        if time.monotonic() - LAST[0] > 0.05:\n            tell(signal.SIGCONT)\n"
+        "threading.Thread(target=watch, daemon=True).start()\n",
+        problem="heavy",
+    ),
     # Work that is put off.
     "a lazy subclass": _time(
         "return Lazy.of(x)",

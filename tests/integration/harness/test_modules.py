@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,72 @@ def test_times_are_told_with_an_interval(processes: ForkedJudges) -> None:
     assert row["speedup"] == pytest.approx(row["reference_ns"] / row["candidate_ns"], rel=1e-3)
     assert row["speedup_low"] <= row["speedup"] <= row["speedup_high"]
     assert row["timing"] in {"audited", "measured"}
+
+
+_NAMED = (
+    "import ctypes, os, pathlib, time\n\ndef named():\n    found = 0\n"
+    "    for p in pathlib.Path('/proc').glob('[0-9]*/comm'):\n"
+    "        try:\n            found += p.read_text() in 'candidate\\n' and bool(p.with_name('cmdline').read_bytes())\n"
+    "        except OSError:\n            pass\n    return found\n"
+)
+
+
+@pytest.mark.parametrize("wrong", [False, True], ids=["right", "wrong"])
+def test_no_candidate_lives_while_the_reference_is_timed(
+    processes: ForkedJudges, tmp_path: Path, *, wrong: bool
+) -> None:
+    """Neither its worker nor what it has started: the reference, and further baselines, look for them at each call."""
+    seen = tmp_path / "seen"
+    # The worker that is timed runs the reference as a candidate's file; the judge's own module looks at nothing.
+    look = f"open({str(seen)!r}, 'a').write(f'{{named()}}\\n') if __name__ == 'candidate' else None; return torch.relu"
+    reference = _NAMED + PROBLEMS["linear"].replace("return torch.relu", look)
+    stays = (
+        f"{_NAMED}name = ctypes.CDLL(None).prctl\nname(15, b'candidate')\n"
+        "if os.fork() == 0:\n    name(1, 9)\n    time.sleep(86400)\n"
+    )
+    candidates = [stays + candidate("linear") for _ in range(3)]
+    if wrong:
+        candidates[::2] = [text.replace("return torch.relu", "return 2 * torch.relu") for text in candidates[::2]]
+    rows = _judged(processes, reference, *candidates, timed_calls=5, inputs=1)
+    assert [row["verdict"] for row in rows] == (
+        ["wrong_answer", "accepted", "wrong_answer"] if wrong else ["accepted"] * 3
+    ), rows
+    counts = seen.read_text().split()
+    assert len(counts) > 5 * (2 if wrong else 4)
+    assert set(counts) == {"0"}
+
+
+@pytest.mark.parametrize(
+    ("does", "verdict"),
+    [
+        ("time.sleep(86400)", "time_limit"),
+        ("fail(MemoryError('none is left'))", "memory_limit"),
+        ("fail(OSError('too many processes'))", "rejected"),
+    ],
+)
+def test_what_fails_beside_a_candidate_alone_is_no_fault_of_the_reference(
+    processes: ForkedJudges, does: str, verdict: str
+) -> None:
+    """It is called again when that candidate is gone, and then it works."""
+    # The judge's own module, not the one that is timed.
+    beside = f"{does} if named() and __name__ == 'reference' else None; return torch.relu"
+    fails = "def fail(error):\n    raise error\n"
+    reference = fails + _NAMED + PROBLEMS["linear"].replace("return torch.relu", beside)
+    stays = f"{_NAMED}ctypes.CDLL(None).prctl(15, b'candidate')\n{candidate('linear')}"
+    rows = _judged(processes, reference, candidate("linear"), stays, candidate("linear"), timed_calls=5, timeout_s=3.0)
+    assert [row["verdict"] for row in rows] == ["accepted", verdict, "accepted"], rows
+    assert "custom_kernel" not in rows[1]["message"]
+
+
+def test_what_fails_without_a_candidate_too_is_the_fault_of_the_reference(processes: ForkedJudges) -> None:
+    """Whichever candidate is the first to meet it."""
+    counted = (
+        "type(self).c = getattr(self, 'c', 0) + 1; 1 / (self.c < 60 or __name__ != 'reference'); return torch.relu"
+    )
+    reference = PROBLEMS["linear"].replace("return torch.relu", counted)
+    rows = _judged(processes, reference, *[candidate("linear")] * 2, timed_calls=60)
+    assert [row["verdict"] for row in rows] == ["invalid"] * 2, rows
+    assert "forward raised: ZeroDivisionError" in rows[0]["message"]
 
 
 def test_further_baselines_are_numbers_of_their_own(processes: ForkedJudges) -> None:

@@ -54,7 +54,7 @@ def _report(*results: Result, **outcome: Any) -> ContainerReport:  # noqa: ANN40
 
 
 def test_the_container_is_that_of_every_job() -> None:
-    """Its request asks for workers one after the other, and its time is that of all candidates and the reference."""
+    """Its request asks for workers one after the other; its time is that of candidates, reference and judge."""
     gpu = Registry.load().get(samples.SLOT.gpu_type)
     environment = Environment(image="i", python="/p", binds=())
     plan = make_group_plan(
@@ -63,7 +63,7 @@ def test_the_container_is_that_of_every_job() -> None:
     assert isinstance(plan.request, PairRequest)
     assert plan.request.to_message()["successive"] is True
     assert plan.request.payload["group"] == _GROUP
-    assert plan.spec.limits.wall_s == pytest.approx(60 + 3 * 10)
+    assert plan.spec.limits.wall_s == pytest.approx(60 + 6 * 10)
     assert plan.spec.boot.kind == "pair"
 
 
@@ -123,6 +123,17 @@ def test_memory_kills_are_told_from_other_deaths() -> None:
     assert rows_of(_GROUP, _report(died, other))[0]["verdict"] == "runtime_error"
     assert rows_of(_GROUP, _report(died, other, oom_kills=1))[0]["verdict"] == "memory_limit"
     assert rows_of(_GROUP, _report(other, oom_kills=1))[0]["verdict"] == "memory_limit"
+
+
+def test_memory_that_ends_before_a_candidate_began_is_the_fault_of_the_reference() -> None:
+    """For every candidate, with what the container has."""
+    rows = rows_of(_GROUP, _report(oom_kills=1), before_candidates_bytes=1 << 30)
+    assert [(row["id"], row["verdict"], row["stage"]) for row in rows] == [
+        (5, "invalid", "reference"),
+        (3, "invalid", "reference"),
+    ]
+    assert str(1 << 30) in rows[0]["message"]
+    assert rows_of(_GROUP, _report(), before_candidates_bytes=1 << 30)[0]["verdict"] == "internal_error"
 
 
 def test_a_row_with_other_keys_is_none() -> None:

@@ -22,6 +22,8 @@ _FLOOR_STEPS = 4.0
 _LOW = (torch.float16, torch.bfloat16)
 #: atol and rtol by the width of the dtype.
 DEFAULT_TOLERANCE, LOW_TOLERANCE = 1e-4, 1e-2
+#: Elements that are compared at once: in double they and what is worked out from them take some 50 bytes each.
+_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +72,29 @@ def kernelbench_allclose(expected: object, found: object, tolerance: Tolerance) 
     """What KernelBench's comparison says; None for outputs that are not one tensor, which it cannot compare."""
     if not isinstance(expected, torch.Tensor):
         return None
-    if not isinstance(found, torch.Tensor) or expected.shape != found.shape:
+    if not isinstance(found, torch.Tensor) or kind_of(expected) != kind_of(found):
         return False
     rtol, atol = tolerance.of(expected.dtype)
-    if torch.bool in {expected.dtype, found.dtype}:
+    if expected.dtype == torch.bool:
         return bool(torch.equal(expected, found))
-    wide = torch.promote_types(expected.dtype, found.dtype)
-    return bool(torch.allclose(expected.to(wide), found.to(wide), atol=atol, rtol=rtol))
+    pairs = zip(_parts(expected), _parts(found), strict=True)
+    return all(torch.allclose(_wide(one), _wide(other), rtol=rtol, atol=atol) for one, other in pairs)
+
+
+def _parts(item: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Its elements, so many at once."""
+    parts: tuple[torch.Tensor, ...] = torch.split(item.reshape(-1), _AT_ONCE)
+    return parts
+
+
+def _wide(item: torch.Tensor) -> torch.Tensor:
+    """The same numbers in a dtype that torch compares: of some it knows no allclose."""
+    return item.to(torch.complex128) if item.is_complex() else item.double()
+
+
+def kind_of(item: torch.Tensor) -> tuple[torch.Size, torch.dtype, torch.device]:
+    """What two tensors must have alike before their numbers can be compared."""
+    return item.shape, item.dtype, item.device
 
 
 class _Differs:
@@ -120,16 +138,24 @@ def _shape(value: object) -> str:
 def _compare_leaf(want: Any, have: Any, place: str, tolerance: Tolerance, result: Comparison) -> str | None:
     if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
         return _compare_plain(want, have, place, tolerance)
-    if want.shape != have.shape or want.dtype != have.dtype:
+    if want.device != have.device:
+        return f"{place} is on {have.device}, expected on {want.device}"
+    if kind_of(want) != kind_of(have):
         return f"{place} is {_shape(have)}, expected {_shape(want)}"
     if not want.numel():
         return None
     if not (want.is_floating_point() or want.is_complex()):
-        wrong = int((want != have).sum())
+        # Not by !=, which lacks some dtypes on some devices.
+        wrong = sum(
+            int((one.long() != other.long()).sum()) for one, other in zip(_parts(want), _parts(have), strict=True)
+        )
         return None if not wrong else f"{place}: {wrong} of {want.numel()} elements differ, expected equal ones"
-    if want.is_complex():
-        want, have = torch.view_as_real(want.resolve_conj()), torch.view_as_real(have.resolve_conj())
-    return _compare_numbers(want, have, place, tolerance, result)
+    return _compare_numbers(as_real(want), as_real(have), place, tolerance, result)
+
+
+def as_real(item: torch.Tensor) -> torch.Tensor:
+    """Complex numbers as pairs of real ones."""
+    return torch.view_as_real(item.resolve_conj()) if item.is_complex() else item
 
 
 def _compare_plain(want: object, have: object, place: str, tolerance: Tolerance) -> str | None:
@@ -147,31 +173,78 @@ def _compare_numbers(
 ) -> str | None:
     rtol, atol = tolerance.of(want.dtype)
     step = torch.finfo(torch.float64 if want.dtype == torch.float64 else torch.float32).eps
-    want, have = want.double(), have.double()
-    finite = want.isfinite()
-    unlike = (finite != have.isfinite()) | (~finite & ~((want == have) | (want.isnan() & have.isnan())))
-    if bool(unlike.any()):
-        count = int(unlike.sum())
+    spread, unlike = _spread(want, have)
+    if unlike:
         return (
-            f"{place}: {count} of {want.numel()} elements are finite on one side alone, or another kind of not finite"
+            f"{place}: {unlike} of {want.numel()} elements are finite on one side alone, or another kind of not finite"
         )
-    if not bool(finite.all()):
-        want, have = want[finite], have[finite]
-    if not want.numel():
-        return None
-    error = (want - have).abs()
-    size = want.abs()
-    spread = float(want.std(correction=0)) if want.numel() > 1 else float(size.max())
-    allowed = atol * _SPREADS * min(1.0, spread) + rtol * size + _FLOOR_STEPS * step
-    result.max_abs_error = max(result.max_abs_error, float(error.max()))
-    result.max_rel_error = max(result.max_rel_error, float((error / size.clamp(min=max(spread, 1e-30))).max()))
-    wrong = error > allowed
-    count = int(wrong.sum())
+    worst = _Worst()
+    count = 0
+    for one, other in _finite_pairs(want, have):
+        error, size = (one - other).abs(), one.abs()
+        result.max_abs_error = max(result.max_abs_error, float(error.max()))
+        relative = error / size.clamp(min=max(spread, 1e-30))
+        result.max_rel_error = max(result.max_rel_error, float(relative.max()))
+        beyond = error - (atol * _SPREADS * min(1.0, spread) + rtol * size + _FLOOR_STEPS * step)
+        count += int((beyond > 0).sum())
+        worst.see(beyond, error, one, other)
     if not count:
         return None
-    worst = int((error - allowed).argmax())
     return (
         f"{place}: {count} of {want.numel()} elements differ by more than the tolerance "
-        f"(largest error {float(error.max()):.3g}, there {float(have.flatten()[worst]):.6g} "
-        f"where {float(want.flatten()[worst]):.6g} is expected)"
+        f"(largest error {worst.error:.3g}, there {worst.have:.6g} where {worst.want:.6g} is expected)"
     )
+
+
+@dataclass(kw_only=True)
+class _Worst:
+    """The element that is furthest beyond its tolerance, and the largest error of all."""
+
+    beyond: float = -math.inf
+    error: float = 0.0
+    want: float = 0.0
+    have: float = 0.0
+
+    def see(self, beyond: torch.Tensor, error: torch.Tensor, want: torch.Tensor, have: torch.Tensor) -> None:
+        """Look at further elements."""
+        index = int(beyond.argmax())
+        self.error = max(self.error, float(error.max()))
+        if float(beyond[index]) > self.beyond:
+            self.beyond, self.want, self.have = float(beyond[index]), float(want[index]), float(have[index])
+
+
+def _spread(want: torch.Tensor, have: torch.Tensor) -> tuple[float, int]:
+    """The standard deviation of what is finite in the first, and how many elements are not finite in unlike ways."""
+    unlike = 0
+    count, mean, squares, largest = 0, 0.0, 0.0, 0.0
+    for one, other in _pairs_at_once(want, have):
+        finite = one.isfinite()
+        if not bool(finite.all()) or not bool(other.isfinite().all()):
+            same = (one == other) | (one.isnan() & other.isnan())
+            unlike += int(((finite != other.isfinite()) | (~finite & ~same)).sum())
+            one = one[finite]  # noqa: PLW2901 what counts of it
+        if not one.numel():
+            continue
+        # The parts' means and deviations make those of the whole.
+        variance, own = (float(found) for found in torch.var_mean(one, correction=0))
+        total = count + one.numel()
+        squares += one.numel() * variance + (own - mean) ** 2 * count * one.numel() / total
+        mean += (own - mean) * one.numel() / total
+        count, largest = total, max(largest, float(one.abs().max()))
+    return (math.sqrt(squares / count) if count > 1 else largest), unlike
+
+
+def _pairs_at_once(want: torch.Tensor, have: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Both in parts, in double: a whole output in double, and what is worked out from it, takes ten times its bytes."""
+    for one, other in zip(_parts(want), _parts(have), strict=True):
+        yield one.double(), other.double()
+
+
+def _finite_pairs(want: torch.Tensor, have: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """The same, without elements that are not finite."""
+    for one, other in _pairs_at_once(want, have):
+        finite = one.isfinite()
+        if bool(finite.all()):
+            yield one, other
+        elif bool(finite.any()):
+            yield one[finite], other[finite]

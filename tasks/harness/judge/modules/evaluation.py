@@ -2,6 +2,10 @@
 
 A candidate's worker has never run another candidate's code. The one that is used up is killed with all its processes
 and its files before the next is there. The order of candidates is secret.
+
+While the reference is timed, no candidate lives: its row is made before any code of a candidate is loaded, or after the
+candidate's worker has been killed for the next one. Whatever a candidate returns, the judge goes on: each has a verdict
+of its own. What ends the judge is the harness's own failure: init gives no worker, or the reference's worker fails.
 """
 
 from __future__ import annotations
@@ -10,15 +14,17 @@ import contextlib
 import math
 import secrets
 import socket
+import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 
 from sandbox.protocol import Judged, StepResult
-from tasks.harness.judge.accelerator import DeviceFailed
+from tasks.harness.judge.accelerator import OUT_OF_MEMORY, DeviceFailed, device_failure, held_by_others
 from tasks.harness.judge.benchmark import Benchmark
 from tasks.harness.judge.cases import parse_cases
 from tasks.harness.judge.control import Control
@@ -32,15 +38,16 @@ from tasks.harness.judge.system_facts import facts
 from tasks.harness.judge.throttling import DeviceUnsteady
 from tasks.harness.judge.timed_case import TimedCase
 from tasks.harness.judge.worker_client import WorkerClient
-from tasks.harness.judge.worker_output import Collector
+from tasks.harness.judge.worker_output import Captured, Collector
 from tasks.harness.judge.workers import Workers
 
-from .compare import Tolerance, compare, kernelbench_allclose
+from .clock import Clock
+from .compare import Tolerance, compare, kernelbench_allclose, kind_of
 from .distributions import tensors_of
-from .group import DEVICE_BASELINES, Candidate, Group, Result
+from .group import CANDIDATES, DEVICE_BASELINES, Candidate, Group, Result
 from .moments import DRAWS, unlike
-from .prepare import Expected, Prepared, Trial, prepare
-from .reference_module import InvalidReference, Reference
+from .prepare import DEPENDS_ON_HISTORY, Expected, Prepared, Trial, prepare, require_fit
+from .reference_module import InvalidReference, Reference, same_bits
 from .reference_times import ReferenceTimes
 from .side import ModuleSide
 from .speedup import Row, Speedup, claimed_ratio, speedup_of, stats_of
@@ -49,6 +56,8 @@ from .weights import describe_match, is_full, matching
 
 #: How long a worker may take to start, and to answer with known code.
 _START_NS = 120_000_000_000
+#: The deadline of a row, on the monotonic clock: the side's own clock ends it.
+_NO_DEADLINE_NS = 1 << 62
 _SEEDS = 1 << 31
 #: Calls of one row of the reference: half of a candidate's, one row before it and one after.
 _FEWEST_REFERENCE_CALLS = 5
@@ -62,6 +71,12 @@ _VERDICTS = {"output_limit": "runtime_error"}
 NewWorker = Callable[[str], socket.socket]
 #: Asks init for what was built of a candidate, for the worker that is there. False: none of it can be used.
 Unpack = Callable[[int], bool]
+
+_T = TypeVar("_T")
+
+
+class HarnessFailed(RuntimeError):
+    """What fails is neither a candidate nor the reference: no judgement is possible here any more."""
 
 
 class GroupJudge:
@@ -136,28 +151,34 @@ class GroupJudge:
         self._further_rows: dict[tuple[str, bool], Row] = {}
         self._host_rows: dict[bool, Row] = {}
         self._prepared: Prepared
+        #: Calls with wrong answers of which a new reference has been asked, too.
+        self.compared_with_new: set[object] = set()
 
     def run(self, directory: Path) -> None:
         """Judge every candidate, and send one step frame for each."""
         settings = self._settings
         try:
-            self._prepare(directory)
+            self._prepare_or_refuse(directory)
         except InvalidReference as error:
             for candidate in self._group.candidates:
                 result = Result(id=candidate.id, verdict="invalid", stage="reference", message=str(error))
                 result.device, result.software = self.device_name, self.software
-                self._emit(result)
+                self._emit(result, self.captured())
             return
         order = list(self._group.candidates)
         secrets.SystemRandom().shuffle(order)
         for done, candidate in enumerate(order):
-            self._frames.progress("candidates", done, len(order))
+            self._frames.progress(CANDIDATES, done, len(order))
             attempt = _Attempt(self, candidate, settings, cached=done > 0)
-            self._emit(attempt.judge(), attempt.parts_ms)
-        self._frames.progress("candidates", len(order), len(order))
+            result = attempt.judge()
+            self._emit(result, attempt.captured, attempt.parts_ms)
+        self._frames.progress(CANDIDATES, len(order), len(order))
 
-    def _emit(self, result: Result, parts_ms: Mapping[str, float] | None = None) -> None:
-        captured = self._collector.take()
+    def captured(self) -> Captured:
+        """What the worker that is there has written since the last look."""
+        return self._collector.take()
+
+    def _emit(self, result: Result, captured: Captured, parts_ms: Mapping[str, float] | None = None) -> None:
         passed = result.verdict == "accepted"
         self._frames.send(
             StepResult(
@@ -190,19 +211,39 @@ class GroupJudge:
 
     # -- the reference -------------------------------------------------------------------------------------------
 
+    def _prepare_or_refuse(self, directory: Path) -> None:
+        """Prepare the reference. Whatever its values make the judge raise is its own fault.
+
+        Raises:
+            InvalidReference: it cannot be used.
+            DeviceFailed: the device does not work.
+            HarnessFailed: there is no worker for it.
+        """
+        try:
+            self._prepare(directory)
+        except (InvalidReference, HarnessFailed):
+            raise
+        except Exception as error:
+            failed = device_failure(self._device)
+            if failed is not None:
+                raise failed from error
+            traceback.print_exc()
+            raise InvalidReference(f"the reference cannot be judged: {type(error).__name__}: {error}") from error
+
     def _prepare(self, directory: Path) -> None:
         """Let a worker of the reference's own try it, then find out in this process how it behaves."""
         settings = self._settings
-        limit_ns = round(settings.timeout_s * 1e9)
         reference = Reference(
             self._group.reference,
             self._group.entry_point,
             directory=directory,
             weight_seed=secrets.randbelow(_SEEDS),
             limit_s=settings.timeout_s,
+            # What a device's driver maps would count, too.
+            memory_bytes=self._request.memory_bytes if self._device == "cpu" else None,
+            device=self._device,
+            precision=None if settings.precision is None else getattr(torch, settings.precision),
         )
-        reference.device = self._device
-        reference.precision = None if settings.precision is None else getattr(torch, settings.precision)
         for name in (settings.baseline, *settings.further_baselines):
             if name in DEVICE_BASELINES and self._device == "cpu":
                 raise InvalidReference(f"the baseline {name} needs a device, and this GPU type has none")
@@ -215,9 +256,10 @@ class GroupJudge:
             self._further = {name: self._reference_worker(reference, name) for name in further}
         try:
             for each in (side, *self._further.values()):
-                each.load_state(self._prepared.state, deadline_ns=time.monotonic_ns() + limit_ns)
+                each.clock = Clock(settings.timeout_s)
+                each.load_state(self._prepared.state)
         except Fault as fault:
-            raise InvalidReference(f"the reference's weights cannot be loaded: {fault.message}") from fault
+            raise InvalidReference(f"the reference's weights cannot be loaded: {_of_module(fault)}") from fault
 
     def _reference_worker(self, reference: Reference, baseline: str) -> ModuleSide:
         """A worker that hosts the reference, and has called it once.
@@ -226,15 +268,20 @@ class GroupJudge:
             InvalidReference: it does not run.
         """
         args, kwargs = reference.init_inputs()
-        side = ModuleSide(self._connect("reference"), reference, control=self._control, subject="the reference")
-        deadline = time.monotonic_ns() + round(self._settings.timeout_s * 1e9)
+        inputs = reference.inputs(secrets.randbelow(_SEEDS))
+        require_fit(inputs, {}, None, self._request.memory_bytes)
+        clock = Clock(self._settings.timeout_s)
+        side = ModuleSide(
+            self._connect("reference"), reference, control=self._control, subject="the reference", clock=clock
+        )
         try:
-            side.client.load_module(self._group.reference, [self._group.entry_point], deadline_ns=deadline)
-            side.construct(args, kwargs, deadline_ns=deadline, baseline=baseline)
-            side.observe(reference.inputs(secrets.randbelow(_SEEDS)), 1, deadline_ns=deadline)
-            side.rest(deadline_ns=deadline)
+            text, names = self._group.reference, [self._group.entry_point]
+            side.client.load_module(text, names, deadline_ns=clock.deadline_ns)
+            side.construct(args, kwargs, first_args=reference.first_args(), baseline=baseline)
+            side.observe(inputs, 1)
+            side.rest()
         except Fault as fault:
-            raise InvalidReference(f"the reference does not run: {fault.message}") from fault
+            raise InvalidReference(f"the reference does not run: {_of_module(fault)}") from fault
         return side
 
     @property
@@ -247,10 +294,17 @@ class GroupJudge:
         """The control process."""
         return self._control
 
+    @property
+    def device(self) -> str:
+        """Where tensors are."""
+        return self._device
+
     def reference_row(
         self, calls: int, *, in_eval: bool, side: ModuleSide | None = None, by_message: bool = False
     ) -> Row:
         """Timed calls of the reference, now. Its worker serves all candidates, so no candidate's time limit ends them.
+
+        No candidate may live meanwhile: its processes could slow the reference.
 
         Args:
             calls: how many.
@@ -259,24 +313,31 @@ class GroupJudge:
             by_message: on a device, with the launches in the time.
 
         Raises:
-            RuntimeError: its worker failed, which has worked before.
+            HarnessFailed: its worker failed, which has worked before.
         """
         side = side or self._reference_side
         if side is None:
-            raise RuntimeError("the reference has no worker")
-        deadline_ns = time.monotonic_ns() + _START_NS + round(self._settings.timeout_s * 1e9)
+            raise HarnessFailed("the reference has no worker")
+        if self._fresh is None:
+            raise HarnessFailed("a candidate lives while the reference is to be timed")
+        side.clock = Clock(self._settings.timeout_s + _START_NS / 1e9 + calls * self._prepared.call_s)
         try:
-            side.seeded = self._prepared.random_in_eval if in_eval else self._prepared.random
+            side.seeded = self._prepared.is_seeded(in_eval=in_eval)
             side.by_message = by_message
-            side.set_eval(on=in_eval, deadline_ns=deadline_ns)
-            row = self.timed_row(side, calls, deadline_ns=deadline_ns)
-            side.rest(deadline_ns=deadline_ns)
+            side.set_eval(on=in_eval)
+            row = self.timed_row(side, calls)
+            side.rest()
         except Fault as fault:
-            raise RuntimeError(f"the reference's worker failed: {fault.message}") from fault
+            raise HarnessFailed(f"the reference's worker failed: {fault.message}") from fault
         return row
 
-    def last_reference_row(self, calls: int, *, in_eval: bool) -> Row:
-        """The row that followed the last candidate, or one that is made now."""
+    def row_before(self, calls: int, *, in_eval: bool) -> None:
+        """Make sure that there is a row of the reference for the next candidate."""
+        if in_eval not in self._rows:
+            self._rows = {in_eval: self.reference_row(calls, in_eval=in_eval)}
+
+    def take_row(self, calls: int, *, in_eval: bool) -> Row:
+        """The row from before a candidate; where that was of the other mode, one that is made now."""
         return self._rows.pop(in_eval, None) or self.reference_row(calls, in_eval=in_eval)
 
     def keep_reference_row(self, row: Row, *, in_eval: bool) -> None:
@@ -297,6 +358,11 @@ class GroupJudge:
         return self._host_rows[in_eval]
 
     @property
+    def tolerance(self) -> float:
+        """A claim counts if it is bounded to within this part of it."""
+        return self._request.tolerance
+
+    @property
     def is_marked(self) -> bool:
         """Whether the judge's own work on a device marks calls, so that launches are not in their time."""
         return self._measured is not None
@@ -311,7 +377,7 @@ class GroupJudge:
             self._known.pop(_mode(in_eval), None)
         self._times[_mode(in_eval)] = times
 
-    def timed_row(self, side: ModuleSide, calls: int, *, deadline_ns: int) -> Row:
+    def timed_row(self, side: ModuleSide, calls: int) -> Row:
         """Timed calls of a module, each with new inputs and each checked.
 
         Raises:
@@ -320,7 +386,7 @@ class GroupJudge:
         now = time.monotonic_ns()
         mode = ModeRequest(name="benchmark", cases=("seed: 1",), timeout_s=0.0)
         cases = parse_cases(mode.cases, global_seed=None)
-        run = ModeRun(request=mode, cases=cases, start_ns=now, deadline_ns=deadline_ns)
+        run = ModeRun(request=mode, cases=cases, start_ns=now, deadline_ns=_NO_DEADLINE_NS)
         # Of Workers, timing uses these methods alone: call, check, control.
         workers = cast("Workers", side)
         timed = TimedCase(workers, run, cases[0], rng_seed=1)
@@ -347,11 +413,25 @@ class GroupJudge:
         """A worker in which no candidate's code has run."""
         if self._fresh is None:
             self._fresh = self._connect("candidate")
+            # None lives any more.
+            self._prepared.reference.is_alone = True
         return self._fresh
+
+    def discard_worker(self) -> None:
+        """The worker that is there has run no candidate's code, and is of no use all the same."""
+        if self._fresh is not None:
+            self._fresh.close()
+            self._fresh = None
+
+    def end_candidate(self, client: WorkerClient) -> None:
+        """Kill a candidate's worker with all that it has started: the next one takes its place."""
+        client.close()
+        self.fresh_worker()
 
     def use_up(self, candidate: int) -> None:
         """From now on the worker is the candidate's, and so is what was built for it."""
         self._fresh = None
+        self._prepared.reference.is_alone = False
         if self._unpack is not None and candidate in self._builds:
             # Without it the candidate compiles for itself.
             self._unpack(candidate)
@@ -361,6 +441,12 @@ class GroupJudge:
         return self._builds.get(candidate)
 
     def _connect(self, role: str) -> WorkerClient:
+        try:
+            return self._connected(role)
+        except RuntimeError as error:
+            raise HarnessFailed(str(error)) from error
+
+    def _connected(self, role: str) -> WorkerClient:
         sock = self._new_worker(role)
         if role == "candidate":
             # Now the last worker is dead, so nothing that it wrote counts as this one's.
@@ -403,6 +489,15 @@ def _mode(in_eval: bool) -> str:  # noqa: FBT001 a name for either
 class _Wrong(Exception):
     """The candidate's output is wrong."""
 
+    def __init__(self, message: str, *, call: object, args: list[Any], seed: int | None, perturbed: bool) -> None:
+        """`call`: what it is known by; `args`, `seed`: of the call; `perturbed`: whether it had shifted weights."""
+        super().__init__(message)
+        self.call = call
+        # `args` would be the exception's own.
+        self.inputs = args
+        self.seed = seed
+        self.perturbed = perturbed
+
 
 class _Attempt:
     """One candidate."""
@@ -424,7 +519,7 @@ class _Attempt:
             software=group.software,
         )
         self._side: ModuleSide
-        self._deadline_ns = 0
+        self._clock = Clock(settings.timeout_s)
         self._matched: list[str] = []
         self._full = False
         #: The weights that the candidate has now: None: its own.
@@ -432,41 +527,152 @@ class _Attempt:
         self._in_eval = False
         #: Whether seeds make a random candidate's outputs equal the reference's.
         self._seeds_agree = True
+        #: The candidate's timed calls, and on a device those with launches; None: it is not timed.
+        self._own: Row | None = None
+        self._host: Row | None = None
+        #: What its worker has written.
+        self.captured: Captured
         #: Where the time went: milliseconds by part of the evaluation.
         self.parts_ms: dict[str, float] = {}
         self._part_began_ns = 0
+        #: A worker that has run the candidate's code.
+        self._client: WorkerClient | None = None
 
     def judge(self) -> Result:
-        """Judge it; whatever happens, there is a result."""
+        """Judge it; whatever it does, there is a result.
+
+        Raises:
+            HarnessFailed: init gave no worker, or the reference's worker failed.
+        """
         start = self._part_began_ns = time.monotonic_ns()
-        self._deadline_ns = start + round(self._settings.timeout_s * 1e9)
         result = self._result
-        client: WorkerClient | None = None
+        client = self._group.fresh_worker()
+        self.captured = self._group.captured()
+        self._end_part("worker")
         try:
-            client = self._group.fresh_worker()
-            self._end_part("worker")
-            self._run(client)
-        except _Wrong as wrong:
-            result.verdict, result.message, result.correct = "wrong_answer", str(wrong), False
-        except Fault as fault:
-            result.verdict = _VERDICTS.get(fault.verdict, fault.verdict)
-            result.message = self._told(fault)
-            if result.stage in ("compile", "construct"):
-                result.compiled = False if result.stage == "compile" else result.compiled
-            if result.verdict != "internal_error":
-                result.correct = False
+            self._judge(client)
         except InvalidReference as error:
             result.verdict, result.message = "invalid", str(error)
         except (DeviceUnsteady, DeviceFailed) as unfit:
-            # Neither the candidate's fault nor the reference's: it is evaluated again, on another device if it can.
             result.verdict, result.message = "internal_error", str(unfit)
         if result.correct is False and result.kb_correct is None and result.stage in ("compile", "construct"):
             result.kb_correct = False
-        if client is not None and client is not self._group._fresh:  # noqa: SLF001 the same module
-            client.close()
+        self._leave()
         self._end_part(result.stage)
         result.eval_ms = round((time.monotonic_ns() - start) / 1e6, 3)
         return result
+
+    def _judge(self, client: WorkerClient) -> None:
+        """Let it run, and the reference when no candidate lives.
+
+        Raises:
+            InvalidReference, DeviceUnsteady, DeviceFailed: by the reference's own calls.
+            HarnessFailed: see `judge`.
+        """
+        result = self._result
+        if not self._guarded(lambda: self._parse(client)):
+            return
+        if self._prepared.timed_calls:
+            self._group.row_before(self._reference_calls, in_eval=self._prepared.mode == "eval")
+            self._end_part("reference_timing")
+        if not self._guarded(lambda: self._run(client)):
+            return
+        if self._own is None or self._compare_times(self._own):
+            result.stage, result.verdict = "done", "accepted"
+            result.message = result.message or "every output was right"
+
+    def _leave(self, *, kill: bool = False) -> None:
+        """Take what the candidate's worker has written, and close it; `kill`: have it killed now, not for the next."""
+        if self._client is None:
+            return
+        client, self._client = self._client, None
+        self.captured = self._group.captured()
+        if kill:
+            self._group.end_candidate(client)
+        else:
+            client.close()
+
+    def _guarded(self, work: Callable[[], _T]) -> _T | None:
+        """Do what touches a candidate's values. Whatever it raises is that candidate's verdict, and no other's.
+
+        Raises:
+            HarnessFailed: see `judge`.
+        """
+        try:
+            return work()
+        except HarnessFailed:
+            raise
+        except _Wrong as wrong:
+            self._refuse("wrong_answer", str(wrong))
+            self._suspect_history(wrong)
+        except Fault as fault:
+            if fault.gone and self._client is None:
+                # It died of a text that it only parsed.
+                self._group.discard_worker()
+            self._refuse(_VERDICTS.get(fault.verdict, fault.verdict), self._told(fault))
+        except InvalidReference as error:
+            self._blame(error)
+        except (DeviceUnsteady, DeviceFailed) as unfit:
+            # Neither the candidate's fault nor the reference's: it is evaluated again, on another device if it can.
+            self._result.verdict, self._result.message = "internal_error", str(unfit)
+        except Exception as error:  # noqa: BLE001 values of a candidate, of whatever kind, end no other's judgement
+            self._refuse_for(error)
+        return None
+
+    def _refuse(self, verdict: str, message: str) -> None:
+        result = self._result
+        result.verdict, result.message = verdict, message
+        if verdict == "internal_error":
+            return
+        result.correct = False
+        if result.stage == "compile":
+            result.compiled = False
+
+    def _refuse_for(self, error: Exception) -> None:
+        """The verdict for an exception that no check expects: the candidate's, unless the device failed."""
+        sys.stderr.write(f"candidate {self._candidate.id}:\n{''.join(traceback.format_exception(error))}")
+        failed = device_failure(self._group.device)
+        if failed is not None:
+            self._result.verdict, self._result.message = "internal_error", str(failed)
+        elif isinstance(error, (*OUT_OF_MEMORY, MemoryError)):
+            self._refuse("memory_limit", _memory_note(self._group.device) or f"no memory is left to judge it: {error}")
+            self._leave(kill=True)
+        else:
+            told = f"what the candidate returned cannot be judged: {type(error).__name__}: {error}"
+            self._refuse("runtime_error", told[:4000])
+
+    def _blame(self, error: InvalidReference) -> None:
+        """Whose fault a failure of the reference is: its own if it fails again without the candidate."""
+        if self._client is None or error.again is None:
+            self._result.verdict, self._result.message = "invalid", str(error)
+            return
+        failed, note = device_failure(self._group.device), _memory_note(self._group.device)
+        self._leave(kill=True)
+        if failed is not None:
+            self._result.verdict, self._result.message = "internal_error", str(failed)
+            return
+        try:
+            error.again()
+        except InvalidReference as again:
+            self._result.verdict, self._result.message = "invalid", str(again)
+            return
+        if isinstance(error.__cause__, (*OUT_OF_MEMORY, MemoryError)):
+            self._refuse("memory_limit", note or f"it left no memory to judge it: {error}")
+        elif error.is_slow:
+            self._refuse("time_limit", f"its processes kept the judge from its core: {error}, without them it does not")
+        else:
+            self._refuse("rejected", f"beside the candidate {error}; without it the same call succeeds")
+
+    def _suspect_history(self, wrong: _Wrong) -> None:
+        """A wrong answer says nothing if the reference has another one when it is new."""
+        if wrong.call in self._group.compared_with_new:
+            return
+        self._group.compared_with_new.add(wrong.call)
+        prepared = self._prepared
+        # What fails only beside a candidate says nothing of the reference.
+        with contextlib.suppress(InvalidReference):
+            if prepared.depends_on_history(wrong.inputs, wrong.seed, perturbed=wrong.perturbed, in_eval=self._in_eval):
+                self._result.verdict, self._result.message, self._result.correct = "invalid", DEPENDS_ON_HISTORY, None
 
     def _end_part(self, name: str) -> None:
         """Add the time since the last call to a part."""
@@ -475,31 +681,37 @@ class _Attempt:
         self._part_began_ns = now
 
     def _told(self, fault: Fault) -> str:
-        text = fault.message.replace("custom_kernel", "the module")
         if fault.timed_out:
-            text = f"the candidate did not finish within {self._settings.timeout_s:g} s"
-        return text[:4000]
+            return f"the candidate did not finish within {self._settings.timeout_s:g} s"
+        return _of_module(fault)
 
-    def _run(self, client: WorkerClient) -> None:
-        result, deadline = self._result, self._deadline_ns
+    def _parse(self, client: WorkerClient) -> bool:
+        """Refuse what needs no run. Nothing of the candidate runs for this, so the worker serves the next one, too."""
+        result = self._result
         result.stage = "compile"
-        built = time.monotonic_ns()
-        # Nothing of the candidate runs for this, so a worker with a syntax error serves the next candidate.
-        client.parse(self._candidate.code, deadline_ns=deadline)
+        client.parse(self._candidate.code, deadline_ns=self._clock.deadline_ns)
         if self._settings.require_custom_kernel and "no_custom_kernel" in result.flags:
             raise Fault("rejected", "a custom kernel is demanded, and the candidate's text defines none")
         refused = self._group.refused(self._candidate.id)
         if refused is not None:
             raise Fault("compile_error", refused)
+        return True
+
+    def _run(self, client: WorkerClient) -> bool:
+        """All that needs the candidate's worker."""
+        result, prepared = self._result, self._prepared
+        built = time.monotonic_ns()
         self._group.use_up(self._candidate.id)
-        client.load_module(self._candidate.code, self._candidate.entry_points, deadline_ns=deadline)
+        self._client, self._clock = client, Clock(self._settings.timeout_s)
+        client.load_module(self._candidate.code, self._candidate.entry_points, deadline_ns=self._clock.deadline_ns)
         result.compiled = True
         result.build_ms = round((time.monotonic_ns() - built) / 1e6, 3)
         self._end_part("compile")
         result.stage = "construct"
-        prepared = self._prepared
-        side = self._side = ModuleSide(client, prepared.reference, control=self._group.control, subject="the candidate")
-        made = side.construct(prepared.args, prepared.kwargs, deadline_ns=deadline)
+        side = self._side = ModuleSide(
+            client, prepared.reference, control=self._group.control, subject="the candidate", clock=self._clock
+        )
+        made = side.construct(prepared.args, prepared.kwargs, first_args=prepared.first_args)
         self._matched = matching(prepared.state, made.entries)
         self._full = is_full(prepared.state, made.entries, self._matched)
         result.weights = describe_match(prepared.state, made.entries, self._matched)
@@ -513,143 +725,146 @@ class _Attempt:
             self._try(trial)
         result.correct = True
         self._end_part("correctness")
-        if self._settings.timed_calls:
+        if prepared.timed_calls:
             result.stage = "timing"
             self._time()
-        result.stage, result.verdict = "done", "accepted"
-        result.message = result.message or "every output was right"
+            self._end_part("timing")
+        return True
 
     # -- correctness ---------------------------------------------------------------------------------------------
 
     def _enter(self, *, perturbed: bool, in_eval: bool) -> None:
         """Give the candidate the weights and the mode of a call."""
-        prepared, deadline = self._prepared, self._deadline_ns
+        prepared = self._prepared
         if self._matched and (self._loaded is not perturbed or prepared.stateful):
             source = prepared.shifted_state if perturbed and prepared.shifted_state is not None else prepared.state
-            self._side.load_state({name: source[name] for name in self._matched}, deadline_ns=deadline)
+            self._side.load_state({name: source[name] for name in self._matched})
             self._loaded = perturbed
         if in_eval != self._in_eval:
-            self._side.set_eval(on=in_eval, deadline_ns=deadline)
+            self._side.set_eval(on=in_eval)
             self._in_eval = in_eval
 
     def _try(self, trial: Trial) -> None:
         prepared, result = self._prepared, self._result
         perturbed = trial.perturbed and self._full and prepared.shifted_state is not None
-        expected = prepared.expected(trial, perturbed=perturbed)
+        with self._clock.standing(prepared.reference.usual_ns):
+            expected = prepared.expected(trial, perturbed=perturbed)
         self._enter(perturbed=perturbed, in_eval=trial.in_eval)
         kernelbench = not perturbed and trial.distribution == "original" and trial.in_eval == (prepared.mode == "eval")
         where = f"input {trial.number} ({trial.distribution}{', shifted weights' if perturbed else ''}"
         where += f"{', eval mode' if trial.in_eval else ''})"
         result.failing_input = trial.number
         try:
-            output, after = self._side.observe(expected.args, prepared.seed_of(trial), deadline_ns=self._deadline_ns)
+            output, after = self._side.observe(expected.args, trial.seed)
         except Fault:
             if kernelbench:
                 result.kb_correct = False
             raise
-        if kernelbench:
-            says = kernelbench_allclose(expected.output, output, prepared.tolerance)
-            result.kb_correct = None if says is None else says and result.kb_correct is not False
+        with self._clock.standing(prepared.reference.usual_ns):
+            if kernelbench:
+                says = kernelbench_allclose(expected.output, output, prepared.tolerance)
+                result.kb_correct = None if says is None else says and result.kb_correct is not False
+            found = compare(expected.output, output, prepared.tolerance)
+            changed = _mutation(expected, after, prepared.tolerance)
         result.perturbed = result.perturbed or perturbed
         if trial.distribution not in result.distributions:
             result.distributions.append(trial.distribution)
-        problem = self._problem(trial, expected, output, perturbed=perturbed)
-        if problem is not None:
-            raise _Wrong(f"{where}: {problem}")
-        problem = _mutation(expected, after, prepared.tolerance)
-        if problem is not None:
-            raise _Wrong(f"{where}: {problem}")
-        result.failing_input = None
-
-    def _problem(self, trial: Trial, expected: Expected, output: object, *, perturbed: bool) -> str | None:
-        """Why an output is wrong; None: it is right."""
-        prepared, result = self._prepared, self._result
-        found = compare(expected.output, output, prepared.tolerance)
         random = prepared.random_in_eval if trial.in_eval else prepared.random
-        if random and found.problem is not None:
-            return self._unlike(trial, expected, output, perturbed=perturbed)
-        if not random or self._seeds_agree:
+        problem = found.problem
+        if random and problem is not None:
+            problem = self._unlike(trial, expected, output, perturbed=perturbed)
+        elif not random or self._seeds_agree:
             result.max_abs_error = max(result.max_abs_error or 0.0, found.max_abs_error)
             result.max_rel_error = max(result.max_rel_error or 0.0, found.max_rel_error)
-        return found.problem
+        problem = problem or changed
+        if problem is not None:
+            call = (trial.number, perturbed)
+            raise _Wrong(f"{where}: {problem}", call=call, args=expected.args, seed=trial.seed, perturbed=perturbed)
+        result.failing_input = None
 
     def _unlike(self, trial: Trial, expected: Expected, output: object, *, perturbed: bool) -> str | None:
         """Where seeds do not make random outputs equal: whether they have the same distribution."""
         prepared = self._prepared
-        structure = [(item.shape, item.dtype) for item in tensors_of(output)]
-        if structure != [(item.shape, item.dtype) for item in tensors_of(expected.output)]:
+        if list(map(kind_of, tensors_of(output))) != list(map(kind_of, tensors_of(expected.output))):
             return compare(expected.output, output, prepared.tolerance).problem
         first = self._seeds_agree
         self._seeds_agree = False
         if not first or perturbed:
             return None
         args = expected.args
-        draws = [
-            self._side.observe(args, secrets.randbelow(_SEEDS), deadline_ns=self._deadline_ns)[0] for _ in range(DRAWS)
-        ]
-        return unlike(prepared.draws(trial), draws)
+        draws = [self._side.observe(args, secrets.randbelow(_SEEDS))[0] for _ in range(DRAWS)]
+        with self._clock.standing(DRAWS * prepared.reference.usual_ns):
+            return unlike(prepared.draws(trial), draws)
 
     # -- time ----------------------------------------------------------------------------------------------------
 
+    @property
+    def _reference_calls(self) -> int:
+        """Calls of one row of the reference."""
+        known = self._group.known_times(in_eval=self._timed_in_eval)
+        return self._full_calls if known is None else _FEWEST_REFERENCE_CALLS
+
+    @property
+    def _full_calls(self) -> int:
+        """The same, where no earlier times are known."""
+        return max(self._prepared.timed_calls // 2, _FEWEST_REFERENCE_CALLS)
+
+    @property
+    def _timed_in_eval(self) -> bool:
+        """Whether calls are timed in eval mode: where seeds do not agree, single outputs can be checked there alone."""
+        prepared = self._prepared
+        return prepared.mode == "eval" or ((prepared.random or prepared.random_in_eval) and not self._seeds_agree)
+
     def _time(self) -> None:
-        prepared, result, group = self._prepared, self._result, self._group
-        calls, deadline = self._settings.timed_calls, self._deadline_ns
-        in_eval = prepared.mode == "eval"
-        if (prepared.random or prepared.random_in_eval) and not self._seeds_agree:
-            if prepared.random_in_eval or prepared.mode != "both":
-                result.message = "right as far as distributions show; not timed, since single outputs cannot be checked"
-                return
-            in_eval = True
+        """The candidate's timed calls, if single outputs can be checked."""
+        prepared, result, group, side = self._prepared, self._result, self._group, self._side
+        in_eval = self._timed_in_eval
+        if not self._seeds_agree and (prepared.random_in_eval or (prepared.random and prepared.mode != "both")):
+            result.message = "right as far as distributions show; not timed, since single outputs cannot be checked"
+            return
         perturbed = self._full and prepared.shifted_state is not None
-        known = group.known_times(in_eval=in_eval)
-        full = max(calls // 2, _FEWEST_REFERENCE_CALLS)
-        rows = full if known is None else _FEWEST_REFERENCE_CALLS
-        began = time.monotonic_ns()
-        before = group.last_reference_row(rows, in_eval=in_eval)
-        # The reference's time is not the candidate's.
-        deadline += time.monotonic_ns() - began
-        self._end_part("reference_timing")
         self._enter(perturbed=perturbed, in_eval=in_eval)
-        prepared.enter(perturbed=perturbed, in_eval=in_eval)
-        side = self._side
-        side.seeded = prepared.random_in_eval if in_eval else prepared.random
+        with self._clock.standing(prepared.reference.usual_ns):
+            prepared.enter(perturbed=perturbed, in_eval=in_eval)
+        side.seeded = prepared.is_seeded(in_eval=in_eval)
         side.checker = self._check_timed
-        own = group.timed_row(side, calls, deadline_ns=deadline)
-        host = None
+        own = group.timed_row(side, prepared.timed_calls)
         if group.is_marked:
             side.by_message = True
-            host = group.timed_row(side, _HOST_CALLS, deadline_ns=deadline)
-        side.rest(deadline_ns=deadline)
-        self._end_part("timing")
-        after = group.reference_row(rows, in_eval=in_eval)
-        tolerance = group._request.tolerance  # noqa: SLF001 the same module
-        found = speedup_of(before.joined(after), own, tolerance=tolerance, known=known)
-        drifted = known is not None and not found.with_known
+            self._host = group.timed_row(side, _HOST_CALLS)
+        side.rest()
+        self._own = own
+
+    def _compare_times(self, own: Row) -> bool:
+        """Time the reference once more, now that the candidate is gone, and compare; whether times count.
+
+        Raises:
+            HarnessFailed: see `judge`.
+        """
+        group, in_eval = self._group, self._timed_in_eval
+        self._leave(kill=True)
+        self._end_part("worker")
+        known, tolerance = group.known_times(in_eval=in_eval), group.tolerance
+        before = group.take_row(self._reference_calls, in_eval=in_eval)
+        after = group.reference_row(self._reference_calls, in_eval=in_eval)
+        found = self._guarded(lambda: speedup_of(before.joined(after), own, tolerance=tolerance, known=known))
+        drifted = known is not None and found is not None and not found.with_known
         if drifted:
-            after = after.joined(group.reference_row(full, in_eval=in_eval))
-            found = speedup_of(before.joined(after), own, tolerance=tolerance)
-        further = group.further_rows(full, in_eval=in_eval)
-        host_reference = None if host is None else group.host_row(in_eval=in_eval)
-        self._end_part("reference_timing")
+            after = after.joined(group.reference_row(self._full_calls, in_eval=in_eval))
+            found = self._guarded(lambda: speedup_of(before.joined(after), own, tolerance=tolerance))
+        further = group.further_rows(self._full_calls, in_eval=in_eval)
+        host_reference = None if self._host is None else group.host_row(in_eval=in_eval)
         group.keep_reference_row(after, in_eval=in_eval)
+        self._end_part("reference_timing")
+        if found is None:
+            return False
         group.note_times(found.counted, in_eval=in_eval, drifted=drifted)
+        return bool(self._guarded(lambda: self._tell(found, own, further, host_reference)))
+
+    def _tell(self, found: Speedup, own: Row, further: Mapping[str, Row], host_reference: Row | None) -> bool:
+        """Write a speed-up into the result."""
         if found.is_forged:
             raise Fault("rejected", "the candidate claims times that are far below what passed on the judge's clock")
-        self._tell(found)
-        if host is not None and host_reference is not None:
-            result.speedup_device = result.speedup
-            result.speedup_host = round(claimed_ratio(host_reference, host), 4)
-        for name, row in further.items():
-            other = speedup_of(row, own, tolerance=tolerance)
-            result.baselines[name] = {
-                "reference_ns": round(other.reference_ns, 1),
-                "speedup": round(other.ratio, 4),
-                "speedup_low": round(other.low, 4),
-                "speedup_high": round(other.high, 4),
-            }
-
-    def _tell(self, found: Speedup) -> None:
-        """Write a speed-up into the result."""
         result = self._result
         result.reference_ns, result.candidate_ns = round(found.reference_ns, 1), round(found.candidate_ns, 1)
         result.speedup = round(found.ratio, 4)
@@ -658,6 +873,18 @@ class _Attempt:
         result.reference_stats = stats_of(found.counted.counted_ns)
         result.candidate_stats = stats_of(found.candidate_counted_ns)
         result.reference_time_cached = found.with_known
+        if self._host is not None and host_reference is not None:
+            result.speedup_device = result.speedup
+            result.speedup_host = round(claimed_ratio(host_reference, self._host), 4)
+        for name, row in further.items():
+            other = speedup_of(row, own, tolerance=self._group.tolerance)
+            result.baselines[name] = {
+                "reference_ns": round(other.reference_ns, 1),
+                "speedup": round(other.ratio, 4),
+                "speedup_low": round(other.low, 4),
+                "speedup_high": round(other.high, 4),
+            }
+        return True
 
     def _check_timed(self, args: list[Any], seed: int | None, output: object) -> None:
         prepared, result = self._prepared, self._result
@@ -666,7 +893,22 @@ class _Attempt:
         result.max_abs_error = max(result.max_abs_error or 0.0, found.max_abs_error)
         result.max_rel_error = max(result.max_rel_error or 0.0, found.max_rel_error)
         if found.problem is not None:
-            raise _Wrong(f"in a timed call: {found.problem}")
+            told = f"in a timed call: {found.problem}"
+            raise _Wrong(told, call=self._candidate.id, args=args, seed=seed, perturbed=bool(self._loaded))
+
+
+def _of_module(fault: Fault) -> str:
+    """A fault's message, in words that fit a module."""
+    return fault.message.replace("custom_kernel", "the module")[:4000]
+
+
+def _memory_note(device: str) -> str | None:
+    """That the candidate holds too much of the device's memory, as a sentence; None: it does not."""
+    try:
+        held = None if device == "cpu" else held_by_others()
+    except DeviceFailed:
+        return None
+    return None if held is None else held.replace("the submission", "the candidate")
 
 
 def _mutation(expected: Expected, after: Sequence[torch.Tensor], tolerance: Tolerance) -> str | None:
@@ -675,10 +917,15 @@ def _mutation(expected: Expected, after: Sequence[torch.Tensor], tolerance: Tole
     if len(after) != len(inputs):
         return "the candidate does not give its inputs back"
     for index, (given, wanted, left) in enumerate(zip(inputs, expected.after, after, strict=True)):
-        with contextlib.suppress(RuntimeError):
-            if torch.equal(given, left) or compare(wanted, left, tolerance).problem is None:
-                continue
-            if given.is_floating_point() and compare(given, left, Tolerance(rtol=0.0, atol=0.0)).problem is None:
-                continue
+        if kind_of(left) == kind_of(given) and (same_bits(given, left) or _is_like(given, wanted, left, tolerance)):
+            continue
         return f"input tensor {index} was changed in another way than the reference changes it"
     return None
+
+
+def _is_like(given: torch.Tensor, wanted: torch.Tensor, left: torch.Tensor, tolerance: Tolerance) -> bool:
+    """Whether an input was left as the reference leaves it, or as it was but for numbers that mean the same."""
+    exactly = Tolerance(rtol=0.0, atol=0.0)
+    return compare(wanted, left, tolerance).problem is None or (
+        given.is_floating_point() and compare(given, left, exactly).problem is None
+    )

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 KIND = "module"
+#: The phase of a judge's progress that begins when the reference is prepared.
+CANDIDATES = "candidates"
 MOST_CANDIDATES = 16
 MAX_TEXT_BYTES = 1 << 20
 _DTYPES = ("float32", "float16", "bfloat16")
@@ -153,7 +155,8 @@ def _text(row: Mapping[str, Any], name: str, of: str = "") -> str:
         raise GroupError(f"{of}{name} is {type(text).__name__}, expected text")
     if len(text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
         raise GroupError(f"{of}{name} has more than {MAX_TEXT_BYTES} bytes")
-    return text
+    # A mark of the byte order, as some editors write.
+    return text.removeprefix("\ufeff")
 
 
 @dataclass(kw_only=True)
@@ -210,6 +213,8 @@ class Result:
 
 def _finite(value: object) -> object:
     """None for infinities and NaN, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
     return None if isinstance(value, float) and not abs(value) < float("inf") else value
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
+from .compare import as_real, kind_of
 from .distributions import tensors_of
 
 #: Draws of each side.
@@ -26,16 +27,13 @@ def unlike(expected: Sequence[object], found: Sequence[object]) -> str | None:
     """
     wants = [tensors_of(item) for item in expected]
     haves = [tensors_of(item) for item in found]
-    if any(len(have) != len(wants[0]) for have in haves):
+    if any(len(draw) != len(wants[0]) for draw in (*wants, *haves)):
         return "the number of tensors differs"
-    for index in range(len(wants[0])):
-        try:
-            want = torch.stack([draw[index] for draw in wants]).double()
-            have = torch.stack([draw[index] for draw in haves]).double()
-        except RuntimeError:
-            return f"tensor {index} has several shapes"
-        if want.shape != have.shape:
-            return f"tensor {index} has shape {tuple(have.shape[1:])}, expected {tuple(want.shape[1:])}"
+    for index, first in enumerate(wants[0]):
+        if any(kind_of(draw[index]) != kind_of(first) for draw in (*wants, *haves)):
+            return f"tensor {index} has several shapes, dtypes or devices"
+        want = torch.stack([as_real(draw[index]).double() for draw in wants])
+        have = torch.stack([as_real(draw[index]).double() for draw in haves])
         problem = _unlike_tensor(want, have)
         if problem is not None:
             return f"tensor {index}: {problem}"

@@ -5,20 +5,24 @@ Every fact here is decided before any candidate's code runs.
 
 from __future__ import annotations
 
+import math
 import secrets
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from tasks.harness.judge.problem import seed_all
+from tasks.harness.judge.snapshots import held
 from tasks.harness.shared.values import Unsupported, pack
 
-from .compare import Tolerance, compare, default_tolerance
+from .compare import Tolerance, compare, default_tolerance, kernelbench_allclose
 from .distributions import ORIGINAL, copied, names_for, observe, tensors_of, transformed
 from .group import Settings
 from .moments import DRAWS
-from .reference_module import InvalidReference, Reference, alike
+from .reference_module import InvalidReference, Reference, alike, generators, identical, same_bits
 from .weights import State, shifted
 
 _SEEDS = 1 << 31
@@ -26,6 +30,19 @@ _SEEDS = 1 << 31
 _KEPT_BYTES = 256 << 20
 #: Draws of the inputs from which their ranges are known.
 _RANGE_DRAWS = 3
+#: The preparation and each candidate's correctness take some thirty calls of the reference. So a call may take this
+#: part of a candidate's time; one of a second is never too slow.
+_CALL_SHARE, _NOT_SLOW_S = 1 / 15, 1.0
+#: The part of a candidate's time that its timed calls may take of the judge, for inputs and checks.
+_TIMING_SHARE = 0.5
+#: What a call takes at most, beside what the second one took.
+_ROOM = 2.0
+#: Fewer timed calls say nothing.
+_FEWEST_CALLS = 5
+DEPENDS_ON_HISTORY = (
+    "the reference's output depends on earlier calls by something that is not in its state_dict, so no module can be "
+    "compared with it"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +54,7 @@ class Trial:
     #: Whether it is made with shifted weights, where the candidate takes them.
     perturbed: bool
     in_eval: bool
-    #: Of the inputs, and of the generators where the reference is random.
+    #: Of the inputs, and of the generators in the call.
     seed: int
 
 
@@ -59,6 +76,8 @@ class Prepared:
     settings: Settings
     args: list[Any]
     kwargs: dict[str, Any]
+    #: Of the call that a module with lazy parts makes first.
+    first_args: list[Any]
     state: State
     shifted_state: State | None
     #: By mode: whether outputs depend on the seed.
@@ -72,15 +91,28 @@ class Prepared:
     tolerance: Tolerance
     #: As the result shows it.
     tolerance_shown: dict[str, float]
+    #: By mode: whether a call uses the generators, whatever that does to its output.
+    draws_numbers: bool = False
+    draws_numbers_in_eval: bool = False
     degenerate: bool = False
+    #: What its inputs and one call take in the judge.
+    call_s: float = 0.0
     _kept: dict[tuple[int, bool], Expected] = field(default_factory=dict)
     _kept_bytes: int = 0
     _ranges: list[Any] = field(default_factory=list)
     _draws: list[object] | None = None
 
-    def seed_of(self, trial: Trial) -> int | None:
-        """The seed of the generators for a trial; None: they are left alone."""
-        return trial.seed if (self.random_in_eval if trial.in_eval else self.random) else None
+    @property
+    def timed_calls(self) -> int:
+        """Timed calls of a candidate: fewer than asked for where each takes the judge long."""
+        most = math.floor(_TIMING_SHARE * self.settings.timeout_s / self.call_s) if self.call_s else math.inf
+        return int(min(self.settings.timed_calls, max(most, _FEWEST_CALLS)))
+
+    def is_seeded(self, *, in_eval: bool) -> bool:
+        """Whether timed calls need a seed."""
+        if in_eval:
+            return self.random_in_eval or self.draws_numbers_in_eval
+        return self.random or self.draws_numbers
 
     def expected(self, trial: Trial, *, perturbed: bool) -> Expected:
         """What the reference does in a trial, from its untouched state.
@@ -93,7 +125,7 @@ class Prepared:
             return found
         args = transformed(self.reference.inputs(trial.seed), trial.distribution, self._ranges)
         self.enter(perturbed=perturbed, in_eval=trial.in_eval)
-        output, after = self.reference.run(args, self.seed_of(trial))
+        output, after = self.reference.run(args, trial.seed)
         found = Expected(args=args, output=output, after=after)
         nbytes = sum(item.nbytes for item in (*tensors_of(args), *tensors_of(output), *after))
         if self._kept_bytes + nbytes <= _KEPT_BYTES:
@@ -105,6 +137,21 @@ class Prepared:
         """Give the judge's module its weights and its mode."""
         self.reference.load((self.shifted_state if perturbed else None) or self.state)
         self.reference.set_eval(on=in_eval)
+
+    def depends_on_history(self, args: list[Any], seed: int | None, *, perturbed: bool, in_eval: bool) -> bool:
+        """Whether a new module gives another output than this one, which has been called before.
+
+        Raises:
+            InvalidReference: it fails.
+        """
+        new = self.reference.anew()
+        new.construct()
+        outputs = []
+        for reference in (self.reference, new):
+            reference.load((self.shifted_state if perturbed else None) or self.state)
+            reference.set_eval(on=in_eval)
+            outputs.append(reference.run(args, seed)[0])
+        return compare(outputs[0], outputs[1], self.tolerance).problem is not None
 
     def draws(self, trial: Trial) -> list[object]:
         """Outputs of the reference for a trial's inputs, under several seeds.
@@ -130,38 +177,51 @@ def prepare(reference: Reference, settings: Settings, *, memory_bytes: int) -> P
     state = reference.state()
     seed, other = _fresh(), _fresh()
     inputs = reference.inputs(seed)
-    _require_fit(inputs, state, memory_bytes)
+    require_fit(inputs, state, None, memory_bytes)
     first, _ = reference.run(inputs, other)
     _require_readable(first)
-    second, _ = reference.run(inputs, other)
+    require_fit(inputs, state, first, memory_bytes)
+    began_ns = time.monotonic_ns()
+    second, _ = reference.run(reference.inputs(seed), other)
+    call_s = (time.monotonic_ns() - began_ns) / 1e9
+    _require_quick(call_s, settings.timeout_s)
+    repeats = alike(first, second)
+    reference.usual_ns = round(_ROOM * (time.monotonic_ns() - began_ns))
     after = reference.state()
-    stateful = any(not torch.equal(after[name].nan_to_num(), item.nan_to_num()) for name, item in state.items())
+    stateful = any(not same_bits(after[name], item) for name, item in state.items())
     reference.load(state)
     mode, only_eval = ("both" if reference.made_in_train_mode and reference.is_module else "eval"), False
     if not reference.is_module:
         mode = "train"
-    if not alike(first, second):
+    if not repeats:
         reference.set_eval(on=True)
         first, second = (reference.run(inputs, other)[0] for _ in range(2))
         if not reference.is_module or not alike(first, second):
-            raise InvalidReference("the reference gives different outputs for the same inputs under the same seed")
+            raise InvalidReference(
+                "the reference's output depends on earlier calls, or it gives different outputs for the same inputs "
+                "under the same seed"
+            )
         mode, only_eval = "eval", True
     _require_finite(first)
-    random = not only_eval and not alike(first, reference.run(inputs, _fresh())[0])
+    random, draws_numbers = (False, False) if only_eval else _randomness(reference, inputs, first, second, seed=other)
     reference.load(state)
     reference.set_eval(on=True)
-    in_eval = [reference.run(inputs, each)[0] for each in (seed, other)]
-    random_in_eval = not alike(*in_eval)
+    in_eval = [reference.run(inputs, each)[0] for each in (other, other)]
+    random_in_eval, draws_in_eval = _randomness(reference, inputs, *in_eval, seed=other)
     reference.set_eval(on=False)
     prepared = Prepared(
         reference=reference,
         settings=settings,
         args=args,
         kwargs=kwargs,
+        first_args=reference.first_args(),
         state=state,
         shifted_state=None,
         random=random,
         random_in_eval=random_in_eval,
+        draws_numbers=draws_numbers,
+        draws_numbers_in_eval=draws_in_eval,
+        call_s=call_s,
         stateful=stateful,
         mode=mode,
         distributions=[],
@@ -175,7 +235,27 @@ def prepare(reference: Reference, settings: Settings, *, memory_bytes: int) -> P
     prepared.shifted_state = _usable_shift(prepared, inputs, in_eval=only_eval) if settings.perturb else None
     prepared.trials = list(_plan(prepared, only_eval=only_eval))
     prepared.degenerate = _is_degenerate(prepared)
+    for trial in prepared.trials:
+        # Before a candidate lives, as most candidates need it.
+        prepared.expected(trial, perturbed=trial.perturbed and prepared.shifted_state is not None)
+    first_trial = prepared.trials[0]
+    args = prepared.expected(first_trial, perturbed=False).args
+    if prepared.depends_on_history(args, first_trial.seed, perturbed=False, in_eval=first_trial.in_eval):
+        raise InvalidReference(DEPENDS_ON_HISTORY)
     return prepared
+
+
+def _randomness(
+    reference: Reference, inputs: list[Any], first: object, second: object, *, seed: int
+) -> tuple[bool, bool]:
+    """Whether outputs depend on the seed, and whether a call uses the generators. Two outputs of one seed are known."""
+    other, _ = reference.run(inputs, _fresh())
+    # What is not repeatable to the bit differs by its rounding.
+    random = not (identical if identical(first, second) else alike)(first, other)
+    seed_all(seed)
+    before = generators()
+    reference.run(inputs, seed)
+    return random, generators() != before
 
 
 def _fresh() -> int:
@@ -250,23 +330,41 @@ def _is_degenerate(prepared: Prepared) -> bool:
     if len(further) < 2:
         again = prepared.reference.inputs(_fresh())
         prepared.enter(perturbed=False, in_eval=plain[0].in_eval)
-        further.append(prepared.reference.run(again, prepared.seed_of(plain[0]))[0])
+        further.append(prepared.reference.run(again, plain[0].seed)[0])
     return all(compare(first, other, prepared.tolerance).problem is None for other in further[1:])
 
 
-def _require_fit(inputs: list[Any], state: State, memory_bytes: int) -> None:
-    nbytes = sum(item.nbytes for item in tensors_of(inputs))
-    if 2 * nbytes > memory_bytes:
-        raise InvalidReference(f"its inputs have {nbytes} bytes, held twice; a group may hold {memory_bytes}")
+def require_fit(inputs: list[Any], state: State, output: object, memory_bytes: int) -> None:
+    """Require room for a call: its inputs twice, its output and the inputs that it leaves three times; and for weights.
+
+    Raises:
+        InvalidReference: there is none.
+    """
+    given, made = (sum(item.nbytes for item in tensors_of(value)) for value in (inputs, output))
+    needed = held(given, given + made)
     own = sum(item.nbytes for item in state.values())
-    if 2 * own > memory_bytes:
-        raise InvalidReference(f"its parameters have {own} bytes, held twice; a group may hold {memory_bytes}")
+    if max(needed, 3 * own) > memory_bytes:
+        raise InvalidReference(
+            f"its inputs have {given} bytes, its outputs {made} and its parameters {own}: judging it holds {needed} "
+            f"bytes (5 times the inputs, 3 times the outputs) and {3 * own} (3 times the parameters), a group may hold "
+            f"{memory_bytes}"
+        )
+
+
+def _require_quick(call_s: float, timeout_s: float) -> None:
+    if call_s > max(timeout_s * _CALL_SHARE, _NOT_SLOW_S):
+        raise InvalidReference(
+            f"the reference is too slow for timeout_s {timeout_s:g}: its inputs and one call take {call_s:.1f} s, and "
+            f"judging a candidate takes many such calls; expected a timeout_s of {math.ceil(call_s / _CALL_SHARE)}"
+        )
 
 
 def _require_readable(output: object) -> None:
     try:
         pack(copied(output))
-    except Unsupported as error:
+        compare(output, output, Tolerance())
+        kernelbench_allclose(output, output, Tolerance())
+    except (Unsupported, RuntimeError, TypeError) as error:
         raise InvalidReference(f"its output cannot be compared: {error}") from error
 
 

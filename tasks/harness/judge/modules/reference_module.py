@@ -1,38 +1,56 @@
 """The reference of a group, run in the judge's process: a file of KernelBench's or KernelBook's form.
 
-Owns the reference's namespace, which no candidate shares, and its module. Whatever goes wrong here is the reference's
-fault (`InvalidReference`).
+Owns the reference's namespace, which no candidate shares, its module and its settings of the process. Whatever goes
+wrong here is the reference's fault (`InvalidReference`), unless it goes right again when no candidate lives.
 """
 
 from __future__ import annotations
 
 import copy
 import linecache
+import random
+import resource
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
 import torch
 
+from tasks.harness.judge.own_settings import OwnSettings
 from tasks.harness.judge.problem import seed_all
 from tasks.harness.shared import paritybench
-from tasks.harness.shared.module_values import plain
+from tasks.harness.shared.module_values import has_lazy_parts, loadable_state, plain
 
-from .compare import Tolerance, compare
+from .compare import Tolerance, compare, kind_of
 from .distributions import copied, map_tensors, tensors_of
 from .weights import State
 
 _FILE = "reference.py"
 
 
+#: How many times its limit the reference may take while a candidate lives, whose processes may slow it.
+_BESIDE = 3.0
+
+
 class InvalidReference(Exception):
     """The reference cannot be used; the message is a sentence."""
+
+    def __init__(self, message: str, *, again: Callable[[], object] | None = None) -> None:
+        """`again`: does what has failed once more; None: a repetition would say nothing new."""
+        super().__init__(message)
+        self.again = again
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether its time was up."""
+        return isinstance(self.__cause__, _TooSlow)
 
 
 class _TooSlow(Exception):
@@ -42,38 +60,88 @@ class _TooSlow(Exception):
 class Reference:
     """A reference that has been loaded, and whose module has been made."""
 
-    def __init__(self, text: str, entry_point: str, *, directory: Path, weight_seed: int, limit_s: float) -> None:
-        """Run the file and make the module.
+    def __init__(
+        self,
+        text: str,
+        entry_point: str,
+        *,
+        directory: Path,
+        weight_seed: int,
+        limit_s: float,
+        memory_bytes: int | None = None,
+        device: str = "cpu",
+        precision: torch.dtype | None = None,
+    ) -> None:
+        """Run the file.
+
+        Args:
+            text: of the file.
+            entry_point: the name of its class.
+            directory: for the file.
+            weight_seed: of the generators when the module is made.
+            limit_s: that one piece of its code may take.
+            memory_bytes: that its tensors may have in this process; None: any.
+            device: of its tensors.
+            precision: that its floating tensors are cast to; None: they stay as they are.
 
         Raises:
             InvalidReference: see the module.
         """
+        self._file = text, entry_point, directory
         self._limit_s = limit_s
-        self.precision: torch.dtype | None = None
-        self.device = "cpu"
+        self._memory_bytes = memory_bytes
+        self.precision = precision
+        self.device = device
+        self.weight_seed = weight_seed
+        #: Whether no candidate lives. Then its failures are its own.
+        self.is_alone = True
+        #: What inputs, a call and a comparison take at most where no candidate lives; 0: not known yet.
+        self.usual_ns = 0
+        self._settings = OwnSettings()
         self._namespace = self._run_file(text, directory)
         self._make = self._namespace.get(entry_point)
         if not callable(self._make):
             raise InvalidReference(f"the reference defines no class {entry_point}")
         if not callable(self._namespace.get("get_inputs")):
             raise InvalidReference("the reference defines no function get_inputs")
-        self.weight_seed = weight_seed
         self.module: Any = None
         self._modes: list[tuple[torch.nn.Module, bool]] = []
 
+    def anew(self) -> Reference:
+        """The same file, run once more: nothing of it has been called.
+
+        Raises:
+            InvalidReference: see the module.
+        """
+        text, entry_point, directory = self._file
+        made = Reference(
+            text,
+            entry_point,
+            directory=directory,
+            weight_seed=self.weight_seed,
+            limit_s=self._limit_s,
+            memory_bytes=self._memory_bytes,
+            device=self.device,
+            precision=self.precision,
+        )
+        made.is_alone = self.is_alone
+        return made
+
     def _run_file(self, text: str, directory: Path) -> dict[str, Any]:
         path = directory / _FILE
-        path.write_text(text, encoding="utf-8")
-        # torch.jit and inspect look for the source.
-        linecache.checkcache(str(path))
         paritybench.install()
         module = ModuleType("reference")
         module.__file__ = str(path)
         sys.modules["reference"] = module
         try:
-            code = compile(text, str(path), "exec", dont_inherit=True)
+            # As Python reads a file: a mark of the byte order, a line that names the encoding.
+            data = text.encode("utf-8")
+            code = compile(data, str(path), "exec", dont_inherit=True)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise InvalidReference(f"the reference is no Python: {_sentence(error)}") from error
+        # torch.jit and inspect look for the source.
+        path.write_bytes(data)
+        linecache.checkcache(str(path))
         with self._fault("the reference cannot be imported"):
             exec(code, module.__dict__)  # noqa: S102 the judge runs references
         return module.__dict__
@@ -103,14 +171,14 @@ class Reference:
         return list(found), {}
 
     def construct(self) -> None:
-        """Make the module, with the weight seed.
+        """Make the module, with the weight seed. One with lazy parts is called once.
 
         Raises:
             InvalidReference: see the module.
         """
         args, kwargs = self.init_inputs()
-        seed_all(self.weight_seed)
         make: Callable[..., Any] = self._make  # type: ignore[assignment]  # callable, as __init__ has checked
+        seed_all(self.weight_seed)
         with self._fault("the reference's constructor raised"):
             module = make(*copy.deepcopy(args), **copy.deepcopy(kwargs))
         if not callable(module):
@@ -120,6 +188,16 @@ class Reference:
                 module = module.to(device=self.device, dtype=self.precision)
         self.module = module
         self._modes = [(part, part.training) for part in module.modules()] if self.is_module else []
+        if has_lazy_parts(module):
+            self.run(self.first_args(), self.weight_seed)
+
+    def first_args(self) -> list[Any]:
+        """Arguments of the call that a module with lazy parts makes first.
+
+        Raises:
+            InvalidReference: see the module.
+        """
+        return self.inputs(self.weight_seed)
 
     @property
     def made_in_train_mode(self) -> bool:
@@ -135,11 +213,9 @@ class Reference:
                 part.training = train
 
     def state(self) -> dict[str, torch.Tensor]:
-        """A copy of the tensors of its state_dict."""
-        if not self.is_module:
-            return {}
-        found = self.module.state_dict()
-        return {name: item.detach().clone() for name, item in found.items() if isinstance(item, torch.Tensor)}
+        """A copy of the tensors of its state_dict that can be loaded."""
+        with self._fault("the reference's state_dict raised"):
+            return {name: item.detach().clone() for name, item in loadable_state(self.module).items()}
 
     def parameters(self) -> frozenset[str]:
         """The names of its parameters."""
@@ -149,11 +225,9 @@ class Reference:
 
     def load(self, state: State) -> None:
         """Copy tensors into the module's own."""
-        if not self.is_module:
-            return
-        with torch.no_grad():
-            for name, item in self.module.state_dict(keep_vars=True).items():
-                if name in state and isinstance(item, torch.Tensor):
+        with self._fault("the reference's weights cannot be loaded"), torch.no_grad():
+            for name, item in loadable_state(self.module).items():
+                if name in state:
                     item.copy_(state[name])
 
     def inputs(self, seed: int) -> list[Any]:
@@ -163,13 +237,14 @@ class Reference:
             InvalidReference: see the module.
         """
         seed_all(seed)
-        with self._fault("get_inputs raised"):
+        with self._fault("get_inputs raised", again=lambda: self.inputs(seed)):
             found = self._namespace["get_inputs"]()
         if isinstance(found, torch.Tensor):
             found = [found]
         if not isinstance(found, (list, tuple)):
             raise InvalidReference(f"get_inputs returned a {type(found).__name__}, expected a list")
-        return [map_tensors(item, self._cast) for item in found]
+        with self._fault("the reference's inputs cannot be moved", again=lambda: self.inputs(seed)):
+            return [map_tensors(item, self._cast) for item in found]
 
     def _cast(self, item: torch.Tensor) -> torch.Tensor:
         # Integers and bools keep their dtype: they are indices and masks.
@@ -182,24 +257,62 @@ class Reference:
         Raises:
             InvalidReference: see the module.
         """
-        own = copied(args)
-        if seed is not None:
-            seed_all(seed)
-        with self._fault("the reference's forward raised"), torch.no_grad():
-            output = self.module(*own)
-        # The module may return a buffer of its own, which the next call overwrites.
-        return copied(plain(output)), tensors_of(own)
+        again = partial(self.run, args, seed)
+        with self._fault("the reference's forward raised", again=again):
+            own = copied(args)
+            if seed is not None:
+                seed_all(seed)
+            with torch.no_grad():
+                output = self.module(*own)
+            # The module may return a buffer of its own, which the next call overwrites.
+            return copied(plain(output)), tensors_of(own)
 
     @contextmanager
-    def _fault(self, what: str) -> Iterator[None]:
-        """Turn what the reference's code raises, and its time limit, into InvalidReference."""
+    def _fault(self, what: str, *, again: Callable[[], object] | None = None) -> Iterator[None]:
+        """Run the reference's code, with its own settings. What it raises, and its time limit, is InvalidReference."""
+        limit_s = self._limit_s if self.is_alone else _BESIDE * self._limit_s
         try:
-            with _alarm(self._limit_s):
+            with self._settings.installed(), _memory_limit(self._memory_bytes), _alarm(limit_s):
                 yield
+                _require_inference_mode_off()
+        except InvalidReference:
+            raise
         except _TooSlow as error:
-            raise InvalidReference(f"{what.rpartition(' ')[0]} took longer than {self._limit_s:g} s") from error
+            told = f"{what.rpartition(' ')[0]} took longer than {limit_s:g} s"
+            raise InvalidReference(told, again=again) from error
         except (Exception, SystemExit) as error:
-            raise InvalidReference(f"{what}: {_sentence(error)}") from error
+            raise InvalidReference(f"{what}: {_sentence(error)}{self._limit_note(error)}", again=again) from error
+
+    def _limit_note(self, error: BaseException) -> str:
+        """What it may hold, where an error may say that it has asked for more."""
+        # torch has no class of its own for this.
+        lacks = isinstance(error, MemoryError) or "allocate memory" in str(error)
+        return f"; a group's tensors may hold {self._memory_bytes} bytes" if lacks and self._memory_bytes else ""
+
+
+def _require_inference_mode_off() -> None:
+    if torch.is_inference_mode_enabled():
+        raise InvalidReference("the reference leaves torch's inference mode on")
+
+
+@contextmanager
+def _memory_limit(nbytes: int | None) -> Iterator[None]:
+    """Let this process have only so much more memory of its own: what asks for more fails before it has it."""
+    if nbytes is None:
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = _data_bytes() + nbytes
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _data_bytes() -> int:
+    """What counts against that limit: proc(5), statm, field 6, in pages; it holds the stack, too."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5]) * resource.getpagesize()
 
 
 @contextmanager
@@ -224,6 +337,34 @@ def _alarm(limit_s: float) -> Iterator[None]:
 def alike(first: object, second: object) -> bool:
     """Whether two outputs of the reference are the same, up to rounding."""
     return compare(first, second, Tolerance()).problem is None
+
+
+def identical(first: object, second: object) -> bool:
+    """Whether two outputs are the same to the bit."""
+    ones, others = tensors_of(first), tensors_of(second)
+    same = len(ones) == len(others) and all(map(same_bits, ones, others))
+    # Numbers beside tensors.
+    return same and alike(first, second)
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have the same dtype, shape and bytes."""
+    if kind_of(one) != kind_of(other):
+        return False
+    return torch.equal(
+        *(item.resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8) for item in (one, other))
+    )
+
+
+def generators() -> tuple[object, ...]:
+    """The states of all global generators, comparable."""
+    numpy = sys.modules.get("numpy")
+    found: list[object] = [random.getstate(), torch.get_rng_state().numpy().tobytes()]
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch lacks it
+        found += [state.cpu().numpy().tobytes() for state in torch.cuda.get_rng_state_all()]
+    if numpy is not None:
+        found.append(repr(numpy.random.get_state()))
+    return tuple(found)
 
 
 def _sentence(error: BaseException) -> str:

@@ -5,6 +5,7 @@ For timed calls it is a `Workers`, so that `TimedCase` and `Benchmark` time modu
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,18 +15,22 @@ import torch
 
 from tasks.harness.judge.cases import Value
 from tasks.harness.judge.control import Control, ControlOutputs
-from tasks.harness.judge.faults import Fault, too_late
+from tasks.harness.judge.faults import Fault
+from tasks.harness.judge.snapshots import within
 from tasks.harness.judge.worker_client import Called, WorkerClient
 from tasks.harness.judge.workers import Call
 from tasks.harness.shared.module_values import encode_value
-from tasks.harness.shared.values import Packed, Unsupported, pack, tensors_in, tree_signature
+from tasks.harness.shared.values import MAX_DIMENSIONS, Packed, Unsupported, pack, tensors_in, tree_signature
 
+from .clock import Clock
 from .reference_module import InvalidReference, Reference
 from .weights import State
 
 Entries = tuple[tuple[str, tuple[int, ...], str], ...]
 #: How long the control process may take for a row of calls.
 _PATIENCE_NS = 120_000_000_000
+#: No size that a worker names is above this.
+_MOST_SIZE = 1 << 48
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +38,28 @@ class Constructed:
     """What a worker says of the module that it has made."""
 
     entries: Entries
-    train: bool
+    #: Whether a part of it takes its shapes from its first call.
+    lazy: bool
+
+    @classmethod
+    def of(cls, answer: object) -> Constructed | None:
+        """Read a worker's answer; None: it is none that the harness's own code gives."""
+        match answer:
+            case {"state": list(state), "lazy": bool(lazy), **more} if not more:
+                entries = [_entry(item) for item in state]
+                known = tuple(entry for entry in entries if entry is not None)
+                return cls(entries=known, lazy=lazy) if len(known) == len(entries) else None
+            case _:
+                return None
+
+
+def _entry(item: object) -> tuple[str, tuple[int, ...], str] | None:
+    match item:
+        case [str(name), list(shape), str(dtype)]:
+            sound = len(shape) <= MAX_DIMENSIONS and all(within(size, _MOST_SIZE) for size in shape)
+            return (name, tuple(shape), dtype) if sound else None
+        case _:
+            return None
 
 
 def packed_order(order: Mapping[str, object]) -> Packed:
@@ -63,13 +89,16 @@ def encoded(value: object) -> object:
 class ModuleSide:
     """One worker with one module."""
 
-    def __init__(self, client: WorkerClient, reference: Reference, *, control: Control | None, subject: str) -> None:
-        """`subject`: what a sentence calls the module, such as "the candidate"."""
+    def __init__(
+        self, client: WorkerClient, reference: Reference, *, control: Control | None, subject: str, clock: Clock
+    ) -> None:
+        """`subject`: what a sentence calls the module, such as "the candidate"; `clock`: what its worker's time is."""
         self.client = client
+        self.clock = clock
         self._reference = reference
         self._control = control
         self._subject = subject
-        #: Whether the generators are seeded before each call.
+        #: Whether the generators are seeded before each timed call.
         self.seeded = False
         #: Whether timed calls go by message, so that launches are in the time.
         self.by_message = False
@@ -81,11 +110,15 @@ class ModuleSide:
     # -- orders --------------------------------------------------------------------------------------------------
 
     def construct(
-        self, args: Sequence[object], kwargs: Mapping[str, object], *, deadline_ns: int, baseline: str = "eager"
+        self, args: Sequence[object], kwargs: Mapping[str, object], *, first_args: list[Any], baseline: str = "eager"
     ) -> Constructed:
         """Make the module with the reference's arguments and weight seed.
 
-        `baseline`: how its calls run; of a candidate always `eager`, as it is.
+        Args:
+            args: of the constructor.
+            kwargs: of the constructor.
+            first_args: of a call that a module with lazy parts makes first, under the same seed.
+            baseline: how its calls run; of a candidate always `eager`, as it is.
 
         Raises:
             Fault: the worker failed, or its answer is none that its own code gives.
@@ -99,49 +132,77 @@ class ModuleSide:
             "dtype": self._reference.precision,
             "baseline": baseline,
         }
-        answer = self._order(order, deadline_ns=deadline_ns)
-        try:
-            entries = tuple((str(name), tuple(map(int, shape)), str(dtype)) for name, shape, dtype in answer["state"])
-            return Constructed(entries=entries, train=bool(answer["train"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise Fault("rejected", f"{self._subject} does not describe its state", gone=True) from error
+        made = self._description(order)
+        if made.lazy:
+            fill = {"do": "fill", "args": encoded(first_args), "seed": self._reference.weight_seed}
+            made = self._description(fill)
+        return made
 
-    def load_state(self, state: State, *, deadline_ns: int) -> None:
+    def _description(self, order: Mapping[str, object]) -> Constructed:
+        made = Constructed.of(self._order(order))
+        if made is None:
+            raise Fault("rejected", f"{self._subject} does not describe its state", gone=True)
+        return made
+
+    def load_state(self, state: State) -> None:
         """Copy tensors into the module's own.
 
         Raises:
             Fault: the worker failed.
         """
         if state:
-            self._order({"do": "state", "state": dict(state)}, deadline_ns=deadline_ns)
+            self._order({"do": "state", "state": dict(state)})
 
-    def set_eval(self, *, on: bool, deadline_ns: int) -> None:
+    def set_eval(self, *, on: bool) -> None:
         """Put it into eval mode, or back into the mode of construction.
 
         Raises:
             Fault: the worker failed.
         """
-        self._order({"do": "mode", "eval": on}, deadline_ns=deadline_ns)
+        self._order({"do": "mode", "eval": on})
 
-    def observe(self, args: list[Any], seed: int | None, *, deadline_ns: int) -> tuple[object, list[torch.Tensor]]:
+    def observe(self, args: list[Any], seed: int | None) -> tuple[object, list[torch.Tensor]]:
         """Call the module: its output, and the tensors of the arguments as the call left them, by the worker's word.
 
         Raises:
             Fault: the worker failed, or returned something else than tensor data.
         """
-        answer = self._order({"do": "observe", "args": encoded(args), "seed": _seed(seed)}, deadline_ns=deadline_ns)
-        if not isinstance(answer, dict) or not isinstance(answer.get("after"), list) or "out" not in answer:
-            raise Fault("rejected", f"{self._subject} did not return what the harness asks for", gone=True)
-        return answer["out"], [item for item in answer["after"] if isinstance(item, torch.Tensor)]
+        match self._order({"do": "observe", "args": encoded(args), "seed": _seed(seed)}):
+            case {"out": output, "after": list(after)} if all(isinstance(item, torch.Tensor) for item in after):
+                return output, after
+            case _:
+                raise Fault("rejected", f"{self._subject} did not return what the harness asks for", gone=True)
 
-    def _order(self, order: Mapping[str, object], *, deadline_ns: int) -> Any:
-        called = self.client.call(packed_order(order), output_capacity=None, deadline_ns=deadline_ns, ahead=False)
+    def _order(self, order: Mapping[str, object]) -> Any:
+        self.clock.check()
+        with self.clock.standing():
+            packed = packed_order(order)
+        with self._memory_fault(packed):
+            called = self.client.call(packed, output_capacity=None, deadline_ns=self.clock.deadline_ns, ahead=False)
+        return self._value_of(called)
+
+    def _value_of(self, called: Called) -> Any:
         if called.output.opaque is not None:
             what = f"{self._subject} returned a {called.output.opaque}, which cannot be read as tensor data"
             raise Fault("wrong_answer", what)
-        return called.output.value()
+        with self.clock.standing():
+            return called.output.value()
 
-    # -- timed calls: see Workers --------------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def _memory_fault(self, packed: Packed) -> Iterator[None]:
+        """Say of an output that is too large what may be held, and how it is counted."""
+        try:
+            yield
+        except Fault as fault:
+            if fault.verdict != "memory_limit":
+                raise
+            text = (
+                f"{self._subject} returned more than fits: inputs count twice ({packed.nbytes} bytes of them here), "
+                f"outputs three times, and a call may hold {self.client.memory_bytes} bytes"
+            )
+            raise Fault("memory_limit", text, gone=fault.gone) from fault
+
+    # -- timed calls: see Workers. The deadline of a call is the clock's, since that stands at times. ------------------
 
     @property
     def waited_ns(self) -> int:
@@ -156,21 +217,24 @@ class ModuleSide:
         *,
         rng_seed: int | None,  # noqa: ARG002 the case's own seed makes the inputs
         output_capacities: tuple[int, ...],
-        deadline_ns: int,
+        deadline_ns: int,  # noqa: ARG002 see above
     ) -> Call:
         """See Workers."""
         self._last = None
+        self.clock.check()
         start = time.perf_counter_ns()
-        number = int(arguments["seed"])  # type: ignore[arg-type]  # cases of modules have a seed and nothing else
-        args, seed = self._reference.inputs(number), number if self.seeded else None
-        packed = self._packed_run(args, seed)
+        with self.clock.standing(self._reference.usual_ns):
+            number = int(arguments["seed"])  # type: ignore[arg-type]  # cases of modules have a seed and nothing else
+            args, seed = self._reference.inputs(number), number if self.seeded else None
+            packed = self._packed_run(args, seed)
         made_ns = time.perf_counter_ns() - start
-        called = self.client.call(
-            packed,
-            output_capacity=output_capacities[0] if output_capacities else None,
-            deadline_ns=deadline_ns,
-            by_message=self.by_message,
-        )
+        with self._memory_fault(packed):
+            called = self.client.call(
+                packed,
+                output_capacity=output_capacities[0] if output_capacities else None,
+                deadline_ns=self.clock.deadline_ns,
+                by_message=self.by_message,
+            )
         self._last = args, seed, called
         return Call.of(called, packed, shape=tree_signature(packed), made_ns=made_ns)
 
@@ -184,14 +248,18 @@ class ModuleSide:
             raise RuntimeError("nothing has been called")
         args, seed, called = self._last
         if self.checker is not None:
-            if called.output.opaque is not None:
-                what = f"{self._subject} returned a {called.output.opaque}, which cannot be read as tensor data"
-                raise Fault("wrong_answer", what)
-            self.checker(args, seed, called.output.value())
+            output = self._value_of(called)
+            with self.clock.standing(self._reference.usual_ns):
+                self.checker(args, seed, output)
         return ""
 
     def control(
-        self, cases: Iterator[Mapping[str, Value]], count: int, *, like: Call, deadline_ns: int
+        self,
+        cases: Iterator[Mapping[str, Value]],
+        count: int,
+        *,
+        like: Call,
+        deadline_ns: int,  # noqa: ARG002 see above
     ) -> Sequence[float] | None:
         """See Workers.
 
@@ -199,35 +267,35 @@ class ModuleSide:
         """
         if self._control is None:
             return None
-        if time.monotonic_ns() > deadline_ns:
-            raise too_late()
+        self.clock.check()
         self._last = None
-        self.client.withdraw_call(deadline_ns=deadline_ns)
+        self.client.withdraw_call(deadline_ns=self.clock.deadline_ns)
 
         def inputs() -> tuple[list[Any], int | None]:
             number = int(next(cases)["seed"])  # type: ignore[arg-type]  # as in `call`
             return self._reference.inputs(number), number if self.seeded else None
 
-        parts, nbytes = self._control_outputs.like(
-            like, asked_for=lambda: tensors_in(self._reference.run(*inputs())[0])
-        )
-        return self._control.calls(
-            lambda: self._packed_run(*inputs()),
-            count,
-            parts=parts,
-            nbytes=nbytes,
-            by_flags=like.by_flags,
-            deadline_ns=time.monotonic_ns() + _PATIENCE_NS,
-            beside=self.client.activity,
-        )
+        with self.clock.standing(count * self._reference.usual_ns):
+            parts, nbytes = self._control_outputs.like(
+                like, asked_for=lambda: tensors_in(self._reference.run(*inputs())[0])
+            )
+            return self._control.calls(
+                lambda: self._packed_run(*inputs()),
+                count,
+                parts=parts,
+                nbytes=nbytes,
+                by_flags=like.by_flags,
+                deadline_ns=time.monotonic_ns() + _PATIENCE_NS,
+                beside=self.client.activity,
+            )
 
-    def rest(self, *, deadline_ns: int) -> None:
+    def rest(self) -> None:
         """Let the worker wait without using a core.
 
         Raises:
             Fault: the worker failed.
         """
-        self.client.withdraw_call(deadline_ns=deadline_ns)
+        self.client.withdraw_call(deadline_ns=self.clock.deadline_ns)
 
 
 def _seed(seed: int | None) -> torch.Tensor | None:
