@@ -1,11 +1,12 @@
 """Reads the attacks: a folder each, submission.py and expect.yml; and tells the table of them. Pure but for reading.
 
 expect.yml: `title`, a few words; `seen`, where; `why`, what it does, a sentence; `task`, a folder of cases/_tasks;
-`mode`; `verdict`; `error`, a pattern for the verdict's sentence; `busy`, the verdict on a machine that is too busy to
-tell it from bad luck; `work_ns`, what a call takes at least, so that no less may be reported, or no less than the part
-`holds` of it; `without`, the defences without each of which it gets through (`a+b`: without both); `given`, those that
-are off in any case; `also`, defences that stop it too; `naive`, options of that evaluator; `rounds`, how often it is
-evaluated in a row; `elsewhere`, the acceptance cases that play it in a container.
+`mode`; `verdict`; `or_else`, another one, where it is a matter of moments; `error`, a pattern for the verdict's
+sentence; `busy`, the verdict on a machine that is too busy to tell it from bad luck; `work_ns`, what a call takes at
+least, so that no less may be reported, or no less than the part `holds` of it; `without`, the defences without each of
+which it gets through (`a+b`: without both); `given`, those that are off in any case; `also`, defences that stop it too;
+`naive`, options of that evaluator; `rounds`, how often it is evaluated in a row; `elsewhere`, the acceptance cases that
+play it in a container.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Attack:
     task: str = "add"
     mode: str = "test"
     error: str | None = None
+    or_else: str | None = None
     busy: str | None = None
     work_ns: int | None = None
     holds: float = 0.7

@@ -13,18 +13,25 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-import torch
-
-from tasks.harness.judge import benchmark, control, evaluation, main, single_rank, snapshots, timed_case, worker_client
+from tasks.harness.judge import (
+    activity,
+    benchmark,
+    control,
+    evaluation,
+    main,
+    single_rank,
+    timed_case,
+    worker_client,
+)
 from tasks.harness.judge.audit import Sample
 from tasks.harness.judge.cases import Case
 from tasks.harness.judge.request import Floor
-from tasks.harness.judge.snapshots import Frozen
+from tasks.harness.judge.snapshots import Copy, Readable, Taken
 from tasks.harness.judge.stopping import Stopping, Timing
 from tasks.harness.judge.workers import Call
 from tasks.harness.shared import values
-from tasks.harness.shared.arenas import ALIGN_BYTES, Arena
-from tasks.harness.shared.values import Packed
+from tasks.harness.shared.arenas import Arena
+from tasks.harness.shared.values import Layout, Snapshot
 
 #: How long a judge that hands its inputs out early is busy with other things, and one that looks at outputs late.
 _DAWDLES_S: Final = 0.05
@@ -93,40 +100,30 @@ def _clock() -> None:
     _replace(timed_case.TimedCase, "call_controls", call_controls)
 
 
+def _take_late(*, frozen: bool) -> None:
+    """A call ends when the worker says so. The judge copies its output when it has time to, block by block in order."""
+
+    def take_late(layout: Layout, copy: Copy, places: Sequence[tuple[Readable, int]]) -> Taken:
+        ended_ns = time.perf_counter_ns()
+        time.sleep(_DAWDLES_S)
+        copy._blocks = sorted(copy._blocks, key=lambda block: block[:2])
+        copy.fill(places)
+        if frozen:
+            copy.require_settled(places)
+        output = Snapshot(layout.tree, copy.tensors)
+        return Taken(output=output, output_bytes=sum(layout.sizes), parts=len(layout.sizes), ended_ns=ended_ns)
+
+    _replace(worker_client, "take_like", take_late)
+
+
 def _frozen() -> None:
-    """Outputs are read when everything has been said about them, not when the call is over."""
-
-    class Live:
-        def __init__(self, parts: Sequence[tuple[int, int]], freeze: Callable[[], Frozen]) -> None:
-            self._freeze = freeze
-            self.ended_ns = time.perf_counter_ns()
-            self.size = sum(-(-nbytes // ALIGN_BYTES) * ALIGN_BYTES for _, nbytes in parts)
-
-        def bytes_at(self, offset: int, nbytes: int) -> torch.Tensor:
-            return self._freeze().bytes_at(offset, nbytes)
-
-    freeze = snapshots.WorkerMemory.freeze
-
-    def live(self: snapshots.WorkerMemory, parts: Sequence[tuple[int, int]], **limits: int) -> Live:
-        return Live(parts, lambda: freeze(self, parts, **limits))
-
-    _replace(snapshots.WorkerMemory, "freeze", live)
-    # A worker that is told of its next call forgets what it returned.
-    _replace(worker_client, "_SOON_NS", 0)
+    """Outputs are copied long after a call has ended, and may change meanwhile."""
+    _take_late(frozen=False)
 
 
 def _looked() -> None:
     """A call ends when the worker says so, and the judge looks at the output when it has time to."""
-    freeze = worker_client.WorkerClient._frozen
-
-    def freeze_at_leisure(self: worker_client.WorkerClient, by_flags: worker_client._ByFlags, packed: Packed) -> Frozen:
-        told_ns = time.perf_counter_ns()
-        time.sleep(_DAWDLES_S)
-        frozen = freeze(self, by_flags, packed)
-        frozen.ended_ns = frozen.copied_ns = told_ns
-        return frozen
-
-    _replace(worker_client.WorkerClient, "_frozen", freeze_at_leisure)
+    _take_late(frozen=True)
 
 
 def _every() -> None:
@@ -179,7 +176,12 @@ def _held() -> None:
 def _calm() -> None:
     """Control calls count, whoever had the cores."""
     _replace(control, "CROWDED_NS", 1 << 62)
-    _replace(control, "_BUSY_SHARE", 1 << 62)
+
+    def busy_ns(self: activity.Activity, before: object) -> int:
+        """Say that nothing ran."""
+        return 0
+
+    _replace(activity.Activity, "busy_ns", busy_ns)
 
 
 def _asked() -> None:
@@ -195,17 +197,21 @@ def _own_copy() -> None:
     """The check gets the inputs from the memory that the worker had."""
 
     class Shared(worker_client.WorkerClient):
-        def call(self, packed: values.Packed, **settings: Any) -> worker_client.Called:  # noqa: ANN401 handed through
-            self.packed = packed
-            return super().call(packed, **settings)
-
-        def _take(self, answer: Any, given: Any, output_arena: Any, **times: Any) -> worker_client.Called:  # noqa: ANN401 handed through
+        def _take_by_message(
+            self,
+            inputs: Arena | None,
+            placed: Sequence[values.Placed],
+            output_arena: Arena | None,
+            packed: values.Packed,
+            *,
+            deadline_ns: int,
+        ) -> tuple[Taken, int]:
+            taken = super()._take_by_message(inputs, placed, output_arena, packed, deadline_ns=deadline_ns)
             # Calls by flags have no input region: there the worker has the only copy besides the judge's.
-            if not given.placed:
-                return super()._take(answer, given, output_arena, **times)
-            for storage, place in zip(self.packed.storages, given.placed, strict=True):
-                storage.copy_(given.inputs.bytes_at(place.offset, place.nbytes))
-            return super()._take(answer, given, output_arena, **times)
+            if inputs is not None:
+                for storage, place in zip(packed.storages, placed, strict=True):
+                    storage.copy_(inputs.bytes_at(place.offset, place.nbytes))
+            return taken
 
     _replace(single_rank, "WorkerClient", Shared)
 

@@ -106,6 +106,34 @@ def custom_kernel(data, known=[]):
     known.append(x + 1.0)
     return known[-1]
 """
+#: Says in advance that every call has ended, and answers when its work is done: after the release, and after the end.
+ANSWERS_LATE = (
+    """
+import torch
+from tasks.harness.shared.call_flags import FINISHED_AT, RELEASED_AT
+from tasks.harness.worker.stream_block import StreamBlock
+from tests.support import emulated_gpu
+
+enqueues = StreamBlock.enqueue
+torch.cuda.Event.elapsed_time = lambda *_: 0.002
+
+
+def enqueue(self, order, kernel, *, adapt):
+    words = self._page.words()
+    # When it was written, by which the judge's stream sets its clock; no real device has such a number.
+    words[(FINISHED_AT + emulated_gpu._TIME_AT) // 8] = 0
+    words[FINISHED_AT // 8] = 0x7FFFFFFF
+    while words[RELEASED_AT // 8] & 0xFFFFFFFF != order.call:
+        pass
+    queued = enqueues(self, order, kernel, adapt=adapt)
+    torch.cuda.synchronize()
+    return queued
+
+
+StreamBlock.enqueue = enqueue
+"""
+    + HONEST
+)
 RAISES = """
 def custom_kernel(data, calls=[]):
     calls.append(1)
@@ -267,6 +295,24 @@ def test_what_an_earlier_worker_has_found_is_not_tried_again(monkeypatch: pytest
     assert judged is not None
     assert judged.details["gate"] == "the device did not see a number in the host's memory"
     assert accepted(benchmark(HONEST, streams_wait=True))["timing"] == "audited"
+
+
+@pytest.mark.parametrize("rejects", [False, True])
+def test_an_answer_after_the_end_is_in_the_span(monkeypatch: pytest.MonkeyPatch, *, rejects: bool) -> None:
+    """By the host's clock, until the judge has all that it uses: no less ranks than the work takes.
+
+    The end number ends nothing where the output is not yet described. Such a claim is rejected where claims are.
+    """
+    monkeypatch.setenv("EMULATED_GPU_IN_TIME", "1")
+    step = benchmark(ANSWERS_LATE, kernel_ns=7_000_000, rejects=rejects, timing=Timing(max_runs=8))
+    assert step.judged is not None
+    if rejects:
+        assert step.judged.verdict == "rejected"
+        assert "on the judge's clock" in str(step.judged.message)
+        return
+    case = accepted(step)
+    assert case["timing"] == "measured"
+    assert float(lines_of(step)["benchmark.0.mean"]) >= 7_000_000
 
 
 def test_a_kernel_that_raises_is_a_runtime_error() -> None:

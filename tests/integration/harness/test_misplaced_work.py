@@ -46,7 +46,7 @@ ADVERSARIES = {
         file="begins_early", defences=("held",), verdicts=("accepted", "rejected"), sizes=(*BOTH, 16 << 20)
     ),
     "ends early": Adversary(
-        file="ends_early", defences=("looked",), verdicts=("rejected", "wrong_answer"), sizes=(*BOTH, 16 << 20)
+        file="ends_early", defences=("looked", "clock"), verdicts=("rejected", "wrong_answer"), sizes=(*BOTH, 16 << 20)
     ),
     "ends early and keeps the judge reading": Adversary(
         file="ends_early",

@@ -14,8 +14,8 @@ import torch
 
 from tasks.harness.judge import worker_client as module
 from tasks.harness.judge.faults import Fault
-from tasks.harness.judge.snapshots import Frozen, WorkerMemory
-from tasks.harness.judge.worker_client import COPY_BYTES, COPY_NS_A_BYTE, LOOK_NS, Called, WorkerClient
+from tasks.harness.judge.snapshots import Copy, Readable, WorkerMemory
+from tasks.harness.judge.worker_client import COPY_BYTES, SPIN_NS, Called, WorkerClient
 from tasks.harness.judge.worker_output import Collector
 from tasks.harness.local import Pair
 from tasks.harness.shared.call_flags import DRY_BYTES, FLAGS_BYTES
@@ -120,20 +120,51 @@ def test_what_the_worker_was_told_of_is_taken_back(client: WorkerClient) -> None
         assert _returned(called) == b"\x09" * size
 
 
-def test_an_output_that_outgrows_its_room_waits_for_a_larger_one(client: WorkerClient) -> None:
-    """In a call by message it waits. By flags it is read where it lies, whatever its size."""
+def test_an_output_of_another_layout_is_described_in_a_message(client: WorkerClient) -> None:
+    """It ends its call, whether it needs a larger arena or not, and later calls with such inputs go by message.
+
+    With other inputs, whose outputs have one layout, they go by flags again.
+    """
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     source = "def custom_kernel(data):\n    return data.repeat(int(data[0])) + 1\n"
     client.load({"grow.py": source}, "grow.py", deadline_ns=deadline_ns)
-    seen = []
-    for times in (1, 1, 1, 40, 1, 1, 40, 40, 1):
-        sent = torch.full((512,), times, dtype=torch.uint8)
-        called = client.call(pack(sent), output_capacity=512, deadline_ns=deadline_ns)
-        seen.append((times, _returned(called)))
-        assert called.output_bytes == 512 * times
+    for size in (512, 600):
+        seen = []
+        for times in (1, 1, 1, 40, 1, 1, 1, 40, 1):
+            sent = torch.full((size,), times, dtype=torch.uint8)
+            called = client.call(pack(sent), output_capacity=size, deadline_ns=deadline_ns)
+            assert _returned(called) == bytes([times + 1]) * (size * times)
+            seen.append(called.by_flags)
+        assert seen == [False, True, True, *[False] * 6]
+        assert client._armed is None
 
-    assert seen == [(times, bytes([times + 1]) * (512 * times)) for times, _ in seen]
-    assert client._armed is not None
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_an_output_by_message_may_outgrow_its_room(client: WorkerClient, *, fits: bool) -> None:
+    """It waits for a larger arena."""
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    sent = torch.arange(200, dtype=torch.uint8).repeat(100)
+    called = client.call(
+        pack((0, sent, 20_000)), output_capacity=20_000 if fits else 0, deadline_ns=deadline_ns, by_message=True
+    )
+    assert _returned(called) == bytes(sent.numpy())
+
+
+def test_a_call_that_fails_ends_by_message(client: WorkerClient) -> None:
+    """What the submission raised is reported, and the next call can be made."""
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    source = "def custom_kernel(data):\n    assert data[0] != 7, 'a seven'\n    return data + 1\n"
+    client.load({"fails.py": source}, "fails.py", deadline_ns=deadline_ns)
+    for number in (1, 2, 7, 3, 4):
+        packed = pack(torch.full((512,), number, dtype=torch.uint8))
+        if number == 7:
+            with pytest.raises(Fault, match="a seven") as caught:
+                client.call(packed, output_capacity=512, deadline_ns=deadline_ns)
+            assert caught.value.verdict == "runtime_error"
+        else:
+            assert _returned(client.call(packed, output_capacity=512, deadline_ns=deadline_ns)) == bytes(
+                [number + 1] * 512
+            )
 
 
 def test_a_call_after_a_pause_is_announced_anew(client: WorkerClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,26 +204,41 @@ def test_inputs_of_every_size_arrive_and_outputs_are_read_where_they_lie(client:
             assert_equal(called.output.value(), (sent + 1, sent[:7]))
 
 
-KINDS: dict[str, Callable[[torch.Tensor], object]] = {
-    "data.view(4, 16).t()": lambda x: x.view(4, 16).t(),
-    "data": lambda x: x,
-    "{'a': data * 2, 'b': [data[::2]], 'n': 3}": lambda x: {"a": x * 2, "b": [x[::2]], "n": 3},
-    "data.to(__import__('torch').complex64).conj()": lambda x: x.to(torch.complex64).conj(),
-    "data[:0]": lambda x: x[:0],
-    "data if data[0] % 2 else (data, data[:3])": lambda x: x if x[0] % 2 else (x, x[:3]),
+#: What a kernel returns, the same of the test's, and whether its calls but the first go by flags.
+KINDS: dict[str, tuple[Callable[[torch.Tensor], object], bool]] = {
+    "data.view(4, -1).t()": (lambda x: x.view(4, -1).t(), True),
+    "data": (lambda x: x, True),
+    "data.to(__import__('torch').complex64).conj()": (lambda x: x.to(torch.complex64).conj(), True),
+    "data[:0]": (lambda x: x[:0], True),
+    "{'a': data * 2, 'b': [data[::2], None]}": (lambda x: {"a": x * 2, "b": [x[::2], None]}, True),
+    "[]": (lambda _: [], True),
+    "(data, data, data[3:])": (lambda x: (x, x, x[3:]), True),
+    "{'a': data * 2, 'n': 3}": (lambda x: {"a": x * 2, "n": 3}, False),
+    "(data, float(data[1]))": (lambda x: (x, float(x[1])), False),
+    "(data, 'text')": (lambda x: (x, "text"), False),
+    "data if data[0] % 2 else (data, data[:3])": (lambda x: x if x[0] % 2 else (x, x[:3]), False),
+    "data[:int(data[0]) + 1]": (lambda x: x[: int(x[0]) + 1], False),
+    "data.to(getattr(__import__('torch'), ('int32', 'int64')[int(data[0]) % 2]))": (
+        lambda x: x.to((torch.int32, torch.int64)[int(x[0]) % 2]),
+        False,
+    ),
 }
 
 
-def test_outputs_of_every_kind_are_read_where_they_lie(client: WorkerClient) -> None:
-    """Views, inputs, containers, values that are put off, and outputs unlike the last one."""
+def test_outputs_of_every_kind_are_what_the_kernel_returned(client: WorkerClient) -> None:
+    """Views, inputs, containers, values that are put off; those with numbers or of changing layouts by message."""
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
-    for number, (returned, expected) in enumerate(KINDS.items()):
+    for number, (returned, (expected, by_flags)) in enumerate(KINDS.items()):
         source = f"def custom_kernel(data):\n    return {returned}\n"
         client.load({f"kind{number}.py": source}, f"kind{number}.py", deadline_ns=deadline_ns)
+        seen = []
         for first in range(4):
-            sent = (torch.arange(64) + first).to(torch.float32)
-            output = client.call(pack(sent), output_capacity=None, deadline_ns=deadline_ns).output.value()
-            assert_equal(output, expected(sent))
+            # Each kind has other inputs than the last one.
+            sent = (torch.arange(64 + 4 * number) + first).to(torch.float32)
+            called = client.call(pack(sent), output_capacity=None, deadline_ns=deadline_ns)
+            assert_equal(called.output.value(), expected(sent))
+            seen.append(called.by_flags)
+        assert seen == [False, *[by_flags] * 3], returned
 
 
 def test_inputs_are_nowhere_before_the_release(client: WorkerClient) -> None:
@@ -227,7 +273,7 @@ def test_a_dry_run_comes_before_every_call_and_gives_nothing_away(
         "    seen.append([len(seen), int(arena.bytes_at(0, arena.size).any()), int(data.any())])\n"
         "    ends(flags, call)\n"
         "module.CallFlags.end_dry_run = end_dry_run\n"
-        "def custom_kernel(data):\n    return torch.tensor(seen[-1] if seen else [9]), data[1].sum()\n"
+        "def custom_kernel(data):\n    return torch.tensor(seen[-1] if seen else [9, 9, 9]), data[1].sum()\n"
     )
     client.load({"sees.py": source}, "sees.py", deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
     outputs = [_call(client, torch.ones(size, dtype=torch.uint8)).output.value() for _ in range(4)]
@@ -265,18 +311,18 @@ def test_a_worker_that_is_late_for_its_dry_run_gets_its_inputs_all_the_same(
 def test_the_judge_looks_at_the_output_of_a_dry_run(client: WorkerClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """And at no more than was agreed on, whatever the worker says."""
     monkeypatch.setattr(module, "ASK_SPIN_NS", _PATIENCE_NS)
-    looked: list[int] = []
-    freeze = WorkerMemory.freeze
+    looked: list[Sequence[int]] = []
+    fill = Copy.fill
 
-    def counting(self: WorkerMemory, parts: Sequence[tuple[int, int]], **limits: int) -> Frozen:
-        looked.append(sum(nbytes for _, nbytes in parts))
-        return freeze(self, parts, **limits)
+    def counting(self: Copy, places: Sequence[tuple[Readable, int]]) -> int:
+        looked.append(self._sizes)
+        return fill(self, places)
 
     payload = torch.ones(100_000, dtype=torch.uint8)
     _call(client, payload)
-    monkeypatch.setattr(WorkerMemory, "freeze", counting)
+    monkeypatch.setattr(Copy, "fill", counting)
     _call(client, payload)
-    assert looked == [DRY_BYTES, 100_000]
+    assert [list(sizes) for sizes in looked] == [[DRY_BYTES], [100_000]]
 
 
 @pytest.mark.parametrize("size", [100, 100_000])
@@ -284,11 +330,11 @@ def test_the_judge_looks_at_the_output_of_a_dry_run(client: WorkerClient, monkey
     "instead",
     [
         "self._reserved and self._received()",
-        "tries(self, flags, call) or flags.deliver([])",
-        "self._reserved and self._received(), flags.deliver([(8, 64)]), flags.end_dry_run(call)",
-        "self._reserved and self._received(), flags.deliver([(id(self), 1 << 62)]), flags.end_dry_run(call)",
+        "tries(self, flags, call) or flags.deliver([], claim_ns=0)",
+        "self._reserved and self._received(), flags.deliver([8], claim_ns=0), flags.end_dry_run(call)",
+        "self._reserved and self._received(), flags.deliver([8] * 4000, claim_ns=0), flags.end_dry_run(call)",
     ],
-    ids=["no part", "no output", "wild address", "much too large"],
+    ids=["no part", "no output", "wild address", "many addresses"],
 )
 def test_who_spoils_a_dry_run_is_called_all_the_same(client: WorkerClient, size: int, instead: str) -> None:
     """It is no part of the call: nothing that the worker says in it counts."""
@@ -306,53 +352,144 @@ def test_who_spoils_a_dry_run_is_called_all_the_same(client: WorkerClient, size:
     assert called.by_flags
 
 
-def test_a_call_ends_when_the_judge_has_looked_at_its_output(
-    client: WorkerClient, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("size", [64, 64 << 10])
+def test_what_keeps_the_judge_from_reading_is_the_calls_time(
+    client: WorkerClient, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """What keeps the judge from reading is the call's time: from the first look at each tensor, or from the copy."""
+    """Each block of a copy that takes long, in small outputs and in large ones; a later look is not in the span."""
+    monkeypatch.setattr(module, "ASK_SPIN_NS", _PATIENCE_NS)
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     source = "def custom_kernel(data):\n    return data[1], data[1][:9]\n"
     client.load({"two.py": source}, "two.py", deadline_ns=deadline_ns)
-    reads, wait_s = WorkerMemory._read, 0.01
+    wait_s = 0.02
+    read_into, fill = WorkerMemory.read_into, Copy.fill
+    blocks: list[int] = []
 
-    def late(self: WorkerMemory, into: memoryview, address: int) -> None:
+    def late(self: WorkerMemory, into: memoryview, offset: int) -> None:
         time.sleep(wait_s)
-        reads(self, into, address)
+        read_into(self, into, offset)
 
-    for size, count in ((64, 4), (64 << 10, 20)):
-        payload = torch.full((size,), 7, dtype=torch.uint8)
-        _call(client, payload)
-        with monkeypatch.context() as patch:
-            patch.setattr(WorkerMemory, "_read", late)
-            called = _call(client, payload)
-        allowed_ns = LOOK_NS + COPY_NS_A_BYTE * (size + 1024)
-        assert called.by_flags
-        assert called.outside_ns >= count * wait_s * 1e9 - allowed_ns
+    def counting(self: Copy, places: Sequence[tuple[Readable, int]]) -> int:
+        blocks.append(len(self._blocks))
+        return fill(self, places)
+
+    payload = torch.full((size,), 7, dtype=torch.uint8)
+    _call(client, payload)
+    monkeypatch.setattr(WorkerMemory, "read_into", late)
+    monkeypatch.setattr(Copy, "fill", counting)
+    called = _call(client, payload)
+    assert called.by_flags
+    assert called.outside_ns >= 0.9 * blocks[-1] * wait_s * 1e9
+    assert blocks[-1] == 2 or blocks[-1] > 15
 
 
 @pytest.mark.parametrize(
-    ("parts", "error"),
+    ("addresses", "error"),
     [
-        ("[(4096, 64)]", "not where"),
-        ("[(id(self), 1 << 62)]", "more bytes"),
-        ("[((1 << 64) - 8, 64)]", "not where"),
-        ("[(64, 64)] * 5000", "at most"),
+        ("[4096]", "not where"),
+        ("[(1 << 64) - 8]", "not where"),
+        ("[1 << 46]", "not where"),
+        ("[64] * 9000", "at most"),
     ],
 )
-def test_a_worker_that_names_memory_it_has_not_is_rejected(client: WorkerClient, parts: str, error: str) -> None:
-    """An address of nothing, a size of everything, and more tensors than there are numbers for."""
+def test_a_worker_that_names_memory_it_has_not_is_rejected(client: WorkerClient, addresses: str, error: str) -> None:
+    """An address of nothing, one whose end is none, and more tensors than there are numbers for."""
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     source = (
         "import sys\n"
         "worker = sys.modules['tasks.harness.worker.main'].Worker\n"
-        f"worker._parts_like_last = lambda self, output: {parts}\n"
-        "def custom_kernel(data):\n    return data\n"
+        f"worker._addresses_like_last = lambda self, output: {addresses}\n"
+        "def custom_kernel(data):\n    return data[1]\n"
     )
     client.load({"lies.py": source}, "lies.py", deadline_ns=deadline_ns)
     # The first one goes by message.
     _call(client, torch.ones(99, dtype=torch.uint8))
     with pytest.raises(Fault, match=error):
         _call(client, torch.ones(99, dtype=torch.uint8))
+
+
+def _delivering(client: WorkerClient, afterwards: str) -> None:
+    """Load a submission whose worker delivers two addresses for one tensor, and then does this."""
+    source = (
+        "import sys\n"
+        "module = sys.modules['tasks.harness.worker.main']\n"
+        "worker, calls = module.Worker, module.Worker._call_by_flags\n"
+        "def call_at(self, flags, call):\n"
+        "    if type(self._inputs.value) is not tuple:\n"
+        "        return calls(self, flags, call)\n"
+        "    flags.deliver([id(self)] * 2, claim_ns=5)\n"
+        "    flags.finish(call)\n"
+        f"    return {afterwards}\n"
+        "worker._call_by_flags = call_at\n"
+        "def custom_kernel(data):\n    return data[1]\n"
+    )
+    client.load({"two.py": source}, "two.py", deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+
+
+def test_a_worker_that_delivers_another_number_of_addresses_is_heard_by_message_alone(client: WorkerClient) -> None:
+    """Nothing of what it has delivered is used: the call ends with its message, and so do later ones."""
+    _delivering(client, "self._return_described(module.Outgoing.describe(custom_kernel(self._inputs.value), {}))")
+    for number in range(4):
+        called = _call(client, torch.full((99,), number, dtype=torch.uint8))
+        assert _returned(called) == bytes([number]) * 99
+        assert not called.by_flags
+
+
+def test_a_worker_that_delivers_another_number_and_sends_nothing_is_too_late(client: WorkerClient) -> None:
+    """Its call has not ended."""
+    _delivering(client, "None")
+    payload = torch.ones(99, dtype=torch.uint8)
+    _call(client, payload)
+    with pytest.raises(Fault) as caught:
+        client.call(pack((0, payload, 99)), output_capacity=99, deadline_ns=time.monotonic_ns() + 1_000_000_000)
+    assert caught.value.verdict == "time_limit"
+
+
+def test_a_message_before_the_end_is_rejected(client: WorkerClient) -> None:
+    """A worker has nothing to say before the flag."""
+    client._spin_ns = 0
+    source = (
+        "import sys, time\n"
+        "module = sys.modules['tasks.harness.worker.main']\n"
+        "calls = module.Worker._call_by_flags\n"
+        "def call_at(self, flags, call):\n"
+        "    self._channel.send(module.encode({'op': 'armed'}))\n"
+        "    while True:\n"
+        "        time.sleep(1)\n"
+        "module.Worker._call_by_flags = call_at\n"
+        "def custom_kernel(data):\n    return data[1]\n"
+    )
+    client.load({"says.py": source}, "says.py", deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+    payload = torch.ones(99, dtype=torch.uint8)
+    _call(client, payload)
+    with pytest.raises(Fault, match="nothing had asked for") as caught:
+        _call(client, payload)
+    assert caught.value.verdict == "rejected"
+    os.kill(client.worker_pid, 9)  # type: ignore[attr-defined]  # the fixture's
+
+
+def test_the_judge_naps_beside_a_long_call(client: WorkerClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it has spun for long: each nap is a small part of what has passed, so it is hardly late for the end."""
+    source = "import time\ndef custom_kernel(data):\n    time.sleep(0.4)\n    return data[1]\n"
+    client.load({"sleeps.py": source}, "sleeps.py", deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+    naps_s: list[float] = []
+    sleep = time.sleep
+
+    def nap(seconds: float) -> None:
+        naps_s.append(seconds)
+        sleep(seconds)
+
+    payload = torch.ones(99, dtype=torch.uint8)
+    _call(client, payload)
+    monkeypatch.setattr(time, "sleep", nap)
+    called = _call(client, payload)
+    assert called.by_flags
+    assert called.outside_ns >= 400_000_000
+    assert len(naps_s) > 10
+    passed_s = SPIN_NS / 1e9
+    for seconds in naps_s:
+        assert 0 < seconds <= 0.003 * passed_s
+        passed_s += seconds
 
 
 def test_who_waits_for_long_does_not_spin(client: WorkerClient) -> None:

