@@ -215,7 +215,7 @@ def test_the_schema_is_kernelbots_column_by_column(database_url: str) -> None:
 
 
 def test_the_schema_has_kernelbots_constraints_and_indexes(database_url: str) -> None:
-    """Keys, checks, actions on delete and indexes are KernelBot's, but for a check and five indexes; no other object is."""
+    """Keys, checks, actions on delete and indexes are KernelBot's, but for a check and five indexes; no more is."""
     constraints: dict[str, set[str]] = {}
     for table, definition in fetch(
         database_url,
