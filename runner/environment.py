@@ -7,6 +7,7 @@ configuration (`runner.config`).
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -29,6 +30,17 @@ _SHARED_VARIABLES: Final = {"DATABASE_URL": "database_url", "DOCKER_HOST": "dock
 def process_environment() -> Mapping[str, str]:
     """The environment of this process."""
     return os.environ
+
+
+def restart_in_utf8() -> None:
+    """Where the locale says that all text is ASCII, begin this process again with UTF-8. Returns where it does not.
+
+    In the locale C, and with PYTHONUTF8=0, names of users and files would be halves of characters.
+    """
+    if sys.getfilesystemencoding() == "ascii":
+        os.execve(  # noqa: S606 - the interpreter that runs, and what it was given
+            sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"}
+        )
 
 
 def overrides(environ: Mapping[str, str], keys: Collection[str]) -> Iterator[tuple[str, str, str]]:

@@ -20,6 +20,7 @@ from typing import Final, TextIO
 import typer
 
 from runner.cli.app import ExitCode, app, exit_code_for, fail
+from runner.environment import restart_in_utf8
 from runner.errors import KernelRunnerError
 from sandbox.errors import SandboxError
 
@@ -64,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     An error of the project becomes one or two sentences on stderr and an exit code. Anything else is a defect and
     keeps its traceback.
     """
+    if arguments is None:
+        restart_in_utf8()
     # A shell can close them (`>&-`).
     sys.stdout = sys.stdout or _nowhere()
     sys.stderr = sys.stderr or _nowhere()
@@ -92,6 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: Sequence[str]) -> int:
+    for word in words:
+        if not word.isascii() and any("\ud800" <= character <= "\udfff" for character in word):
+            fail(f"the argument {word!a} is not UTF-8; type or rename it in UTF-8")
+            return ExitCode.USAGE
     try:
         code = program(words)(args=words, prog_name="kernel-runner", standalone_mode=False)
         sys.stdout.flush()

@@ -295,7 +295,8 @@ def _evaluation_environment(config: Config) -> Finding:
         probe = subprocess.run(
             [str(python), "-I", "-c", "import torch; print(torch.__version__)"],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=_IMPORT_TIMEOUT_S,
             check=False,
         )

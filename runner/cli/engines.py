@@ -205,7 +205,14 @@ def toolkit_version() -> dict[str, str]:
         if path is None:
             continue
         try:
-            said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_ANSWER_S, check=True)
+            said = subprocess.run(
+                [path, "--version"],
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=_ANSWER_S,
+                check=True,
+            )
         except (OSError, subprocess.SubprocessError):
             continue
         return {_TOOLKIT: said.stdout.strip().partition("\n")[0]}

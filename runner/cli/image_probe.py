@@ -84,7 +84,13 @@ def _ran(*command: str, directory: str | None = None) -> tuple[bool, str]:
     """Whether a program ended well, and its output; or the last line of its error."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=_PATIENCE_S, check=False, cwd=directory
+            command,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_PATIENCE_S,
+            check=False,
+            cwd=directory,
         )
     except OSError as error:
         return False, f"{command[0]}: {error.strerror}"

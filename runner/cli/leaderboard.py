@@ -110,7 +110,7 @@ def task(
         name = store.board_name(name)
         board = store.board(name)
     if file is not None:
-        typer.echo(_file(board, file), nl=False)
+        typer.echo(_file(board, file).encode(), nl=False)
     elif as_json:
         out_json(json_output.board(board))
     else:
@@ -138,7 +138,8 @@ def template(
     if key is None:
         offered = ", ".join(sorted(board.templates)) or "none"
         raise NotFoundError(f"leaderboard {name!r} has no template for {language!r}, it has {offered}")
-    typer.echo(with_directive(board.templates[key], name, lang=str(board.task.get("lang", "py"))), nl=False)
+    text = with_directive(board.templates[key], name, lang=str(board.task.get("lang", "py")))
+    typer.echo(text.encode(), nl=False)
 
 
 def with_directive(text: str, board: str, *, lang: str) -> str:

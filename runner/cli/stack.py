@@ -521,7 +521,13 @@ def _install_engine() -> str:
     # Installing must not start a second engine beside ours: it would compete for the host's network set-up.
     for arguments in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "docker.io"]):
         result = subprocess.run(
-            ["apt-get", *arguments], env=environment, check=False, capture_output=True, text=True, timeout=600
+            ["apt-get", *arguments],
+            env=environment,
+            check=False,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=600,
         )
         if result.returncode != 0:
             raise InfrastructureError(f"apt-get {' '.join(arguments)} failed: {result.stderr.strip()[-500:]}")

@@ -140,7 +140,14 @@ def _prefixes(python: str) -> Iterator[str]:
     """The prefixes of the environment and of its base interpreter, as written and with links resolved."""
     code = "import sys, json; print(json.dumps([sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]))"
     try:
-        done = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(
+            [python, "-I", "-c", code],
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            timeout=60,
+            check=True,
+        )
         prefixes = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise RootFilesystemError(

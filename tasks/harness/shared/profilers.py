@@ -116,7 +116,11 @@ def run(tool: Tool, target: Sequence[str], directory: Path, *, limit_s: float, m
         if code != 0 or not recorded.exists():
             return Report(text=f"{tool.title} ended with exit code {code} and left no report:\n{said[-_SAID:]}")
         page = page_command(tool, directory)
-        text = _done(page, limit_s)[1] if page is not None else page_file(tool, directory).read_text(errors="replace")
+        text = (
+            _done(page, limit_s)[1]
+            if page is not None
+            else page_file(tool, directory).read_text(encoding="utf-8", errors="replace")
+        )
     except subprocess.TimeoutExpired:
         return Report(
             text=f"{tool.title} did not finish within {limit_s:.0f} s, half of what was left of the time limit."
@@ -136,7 +140,7 @@ def _done(argv: Sequence[str], limit_s: float) -> tuple[int, str]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
+        encoding="utf-8",
         errors="replace",
         start_new_session=True,
     ) as process:

@@ -170,7 +170,7 @@ def compile_sources(argv: Sequence[str], directory: Path) -> str:
     Raises:
         CompileFailed: it ended with anything but 0.
     """
-    done = subprocess.run(argv, cwd=directory, capture_output=True, text=True, errors="replace", check=False)
+    done = subprocess.run(argv, cwd=directory, capture_output=True, encoding="utf-8", errors="replace", check=False)
     said = done.stdout[-MAX_SAID:] + done.stderr[-MAX_SAID:]
     if done.returncode != 0:
         raise CompileFailed(f"{argv[0]} failed: {first_error(done.stderr)}", said)

@@ -131,7 +131,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     assert (seen["base_url"], seen["owner"]) == ("unix:///x", f"gpu-01:{tmp_path / 'state'}")
     assert seen["log"] == ("json", "error")
     claim, listen = seen["stores"]
-    assert "host=127.0.0.1" in claim._link._conninfo
+    assert "host=127.0.0.1" in claim._link._address
     assert claim._link._pacer is listen._link._pacer is not None, "one pacer for the whole host"
     assert seen["spool"].max_bytes == 3 * 2**20
     assert seen["settings_in_force"].current == given

@@ -1,0 +1,1 @@
+"""Locales in which text is not UTF-8 by default."""
