@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import os
 import re
 import signal
@@ -98,6 +99,10 @@ if not callable(getattr(found, "custom_kernel", None)):
     sys.exit("it defines no custom_kernel")
 print(" and ".join(used))
 """
+#: The reference runs in float64, too, where it took at most this.
+_PRECISE_NS = 1_000_000_000
+#: And where its tensors, so many times, fit the memory of a case.
+_PRECISE_FACTOR = 8
 #: Narrow floating-point types have no arithmetic, but take a NaN by conversion.
 _NAN_TYPES = ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2")
 
@@ -181,6 +186,8 @@ class _Rehearsal:
         #: Spoiler -> on how many cases its output was refused, and accepted.
         self._refused = {spoiler.name: 0 for spoiler in _SPOILERS}
         self._accepted: dict[str, list[str]] = {spoiler.name: [] for spoiler in _SPOILERS}
+        #: Spec -> how far the reference is from itself in float64, and whether the check accepts that.
+        self._precise: dict[str, tuple[float, bool]] = {}
 
     def run(self) -> None:
         """Everything, the cheap questions first; later ones are asked whatever the answers were."""
@@ -256,6 +263,10 @@ class _Rehearsal:
         measured["check_ns"], (good, message) = _timed(lambda: self._answer(problem, case, right))
         if not good:
             raise TaskFault(f"check_implementation refuses ref_kernel's own output: {message.splitlines()[0]}")
+        held_bytes = measured["input_bytes"] + measured["output_bytes"]
+        # Twice as large, and beside what is there.
+        if held_bytes * _PRECISE_FACTOR <= self._request["memory_bytes"] and measured["reference_ns"] <= _PRECISE_NS:
+            self._compare_precisely(problem, case, reference, right)
         for spoiler in _SPOILERS:
             spoiled = [_spoil(leaf, spoiler) for leaf in leaves]
             if spoiler.spoil is _poisoned:
@@ -264,6 +275,20 @@ class _Rehearsal:
                 good, _ = self._answer(problem, case, _rebuilt(right, iter(spoiled)))
                 self._refused[spoiler.name] += not good
                 self._accepted[spoiler.name] += [case.spec] if good else []
+
+    def _compare_precisely(
+        self, problem: Problem, case: Case, reference: Callable[[object], object], right: object
+    ) -> None:
+        """Note how far the reference is from itself in float64, where its code can be run in it."""
+        data = self._generate(problem, case)[0]
+        try:
+            precise = list(_leaves(reference(_rebuilt(data, map(_widened, list(_leaves(data)))))))
+            pairs = list(zip(_leaves(right), precise, strict=True))
+            far = max((_distance(one, two) for one, two in pairs if two.dtype is torch.float64), default=0.0)
+            rounded = [two.to(one.dtype).view(one.shape) for one, two in pairs]
+        except Exception:  # noqa: BLE001 it is for other types
+            return
+        self._precise[case.spec] = far, self._answer(problem, case, _rebuilt(right, iter(rounded)))[0]
 
     def _answer(self, problem: Problem, case: Case, output: object) -> tuple[bool, str]:
         """The check's answer on fresh inputs: the reference may have written into its own."""
@@ -284,7 +309,14 @@ class _Rehearsal:
             )
             return
         if all_worked:
-            self._emit(_finding("reference", "ok", "passes its own check"))
+            far, spec = max(((far, spec) for spec, (far, _) in self._precise.items()), default=(0.0, ""))
+            away = f"; {far:.1e} of its largest value from itself in float64 ({spec})" if far else ""
+            self._emit(_finding("reference", "ok", f"passes its own check{away}"))
+        imprecise = [spec for spec, (_, good) in self._precise.items() if not good]
+        if imprecise:
+            found = f"its own check refuses it on {len(imprecise)} of {len(self._precise)} cases ({imprecise[0]})"
+            remedy = "compute the reference more precisely, or widen the tolerance: a better kernel would be refused"
+            self._emit(_finding("reference in float64", "warning", found, remedy))
         for name, accepted in self._accepted.items():
             refused = self._refused[name]
             if accepted:
@@ -453,6 +485,17 @@ def _rebuilt(value: object, leaves: Iterator[torch.Tensor]) -> object:
         items = [_rebuilt(item, leaves) for item in value]
         return items if isinstance(value, list) else tuple(items)
     return value
+
+
+def _widened(leaf: torch.Tensor) -> torch.Tensor:
+    return leaf.double() if leaf.is_floating_point() else leaf
+
+
+def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    """The largest difference of finite tensors, as a part of the largest value; else 0."""
+    largest = other.abs().max().item() if other.numel() else 0.0
+    far = (one.double() - other).abs().max().item() / largest if largest else 0.0
+    return float(far) if math.isfinite(far) else 0.0
 
 
 def _spoil(leaf: torch.Tensor, spoiler: _Spoiler) -> torch.Tensor:

@@ -67,7 +67,7 @@ def check(  # noqa: C901 a list of questions, one after the other
 
     - `seed`: the same seed gives the same inputs, another gives others.
 
-    - `reference`: `check_implementation` accepts `ref_kernel`, computed from copies of the inputs.
+    - `reference`: `check_implementation` accepts `ref_kernel`, computed from copies of the inputs, and in float64, too.
 
     - `check of`: outputs with one NaN, shifted by one, or of zeros are refused. Accepted on all cases fails, on some
     warns.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -242,6 +243,25 @@ def test_what_is_wrong_with_the_reference_is_said(
     assert says in findings(said)[name][1]
     failed = any(mark == "failed" for mark, _ in findings(said).values())
     assert said.code == (1 if failed else 0)
+
+
+def test_a_reference_says_how_far_it_is_from_itself_in_float64(run_code: Call, tmp_path: Path) -> None:
+    """A better kernel that the check would refuse is a warning; a reference for one type alone says nothing."""
+    third = REFERENCE.replace("data * 2\n\n\ndef generate", "data / 3\n\n\ndef generate")
+    close = third.replace("torch.equal(output, data * 2)", "torch.allclose(output, data / 3)")
+    said = findings(run_code("task", "check", write_folder(tmp_path / "close", reference=close), "--json"))
+    assert re.fullmatch(
+        r"passes its own check; \d\.\de-08 of its largest value from itself in float64 \(n: \d; seed: \d\)",
+        said["reference"][1],
+    )
+    assert "reference in float64" not in said
+    coarse = close.replace("data / 3", "(data.half() / 3).float() if data.dtype is torch.float32 else data / 3")
+    said = findings(run_code("task", "check", write_folder(tmp_path / "coarse", reference=coarse), "--json"))
+    assert said["reference in float64"][0] == "warning"
+    assert said["reference in float64"][1].startswith("its own check refuses it on 2 of 2 cases (n: 4; seed: 1)")
+    single = close.replace("return data / 3", "return (data if data.dtype is torch.float32 else None) / 3")
+    said = findings(run_code("task", "check", write_folder(tmp_path / "single", reference=single), "--json"))
+    assert said["reference"] == ("ok", "passes its own check")
 
 
 def test_inputs_that_are_not_the_seeds_alone_are_noticed(run_code: Call, tmp_path: Path) -> None:
