@@ -77,3 +77,9 @@ def test_every_file_that_the_architecture_names_is_there() -> None:
     }
     assert len(named) > 50
     assert named - there - {path.rpartition("/")[2] for path in there} == set()
+
+
+def test_no_link_follows_a_branch_of_another_project() -> None:
+    """A file of a branch moves or goes; a commit's stays."""
+    branch = re.compile(r"https://github\.com/[^)\s]+/(?:blob|tree)/(?![0-9a-f]{40}/)[^)\s]*")
+    assert [found for page in PAGES for found in branch.findall(page.read_text(encoding="utf-8"))] == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -49,6 +50,13 @@ def rows_of(live: Site, name: str, *, secret: bool | None = None) -> list[dict[s
 
 
 # -- what every submission comes to ------------------------------------------------------------------------------------
+
+
+def test_the_page_names_the_versions_that_are_played() -> None:
+    """And claims no others."""
+    page = (Path(__file__).parents[3] / "docs" / "gateway.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"Tests send what popcorn-cli ([\d., \n]+)", page)
+    assert re.findall(r"\d+\.\d+\.\d+", said) == [name for name in VERSIONS if name != "next"]
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if RUNS[name].client != "kernelboard"])
