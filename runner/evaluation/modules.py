@@ -46,6 +46,7 @@ from tasks.harness.judge.modules.request import payload_of
 #: Added to what the candidates may take: imports of torch, preparing the reference, killing.
 _MARGIN_S = 60.0
 _KILLED = "signal 9"
+_MEMORY = "the candidate used up the container's memory"
 #: Characters of what compilers said that a result keeps.
 _MOST_SAID = 4000
 #: Parts of a candidate's evaluation that the judge times, and more milliseconds than any takes.
@@ -257,8 +258,10 @@ def with_build(row: Mapping[str, Any], builds: Mapping[int, tuple[Build, int]]) 
     """A result, with what its build took ahead."""
     if row["id"] not in builds:
         return dict(row)
-    built_ms = builds[row["id"]][1] / 1e6
-    return {**row, "build_ms": round((row["build_ms"] or 0.0) + built_ms, 3)}
+    build, built_ns = builds[row["id"]]
+    killed = build.report is not None and bool(build.report.outcome.oom_kills)
+    told = {"verdict": "memory_limit", "message": _MEMORY} if killed and row["verdict"] == "compile_error" else {}
+    return {**row, **told, "build_ms": round((row["build_ms"] or 0.0) + built_ns / 1e6, 3)}
 
 
 def make_group_plan(
@@ -327,13 +330,20 @@ def rows_of(group: Mapping[str, Any], report: ContainerReport, *, before_candida
         if row is None:
             alone = oom and len(parsed.candidates) - len(found) == 1
             verdict, stage = ("memory_limit", "correctness") if alone else ("internal_error", "reference")
-            text = "the candidate used up the container's memory" if alone else lost
+            text = _MEMORY if alone else lost
             row = Result(id=candidate.id, verdict=verdict, stage=stage, message=text).to_message()
-        elif oom and row["verdict"] == "runtime_error" and _KILLED in row["message"]:
+        elif oom and _looks_killed(row, alone=len(parsed.candidates) == 1):
             # Only the cgroup knows why the kernel killed a process.
-            row = {**row, "verdict": "memory_limit", "message": "the candidate used up the container's memory"}
+            row = {**row, "verdict": "memory_limit", "message": _MEMORY}
         rows.append(row)
     return rows
+
+
+def _looks_killed(row: Mapping[str, Any], *, alone: bool) -> bool:
+    """Whether a result may be what a kill for memory looks like; of compilers only where no other candidate's was."""
+    return (row["verdict"] == "runtime_error" and _KILLED in row["message"]) or (
+        row["verdict"] == "compile_error" and alone
+    )
 
 
 def phases_of(report: ContainerReport, *, spans_ns: tuple[int, int, int, int]) -> dict[str, int]:

@@ -32,10 +32,10 @@ from sandbox.spec import Ending, Outcome
 _KEPT_ERROR_CHARACTERS = 4000
 #: An eval program may round and start its own clock late; beyond this factor its times are impossible.
 _WALL_SLACK = 1.05
-#: What a kill for memory looks like from within. An eval program whose worker process was killed may wait for it until
-#: its time is up; the judge notices at once.
+#: What a kill for memory looks like from within: a compiler that was killed has failed. An eval program whose worker
+#: process was killed may wait for it until its time is up; the judge notices at once.
 _AFTER_A_KILL: Mapping[Harness, frozenset[Verdict]] = {
-    Harness.BUILTIN: frozenset({Verdict.RUNTIME_ERROR}),
+    Harness.BUILTIN: frozenset({Verdict.RUNTIME_ERROR, Verdict.COMPILE_ERROR}),
     Harness.PROGRAM: frozenset({Verdict.RUNTIME_ERROR, Verdict.TIME_LIMIT}),
 }
 IN_PROCESS: Mapping[str, str] = {"correctness": "in_process", "timing": TimingAssurance.CLAIMED.value}
@@ -273,26 +273,26 @@ def _below_floor(speeds_of_light: Sequence[SpeedOfLight], index: int, count: int
 
 def _compilation_finding(task: Task, plan: Plan, evidence: Evidence) -> Finding | None:
     """The verdict when the compiler did not get as far as an executable; None when it did or there is none."""
-    if not isinstance(task.config, CuConfig):
+    # Where nothing was built ahead under the built-in harness, the worker compiled, and the judge said what came of it.
+    if not isinstance(task.config, CuConfig) or (plan.harness is Harness.BUILTIN and not evidence.compiled):
         return None
     steps = {step.name: step for step in (*evidence.compiled, *evidence.steps)}
-    if plan.harness is Harness.BUILTIN and not evidence.compiled:
-        # Nothing was built ahead: the worker compiled, and the judge has said what came of it.
-        return None
     version, compiler = steps.get("nvcc-version"), steps.get("compile")
     if version is None or version.exit_code != 0:
         raise EvaluationError("nvcc does not run in the container (install the CUDA toolkit in this type's image)")
     if compiler is None:
         return _missing_compiler(evidence.outcome)
+    if compiler.exit_code == 0:
+        return None
+    if evidence.outcome.oom_kills:
+        return _memory("compile")
     if compiler.timed_out:
         return Finding(
             verdict=Verdict.COMPILE_ERROR,
             message=f"nvcc was killed after {compiler.duration_ns / 1e9:.0f} s, its time limit",
         )
-    if compiler.exit_code != 0:
-        first = next((line for line in compiler.stderr.splitlines() if "error" in line), "see compilation.stderr")
-        return Finding(verdict=Verdict.COMPILE_ERROR, message=f"nvcc failed: {first.strip()[:500]}")
-    return None
+    first = next((line for line in compiler.stderr.splitlines() if "error" in line), "see compilation.stderr")
+    return Finding(verdict=Verdict.COMPILE_ERROR, message=f"nvcc failed: {first.strip()[:500]}")
 
 
 def _missing_compiler(outcome: Outcome) -> Finding:

@@ -10,16 +10,19 @@ read here.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import json
 import math
+import os
 import queue
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sandbox.errors import EngineRefused, EngineUnavailable, Leftover, NotReaped, SandboxError
@@ -87,9 +90,7 @@ class DockerEngine:
         Raises:
             EngineRefused: the address is not a Unix socket.
         """
-        import docker.utils
-
-        self.base_url = base_url or docker.utils.kwargs_from_env().get("base_url") or DEFAULT_SOCKET
+        self.base_url = base_url or os.environ.get("DOCKER_HOST") or DEFAULT_SOCKET
         self.owner = owner
         if not self.base_url.startswith(("unix://", "http+unix://")):
             raise EngineRefused(
@@ -395,8 +396,6 @@ class DockerEngine:
 
     @contextlib.contextmanager
     def _client(self, timeout_s: float) -> Iterator[docker.APIClient]:
-        import docker
-
         # Probe first, because the HTTP client leaks its socket when it cannot connect.
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(timeout_s)
@@ -404,7 +403,7 @@ class DockerEngine:
         client = self._take_idle()
         if client is None:
             version = self._api_version or "auto"
-            client = docker.APIClient(base_url=self.base_url, version=version, timeout=math.ceil(timeout_s))
+            client = _sdk().APIClient(base_url=self.base_url, version=version, timeout=math.ceil(timeout_s))
             self._api_version = client.api_version
         client.timeout = math.ceil(timeout_s)
         try:
@@ -453,6 +452,20 @@ def host_root_reference(root: HostRoot) -> str:
 
 def _reference_of(archive: bytes) -> str:
     return f"{HOST_ROOT_REPOSITORY}:{hashlib.sha256(archive).hexdigest()[:32]}"
+
+
+@functools.cache
+def _sdk() -> ModuleType:
+    """The Docker SDK, kept from the configuration of whoever runs this process.
+
+    Each of its clients would read `config.json` of the user, of DOCKER_CONFIG, or an older file: proxies, headers and
+    programs that know passwords, for other engines and registries than ours, in forms that it does not check.
+    """
+    import docker
+    from docker.utils import config
+
+    config.find_config_file = lambda config_path=None: None  # noqa: ARG005 the SDK's signature
+    return docker
 
 
 def _inspect_image(api: docker.APIClient, reference: str) -> dict[str, Any]:

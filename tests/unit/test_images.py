@@ -91,7 +91,7 @@ def test_an_image_runs_the_interpreter_its_type_names(tmp_path: Path) -> None:
     gpu = replace(samples.H100, image="cuda", image_python="/own/bin/python")
     environment = evaluator._environment(gpu)
     assert (environment.image, environment.python) == ("sha256:cuda", "/own/bin/python")
-    assert [bind.target for bind in environment.binds] == ["/kernel-runner"]
+    assert [bind.target for bind in environment.binds] == ["/kernel-runner", "/etc/passwd", "/etc/group"]
     assert environment.cdi == {"nvidia.com/gpu=0": ("/dev/nvidia0",)}
     assert environment.device_driver is DeviceDriver.NVIDIA
     amd = evaluator._environment(replace(samples.MI300, image="rocm"))

@@ -478,8 +478,10 @@ class Worker:
         return {"op": "profiled", **sizes, "suffix": profile.suffix}
 
     def _flush(self, _: dict[str, Any], __: Sequence[int]) -> dict[str, Any]:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        # A submission may have closed them, or put anything in their place: what cannot be flushed is not kept.
+        for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+            with suppress(Exception):
+                stream.flush()  # type: ignore[union-attr]  # None where there is none
         ctypes.CDLL(None).fflush(None)
         release_memory()
         return {"op": "flushed"}

@@ -19,6 +19,7 @@ from .inputs import Inputs
 from .profile_target import write as write_call
 from .submission import Submission
 
+_NOTHING = "torch's profiler saw nothing: the submission calls no operation of torch's, or uses that profiler itself\n"
 #: Starts `profile_target` where the harness is.
 _TARGET = "import sys; sys.path.insert(0, {!r}); from tasks.harness.worker.profile_target import main; sys.exit(main())"
 
@@ -49,21 +50,27 @@ def profile_call(submission: Submission, inputs: Inputs, *, limit_s: float | Non
         if inputs.cuda:
             torch.cuda.synchronize()
     order = "cuda_time_total" if inputs.cuda else "cpu_time_total"
-    text = profiler.key_averages().table(sort_by=order, row_limit=40)
+    averages = profiler.key_averages()
+    text = averages.table(sort_by=order, row_limit=40) if averages else _NOTHING
     vendors = Report(text="")
     if inputs.cuda and limit_s is not None and not asked():
         vendors = _profile_by_vendor(submission, inputs, limit_s)
+    return Profile(
+        table=f"{text}\n{vendors.text}".rstrip().encode()[:MAX_TABLE_BYTES],
+        # Without an event there is no trace: torch's export would end the process.
+        trace=_trace(profiler) if averages else b"",
+        report=vendors.data,
+        suffix=vendors.suffix,
+    )
+
+
+def _trace(profiler: torch.profiler.profile) -> bytes:
+    """The compressed trace; nothing where it is too long: a part of one is of no use."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "trace.json"
         profiler.export_chrome_trace(str(path))
         trace = gzip.compress(path.read_bytes(), compresslevel=6)
-    return Profile(
-        table=f"{text}\n{vendors.text}".rstrip().encode()[:MAX_TABLE_BYTES],
-        # A part of a compressed trace is of no use.
-        trace=trace if len(trace) <= MAX_TRACE_BYTES else b"",
-        report=vendors.data,
-        suffix=vendors.suffix,
-    )
+    return trace if len(trace) <= MAX_TRACE_BYTES else b""
 
 
 def _profile_by_vendor(submission: Submission, inputs: Inputs, limit_s: float) -> Report:

@@ -95,11 +95,31 @@ def test_only_what_compilers_say_where_there_is_no_device_is_a_verdict(tmp_path:
     assert refusal_of(Build(archive=None, report=None), samples.CPU) is None
 
 
+def test_a_compiler_that_was_killed_for_memory_is_no_compile_error(tmp_path: Path) -> None:
+    """Its own container knows, or that of the run, where no other candidate compiled."""
+    build = _build(tmp_path, exit_code=REFUSED)
+    assert build.report is not None
+    outcome = replace(build.report.outcome, oom_kills=1)
+    builds = {5: (replace(build, report=replace(build.report, outcome=outcome)), 1), 6: (build, 1)}
+    for verdict, candidate, expected in (
+        ("compile_error", 5, "memory_limit"),
+        ("compile_error", 6, "compile_error"),
+        ("wrong_answer", 5, "wrong_answer"),
+    ):
+        row = {"id": candidate, "build_ms": None, "verdict": verdict, "message": ""}
+        assert with_build(row, builds)["verdict"] == expected
+    failed = Result(id=5, verdict="compile_error", stage="compile", message="ninja")
+    alone = {**_GROUP, "candidates": _GROUP["candidates"][:1]}
+    assert rows_of(alone, _report(failed, oom_kills=1))[0]["verdict"] == "memory_limit"
+    assert rows_of(alone, _report(failed))[0]["verdict"] == "compile_error"
+    assert rows_of(_GROUP, _report(failed, oom_kills=1))[0]["verdict"] == "compile_error"
+
+
 def test_what_a_build_took_is_in_its_candidates_result(tmp_path: Path) -> None:
     """Beside what running the file took."""
     builds = {5: (_build(tmp_path), 2_500_000)}
-    assert with_build({"id": 5, "build_ms": 0.25}, builds)["build_ms"] == 2.75
-    assert with_build({"id": 5, "build_ms": None}, builds)["build_ms"] == 2.5
+    assert with_build({"id": 5, "build_ms": 0.25, "verdict": "accepted"}, builds)["build_ms"] == 2.75
+    assert with_build({"id": 5, "build_ms": None, "verdict": "accepted"}, builds)["build_ms"] == 2.5
     assert with_build({"id": 3, "build_ms": None}, builds)["build_ms"] is None
 
 

@@ -203,6 +203,10 @@ def test_a_kernel_kill_for_memory_is_the_submissions_fault() -> None:
     assert hung.verdict is Verdict.MEMORY_LIMIT
     gone = decided((), mode=Mode.TEST, outcome=samples.outcome(ending=Ending.DIED, oom_kills=2), ok=None)
     assert gone.verdict is Verdict.MEMORY_LIMIT
+    for verdict in ("runtime_error", "compile_error"):
+        step = samples.step("test", {}, judged=samples.judged(verdict=verdict))
+        builtin = samples.task(harness=Harness.BUILTIN)
+        assert decided((step,), task=builtin, mode=Mode.TEST, outcome=outcome).verdict is Verdict.MEMORY_LIMIT
 
 
 def test_a_harness_without_processes_is_the_submissions_fault() -> None:
@@ -443,6 +447,8 @@ def test_a_cuda_source_that_does_not_compile_is_a_compile_error() -> None:
     assert result.verdict is Verdict.COMPILE_ERROR
     assert "no such thing" in (result.error or "")
     assert result.runs == ()
+    killed = decided(steps, task=samples.cu_task(), mode=Mode.TEST, outcome=samples.outcome(oom_kills=1))
+    assert killed.verdict is Verdict.MEMORY_LIMIT, "its compiler was killed"
 
 
 def test_a_missing_nvcc_is_our_fault() -> None:

@@ -1,0 +1,1 @@
+"""A user's own configuration of Docker's command."""
