@@ -59,8 +59,8 @@ _SETTINGS = (
     "sys.set_int_max_str_digits(640)",
     "torch.utils.deterministic.__setattr__('fill_uninitialized_memory',True)",
 )
-#: With these the reference itself cannot work.
-_BROKEN = ("'meta'", "inference_mode")
+#: With these the reference itself cannot work, or cannot be called twice.
+_BROKEN = ("'meta'", "inference_mode", "interop")
 
 
 def test_the_judges_own_settings_stay() -> None:
