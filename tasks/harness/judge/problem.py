@@ -24,6 +24,7 @@ from tasks.harness.shared.values import Packed, Unsupported, pack
 from .accelerator import raise_for_device
 from .cases import Value
 from .filled_memory import FilledMemory
+from .own_settings import OwnSettings
 
 
 class TaskFault(Exception):
@@ -44,11 +45,14 @@ class Problem:
         check: Callable[[object, object], object],
         reference: Callable[[object], object] | None,
         modules: frozenset[str],
+        settings: OwnSettings | None = None,
     ) -> None:
         self._generate = generate
         self._check = check
         self._reference = reference
         self._modules = modules
+        #: What importing the task has set.
+        self._settings = settings or OwnSettings()
 
     @staticmethod
     def unpack(files: Mapping[str, str], directory: Path) -> None:
@@ -75,8 +79,10 @@ class Problem:
             TaskFault: it cannot be imported, or lacks a function.
         """
         sys.path.insert(0, str(directory))
+        settings = OwnSettings()
         try:
-            module = importlib.import_module("reference")
+            with settings.installed():
+                module = importlib.import_module("reference")
         except Exception as error:
             raise TaskFault(f"the task's reference.py cannot be imported: {_sentence(error)}") from error
         functions = {name: getattr(module, name, None) for name in ("generate_input", "check_implementation")}
@@ -89,6 +95,7 @@ class Problem:
             check=module.check_implementation,
             reference=reference if callable(reference) else None,
             modules=frozenset(path.stem for path in directory.glob("*.py")),
+            settings=settings,
         )
 
     def generate(self, arguments: Mapping[str, Value], *, rng_seed: int | None) -> object:
@@ -103,7 +110,7 @@ class Problem:
         else:
             seed_all(rng_seed)
         try:
-            with _allocating():
+            with self._settings.installed(), _allocating():
                 return self._generate(**arguments)
         except Exception as error:
             raise_for_device(error)
@@ -140,7 +147,8 @@ class Problem:
             DeviceFull, DeviceFailed: it raised because of the submission or the device.
         """
         try:
-            answer = self._check(data, output)
+            with self._settings.installed():
+                answer = self._check(data, output)
         except Exception as error:
             raise_for_device(error)
             raise CheckRaised(_sentence(error)) from error
@@ -166,7 +174,8 @@ class Problem:
         if self._reference is None:
             return None
         try:
-            return self._reference(data)
+            with self._settings.installed():
+                return self._reference(data)
         except Exception as error:  # noqa: BLE001 asked only after check_implementation raised; the answer is unknown
             raise_for_device(error)
             return None

@@ -8,6 +8,7 @@ order is a dict with the key `do`:
                have none yet; baseline: eager, compile (torch.compile), tf32 (matrix products in TF32), graphs (replays
                of CUDA graphs)
     fill       {args, seed}                 one call, which gives lazy entries their shapes -> {state, lazy}
+    limit      {bytes}                      lets this process have so much more memory of its own, and no more -> None
     state      {state}                      copies tensors into the module's own, in place -> None
     mode       {eval}                       eval(), or back to the mode of construction, module by module -> None
     run        {args, seed}                 one call -> what the module returned
@@ -30,6 +31,7 @@ import torch
 
 from tasks.harness.shared import paritybench
 from tasks.harness.shared.module_values import decode_value, has_lazy_parts, loadable_state, plain
+from tasks.harness.shared.own_memory import limit_memory
 
 from .submission import LoadFailed, Submission
 
@@ -97,6 +99,7 @@ class Host:
         self._orders: Mapping[str, Callable[[dict[str, Any]], object]] = {
             "construct": self._construct,
             "fill": self._fill,
+            "limit": self._limit,
             "state": self._load_state,
             "mode": self._set_mode,
             "observe": self._observe,
@@ -136,6 +139,9 @@ class Host:
         named = self._named = loadable_state(self._made)
         shapes = [[name, list(item.shape), str(item.dtype)] for name, item in named.items()]
         return {"state": shapes, "lazy": has_lazy_parts(self._made)}
+
+    def _limit(self, order: dict[str, Any]) -> None:
+        limit_memory(order["bytes"])
 
     def _load_state(self, order: dict[str, Any]) -> None:
         own = self._named

@@ -228,8 +228,10 @@ def _spread(want: torch.Tensor, have: torch.Tensor) -> tuple[float, int]:
         # The parts' means and deviations make those of the whole.
         variance, own = (float(found) for found in torch.var_mean(one, correction=0))
         total = count + one.numel()
-        squares += one.numel() * variance + (own - mean) ** 2 * count * one.numel() / total
-        mean += (own - mean) * one.numel() / total
+        gap = own - mean
+        # Not by **, which raises where a product is infinite.
+        squares += one.numel() * variance + (gap * gap * count * one.numel() / total if count else 0.0)
+        mean += gap * one.numel() / total
         count, largest = total, max(largest, float(one.abs().max()))
     return (math.sqrt(squares / count) if count > 1 else largest), unlike
 

@@ -40,6 +40,7 @@ from tasks.harness.judge.timed_case import TimedCase
 from tasks.harness.judge.worker_client import WorkerClient
 from tasks.harness.judge.worker_output import Captured, Collector
 from tasks.harness.judge.workers import Workers
+from tasks.harness.shared.own_memory import limit_note
 
 from .clock import Clock
 from .compare import Tolerance, compare, kernelbench_allclose, kind_of
@@ -277,11 +278,16 @@ class GroupJudge:
         try:
             text, names = self._group.reference, [self._group.entry_point]
             side.client.load_module(text, names, deadline_ns=clock.deadline_ns)
+            if reference.memory_bytes is not None and baseline == "eager":
+                # Compilers need memory of their own.
+                side.limit_memory(reference.memory_bytes)
             side.construct(args, kwargs, first_args=reference.first_args(), baseline=baseline)
             side.observe(inputs, 1)
             side.rest()
         except Fault as fault:
-            raise InvalidReference(f"the reference does not run: {_of_module(fault)}") from fault
+            text = _of_module(fault)
+            note = limit_note(text, reference.memory_bytes)
+            raise InvalidReference(f"the reference does not run: {text}{note}") from fault
         return side
 
     @property

@@ -155,8 +155,7 @@ def _text(row: Mapping[str, Any], name: str, of: str = "") -> str:
         raise GroupError(f"{of}{name} is {type(text).__name__}, expected text")
     if len(text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
         raise GroupError(f"{of}{name} has more than {MAX_TEXT_BYTES} bytes")
-    # A mark of the byte order, as some editors write.
-    return text.removeprefix("\ufeff")
+    return text
 
 
 @dataclass(kw_only=True)

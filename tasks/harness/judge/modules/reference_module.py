@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import linecache
 import random
-import resource
 import signal
 import sys
 import threading
@@ -27,6 +26,7 @@ from tasks.harness.judge.own_settings import OwnSettings
 from tasks.harness.judge.problem import seed_all
 from tasks.harness.shared import paritybench
 from tasks.harness.shared.module_values import has_lazy_parts, loadable_state, plain
+from tasks.harness.shared.own_memory import limit_note, limited_memory
 
 from .compare import Tolerance, compare, kind_of
 from .distributions import copied, map_tensors, tensors_of
@@ -89,7 +89,7 @@ class Reference:
         """
         self._file = text, entry_point, directory
         self._limit_s = limit_s
-        self._memory_bytes = memory_bytes
+        self.memory_bytes = memory_bytes
         self.precision = precision
         self.device = device
         self.weight_seed = weight_seed
@@ -120,7 +120,7 @@ class Reference:
             directory=directory,
             weight_seed=self.weight_seed,
             limit_s=self._limit_s,
-            memory_bytes=self._memory_bytes,
+            memory_bytes=self.memory_bytes,
             device=self.device,
             precision=self.precision,
         )
@@ -272,7 +272,7 @@ class Reference:
         """Run the reference's code, with its own settings. What it raises, and its time limit, is InvalidReference."""
         limit_s = self._limit_s if self.is_alone else _BESIDE * self._limit_s
         try:
-            with self._settings.installed(), _memory_limit(self._memory_bytes), _alarm(limit_s):
+            with self._settings.installed(), limited_memory(self.memory_bytes), _alarm(limit_s):
                 yield
                 _require_inference_mode_off()
         except InvalidReference:
@@ -281,38 +281,14 @@ class Reference:
             told = f"{what.rpartition(' ')[0]} took longer than {limit_s:g} s"
             raise InvalidReference(told, again=again) from error
         except (Exception, SystemExit) as error:
-            raise InvalidReference(f"{what}: {_sentence(error)}{self._limit_note(error)}", again=again) from error
-
-    def _limit_note(self, error: BaseException) -> str:
-        """What it may hold, where an error may say that it has asked for more."""
-        # torch has no class of its own for this.
-        lacks = isinstance(error, MemoryError) or "allocate memory" in str(error)
-        return f"; a group's tensors may hold {self._memory_bytes} bytes" if lacks and self._memory_bytes else ""
+            text = _sentence(error)
+            note = limit_note(text, self.memory_bytes)
+            raise InvalidReference(f"{what}: {text}{note}", again=again) from error
 
 
 def _require_inference_mode_off() -> None:
     if torch.is_inference_mode_enabled():
         raise InvalidReference("the reference leaves torch's inference mode on")
-
-
-@contextmanager
-def _memory_limit(nbytes: int | None) -> Iterator[None]:
-    """Let this process have only so much more memory of its own: what asks for more fails before it has it."""
-    if nbytes is None:
-        yield
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = _data_bytes() + nbytes
-    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-
-
-def _data_bytes() -> int:
-    """What counts against that limit: proc(5), statm, field 6, in pages; it holds the stack, too."""
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5]) * resource.getpagesize()
 
 
 @contextmanager

@@ -144,6 +144,14 @@ class ModuleSide:
             raise Fault("rejected", f"{self._subject} does not describe its state", gone=True)
         return made
 
+    def limit_memory(self, nbytes: int) -> None:
+        """Let the worker have only so much more memory of its own; for code that a group's sender is trusted with.
+
+        Raises:
+            Fault: the worker failed.
+        """
+        self._order({"do": "limit", "bytes": nbytes})
+
     def load_state(self, state: State) -> None:
         """Copy tensors into the module's own.
 

@@ -7,6 +7,7 @@ import torch
 
 from tasks.harness.judge.modules.compare import Tolerance, compare
 from tasks.harness.judge.own_settings import OwnSettings
+from tasks.harness.judge.problem import Problem
 from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.acceptance.strangers.modules import judged, pair
 
@@ -58,8 +59,8 @@ _SETTINGS = (
     "sys.set_int_max_str_digits(640)",
     "torch.utils.deterministic.__setattr__('fill_uninitialized_memory',True)",
 )
-#: With these the reference itself cannot work.
-_BROKEN = ("'meta'", "inference_mode")
+#: With these the reference itself cannot work, or cannot be called twice.
+_BROKEN = ("'meta'", "inference_mode", "interop")
 
 
 def test_the_judges_own_settings_stay() -> None:
@@ -77,6 +78,26 @@ def test_the_judges_own_settings_stay() -> None:
         assert torch.ones(1).device.type == "meta"
         assert torch.get_default_dtype() == torch.float64
     assert torch.ones(1).device.type == "cpu"
+
+
+def test_settings_of_a_task_do_not_reach_the_judge() -> None:
+    """They are there in the task's next function, and nowhere else."""
+
+    def generate(size: int) -> torch.Tensor:
+        made = torch.ones(size)
+        torch.set_default_device("meta")
+        torch.set_default_dtype(torch.float64)
+        return made
+
+    def check(data: object, output: object) -> bool:
+        del data, output
+        return torch.ones(1).device.type == "meta" and torch.ones(1).dtype == torch.float64
+
+    task = Problem(generate=generate, check=check, reference=None, modules=frozenset())
+    made = task.generate({"size": 3}, rng_seed=1)
+    assert isinstance(made, torch.Tensor)
+    assert (made.dtype, torch.ones(1).device.type, torch.ones(1).dtype) == (torch.float32, "cpu", torch.float32)
+    assert task.check(made, made) == (True, "")
 
 
 @pytest.mark.parametrize("first", range(0, len(_SETTINGS), 6))

@@ -110,6 +110,22 @@ def test_errors_are_told() -> None:
     assert "1 of 3 elements" in found.problem
 
 
+@pytest.mark.parametrize("size", [5, 1000])
+def test_outputs_are_compared_in_parts_as_in_one(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spread, errors and the place of the largest are those of the whole; huge numbers are numbers, too."""
+    expected = torch.randn(size, dtype=torch.float64) * torch.rand(size, dtype=torch.float64) + 3
+    expected[2] = float("inf")
+    for found in (expected.clone(), expected + 1e-6, expected * 1.01, expected * 1e200):
+        whole = compare(expected, found, _DEFAULT)
+        with monkeypatch.context() as patch:
+            patch.setattr("tasks.harness.judge.modules.compare._AT_ONCE", 3)
+            parts = compare(expected, found, _DEFAULT)
+            assert compare(found * 1e300, found * 1e300, _DEFAULT).problem is None
+        assert parts.problem == whole.problem
+        assert parts.max_abs_error == whole.max_abs_error
+        assert parts.max_rel_error == pytest.approx(whole.max_rel_error, rel=1e-9)
+
+
 def test_asked_tolerances_count() -> None:
     """Asked tolerances count."""
     assert _right(torch.tensor([1.0, 2.0]), torch.tensor([1.05, 2.0]), Tolerance(rtol=0.1, atol=0.0))
