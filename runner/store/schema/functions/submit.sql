@@ -37,7 +37,7 @@ BEGIN
     -- Forms send an empty text for none.
     submit.leaderboard := nullif(btrim(submit.leaderboard), '');
     -- Editors put a byte order mark there.
-    IF substring(submit.code FROM 1 FOR 3) = '\xEFBBBF' THEN
+    IF substring(submit.code FROM 1 FOR 3) = E'\\xEFBBBF' THEN
         submit.code := substring(submit.code FROM 4);
     END IF;
     IF coalesce(btrim(submit.user_id), '') = '' OR length(submit.user_id) > 255 OR runner.is_odd(submit.user_id) THEN
