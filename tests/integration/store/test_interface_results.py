@@ -29,7 +29,7 @@ from tasks.harness.judge.request import JudgeRequest
 from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.integration.store.conftest import Bench
 from tests.unit import samples
-from tests.unit.interfaces.fixtures import ROOT, compare, keys
+from tests.unit.interfaces.fixtures import ROOT, WRITE, compare, keys
 
 #: Long enough that the judge's clock bounds each call on a busy machine, too.
 RIGHT = b"import time\n\n\ndef custom_kernel(data):\n    time.sleep(0.002)\n    return data[0] + data[1]\n"
@@ -88,7 +88,7 @@ def command_line(
     gpus_dir.mkdir()
     (gpus_dir / "CPU.toml").write_text(GPU_TYPE, encoding="utf-8")
     for name in os.environ:
-        if name.startswith("KERNEL_RUNNER_"):
+        if name.startswith("KERNEL_RUNNER_") and name != WRITE:
             monkeypatch.delenv(name)
     monkeypatch.setenv("DATABASE_URL", database_url)
     monkeypatch.setenv("KERNEL_RUNNER_GPUS_DIR", str(gpus_dir))
