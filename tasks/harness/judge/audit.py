@@ -54,8 +54,11 @@ class Sample:
 
     claim_ns: int
     outside_ns: int
-    #: From a calibration. None where control calls are made, or there is neither.
+    #: From a calibration, or of a call by message. None where control calls bound it, or nothing does.
     bound: Bound | None = None
+    #: How long the copy of its output went on after the span, and whether a block of it stalled.
+    copy_ns: int = 0
+    stalled: bool = False
     #: How long judge and worker were ready to run and did not; None where the kernel does not tell.
     delayed_ns: int | None = None
     #: On a device: the host's work is in the outside span.
@@ -243,11 +246,15 @@ def _count_whole_spans(samples: Sequence[Sample]) -> Audit:
 
 
 def _compare_with_controls(samples: Sequence[Sample], hand_over: ControlCosts, tolerance: float) -> Audit:
-    believed = [hand_over.believes(sample) for sample in samples]
+    # Control calls go by flags, and say nothing of a call by message: its whole span counts.
+    believed = [sample.bound is None and hand_over.believes(sample) for sample in samples]
     excesses = [hand_over.excess_ns(sample) for sample, good in zip(samples, believed, strict=True) if good]
     doubted = len(samples) - len(excesses)
     claim = fmean(sample.claim_ns for sample in samples)
-    measured = [max(sample.outside_ns - hand_over.low_ns, sample.floor_ns) for sample in samples]
+    measured = [
+        max(sample.outside_ns - hand_over.low_ns if sample.bound is None else sample.outside_ns, sample.floor_ns)
+        for sample in samples
+    ]
     noise = hand_over.noise_ns(calls=len(samples), sd_ns=pstdev(excesses) if excesses else 0.0, claim_ns=claim)
     noise += _TENSOR_NS * max(sample.more_tensors for sample in samples)
     excess = hand_over.unexplained_ns(excesses or [hand_over.excess_ns(sample) for sample in samples])

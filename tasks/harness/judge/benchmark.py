@@ -13,9 +13,9 @@ from typing import Any
 
 from .audit import Audit, ControlCosts, Sample, audit, details
 from .cases import Case
-from .course import HandOverFacts, kept, length_ns, progress
+from .course import HandOverFacts, kept, length_ns, progress, with_copies
 from .faults import Fault
-from .hand_over import Calibration
+from .hand_over import Bound, Calibration
 from .mode_run import ModeRun, check_time_limit
 from .problem import rng_seed_of
 from .report import TimingReport
@@ -196,9 +196,11 @@ class Benchmark:
             check_time_limit(run)
         crowded = self._add_controls(timed, samples, ranked=ranked)
         facts = self._hand_over(timed, samples)
+        samples = with_copies(samples, facts)
         numbers = kept(_spans_ns(samples), [sample.exclusive for sample in samples], facts)
         return Timed(
-            samples=[samples[number] for number in numbers],
+            # Control calls at the end may say that fewer are to be set aside than seemed so before.
+            samples=[samples[number] for number in numbers[: stopping.max_runs]],
             facts={"stopped": stopped, **throttle_filter.details},
             crowded=crowded,
         )
@@ -209,7 +211,7 @@ class Benchmark:
             return HandOverFacts.of_controls(timed.controls)
         bounds = [sample.bound for sample in samples if sample.bound is not None]
         spans_ns = _spans_ns(samples)
-        if bounds and len(bounds) == len(samples):
+        if self._calibration is not None and bounds and len(bounds) == len(samples):
             return HandOverFacts.of_bounds(spans_ns, bounds)
         return HandOverFacts.unknown(spans_ns or [0.0])
 
@@ -350,8 +352,11 @@ class Benchmark:
                 input_bytes=call.input_bytes,
                 output_bytes=call.output_bytes,
                 parts=call.parts,
-                skippable=on_device and self._request.ranks is None,
+                skippable=self._request.ranks is None,
             )
+        elif not on_device and not call.by_flags and self._request.ranks is None:
+            # What a worker does for a message, it can do faster than one of ours: nothing is subtracted.
+            bound = Bound(kernel_ns=float(call.outside_ns), margin_ns=float(call.outside_ns), bound_ns=0.0)
         return Sample(
             claim_ns=call.claim_ns,
             outside_ns=call.outside_ns,
@@ -362,6 +367,8 @@ class Benchmark:
             more_tensors=call.parts - call.parts // call.calls if self._calibration is None else 0,
             # On a device a call by message includes work of the host.
             by_host=on_device and not call.by_flags,
+            copy_ns=call.copy_ns,
+            stalled=call.stalled,
         )
 
 

@@ -13,7 +13,6 @@ import math
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
@@ -43,9 +42,8 @@ _FIRST, _FIRST_UP_TO_BYTES = 3, 512 << 10
 #: Above so many tensors or bytes they are at most as large as the reference's: a submission must not make control
 #: calls longer. More bytes than the last number would make no difference.
 _FEW_PARTS, _FEW_BYTES, _MOST_BYTES = 4, 64 << 10, 8 << 20
-#: The worker's processes count as busy beside control calls if they had a core for longer than this, and this part of
-#: the time.
-_BUSY_NS, _BUSY_SHARE = 200_000, 0.02
+#: The worker's processes count as busy beside a row of control calls if they had a core for longer than this.
+_BUSY_NS = 20_000
 
 
 class Control:
@@ -86,7 +84,7 @@ class Control:
                 return False
         self._has_huge_pages = has_huge_pages()
         for nbytes in (64, 64 << 10, 512 << 10):
-            self.calls(partial(_ones, nbytes), 4, parts=1, by_flags=True, deadline_ns=deadline_ns)
+            self.calls(partial(_ones, nbytes), 4, parts=1, deadline_ns=deadline_ns)
         return True
 
     def calls(
@@ -96,7 +94,6 @@ class Control:
         *,
         parts: int,
         nbytes: int = 0,
-        by_flags: bool,
         deadline_ns: int,
         beside: Activity | None = None,
     ) -> list[float]:
@@ -107,7 +104,6 @@ class Control:
             count: how many count. A few calls before them do not (`_FIRST`).
             parts: tensors that each returns.
             nbytes: their bytes, all together.
-            by_flags: whether they begin and end by flags.
             deadline_ns: on the monotonic clock.
             beside: a worker whose processes must be idle meanwhile. If they are not, no call counts.
 
@@ -120,7 +116,6 @@ class Control:
             raise RuntimeError("the control process has not been opened")
         costs = []
         before: Look | None = None
-        start_ns = 0
         packed = make()
         capacity = max(parts, 1) * aligned(max(nbytes // max(parts, 1), 8))
         for left in reversed(range(count + (_FIRST if packed.nbytes <= _FIRST_UP_TO_BYTES else 1))):
@@ -128,13 +123,10 @@ class Control:
             numbers = [{"t": "int", "v": number} for number in (parts, nbytes // max(parts, 1))]
             packed.tree, packed.batch = {"t": "tuple", "items": [packed.tree, *numbers]}, 0
             with _our_fault():
-                called = client.call(
-                    packed, output_capacity=capacity, deadline_ns=deadline_ns, by_message=not by_flags, ahead=left > 0
-                )
+                called = client.call(packed, output_capacity=capacity, deadline_ns=deadline_ns, ahead=left > 0)
             if left == count:
                 before = None if beside is None else beside.look()
-                start_ns = time.perf_counter_ns()
-            alike = called.by_flags == by_flags and called.in_huge_pages >= self._has_huge_pages
+            alike = called.by_flags and called.in_huge_pages >= self._has_huge_pages
             if left < count and alike:
                 waited = (called.delayed_ns or 0) > CROWDED_NS
                 costs.append(math.inf if waited else float(called.outside_ns - called.claim_ns))
@@ -145,8 +137,7 @@ class Control:
         if beside is None:
             return costs
         busy_ns = beside.busy_ns(before)
-        most_ns = _BUSY_NS + _BUSY_SHARE * (time.perf_counter_ns() - start_ns)
-        return costs if busy_ns is not None and busy_ns <= most_ns else []
+        return costs if busy_ns is not None and busy_ns <= _BUSY_NS else []
 
     def close(self) -> None:
         """End it."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median, pvariance
 from typing import Self
 
-from .audit import FLOOR_NS, ControlCosts
+from .audit import FLOOR_NS, ControlCosts, Sample
 from .hand_over import Bound
 from .stats import quantile
 from .stopping import Progress
@@ -74,6 +74,14 @@ def kept(spans_ns: Sequence[float], exclusive: Sequence[bool], facts: HandOverFa
     longer.sort(key=lambda number: (exclusive[number], -spans_ns[number]))
     aside = set(longer[:most])
     return [number for number in numbers if number not in aside]
+
+
+def with_copies(samples: Sequence[Sample], facts: HandOverFacts) -> list[Sample]:
+    """The calls as they are; or, if reading stalled in more of them than chance explains, with their whole copies."""
+    stalls = sum(sample.stalled for sample in samples)
+    if stalls <= facts.disturbed * len(samples):
+        return list(samples)
+    return [replace(sample, outside_ns=sample.outside_ns + sample.copy_ns) for sample in samples]
 
 
 def length_ns(spans_ns: Sequence[float], facts: HandOverFacts) -> float:

@@ -22,6 +22,7 @@ The copies and the flush are kernels, not copies by the device's copy engines, w
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -45,8 +46,8 @@ from .activity import Activity, Look
 _FREE_NS = 500_000
 #: A batch takes at most so many times as long as the flush suggests, and this long beside. Else it was interrupted.
 _BATCH_FACTOR, _BATCH_EXTRA_NS = 3.0, 500_000
-#: The copy of an output takes at most as many times as long, and this long beside for each tensor. More counts.
-_COPY_EXTRA_NS = 50_000
+#: The copy of an output takes at most so many times as long, and this long beside, also for each tensor. More counts.
+_COPY_FACTOR, _COPY_EXTRA_NS, _COPY_TENSOR_NS = 2.0, 20_000, 5_000
 #: The device runs for so long before the first measurement: clocks rise with work.
 _WARM_UP_NS = 300_000_000
 _WORD = torch.int64
@@ -73,6 +74,14 @@ class Output:
     starts: Sequence[int]
     #: What has been mapped for it, by handle.
     mapped: Mapping[bytes, range]
+    #: Bytes of every part.
+    sizes: Sequence[int]
+
+    @property
+    def parts(self) -> list[torch.Tensor]:
+        """The copy of every part."""
+        starts = accumulate(map(aligned, self.sizes), initial=0)
+        return [self.copy[start : start + size] for start, size in zip(starts, self.sizes, strict=False)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +213,7 @@ class DeviceCalls:
             views=views,
             starts=[start for start, part in zip(starts, parts, strict=True) if part.nbytes],
             mapped=mapped,
+            sizes=[part.nbytes for part in parts],
         )
 
     def release(self, packed: Packed, placed: Sequence[Placed], call: int) -> None:
@@ -226,8 +236,10 @@ class DeviceCalls:
         self._input_bytes = packed.nbytes
 
     def copy_output(self, output: Output) -> None:
-        """Enqueue the copy of an output: what its memory holds when the end has passed."""
-        for view, start in zip(output.views, output.starts, strict=True):
+        """Enqueue the copy of an output, in a secret order: what its memory holds when the end has passed."""
+        copies = list(zip(output.views, output.starts, strict=True))
+        secrets.SystemRandom().shuffle(copies)
+        for view, start in copies:
             _copy(view, output.copy[start : start + view.numel()])
         self._copied.record()
 
@@ -255,7 +267,8 @@ class DeviceCalls:
         batch_ns = self._began.elapsed_time(self._released) * 1e6
         whole = batch_ns <= _BATCH_FACTOR * self._expected_ns(self._input_bytes, flushes=1) + _BATCH_EXTRA_NS
         copied_ns = self._ended.elapsed_time(self._copied) * 1e6
-        most_ns = _BATCH_FACTOR * self._expected_ns(output.copy.numel()) + _COPY_EXTRA_NS * max(len(output.views), 1)
+        expected_ns = _COPY_FACTOR * self._expected_ns(output.copy.numel())
+        most_ns = expected_ns + _COPY_EXTRA_NS + _COPY_TENSOR_NS * len(output.views)
         return Marked(
             outside_ns=round(self._released.elapsed_time(self._ended) * 1e6 + max(copied_ns - most_ns, 0.0)),
             exclusive=idle and self._was_free and whole,

@@ -90,14 +90,12 @@ class Costs:
         # A core that sleeps longer than in the calibration wakes up later.
         slept = _SLEPT_SHARE * outside_ns if base is self.long else 0.0
         margin = self.floor_ns + spread + 0.5 * volume + slept
-        if skippable:
-            margin += base.median_ns + volume
         rest = outside_ns - base.median_ns - volume
-        return Bound(
-            kernel_ns=max(rest, 0.0),
-            margin_ns=margin,
-            bound_ns=max(rest - margin, 0.0),
-        )
+        if skippable:
+            # Nothing can be subtracted that the worker may have left out.
+            margin += base.median_ns + volume
+            return Bound(kernel_ns=float(outside_ns), margin_ns=margin, bound_ns=max(rest - margin, 0.0))
+        return Bound(kernel_ns=max(rest, 0.0), margin_ns=margin, bound_ns=max(rest - margin, 0.0))
 
     def as_details(self) -> dict[str, float]:
         """For the report."""

@@ -191,7 +191,6 @@ class SingleRank:
             count,
             parts=parts,
             nbytes=nbytes,
-            by_flags=like.by_flags,
             deadline_ns=deadline_ns,
             beside=self._client.activity,
         )

@@ -6,7 +6,9 @@ clock stops, or the time until it is there counts: dtypes, shapes, places, numbe
 The bytes of a large output take the judge longer to copy than many kernels run, and the worker runs meanwhile. So the
 clock stops with the first block of the copy, and the order of all blocks is secret. A worker that writes a byte later
 cannot know whether its block has been copied; each time it loses its verdict with the probability that it has. It could
-also keep the judge from reading. What a block takes longer than `_BLOCK_NS` and `_PAGE_NS` allow counts.
+also make the reading of a block wait until it is written. So a block that takes much longer than the others moves the
+stop to its end, and a case in which that happens more often than in control calls has all of its copies in its times
+(`course.with_copies`).
 
 Runs in the process that holds the memory of the call: the judge, or a rank checker.
 """
@@ -19,7 +21,8 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from statistics import median
 from typing import Any, Protocol, TypeGuard
 
 import torch
@@ -34,8 +37,8 @@ from .faults import Fault, tampered
 #: many blocks, of whole pages.
 _AT_ONCE_BYTES = 4096
 _BLOCKS, _MOST_BLOCK_PAGES = 64, 8
-#: What reading a block may take, beside this for each of its pages. 0.4 to 2.5 µs a page are usual.
-_BLOCK_NS, _PAGE_NS = 10_000, 4_000
+#: A block has stalled if it took so many times as long as the middle one of its copy, and this long beside.
+_STALL_FACTOR, _STALL_NS = 3, 3_000
 #: Blocks that are read once more after the copy, to name an output that is still changing.
 _SECOND_LOOKS = 8
 _CLAIM_LIMIT_NS = 1 << 62
@@ -46,12 +49,15 @@ class Taken:
     """What the judge has of a call's output."""
 
     output: Snapshot
-    #: Bytes that the output fills of an arena.
+    #: Bytes of its tensors, each with the gap to the next one, but for those that lie in the inputs.
     output_bytes: int
     #: Tensors in the output.
     parts: int
     #: When the call was over, on time.perf_counter_ns. 0 where the judge's events on a device say it.
     ended_ns: int
+    #: How long the copy went on, and whether a block of it stalled.
+    copy_ns: int = 0
+    stalled: bool = False
 
 
 class Readable(Protocol):
@@ -96,6 +102,15 @@ class WorkerMemory:
             done += count
 
 
+@dataclass(frozen=True, kw_only=True)
+class Filled:
+    """When a call was over whose output has been copied; see Taken."""
+
+    ended_ns: int
+    copy_ns: int
+    stalled: bool
+
+
 class Copy:
     """Memory for a copy of an output, and the secret order of its blocks. Best made before the clock runs."""
 
@@ -115,29 +130,26 @@ class Copy:
                 for start, end in _cut(nbytes, pages * PAGE_BYTES)
             ]
         )
-        self._limit_ns = _BLOCK_NS + _PAGE_NS * pages
 
-    def fill(self, places: Sequence[tuple[Readable, int]]) -> int:
+    def fill(self, places: Sequence[tuple[Readable, int]]) -> Filled:
         """Copy every tensor from its memory and offset.
-
-        Returns:
-            When the call was over, on time.perf_counter_ns: see the module.
 
         Raises:
             Unreadable: see Readable.
         """
-        clock, limit_ns = time.perf_counter_ns, self._limit_ns
-        begun = last = stalled = 0
+        clock = time.perf_counter_ns
+        read_ns: list[int] = []
         for part, start, into in self._blocks:
             memory, offset = places[part]
             memory.read_into(into, offset + start)
-            now = clock()
-            if begun and now - last > limit_ns:
-                stalled += now - last - limit_ns
-            begun, last = begun or now, now
-        if self._at_once:
-            return last or clock()
-        return begun + stalled
+            read_ns.append(clock())
+        if self._at_once or not read_ns:
+            return Filled(ended_ns=read_ns[-1] if read_ns else clock(), copy_ns=0, stalled=False)
+        took_ns = [later - earlier for earlier, later in pairwise(read_ns)]
+        limit_ns = _STALL_FACTOR * median(took_ns) + _STALL_NS if took_ns else 0
+        stalls = [at for at, each in zip(read_ns[1:], took_ns, strict=True) if each > limit_ns]
+        ended_ns = max([read_ns[0], *stalls])
+        return Filled(ended_ns=ended_ns, copy_ns=read_ns[-1] - ended_ns, stalled=bool(stalls))
 
     def require_settled(self, places: Sequence[tuple[Readable, int]]) -> None:
         """Look at some blocks once more, after the clock.
@@ -173,13 +185,15 @@ def take_like(layout: Layout, copy: Copy, places: Sequence[tuple[Readable, int]]
         Unreadable: see Readable.
         Fault: it is still changing.
     """
-    ended_ns = copy.fill(places)
+    filled = copy.fill(places)
     copy.require_settled(places)
     return Taken(
         output=Snapshot(layout.tree, copy.tensors),
         output_bytes=sum(map(aligned, layout.sizes)),
         parts=len(layout.sizes),
-        ended_ns=ended_ns,
+        ended_ns=filled.ended_ns,
+        copy_ns=filled.copy_ns,
+        stalled=filled.stalled,
     )
 
 
@@ -202,39 +216,40 @@ def take(
     )
     copy = Copy([region.nbytes for region in described])
     places = [(inputs if region.inputs else output_arena, region.start) for region in described]
-    ended_ns = copy.fill(places)
+    filled = copy.fill(places)
     copy.require_settled(places)
     return Taken(
         output=Snapshot(tree, copy.tensors),
-        output_bytes=_bytes_of(described),
+        output_bytes=sum(aligned(region.nbytes) for region in described if not region.inputs),
         parts=len(described),
-        ended_ns=ended_ns,
+        ended_ns=filled.ended_ns,
+        copy_ns=filled.copy_ns,
+        stalled=filled.stalled,
     )
 
 
-def take_copied(tree: object, copied: torch.Tensor, *, input_bytes: int, memory_bytes: int, ended_ns: int = 0) -> Taken:
-    """The output that a worker's `tree` describes in a copy that the judge has in its own memory.
+def take_copied(tree: object, parts: Sequence[torch.Tensor], *, input_bytes: int, memory_bytes: int) -> Taken:
+    """The output that a worker's `tree` describes in copies that the judge has in its own memory.
 
     Args:
         tree: it has arrived.
-        copied: bytes, on any device.
+        parts: bytes of each tensor, in the order of the tree, on any device.
         input_bytes: of the call's inputs.
         memory_bytes: what the case may hold.
-        ended_ns: when both were there; 0: see Taken.
 
     Raises:
-        Fault: the description is invalid, or the output is too large.
+        Fault: the description is invalid or no description of these parts, or the output is too large.
     """
-    described = _described(
-        tree, placed=(), output_bytes=copied.numel(), input_bytes=input_bytes, memory_bytes=memory_bytes
-    )
-    # Each with a storage of its own.
-    tensors = [copied[region.start : region.start + region.nbytes].clone() for region in described]
+    size = sum(aligned(part.numel()) for part in parts)
+    described = _described(tree, placed=(), output_bytes=size, input_bytes=input_bytes, memory_bytes=memory_bytes)
+    if [region.nbytes for region in described] != [part.numel() for part in parts]:
+        raise tampered("an output whose description is not that of its memory")
     return Taken(
-        output=Snapshot(tree, tensors),
-        output_bytes=_bytes_of(described),
+        # Each with a storage of its own.
+        output=Snapshot(tree, [part.clone() for part in parts]),
+        output_bytes=size,
         parts=len(described),
-        ended_ns=ended_ns,
+        ended_ns=0,
     )
 
 
@@ -249,10 +264,6 @@ def _described(
     if held(input_bytes, sum(region.nbytes for region in described)) > memory_bytes:
         raise Fault("memory_limit", "custom_kernel returned more bytes than this case may hold", gone=True)
     return described
-
-
-def _bytes_of(described: Sequence[Region]) -> int:
-    return max((aligned(region.start + region.nbytes) for region in described if not region.inputs), default=0)
 
 
 def _cut(nbytes: int, block_bytes: int) -> Sequence[tuple[int, int]]:

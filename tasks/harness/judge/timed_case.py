@@ -24,6 +24,7 @@ from .workers import Call, Workers
 _FIRST_CONTROLS = 8
 #: Rows of control calls that are made at most until the cost of a hand-over is known: disturbed calls say nothing.
 _CONTROL_TRIES = 5
+_MOST_SPOILT = 0.25
 
 
 class TimedCase:
@@ -41,6 +42,8 @@ class TimedCase:
         self._checked = 0
         #: Claims of the timed calls, by rank.
         self.claims_ns: list[tuple[int, ...]] = []
+        #: Rows of control calls, and those that the worker has spoilt by using a core meanwhile.
+        self._rows = self._spoilt = 0
         #: Costs of the control calls, row by row. None where no control calls can be made.
         self.controls_ns: list[Sequence[float]] | None = None
         self.controls: ControlCosts | None = None
@@ -133,17 +136,24 @@ class TimedCase:
         return 0 if self._last is None else self._last.input_bytes
 
     def call_controls(self, count: int) -> None:
-        """Make control calls that hand over as much as the last call."""
+        """Make control calls that hand over as much as the last call; none beside calls by message.
+
+        No row counts once the worker has disturbed more than one in four: it could choose those that do.
+        """
         if self._last is None:
             raise RuntimeError("nothing has been called that control calls could be like")
+        if not self._last.by_flags:
+            return
         fresh = iter(self._fresh_arguments, None)
         with self._run.phase("controls"):
             for _ in range(_CONTROL_TRIES):
                 costs_ns = self._workers.control(fresh, count, like=self._last, deadline_ns=self._run.deadline_ns)
                 if costs_ns is None:
                     return
-                self.controls_ns = [*(self.controls_ns or ()), costs_ns]
-                self.controls = ControlCosts.of(self.controls_ns)
+                self._rows += 1
+                self._spoilt += not costs_ns
+                rows = [] if self._spoilt > 1 + _MOST_SPOILT * self._rows else [*(self.controls_ns or ()), costs_ns]
+                self.controls_ns, self.controls = rows, ControlCosts.of(rows)
                 if self.controls is not None:
                     return
 

@@ -85,7 +85,7 @@ class Called:
     claim_ns: int
     #: From the release of the inputs until the call was over (see `snapshots`).
     outside_ns: int
-    #: Bytes that the output fills of an arena (0 when the worker returned an input buffer by message).
+    #: Bytes of its tensors, but for those that lie in the inputs.
     output_bytes: int
     #: Tensors in the output.
     parts: int
@@ -97,6 +97,9 @@ class Called:
     exclusive: bool = True
     #: How long judge and worker were ready to run while other processes had the cores.
     delayed_ns: int | None = None
+    #: How long the copy of the output went on after the span, and whether a block of it stalled.
+    copy_ns: int = 0
+    stalled: bool = False
 
     @classmethod
     def of(cls, taken: Taken, *, claim_ns: int, outside_ns: int, **facts: Any) -> Self:
@@ -105,6 +108,8 @@ class Called:
             output=taken.output,
             output_bytes=taken.output_bytes,
             parts=taken.parts,
+            copy_ns=taken.copy_ns,
+            stalled=taken.stalled,
             claim_ns=claim_ns,
             outside_ns=outside_ns,
             **facts,
@@ -196,6 +201,8 @@ class WorkerClient:
         #: bytes. Once a call had another output, this stays so for such inputs.
         self._layout: Layout | None = None
         self._layouts_differ = False
+        #: Bytes of each tensor of the last output by message; of one call of a batch.
+        self._output_sizes: Sequence[int] = ()
         #: Time that the judge has waited for the worker, for the message of a mode that ran out of time.
         self.waited_ns = 0
 
@@ -389,6 +396,8 @@ class WorkerClient:
         self._layouts_differ = self._layouts_differ and alike
         layout = called.output.layout if packed.device == "cpu" and not self._layouts_differ else None
         self._layout = layout if layout is not None and len(layout.sizes) <= MAX_PARTS else None
+        sizes = called.output.sizes
+        self._output_sizes = sizes[: len(sizes) // max(packed.batch, 1)]
         return called
 
     def begin_device(self, *, flush_bytes: int | None, deadline_ns: int, tried: bool) -> None:
@@ -461,6 +470,8 @@ class WorkerClient:
             answer = self._enqueued(deadline_ns)
             in_time = answer is not None
             output = None if answer is None else self._output_of(calls, answer, packed)
+            # More tensors or bytes than before would give the worker time while they are copied.
+            alike = output is not None and output.sizes == [*self._output_sizes] * max(packed.batch, 1)
             calls.release(packed, placed, call)
             if output is not None:
                 calls.copy_output(output)
@@ -479,17 +490,18 @@ class WorkerClient:
             marked = calls.marked(output)
         except (DriverError, RuntimeError) as error:
             raise Fault("rejected", f"the output's device memory cannot be read: {error}", gone=True) from error
-        # What came after the end number ended nothing: then the judge's host says when it had all.
+        # What came after the end number ended nothing, nor did it where the output is unlike the first one: then the
+        # judge's host says when it had all.
         host_ns = time.perf_counter_ns() - start
         self.waited_ns += host_ns
         done = self._ask({"op": "collect"}, "done", deadline_ns)
-        taken = take_copied(answer.get("tree"), output.copy, input_bytes=packed.nbytes, memory_bytes=self.memory_bytes)
+        taken = take_copied(answer.get("tree"), output.parts, input_bytes=packed.nbytes, memory_bytes=self.memory_bytes)
         return Called.of(
             taken,
             claim_ns=claimed(done),
-            outside_ns=marked.outside_ns if in_time else max(marked.outside_ns, host_ns),
+            outside_ns=marked.outside_ns if in_time and alike else max(marked.outside_ns, host_ns),
             by_flags=True,
-            exclusive=marked.exclusive and in_time,
+            exclusive=marked.exclusive and in_time and alike,
             # No processor takes part in the span.
             delayed_ns=0,
         )

@@ -37,6 +37,9 @@ class Call:
     delayed_ns: int | None = None
     #: On a device: whether the worker used no processor, and the device for nothing else.
     exclusive: bool = True
+    #: See Called.
+    copy_ns: int = 0
+    stalled: bool = False
     #: Time to make the inputs, before the clock ran; 0 where rank checkers made them.
     made_ns: int = 0
     #: Of all ranks together.
@@ -58,6 +61,8 @@ class Call:
             parts=called.parts,
             delayed_ns=called.delayed_ns,
             exclusive=called.exclusive,
+            copy_ns=called.copy_ns,
+            stalled=called.stalled,
             tensors=packed.tensors,
             input_bytes=packed.nbytes,
             calls=calls,

@@ -393,6 +393,11 @@ class Snapshot:
         return next((node["type"] for node in _nodes(self._tree) if node["t"] == "opaque"), None)
 
     @property
+    def sizes(self) -> list[int]:
+        """Bytes of each tensor."""
+        return [copy.numel() for copy in self._copies]
+
+    @property
     def layout(self) -> Layout | None:
         """What the next output has to say of itself; None: all."""
         return Layout.of(self._tree)

@@ -292,7 +292,6 @@ class ModuleSide:
                 count,
                 parts=parts,
                 nbytes=nbytes,
-                by_flags=like.by_flags,
                 deadline_ns=time.monotonic_ns() + _PATIENCE_NS,
                 beside=self.client.activity,
             )
