@@ -39,6 +39,8 @@ _AT_ONCE_BYTES = 4096
 _BLOCKS, _MOST_BLOCK_PAGES = 64, 8
 #: A block has stalled if it took so many times as long as the middle one of its copy, and this long beside.
 _STALL_FACTOR, _STALL_NS = 3, 3_000
+#: Or longer than this, and this for each of its pages. 0.4 to 2.5 µs a page are usual.
+_BLOCK_NS, _PAGE_NS = 10_000, 4_000
 #: Blocks that are read once more after the copy, to name an output that is still changing.
 _SECOND_LOOKS = 8
 _CLAIM_LIMIT_NS = 1 << 62
@@ -130,6 +132,7 @@ class Copy:
                 for start, end in _cut(nbytes, pages * PAGE_BYTES)
             ]
         )
+        self._most_ns = _BLOCK_NS + _PAGE_NS * pages
 
     def fill(self, places: Sequence[tuple[Readable, int]]) -> Filled:
         """Copy every tensor from its memory and offset.
@@ -146,7 +149,7 @@ class Copy:
         if self._at_once or not read_ns:
             return Filled(ended_ns=read_ns[-1] if read_ns else clock(), copy_ns=0, stalled=False)
         took_ns = [later - earlier for earlier, later in pairwise(read_ns)]
-        limit_ns = _STALL_FACTOR * median(took_ns) + _STALL_NS if took_ns else 0
+        limit_ns = min(_STALL_FACTOR * median(took_ns) + _STALL_NS, self._most_ns) if took_ns else 0
         stalls = [at for at, each in zip(read_ns[1:], took_ns, strict=True) if each > limit_ns]
         ended_ns = max([read_ns[0], *stalls])
         return Filled(ended_ns=ended_ns, copy_ns=read_ns[-1] - ended_ns, stalled=bool(stalls))

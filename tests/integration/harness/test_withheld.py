@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -165,9 +166,9 @@ def read_later(_: Sequence[str]) -> None:
             dawdle(self)
         return message
 
-    def fill_later(self: Any, places: Any) -> int:  # noqa: ANN401 handed through
-        now_ns = fill(self, places)
-        return ended.pop() if ended else now_ns
+    def fill_later(self: Any, places: Any) -> Any:  # noqa: ANN401 handed through
+        filled = fill(self, places)
+        return replace(filled, ended_ns=ended.pop(), stalled=False) if ended else filled
 
     replaced: Sequence[tuple[Any, str, Callable[..., Any]]] = (
         (client, "_wait_until_finished", wait),

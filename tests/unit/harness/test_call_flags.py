@@ -279,6 +279,13 @@ def test_a_block_that_stalls_ends_the_call_when_it_is_there(monkeypatch: pytest.
     assert ended_ns == 21 * 5_000 + 1_000_000 * stalls
 
 
+def test_reading_that_is_slow_throughout_ends_the_call_with_its_last_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However alike all blocks are: 10 µs and 4 µs a page are the most."""
+    slow_ns, usual_ns = (_ended_ns(monkeypatch, (1 << 20,), itertools.repeat(step)) for step in (26_001, 26_000))
+    assert slow_ns[0] == slow_ns[1] > 60 * 26_000
+    assert usual_ns[0] == 26_000
+
+
 def test_blocks_that_differ_as_blocks_do_stall_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three times the middle one is usual."""
     ended_ns, _ = _ended_ns(monkeypatch, (1 << 20,), itertools.cycle([5_000, 6_000, 12_000]))

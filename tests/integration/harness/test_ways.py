@@ -1,0 +1,101 @@
+"""A worker chooses how its calls end, by flags or by message: whichever it chooses, and when, its times have the work.
+
+A call by message costs a hundred times as much beside its kernel. So control calls of the one way must not stand beside
+calls of the other, nor may a worker choose which control calls count.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tasks.harness.judge.stopping import Timing
+from tasks.harness.local import lines_of
+from tests.acceptance.judging.forked_judges import ForkedJudges
+from tests.support.waiting import PATIENCE_S
+
+REFERENCE = """
+import torch
+
+
+def generate_input(size, seed):
+    return torch.rand(size, generator=torch.Generator().manual_seed(seed))
+
+
+def check_implementation(data, output):
+    good = torch.equal(output, data + 1)
+    return good, "" if good else "another output"
+"""
+WORK_NS = 1_000_000
+#: Works for a millisecond, claims little, and ends its calls by message from some call on. Threads that come and go
+#: spoil the control calls before that.
+SUBMISSION = """
+import sys
+import threading
+import time
+
+FROM, SPOILS, CLAIM_NS = 0, False, 0
+calls = 0
+
+
+def come_and_go():
+    while calls < FROM:
+        thread = threading.Thread(target=lambda: None)
+        thread.start()
+        thread.join()
+        time.sleep(0.0005)
+
+
+def custom_kernel(data):
+    global calls
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name not in ("_call_by_flags", "_call"):
+        frame = frame.f_back
+    worker = frame.f_locals["self"]
+    until = time.perf_counter_ns() + 1_000_000
+    if frame.f_code.co_name == "_call_by_flags":
+        calls += 1
+        if SPOILS and calls == 2:
+            threading.Thread(target=come_and_go, daemon=True).start()
+        if calls >= FROM:
+            worker._like = worker._layout = None
+    output = data + 1
+    while time.perf_counter_ns() < until:
+        pass
+    return output
+
+
+main = sys.modules["tasks.harness.worker.main"]
+real = time.perf_counter_ns
+main.perf_counter_ns = lambda: real() // 1_000_000 * CLAIM_NS if CLAIM_NS else real()
+"""
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("spoils", [False, True], ids=["", "spoils control calls"])
+@pytest.mark.parametrize("first", [1, 2, 3, 20, 38, 39, 1000])
+def test_calls_that_change_their_way_have_all_of_their_work(
+    processes: ForkedJudges, first: int, *, spoils: bool
+) -> None:
+    """Whether they claim little or the truth."""
+    for claim_ns in (0, 1):
+        submission = SUBMISSION.replace(
+            "FROM, SPOILS, CLAIM_NS = 0, False, 0", f"FROM, SPOILS, CLAIM_NS = {first}, {spoils}, {claim_ns}"
+        )
+        timing = Timing(min_runs=40, max_runs=40)
+        request = JudgeRequest(
+            modes=(ModeRequest(name="leaderboard", cases=("size: 64; seed: 3",), timeout_s=PATIENCE_S, timing=timing),),
+            files={"reference.py": REFERENCE},
+            worker_files=(),
+            submission_name="submission.py",
+            submission=submission,
+        )
+        (step,) = processes.evaluate(request).steps
+        assert step.judged is not None
+        if step.judged.verdict == "rejected":
+            assert "on the judge's clock" in str(step.judged.message)
+            continue
+        assert step.judged.verdict == "accepted", step.judged
+        times = [value for key, value in lines_of(step).items() if key.endswith(".0.mean")]
+        assert times
+        assert min(map(float, times)) >= 0.95 * WORK_NS, step.judged.details["cases"]
