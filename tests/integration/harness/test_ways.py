@@ -26,8 +26,8 @@ def check_implementation(data, output):
     good = torch.equal(output, data + 1)
     return good, "" if good else "another output"
 """
-WORK_NS = 1_000_000
-#: Works for a millisecond, claims little, and ends its calls by message from some call on. Threads that come and go
+WORK_NS = 150_000
+#: Works for so long, claims little, and ends its calls by message from some call on. Threads that come and go
 #: spoil the control calls before that.
 SUBMISSION = """
 import sys
@@ -35,7 +35,9 @@ import threading
 import time
 
 FROM, SPOILS, CLAIM_NS = 0, False, 0
+WORK_NS = 150_000
 calls = 0
+real = time.perf_counter_ns
 
 
 def come_and_go():
@@ -52,7 +54,7 @@ def custom_kernel(data):
     while frame is not None and frame.f_code.co_name not in ("_call_by_flags", "_call"):
         frame = frame.f_back
     worker = frame.f_locals["self"]
-    until = time.perf_counter_ns() + 1_000_000
+    until = real() + WORK_NS
     if frame.f_code.co_name == "_call_by_flags":
         calls += 1
         if SPOILS and calls == 2:
@@ -60,20 +62,19 @@ def custom_kernel(data):
         if calls >= FROM:
             worker._like = worker._layout = None
     output = data + 1
-    while time.perf_counter_ns() < until:
+    while real() < until:
         pass
     return output
 
 
 main = sys.modules["tasks.harness.worker.main"]
-real = time.perf_counter_ns
 main.perf_counter_ns = lambda: real() // 1_000_000 * CLAIM_NS if CLAIM_NS else real()
 """
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize("spoils", [False, True], ids=["", "spoils control calls"])
-@pytest.mark.parametrize("first", [1, 2, 3, 20, 38, 39, 1000])
+@pytest.mark.parametrize("first", [1, 2, 50, 98, 1000])
 def test_calls_that_change_their_way_have_all_of_their_work(
     processes: ForkedJudges, first: int, *, spoils: bool
 ) -> None:
@@ -82,7 +83,7 @@ def test_calls_that_change_their_way_have_all_of_their_work(
         submission = SUBMISSION.replace(
             "FROM, SPOILS, CLAIM_NS = 0, False, 0", f"FROM, SPOILS, CLAIM_NS = {first}, {spoils}, {claim_ns}"
         )
-        timing = Timing(min_runs=40, max_runs=40)
+        timing = Timing(min_runs=100, max_runs=100)
         request = JudgeRequest(
             modes=(ModeRequest(name="leaderboard", cases=("size: 64; seed: 3",), timeout_s=PATIENCE_S, timing=timing),),
             files={"reference.py": REFERENCE},
@@ -98,4 +99,4 @@ def test_calls_that_change_their_way_have_all_of_their_work(
         assert step.judged.verdict == "accepted", step.judged
         times = [value for key, value in lines_of(step).items() if key.endswith(".0.mean")]
         assert times
-        assert min(map(float, times)) >= 0.95 * WORK_NS, step.judged.details["cases"]
+        assert min(map(float, times)) >= 0.9 * WORK_NS, step.judged.details["cases"]
