@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from starlette.responses import Response
 from runner.gateway.context import MOST, Ascii, Door, Refusal, door, dumps, moment, off_loop, query_number
 from runner.gateway.identity import User, from_here, optional_user
 from runner.store.gateway import Row
+from runner.store.session import load_json
 
 _RUNNER: Final = "kernel-runner"
 
@@ -47,7 +47,7 @@ async def _tasks(current: Door, board_ids: Sequence[int]) -> Mapping[int, str]:
         if isinstance(known, dict) and known.keys() >= set(board_ids):
             return known
         found = await current.store.all("public_tasks", ids=list(board_ids))
-        made = await off_loop(found, lambda: {row["id"]: dumps(json.loads(row["task"])) for row in found})
+        made = await off_loop(found, lambda: {row["id"]: dumps(load_json(row["task"])) for row in found})
         current.tasks.put(None, made)
         return made
 

@@ -6,7 +6,6 @@ One connection listens for all streams, and one statement looks for all of them,
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -15,6 +14,7 @@ from runner.errors import DatabaseUnavailableError
 from runner.gateway.metrics import Metrics
 from runner.logs import get_logger
 from runner.store.gateway import GatewayStore
+from runner.store.session import load_json
 
 _log = get_logger("gateway.watcher")
 #: How often it is looked which submissions are over: events may be lost.
@@ -97,10 +97,7 @@ class Watcher:
 
 def _concerned(payload: str) -> list[int]:
     """The submissions of an event; every login of the database may send any."""
-    try:
-        found = json.loads(payload)
-    except ValueError:
-        return []
+    found = load_json(payload)
     if not isinstance(found, dict):
         return []
     several = found.get("submissions")

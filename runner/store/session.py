@@ -101,7 +101,8 @@ class _BinaryMoment(_Moment):
 _TIMESTAMPTZ: Final = psycopg.adapters.types["timestamptz"].oid
 
 
-def _load_json(data: str | bytes) -> Any:  # noqa: ANN401 - any JSON
+def load_json(data: str | bytes) -> Any:  # noqa: ANN401 - any JSON
+    """JSON that somebody else wrote; `Unloadable` where Python has nothing for it."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -112,7 +113,7 @@ def _load_leniently(connection: psycopg.Connection[Any] | psycopg.AsyncConnectio
     for name in ("timestamptz", "timestamp"):
         for loader in (_Moment, _BinaryMoment):
             connection.adapters.register_loader(name, loader)
-    psycopg.types.json.set_json_loads(_load_json, context=connection)
+    psycopg.types.json.set_json_loads(load_json, context=connection)
 
 
 def checked(dsn: str) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from runner.gateway import html, limits, results
+from runner.gateway import html, limits, results, watcher
 from runner.gateway.admin import duration
 from runner.gateway.context import dumps
 
@@ -97,6 +97,14 @@ def test_times_for_people(value: float | None, text: str) -> None:
 def test_json_is_ascii_and_has_no_nan() -> None:
     """A stream may be cut anywhere."""
     assert dumps({"é": [float("nan"), float("inf"), 1.5, "\ud800"]}) == '{"\\u00e9":[null,null,1.5,"\\ud800"]}'
+
+
+@pytest.mark.parametrize(
+    "payload", ["", "[" * 7999, '{"submission_id": ' + "9" * 7000 + "}", "1", '{"submissions": 1}']
+)
+def test_an_event_of_another_program_concerns_nothing(payload: str) -> None:
+    """Every login of the database may send any text of fewer than 8000 bytes."""
+    assert watcher._concerned(payload) == []
 
 
 @pytest.mark.parametrize("path", ["", "x", "//x", "/\\x", "https://x", "/a\nb", "/\u00e9", "/" + "a" * 400])

@@ -113,6 +113,7 @@ def test_a_deadline_of_an_older_database_is_moved(board: Bench, database_url: st
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("ALTER TABLE leaderboard.leaderboard DROP CONSTRAINT runner_deadline")
         connection.execute("UPDATE leaderboard.leaderboard SET deadline = 'infinity'")
+        connection.execute("DROP TABLE runner.waiting_login")
         connection.execute("UPDATE runner.migration SET version_num = '0024_addresses'")
         assert migrate(database_url) == ("0025_values",)
         assert connection.execute("SELECT deadline FROM leaderboard.leaderboard").fetchall() == [(NEVER,)]
