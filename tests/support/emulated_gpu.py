@@ -414,7 +414,7 @@ def _without(defence: str, role: str) -> None:
         copy_output, take_copied = calls.copy_output, snapshots.take_copied
         calls.copy_output = lambda self, output: seen.append(lambda: copy_output(self, output))
 
-        def copied_late(tree: object, copied: torch.Tensor, **facts: int) -> Any:  # noqa: ANN401 its own
+        def copied_late(tree: object, copied: Sequence[torch.Tensor], **facts: int) -> Any:  # noqa: ANN401 its own
             while seen:
                 seen.pop()()
             STREAM.drain()
