@@ -14,7 +14,7 @@ import torch
 
 from tasks.harness.judge import worker_client as module
 from tasks.harness.judge.faults import Fault
-from tasks.harness.judge.snapshots import Copy, Readable, WorkerMemory
+from tasks.harness.judge.snapshots import Copy, Filled, Readable, WorkerMemory
 from tasks.harness.judge.worker_client import COPY_BYTES, SPIN_NS, Called, WorkerClient
 from tasks.harness.judge.worker_output import Collector
 from tasks.harness.local import Pair
@@ -314,7 +314,7 @@ def test_the_judge_looks_at_the_output_of_a_dry_run(client: WorkerClient, monkey
     looked: list[Sequence[int]] = []
     fill = Copy.fill
 
-    def counting(self: Copy, places: Sequence[tuple[Readable, int]]) -> int:
+    def counting(self: Copy, places: Sequence[tuple[Readable, int]]) -> Filled:
         looked.append(self._sizes)
         return fill(self, places)
 
@@ -369,7 +369,7 @@ def test_what_keeps_the_judge_from_reading_is_the_calls_time(
         time.sleep(wait_s)
         read_into(self, into, offset)
 
-    def counting(self: Copy, places: Sequence[tuple[Readable, int]]) -> int:
+    def counting(self: Copy, places: Sequence[tuple[Readable, int]]) -> Filled:
         blocks.append(len(self._blocks))
         return fill(self, places)
 
