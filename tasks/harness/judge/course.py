@@ -19,9 +19,10 @@ from .stopping import Progress
 
 #: A call took longer than others by chance if it exceeds the median by this part of it, beside what a hand-over varies.
 _LONGER_SHARE = 0.02
-#: The part of the calls that may be set aside where no control calls say how often something disturbs one.
-_ASIDE_SHARE = 0.05
-#: Where nothing is known of the hand-over: so many times the distance from the median span to the upper quartile.
+#: The part of the calls that may be set aside where no control calls say how often something disturbs one, and the most
+#: that may be in any case.
+_ASIDE_SHARE, _MOST_ASIDE = 0.05, 0.5
+#: Where nothing is known of the hand-over: multiples of the distance from the median span to the upper quartile.
 _SPREADS = 4.0
 
 
@@ -67,7 +68,7 @@ def kept(spans_ns: Sequence[float], exclusive: Sequence[bool], facts: HandOverFa
     As many are set aside, at most, as something disturbs calls of trusted code. `exclusive`: on a device, whether the
     worker left processor and device alone; a call where it did not is set aside first.
     """
-    most = math.floor(facts.disturbed * len(spans_ns))
+    most = math.floor(min(facts.disturbed, _MOST_ASIDE) * len(spans_ns))
     limit_ns = (1 + _LONGER_SHARE) * median(spans_ns) + facts.single_ns
     numbers = range(len(spans_ns))
     longer = [number for number in numbers if spans_ns[number] > limit_ns or not exclusive[number]]
