@@ -54,8 +54,10 @@ class Sample:
 
     claim_ns: int
     outside_ns: int
-    #: From a calibration, or of a call by message. None where control calls bound it, or nothing does.
+    #: From a calibration. None where control calls bound it, or nothing does.
     bound: Bound | None = None
+    #: Nothing of its span can be subtracted: on a CPU it ended by message, beside which there are no control calls.
+    whole: bool = False
     #: How long the copy of its output went on after the span, and whether a block of it stalled.
     copy_ns: int = 0
     stalled: bool = False
@@ -102,8 +104,8 @@ class ControlCosts:
 
     @classmethod
     def of(cls, rows_ns: Sequence[Sequence[float]]) -> ControlCosts | None:
-        """Summarise rows of control calls; None if too few. A call that waited for a core costs infinitely much."""
-        calls = sum(map(len, rows_ns))
+        """Summarise rows of control calls; None if too few. For infinity and NaN see `Workers.control`."""
+        calls = sum(not math.isnan(cost) for row in rows_ns for cost in row)
         ready = sorted(cost for row in rows_ns for cost in row if math.isfinite(cost))
         if len(ready) < FEWEST_CONTROLS:
             return None
@@ -229,11 +231,11 @@ def audit(samples: Sequence[Sample], *, controls_ns: Sequence[Sequence[float]] |
     """
     if not samples:
         return Audit(counted=(), timing="claimed")
-    if controls_ns is not None:
-        hand_over = ControlCosts.of(controls_ns)
-        return (
-            _count_whole_spans(samples) if hand_over is None else _compare_with_controls(samples, hand_over, tolerance)
-        )
+    if controls_ns is not None or any(sample.whole for sample in samples):
+        hand_over = ControlCosts.of(controls_ns or ())
+        if hand_over is None or all(sample.whole for sample in samples):
+            return _count_whole_spans(samples)
+        return _compare_with_controls(samples, hand_over, tolerance)
     if any(sample.bound is None for sample in samples):
         return Audit(counted=tuple(sample.claimed_ns for sample in samples), timing="claimed")
     return _compare_with_calibration(samples, tolerance)
@@ -246,14 +248,12 @@ def _count_whole_spans(samples: Sequence[Sample]) -> Audit:
 
 
 def _compare_with_controls(samples: Sequence[Sample], hand_over: ControlCosts, tolerance: float) -> Audit:
-    # Control calls go by flags, and say nothing of a call by message: its whole span counts.
-    believed = [sample.bound is None and hand_over.believes(sample) for sample in samples]
+    believed = [not sample.whole and hand_over.believes(sample) for sample in samples]
     excesses = [hand_over.excess_ns(sample) for sample, good in zip(samples, believed, strict=True) if good]
     doubted = len(samples) - len(excesses)
-    claim = fmean(sample.claim_ns for sample in samples)
+    claim = _typical_claim_ns(samples)
     measured = [
-        max(sample.outside_ns - hand_over.low_ns if sample.bound is None else sample.outside_ns, sample.floor_ns)
-        for sample in samples
+        max(sample.outside_ns - (0.0 if sample.whole else hand_over.low_ns), sample.floor_ns) for sample in samples
     ]
     noise = hand_over.noise_ns(calls=len(samples), sd_ns=pstdev(excesses) if excesses else 0.0, claim_ns=claim)
     noise += _TENSOR_NS * max(sample.more_tensors for sample in samples)
@@ -263,8 +263,9 @@ def _compare_with_controls(samples: Sequence[Sample], hand_over: ControlCosts, t
     if is_audited:
         counted = [claim if good else time for claim, good, time in zip(claimed, believed, measured, strict=True)]
     else:
-        # A claim that is higher than the measured time needs no proof.
-        counted = max(claimed, measured, key=fmean)
+        # Claims that are higher than the measured times need no proof; of some calls they could be, and of others less.
+        higher = fmean(claimed) >= fmean(measured) and median(claimed) >= median(measured)
+        counted = claimed if higher else measured
     least = [sample.outside_ns - hand_over.mean_ns - hand_over.single_ns for sample in samples]
     return Audit(
         counted=tuple(counted),
@@ -279,6 +280,12 @@ def _compare_with_controls(samples: Sequence[Sample], hand_over: ControlCosts, t
     )
 
 
+def _typical_claim_ns(samples: Sequence[Sample]) -> float:
+    """What noise is held against: mean or median of the claims, whichever is less. No few claims can raise both."""
+    claims_ns = [sample.claimed_ns for sample in samples]
+    return min(fmean(claims_ns), median(claims_ns))
+
+
 def _compare_with_calibration(samples: Sequence[Sample], tolerance: float) -> Audit:
     bounds = [sample.bound for sample in samples if sample.bound is not None]
     pairs = list(zip(samples, bounds, strict=True))
@@ -288,7 +295,7 @@ def _compare_with_calibration(samples: Sequence[Sample], tolerance: float) -> Au
     believed = [sample.exclusive and sample.claim_ns >= bound.bound_ns for sample, bound in pairs]
     doubted = believed.count(False)
     excess = median(gaps) if gaps else None
-    claim = fmean(sample.claim_ns for sample in samples)
+    claim = _typical_claim_ns(samples)
     is_audited = (
         noise <= tolerance * claim
         and excess is not None

@@ -15,7 +15,7 @@ from .audit import Audit, ControlCosts, Sample, audit, details
 from .cases import Case
 from .course import HandOverFacts, kept, length_ns, progress, with_copies
 from .faults import Fault
-from .hand_over import Bound, Calibration
+from .hand_over import Calibration
 from .mode_run import ModeRun, check_time_limit
 from .problem import rng_seed_of
 from .report import TimingReport
@@ -150,7 +150,7 @@ class Benchmark:
             samples += row.samples
         run.judged_ns += clock.elapsed_ns
         with run.phase("statistics"):
-            verdict = audit(samples, controls_ns=timed.controls_ns, tolerance=self._request.tolerance)
+            verdict = audit(samples, controls_ns=self._controls_ns(timed), tolerance=self._request.tolerance)
             facts = {**row.facts, "timed_again": again, **timed.details, "controls": timed.controls_made}
             facts["set_aside"] = len(timed.claims_ns) - len(samples)
             self._report(run, index, samples, verdict, timed=timed, stopping=stopping, facts=facts, beside=beside)
@@ -205,6 +205,11 @@ class Benchmark:
             crowded=crowded,
         )
 
+    def _controls_ns(self, timed: TimedCase) -> Sequence[Sequence[float]] | None:
+        """The costs of control calls; on a CPU an empty list where there should be some: then whole spans count."""
+        bounded = self._device != "cpu" or self._calibration is not None or self._request.ranks is not None
+        return timed.controls_ns if bounded else timed.controls_ns or []
+
     def _hand_over(self, timed: TimedCase, samples: Sequence[Sample]) -> HandOverFacts:
         """What is known of the hand-over of these calls."""
         if timed.controls is not None:
@@ -235,6 +240,8 @@ class Benchmark:
 
     def _add_controls(self, timed: TimedCase, samples: Sequence[Sample], *, ranked: bool) -> bool:
         """Make more control calls where the hand-over is not known closely enough; whether they used all their time."""
+        if timed.controls is None:
+            timed.call_controls(_LAST_CONTROLS)
         call_ns = length_ns(_spans_ns(samples), self._hand_over(timed, samples))
         if call_ns < _MORE_FROM_NS or not ranked:
             timed.call_controls(_LAST_CONTROLS)
@@ -354,13 +361,13 @@ class Benchmark:
                 parts=call.parts,
                 skippable=self._request.ranks is None,
             )
-        elif not on_device and not call.by_flags and self._request.ranks is None:
-            # What a worker does for a message, it can do faster than one of ours: nothing is subtracted.
-            bound = Bound(kernel_ns=float(call.outside_ns), margin_ns=float(call.outside_ns), bound_ns=0.0)
         return Sample(
-            claim_ns=call.claim_ns,
+            # No kernel takes longer than its call. A larger claim would only move what is made of all claims.
+            claim_ns=min(call.claim_ns, call.outside_ns),
             outside_ns=call.outside_ns,
             bound=bound,
+            # What a worker does for a message, it can do faster than one of ours: nothing is subtracted.
+            whole=not on_device and not call.by_flags and self._request.ranks is None and bound is None,
             delayed_ns=call.delayed_ns,
             exclusive=call.exclusive,
             calls=call.calls,

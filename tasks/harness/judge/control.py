@@ -25,10 +25,10 @@ from tasks.harness.shared.cores import judge_core, leave_judge_core
 from tasks.harness.shared.values import Packed, pack
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed
 
-from .activity import Activity, Look
+from .activity import Activity
 from .audit import CROWDED_NS
 from .faults import Fault
-from .worker_client import WorkerClient
+from .worker_client import Called, WorkerClient
 from .worker_output import WorkerExit
 from .workers import Call
 
@@ -42,7 +42,7 @@ _FIRST, _FIRST_UP_TO_BYTES = 3, 512 << 10
 #: Above so many tensors or bytes they are at most as large as the reference's: a submission must not make control
 #: calls longer. More bytes than the last number would make no difference.
 _FEW_PARTS, _FEW_BYTES, _MOST_BYTES = 4, 64 << 10, 8 << 20
-#: The worker's processes count as busy beside a row of control calls if they had a core for longer than this.
+#: The worker's processes count as busy beside a control call if they had a core for longer than this.
 _BUSY_NS = 20_000
 
 
@@ -97,7 +97,9 @@ class Control:
         deadline_ns: int,
         beside: Activity | None = None,
     ) -> list[float]:
-        """What up to `count` calls cost beside their kernel, in nanoseconds; infinity for one that waited for a core.
+        """What up to `count` calls cost beside their kernel, in nanoseconds.
+
+        Infinity: the call waited for a core. NaN: the worker used one meanwhile.
 
         Args:
             make: makes the inputs of one call, in the same way as for the submission's calls.
@@ -105,7 +107,7 @@ class Control:
             parts: tensors that each returns.
             nbytes: their bytes, all together.
             deadline_ns: on the monotonic clock.
-            beside: a worker whose processes must be idle meanwhile. If they are not, no call counts.
+            beside: a worker whose processes must be idle meanwhile.
 
         Raises:
             Fault: time is up.
@@ -115,29 +117,24 @@ class Control:
         if client is None:
             raise RuntimeError("the control process has not been opened")
         costs = []
-        before: Look | None = None
         packed = make()
         capacity = max(parts, 1) * aligned(max(nbytes // max(parts, 1), 8))
         for left in reversed(range(count + (_FIRST if packed.nbytes <= _FIRST_UP_TO_BYTES else 1))):
             # One call that gets and returns as much, also where it stands for a batch.
             numbers = [{"t": "int", "v": number} for number in (parts, nbytes // max(parts, 1))]
             packed.tree, packed.batch = {"t": "tuple", "items": [packed.tree, *numbers]}, 0
+            before = None if beside is None else beside.look()
             with _our_fault():
                 called = client.call(packed, output_capacity=capacity, deadline_ns=deadline_ns, ahead=left > 0)
-            if left == count:
-                before = None if beside is None else beside.look()
             alike = called.by_flags and called.in_huge_pages >= self._has_huge_pages
             if left < count and alike:
-                waited = (called.delayed_ns or 0) > CROWDED_NS
-                costs.append(math.inf if waited else float(called.outside_ns - called.claim_ns))
+                busy_ns = 0 if beside is None else beside.busy_ns(before)
+                costs.append(_cost(called, busy_ns))
             if left:
                 packed = make()
         with _our_fault():
             client.withdraw_call(deadline_ns=deadline_ns)
-        if beside is None:
-            return costs
-        busy_ns = beside.busy_ns(before)
-        return costs if busy_ns is not None and busy_ns <= _BUSY_NS else []
+        return costs
 
     def close(self) -> None:
         """End it."""
@@ -146,6 +143,13 @@ class Control:
         self._sock.close()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
+
+
+def _cost(called: Called, busy_ns: int | None) -> float:
+    if busy_ns is None or busy_ns > _BUSY_NS:
+        return math.nan
+    waited = (called.delayed_ns or 0) > CROWDED_NS
+    return math.inf if waited else float(called.outside_ns - called.claim_ns)
 
 
 class ControlOutputs:

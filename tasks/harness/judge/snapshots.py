@@ -37,10 +37,12 @@ from .faults import Fault, tampered
 #: many blocks, of whole pages.
 _AT_ONCE_BYTES = 4096
 _BLOCKS, _MOST_BLOCK_PAGES = 64, 8
-#: A block has stalled if it took so many times as long as the middle one of its copy, and this long beside.
-_STALL_FACTOR, _STALL_NS = 3, 3_000
-#: Or longer than this, and this for each of its pages. 0.4 to 2.5 µs a page are usual.
+#: A block takes too long that takes more than a multiple of the middle one of its copy, and this long beside; or more
+#: than the second line says, for a block and for each of its pages. 0.4 to 2.5 µs a page are usual.
+_LONG_FACTOR, _LONG_NS = 3, 3_000
 _BLOCK_NS, _PAGE_NS = 10_000, 4_000
+#: A copy stalls if its blocks are too long by more than this part of the rest, and this long beside.
+_STALL_SHARE, _STALL_NS = 0.03, 20_000
 #: Blocks that are read once more after the copy, to name an output that is still changing.
 _SECOND_LOOKS = 8
 _CLAIM_LIMIT_NS = 1 << 62
@@ -149,10 +151,13 @@ class Copy:
         if self._at_once or not read_ns:
             return Filled(ended_ns=read_ns[-1] if read_ns else clock(), copy_ns=0, stalled=False)
         took_ns = [later - earlier for earlier, later in pairwise(read_ns)]
-        limit_ns = min(_STALL_FACTOR * median(took_ns) + _STALL_NS, self._most_ns) if took_ns else 0
-        stalls = [at for at, each in zip(read_ns[1:], took_ns, strict=True) if each > limit_ns]
-        ended_ns = max([read_ns[0], *stalls])
-        return Filled(ended_ns=ended_ns, copy_ns=read_ns[-1] - ended_ns, stalled=bool(stalls))
+        limit_ns = min(_LONG_FACTOR * median(took_ns) + _LONG_NS, self._most_ns) if took_ns else 0
+        too_long_ns = sum(each - limit_ns for each in took_ns if each > limit_ns)
+        ended_ns = read_ns[0]
+        stalled = too_long_ns > _STALL_SHARE * (read_ns[-1] - ended_ns - too_long_ns) + _STALL_NS
+        if stalled:
+            ended_ns = max(at for at, each in zip(read_ns[1:], took_ns, strict=True) if each > limit_ns)
+        return Filled(ended_ns=ended_ns, copy_ns=read_ns[-1] - ended_ns, stalled=stalled)
 
     def require_settled(self, places: Sequence[tuple[Readable, int]]) -> None:
         """Look at some blocks once more, after the clock.

@@ -6,6 +6,7 @@ A case may be called in batches: one hand-over and one claim for many calls of t
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,8 @@ from .workers import Call, Workers
 _FIRST_CONTROLS = 8
 #: Rows of control calls that are made at most until the cost of a hand-over is known: disturbed calls say nothing.
 _CONTROL_TRIES = 5
-_MOST_SPOILT = 0.25
+#: Control calls that a worker may spoil, and the part of all.
+_SPOILT, _MOST_SPOILT = 4, 0.25
 
 
 class TimedCase:
@@ -42,8 +44,9 @@ class TimedCase:
         self._checked = 0
         #: Claims of the timed calls, by rank.
         self.claims_ns: list[tuple[int, ...]] = []
-        #: Rows of control calls, and those that the worker has spoilt by using a core meanwhile.
-        self._rows = self._spoilt = 0
+        #: All rows of control calls; whether the worker has spoilt too many.
+        self._rows_ns: list[Sequence[float]] = []
+        self._is_spoilt = False
         #: Costs of the control calls, row by row. None where no control calls can be made.
         self.controls_ns: list[Sequence[float]] | None = None
         self.controls: ControlCosts | None = None
@@ -138,7 +141,7 @@ class TimedCase:
     def call_controls(self, count: int) -> None:
         """Make control calls that hand over as much as the last call; none beside calls by message.
 
-        No row counts once the worker has disturbed more than one in four: it could choose those that do.
+        None counts any more once the worker has spoilt more than one in four: it could choose those that do.
         """
         if self._last is None:
             raise RuntimeError("nothing has been called that control calls could be like")
@@ -150,10 +153,12 @@ class TimedCase:
                 costs_ns = self._workers.control(fresh, count, like=self._last, deadline_ns=self._run.deadline_ns)
                 if costs_ns is None:
                     return
-                self._rows += 1
-                self._spoilt += not costs_ns
-                rows = [] if self._spoilt > 1 + _MOST_SPOILT * self._rows else [*(self.controls_ns or ()), costs_ns]
-                self.controls_ns, self.controls = rows, ControlCosts.of(rows)
+                self._rows_ns.append(costs_ns)
+                spoilt = sum(math.isnan(cost) for row in self._rows_ns for cost in row)
+                calls = sum(map(len, self._rows_ns))
+                self._is_spoilt = self._is_spoilt or spoilt > _SPOILT + _MOST_SPOILT * calls
+                self.controls_ns = [] if self._is_spoilt else self._rows_ns
+                self.controls = ControlCosts.of(self.controls_ns)
                 if self.controls is not None:
                     return
 

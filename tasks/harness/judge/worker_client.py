@@ -67,6 +67,9 @@ COPY_BYTES = 16 << 10
 #: synchronises waits for its blocked stream for ever. The limit is much shorter after so many such calls in a row.
 ENQUEUE_NS = 100_000_000
 _OFTEN = 3
+#: Tensors of an output of a call that the judge's own work on a device marks. Its stream waits until all copies are
+#: enqueued, and takes about a thousand.
+_DEVICE_PARTS = 512
 #: Bytes that a case may hold before a request says so: enough for every calibration kernel. Its volume, an eighth of
 #: this, takes long enough to be told from the fixed part.
 UNASKED_BYTES = 16 << 20
@@ -389,6 +392,7 @@ class WorkerClient:
         # There a batch of inputs like that of a call before has nothing that is new to the submission.
         one = packed.one
         known = not by_message and output_capacity is not None and one is not None and one == self._single_tree
+        known = known and len(self._output_sizes) * max(packed.batch, 1) <= _DEVICE_PARTS
         if self._device_calls is not None and known and packed.device not in {None, "cpu"}:
             return self._call_on_device(self._device_calls, packed, deadline_ns=deadline_ns)
         self._tree, self._batch, self._single_tree = packed.tree, packed.batch, one
@@ -796,7 +800,7 @@ def _parts_of(found: object) -> list[Part]:
         Fault: it is no such list.
     """
     parts = []
-    for item in found if isinstance(found, list) and len(found) <= MAX_PARTS else [None]:
+    for item in found if isinstance(found, list) and len(found) <= _DEVICE_PARTS else [None]:
         match item:
             case [str(handle), int(offset), int(nbytes)] if within(offset, 1 << 48) and within(nbytes, 1 << 48):
                 try:
@@ -832,10 +836,9 @@ def profile_of(answer: Mapping[str, Any], output_arena: Arena) -> Profiled:
     sizes = [answer.get(name) for name in limits]
     if not all(within(size, most) for size, most in zip(sizes, limits.values(), strict=True)):
         raise tampered("a profile of an impossible size")
-    if answer.get("suffix") not in {"", *SUFFIXES}:
+    suffix = answer.get("suffix")
+    if not isinstance(suffix, str) or suffix not in {"", *SUFFIXES}:
         raise tampered("a profile of an unknown kind")
     table, trace, report = (int(size or 0) for size in sizes)
     data = output_arena.bytes_at(0, table + trace + report).numpy().tobytes()
-    return Profiled(
-        table=data[:table], trace=data[table : table + trace], report=data[table + trace :], suffix=answer["suffix"]
-    )
+    return Profiled(table=data[:table], trace=data[table : table + trace], report=data[table + trace :], suffix=suffix)

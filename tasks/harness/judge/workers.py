@@ -121,9 +121,9 @@ class Workers(Protocol):
     ) -> Sequence[float] | None:
         """Make up to `count` control calls and return what each costs beside its kernel, in nanoseconds.
 
-        Infinity: the call waited for a core. Their inputs are made like those of other calls, and no submission runs in
-        the process that answers them. Afterwards the last call cannot be checked any more. None where no control calls
-        can be made.
+        Infinity: the call waited for a core. NaN: the worker used one meanwhile. Their inputs are made like those of
+        other calls, and no submission runs in the process that answers them. Afterwards the last call cannot be checked
+        any more. None where no control calls can be made.
         """
 
     def load(

@@ -102,13 +102,16 @@ def test_nothing_is_known_beside_a_busy_process(control: Control, busy_ns: int |
     Nor does one that computes for a moment; where nothing is known of its processes, nothing is known of the calls. By
     a clock of the test's: how much of a core a process gets beside many others is chance.
     """
-    assert len(_calls(control, torch.ones(8), 5, beside=Beside(lambda: busy_ns))) == count
+    costs = _calls(control, torch.ones(8), 5, beside=Beside(lambda: busy_ns))
+    assert sum(not math.isnan(cost) for cost in costs) == count
 
 
 def test_a_process_that_computes_spoils_the_calls(control: Control) -> None:
     """The control process itself computes beside them, as its activity says."""
     activity = Activity(control._pid)
-    assert _calls(control, torch.ones(1 << 20), 20, beside=activity) == []
+    costs = _calls(control, torch.ones(1 << 20), 20, beside=activity)
+    assert len(costs) == 20
+    assert all(map(math.isnan, costs))
     activity.close()
 
 
