@@ -81,9 +81,14 @@ class Activity:
         return now is not None and now.asleep and now.ran_ns == before.ran_ns
 
     def busy_ns(self, before: Look | None) -> int | None:
-        """Processor time of all threads since an earlier look; None where one has ended or may have come and gone."""
+        """Processor time of all threads since an earlier look.
+
+        None: one runs, or did then, since the kernel counts its time later; one has ended, or may have come and gone.
+        """
         now = self.look()
-        if before is None or now is None or before.ran_ns.keys() - now.ran_ns.keys() or now.newest != before.newest:
+        if before is None or now is None or not (before.asleep and now.asleep):
+            return None
+        if before.ran_ns.keys() - now.ran_ns.keys() or now.newest != before.newest:
             return None
         return sum(now.ran_ns.values()) - sum(before.ran_ns.values())
 

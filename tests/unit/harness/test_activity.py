@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from tasks.harness.judge.activity import Activity, _uid_of
+from tasks.harness.judge.activity import Activity, Look, _uid_of
 from tests.support.waiting import wait_until
 
 #: Sleeps on its standard input, and does what a line says.
@@ -118,22 +118,34 @@ def test_the_end_of_a_process_is_work(worker: Worker, activity: Activity) -> Non
     assert not activity.idle_since(before)
 
 
-def test_processor_time_grows_while_a_process_computes(worker: Worker, activity: Activity) -> None:
-    """At least by what it has computed for; not at all while it sleeps."""
-    before = activity.look()
+def _asleep(activity: Activity) -> Look:
+    """A look at a process that has come to rest."""
+    looks: list[Look] = []
+
+    def rests() -> bool:
+        look = activity.look()
+        if look is not None and look.asleep:
+            looks.append(look)
+        return bool(looks)
+
+    wait_until(rests, "it sleeps")
+    return looks[-1]
+
+
+def test_processor_time_grows_by_what_a_process_has_computed(worker: Worker, activity: Activity) -> None:
+    """Once it rests again; not at all while it sleeps."""
+    before = _asleep(activity)
     assert activity.busy_ns(before) == 0
     worker.do("spin a while")
-    busy_ns = activity.busy_ns(before)
-    assert busy_ns is not None
     # It has counted 20 ms itself, and the kernel counts what has run when it takes it off its core.
     wait_until(lambda: (activity.busy_ns(before) or 0) >= 20_000_000, "its 20 ms are counted")
 
 
-def test_processor_time_of_a_new_thread_counts(worker: Worker, activity: Activity) -> None:
-    """Threads that were not there at the first look are the worker's as well."""
-    before = activity.look()
+def test_processor_time_of_what_runs_now_is_unknown(worker: Worker, activity: Activity) -> None:
+    """The kernel counts it later, also that of a thread that was not there before."""
+    before = _asleep(activity)
     worker.do("spin")
-    wait_until(lambda: (activity.busy_ns(before) or 0) >= 20_000_000, "its 20 ms are counted")
+    assert activity.busy_ns(before) is None
 
 
 def test_processor_time_is_unknown_where_a_thread_has_ended(worker: Worker, activity: Activity) -> None:
