@@ -134,9 +134,9 @@ def test_what_compiles_is_built_beside_the_slot_and_not_again(made: Evaluator, m
         during.append(used.is_set())
         return built
 
-    def watch_report(group: Mapping[str, Any], report: ContainerReport) -> Any:  # noqa: ANN401 handed through
+    def watch_report(group: Mapping[str, Any], report: ContainerReport, **facts: Any) -> Any:  # noqa: ANN401 handed through
         output.update({step.name: step.stdout for step in report.steps})
-        return rows_of(group, report)
+        return rows_of(group, report, **facts)
 
     monkeypatch.setattr(made._build_cache, "build", watch_build)
     monkeypatch.setattr(modules, "rows_of", watch_report)

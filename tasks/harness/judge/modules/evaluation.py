@@ -338,9 +338,13 @@ class GroupJudge:
         return row
 
     def row_before(self, calls: int, *, in_eval: bool) -> None:
-        """Make sure that there is a row of the reference for the next candidate."""
+        """Make sure that there is a row of the reference for the next candidate, if the device is steady.
+
+        Else what is wrong is found wrong all the same, and what is right has no time.
+        """
         if in_eval not in self._rows:
-            self._rows = {in_eval: self.reference_row(calls, in_eval=in_eval)}
+            with contextlib.suppress(DeviceUnsteady):
+                self._rows = {in_eval: self.reference_row(calls, in_eval=in_eval)}
 
     def take_row(self, calls: int, *, in_eval: bool) -> Row:
         """The row from before a candidate; where that was of the other mode, one that is made now."""
