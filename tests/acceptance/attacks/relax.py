@@ -96,7 +96,11 @@ def _clock() -> None:
     def call_controls(self: timed_case.TimedCase, count: int) -> None:
         """Make none."""
 
+    def controls_ns(self: benchmark.Benchmark, timed: timed_case.TimedCase) -> None:
+        """None are missing."""
+
     _replace(benchmark.Benchmark, "_sample_of", sample_of)
+    _replace(benchmark.Benchmark, "_controls_ns", controls_ns)
     _replace(timed_case.TimedCase, "call_controls", call_controls)
 
 
