@@ -145,7 +145,7 @@ class TimedCase:
         """
         if self._last is None:
             raise RuntimeError("nothing has been called that control calls could be like")
-        if not self._last.by_flags:
+        if not self._last.by_flags or self._is_spoilt:
             return
         fresh = iter(self._fresh_arguments, None)
         with self._run.phase("controls"):
@@ -156,10 +156,10 @@ class TimedCase:
                 self._rows_ns.append(costs_ns)
                 spoilt = sum(math.isnan(cost) for row in self._rows_ns for cost in row)
                 calls = sum(map(len, self._rows_ns))
-                self._is_spoilt = self._is_spoilt or spoilt > _SPOILT + _MOST_SPOILT * calls
+                self._is_spoilt = spoilt > _SPOILT + _MOST_SPOILT * calls
                 self.controls_ns = [] if self._is_spoilt else self._rows_ns
                 self.controls = ControlCosts.of(self.controls_ns)
-                if self.controls is not None:
+                if self.controls is not None or self._is_spoilt:
                     return
 
     def _fresh_arguments(self) -> Mapping[str, Value]:

@@ -118,14 +118,6 @@ class Channel:
                 continue
             self._wait(select.POLLIN, deadline_ns)
 
-    def wait_readable(self, *, deadline_ns: int | None = None) -> None:
-        """Sleep until something has arrived.
-
-        Raises:
-            Interrupted, TimeoutError
-        """
-        self._wait(select.POLLIN, deadline_ns)
-
     def readable(self, wait_ms: int) -> bool:
         """Whether something arrives, or the other side ends, within `wait_ms`."""
         return bool(self._poll.poll(wait_ms))
