@@ -6,9 +6,9 @@ clock stops, or the time until it is there counts: dtypes, shapes, places, numbe
 The bytes of a large output take the judge longer to copy than many kernels run, and the worker runs meanwhile. So the
 clock stops with the first block of the copy, and the order of all blocks is secret. A worker that writes a byte later
 cannot know whether its block has been copied; each time it loses its verdict with the probability that it has. It could
-also make the reading of a block wait until it is written. So a copy whose blocks take too long moves the stop to the end
-of the last such block, and a case in which that happens more often than something disturbs control calls has all of its
-copies in its times (`course.with_copies`).
+also make the reading of a block wait until it is written. So a copy whose blocks take too long moves the stop to the
+end of the last such block, and a case in which that happens more often than something disturbs control calls has all of
+its copies in its times (`course.with_copies`).
 
 Runs in the process that holds the memory of the call: the judge, or a rank checker.
 """
