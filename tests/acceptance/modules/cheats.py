@@ -310,7 +310,7 @@ CHEATS: Mapping[str, Cheat] = {
         "def tell(number):\n    if TOLD[0] != number:\n        TOLD[0] = number\n"
         "        for child in CHILDREN:\n            os.kill(child, number)\n\n"
         "def watch():\n    while True:\n        time.sleep(0.01)\n"
-        "        if time.monotonic() - LAST[0] > 0.05:\n            tell(signal.SIGCONT)\n"
+        "        if time.monotonic() - LAST[0] > 0.02:\n            tell(signal.SIGCONT)\n"
         "threading.Thread(target=watch, daemon=True).start()\n",
         problem="heavy",
     ),

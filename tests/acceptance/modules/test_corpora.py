@@ -90,10 +90,14 @@ def test_wrong_ones_are_refused(processes: ForkedJudges, problem: str, names: li
 def test_cheats_win_against_a_plain_evaluator(name: str) -> None:
     """Without our defences each of them is accepted, and faster where it gains a time."""
     cheat = CHEATS[name]
-    found = plain.judged(PROBLEMS[cheat.problem], cheat.code)
-    assert found["correct"], found
-    if cheat.gains_time:
-        assert found["speedup"] >= _GAIN, found
+    results = []
+    # On a busy machine, a cheat of times may need more than one attempt to win.
+    for _ in range(5 if cheat.gains_time else 1):
+        results.append(plain.judged(PROBLEMS[cheat.problem], cheat.code))
+        assert results[-1]["correct"], results
+        if results[-1]["speedup"] >= _GAIN:
+            break
+    assert not cheat.gains_time or results[-1]["speedup"] >= _GAIN, results
 
 
 def test_the_plain_evaluator_refuses_what_does_not_cheat() -> None:

@@ -133,8 +133,8 @@ def test_times_of_the_reference_are_kept_for_the_next_group(evaluator: Evaluator
     (row,) = _run(evaluator, [GOOD], reference=reference)
     assert row["verdict"] == "accepted", row
     (times,) = host.times.get(key).values()
-    # Five calls before the candidate and five after it.
-    assert (len(times["counted_ns"]), row["reference_stats"]["calls"]) == (10, 10)
+    # Five calls before the candidate and five after it, less those that the machine spoilt.
+    assert 5 < len(times["counted_ns"]) == row["reference_stats"]["calls"] <= 10
     assert row["software"].startswith("torch ")
 
 

@@ -201,11 +201,11 @@ def test_the_proxy_itself_changes_nothing(workshop: Workshop, proxy: EngineProxy
     assert report.attested["devices"] == []
 
 
-def _seen(workshop: Workshop, spec: SandboxSpec) -> Observed:
-    """What the sources report of a real container."""
+def _seen(workshop: Workshop, spec: SandboxSpec) -> tuple[SandboxSpec, Observed]:
+    """The spec of a real container, with the uids that it was lent, and what the sources report of it."""
     with workshop.engine.start(spec) as container:
         inspected = workshop.engine._inspect(container.id)
-        return Observed(
+        return container.spec, Observed(
             engine=inspected,
             kernel=read_kernel_view(inspected["State"]["Pid"], container._counters),
             inside=dict(container.facts),
@@ -214,8 +214,7 @@ def _seen(workshop: Workshop, spec: SandboxSpec) -> Observed:
 
 def test_what_inspect_says_is_compared_setting_by_setting(workshop: Workshop) -> None:
     """Each falsification, put into a real answer to `inspect`, is a difference that the engine reports."""
-    spec = workshop.spec()
-    observed = _seen(workshop, spec)
+    spec, observed = _seen(workshop, workshop.spec())
     assert hardening.violations(spec, observed) == []
     for name, change in {**FALSE, **ONLY_SAID}.items():
         said: Body = copy.deepcopy(dict(observed.engine))
@@ -228,8 +227,7 @@ def test_what_inspect_says_is_compared_setting_by_setting(workshop: Workshop) ->
 
 def test_the_slots_memory_nodes_are_attested_by_the_kernel(workshop: Workshop) -> None:
     """Where a slot has a NUMA node, the cgroup's list is compared with it."""
-    spec = workshop.spec(mems=(0,))
-    observed = _seen(workshop, spec)
+    spec, observed = _seen(workshop, workshop.spec(mems=(0,)))
     assert hardening.violations(spec, observed) == []
     (difference,) = hardening.violations(spec, replace(observed, kernel=replace(observed.kernel, mems=(0, 1))))
     assert str(difference) == "HostConfig.CpusetMems: the cgroup's list (kernel) is (0, 1), expected (0,)"
@@ -251,7 +249,6 @@ def test_what_is_attested_is_in_the_report_and_follows_the_spec(workshop: Worksh
 
 def test_a_bind_that_is_missing_inside_is_told(workshop: Workshop, tmp_path: Path) -> None:
     """A bind of the spec that the container does not have is named."""
-    spec = workshop.spec()
-    observed = _seen(workshop, spec)
+    spec, observed = _seen(workshop, workshop.spec())
     wanted = replace(spec, binds=(*spec.binds, Bind(source=str(tmp_path), target="/opt/data")))
     assert any("/opt/data" in str(each) for each in hardening.violations(wanted, observed))
