@@ -28,6 +28,7 @@ from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed
 from .activity import Activity
 from .audit import CROWDED_NS
 from .faults import Fault
+from .snapshots import Pace
 from .worker_client import Called, WorkerClient
 from .worker_output import WorkerExit
 from .workers import Call
@@ -54,6 +55,8 @@ class Control:
         self._core = core
         self._sock = sock
         self._client: WorkerClient | None = None
+        #: Of the copies of its outputs.
+        self.pace = Pace()
         #: Whether inputs are handed over in huge pages here. Then control calls without huge pages do not count: a
         #: submission could fill the memory during control calls, and free it for its own calls.
         self._has_huge_pages = False
@@ -79,6 +82,7 @@ class Control:
         """
         self._client = WorkerClient(self._sock, _Unwatched(), core=self._core)
         self._client.memory_bytes = _MEMORY_BYTES
+        self._client.pace, self._client.is_trusted = self.pace, True
         with _our_fault():
             if not self._client.open_flags(deadline_ns=deadline_ns):
                 return False

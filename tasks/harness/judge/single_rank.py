@@ -76,6 +76,7 @@ class SingleRank:
         if self._control is None or not self._client.open_flags(deadline_ns=deadline_ns):
             self._end_control()
             return
+        self._client.pace = self._control.pace
         self._client.warm_up(deadline_ns=deadline_ns)
         if not self._control.open(deadline_ns=deadline_ns):
             self._end_control()

@@ -19,6 +19,7 @@ import contextlib
 import mmap
 import os
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -37,10 +38,13 @@ from .faults import Fault, tampered
 #: many blocks, of whole pages.
 _AT_ONCE_BYTES = 4096
 _BLOCKS, _MOST_BLOCK_PAGES = 64, 8
-#: A block takes too long that takes more than a multiple of the middle one of its copy, and this long beside; or more
-#: than the second line says, for a block and for each of its pages. 0.4 to 2.5 µs a page are usual.
+#: A block takes too long that takes more than a multiple of the middle one of its copy, or of those of control calls,
+#: and this long beside.
 _LONG_FACTOR, _LONG_NS = 3, 3_000
+#: The most for a block and for each of its pages, whatever control calls say. 0.4 to 2.5 µs a page are usual.
 _BLOCK_NS, _PAGE_NS = 10_000, 4_000
+#: Copies of control calls that a pace remembers, and the fewest that make one.
+_REMEMBERED, _FEWEST = 64, 6
 #: A copy stalls if its blocks are too long by more than this part of the rest, and this long beside.
 _STALL_SHARE, _STALL_NS = 0.03, 20_000
 #: Blocks that are read once more after the copy, to name an output that is still changing.
@@ -115,26 +119,55 @@ class Filled:
     stalled: bool
 
 
+class Pace:
+    """How long a block of a copy takes: learned from outputs of trusted code, which nothing slows on purpose."""
+
+    def __init__(self) -> None:
+        #: By pages of a block: the middle block of each copy.
+        self._took_ns: dict[int, deque[float]] = {}
+
+    def learn(self, pages: int, took_ns: float) -> None:
+        """Remember the middle block of a copy."""
+        self._took_ns.setdefault(pages, deque(maxlen=_REMEMBERED)).append(took_ns)
+
+    def most_ns(self, pages: int) -> float:
+        """The longest that a block of so many pages may take."""
+        most_ns = float(_BLOCK_NS + _PAGE_NS * pages)
+        learned = [size for size, took_ns in self._took_ns.items() if len(took_ns) >= _FEWEST]
+        if not learned:
+            return most_ns
+        nearest = min(learned, key=lambda size: abs(size - pages))
+        usual_ns = median(self._took_ns[nearest]) * max(pages / nearest, 1.0)
+        return min(_LONG_FACTOR * usual_ns + _LONG_NS, most_ns)
+
+
 class Copy:
     """Memory for a copy of an output, and the secret order of its blocks. Best made before the clock runs."""
 
-    def __init__(self, sizes: Sequence[int]) -> None:
-        """`sizes`: bytes of each tensor."""
+    def __init__(self, sizes: Sequence[int], *, pace: Pace | None = None, is_trusted: bool = False) -> None:
+        """Allocate it.
+
+        Args:
+            sizes: bytes of each tensor.
+            pace: of control calls.
+            is_trusted: the output is that of a control call; the pace learns from it.
+        """
         self._sizes = sizes
+        self._pace = pace or Pace()
+        self._is_trusted = is_trusted
         *self._offsets, size = accumulate(map(aligned, sizes), initial=0)
         self._memory = _new_memory(size)
         nbytes = sum(sizes)
         self._at_once = nbytes <= _AT_ONCE_BYTES
-        pages = min(-(-nbytes // (_BLOCKS * PAGE_BYTES)), _MOST_BLOCK_PAGES)
+        self._pages = min(-(-nbytes // (_BLOCKS * PAGE_BYTES)), _MOST_BLOCK_PAGES)
         #: Tensor, offset in it, and memory for the copy.
         self._blocks = _shuffled(
             [
                 (part, start, self._memory[offset + start : offset + end])
                 for part, (offset, nbytes) in enumerate(zip(self._offsets, sizes, strict=True))
-                for start, end in _cut(nbytes, pages * PAGE_BYTES)
+                for start, end in _cut(nbytes, self._pages * PAGE_BYTES)
             ]
         )
-        self._most_ns = _BLOCK_NS + _PAGE_NS * pages
 
     def fill(self, places: Sequence[tuple[Readable, int]]) -> Filled:
         """Copy every tensor from its memory and offset.
@@ -151,7 +184,10 @@ class Copy:
         if self._at_once or not read_ns:
             return Filled(ended_ns=read_ns[-1] if read_ns else clock(), copy_ns=0, stalled=False)
         took_ns = [later - earlier for earlier, later in pairwise(read_ns)]
-        limit_ns = min(_LONG_FACTOR * median(took_ns) + _LONG_NS, self._most_ns) if took_ns else 0
+        middle_ns = median(took_ns) if took_ns else 0
+        limit_ns = min(_LONG_FACTOR * middle_ns + _LONG_NS, self._pace.most_ns(self._pages))
+        if self._is_trusted:
+            self._pace.learn(self._pages, middle_ns)
         too_long_ns = sum(each - limit_ns for each in took_ns if each > limit_ns)
         ended_ns = read_ns[0]
         stalled = too_long_ns > _STALL_SHARE * (read_ns[-1] - ended_ns - too_long_ns) + _STALL_NS

@@ -41,6 +41,7 @@ from .request import Compiled
 from .sched_delay import SchedDelay
 from .snapshots import (
     Copy,
+    Pace,
     Taken,
     Unreadable,
     WorkerMemory,
@@ -206,6 +207,9 @@ class WorkerClient:
         self._layouts_differ = False
         #: Bytes of each tensor of the last output by message; of one call of a batch.
         self._output_sizes: Sequence[int] = ()
+        #: How long copies of outputs take, by control calls; whether this worker is the control process.
+        self.pace = Pace()
+        self.is_trusted = False
         #: Time that the judge has waited for the worker, for the message of a mode that ran out of time.
         self.waited_ns = 0
 
@@ -559,7 +563,7 @@ class WorkerClient:
                 if packed.nbytes <= COPY_BYTES
                 else self._sender(by_flags, packed, placed, stack)
             )
-            copy = Copy(layout.sizes)
+            copy = Copy(layout.sizes, pace=self.pace, is_trusted=self.is_trusted)
             armed = stack.enter_context(self._armed_for(sizes, placed, deadline_ns=deadline_ns))
             self._dry_run(by_flags, armed)
             before = self._sched_delay.total_ns()

@@ -17,7 +17,7 @@ from tests.support.waiting import PATIENCE_S
 
 #: Each takes one more of what the kernel counts, and raises where it gives no more.
 _TAKE = """
-import array, ctypes, fcntl, json, os, socket, struct, sys
+import array, ctypes, fcntl, json, os, signal, socket, sys
 libc = ctypes.CDLL(None, use_errno=True)
 kept = []
 
@@ -36,8 +36,9 @@ def inotify_instances():
     kept.append(checked(libc.inotify_init1(0)))
 
 def queued_signals():
-    timer = ctypes.c_void_p()
-    kept.append(checked(libc.timer_create(1, None, ctypes.byref(timer))))
+    # Real-time signals queue while they are blocked.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+    kept.append(checked(libc.sigqueue(os.getpid(), signal.SIGRTMIN, None)))
 
 def pages_in_pipes():
     ours, theirs = os.pipe()

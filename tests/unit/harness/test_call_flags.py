@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tasks.harness.judge import snapshots
 from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.sched_delay import SchedDelay
-from tasks.harness.judge.snapshots import Copy, Taken, Unreadable, WorkerMemory, take, take_copied, take_like
+from tasks.harness.judge.snapshots import Copy, Pace, Taken, Unreadable, WorkerMemory, take, take_copied, take_like
 from tasks.harness.shared.arenas import PAGE_BYTES, Arena, aligned
 from tasks.harness.shared.call_flags import FLAGS_BYTES, MAX_PARTS, CallFlags
 from tasks.harness.shared.values import Outgoing, Placed, Snapshot
@@ -245,11 +245,13 @@ class Clock:
         return self.now_ns
 
 
-def _ended_ns(monkeypatch: pytest.MonkeyPatch, sizes: Sequence[int], steps_ns: Iterator[int]) -> tuple[int, int]:
+def _ended_ns(
+    monkeypatch: pytest.MonkeyPatch, sizes: Sequence[int], steps_ns: Iterator[int], pace: Pace | None = None
+) -> tuple[int, int]:
     """When a call is over, and when its copy is, both from the beginning."""
     clock = Clock(steps_ns)
     began_ns = clock.now_ns
-    copy = Copy(sizes)
+    copy = Copy(sizes, pace=pace)
     with monkeypatch.context() as patch:
         patch.setattr(snapshots, "time", SimpleNamespace(perf_counter_ns=clock))
         filled = copy.fill([(Memory(bytes(size)), 0) for size in sizes])
@@ -284,6 +286,37 @@ def test_reading_that_is_slow_throughout_ends_the_call_with_its_last_block(monke
     slow_ns, usual_ns = (_ended_ns(monkeypatch, (1 << 20,), itertools.repeat(step)) for step in (30_000, 26_000))
     assert slow_ns[0] == slow_ns[1] > 60 * 26_000
     assert usual_ns[0] == 26_000
+
+
+@pytest.mark.parametrize(("learned_pages", "pages"), [(4, 4), (2, 4), (8, 4)])
+def test_reading_that_is_slower_than_of_trusted_outputs_ends_the_call_with_its_last_block(
+    monkeypatch: pytest.MonkeyPatch, learned_pages: int, pages: int
+) -> None:
+    """Three times as slow and 3 µs beside, for a page or for as many as the nearest that are known had."""
+    pace = Pace()
+    for _ in range(6):
+        learned_ns, size = 2_000, 64 * learned_pages * PAGE_BYTES
+        trusted = Copy((size,), pace=pace, is_trusted=True)
+        with monkeypatch.context() as patch:
+            clock = Clock(itertools.repeat(learned_ns))
+            patch.setattr(snapshots, "time", SimpleNamespace(perf_counter_ns=clock))
+            trusted.fill([(Memory(bytes(size)), 0)])
+    usual_ns = learned_ns * max(pages // learned_pages, 1)
+    for step_ns, is_slow in ((3 * usual_ns + 4_000, True), (3 * usual_ns + 2_900, False)):
+        ended_ns, copied_ns = _ended_ns(monkeypatch, (64 * pages * PAGE_BYTES,), itertools.repeat(step_ns), pace)
+        assert (ended_ns == copied_ns) is is_slow
+
+
+def test_few_trusted_outputs_and_slow_ones_set_no_pace() -> None:
+    """Less is known of the machine then than the fixed limits say."""
+    pace = Pace()
+    usual_ns = pace.most_ns(4)
+    for _ in range(5):
+        pace.learn(4, 100)
+    assert pace.most_ns(4) == usual_ns
+    for _ in range(60):
+        pace.learn(4, 1_000_000)
+    assert pace.most_ns(4) == usual_ns
 
 
 def test_blocks_that_differ_as_blocks_do_stall_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

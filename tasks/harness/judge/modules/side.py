@@ -97,6 +97,8 @@ class ModuleSide:
         self.clock = clock
         self._reference = reference
         self._control = control
+        if control is not None:
+            client.pace = control.pace
         self._subject = subject
         #: Whether the generators are seeded before each timed call.
         self.seeded = False
