@@ -32,7 +32,7 @@ def settings() -> Settings:
 
 def check(report: Report) -> None:
     """No violation."""
-    print(report.table())  # noqa: T201 - the figures of docs/measurements/chaos.md
+    print(report.table())  # noqa: T201 - the figures of docs/measurements.md#chaos
     assert not report.violations, f"KERNEL_RUNNER_TEST_SEED={report.seed} draws this storm again\n{report.table()}"
 
 

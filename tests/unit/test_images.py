@@ -133,24 +133,6 @@ def arguments_of(kind: str) -> dict[str, str]:
     return {name: value.strip('"') for name, value in re.findall(r"^ARG (\w+)=(.*)$", text, flags=re.MULTILINE)}
 
 
-def test_the_page_lists_every_version_that_an_image_gets() -> None:
-    """Its table and the Dockerfiles name the same bases and packages."""
-    page = (ROOT / "docs" / "adding-a-gpu-type.md").read_text(encoding="utf-8")
-    listed = {
-        (kind, name.strip("`"), version.strip("`"))
-        for kind, name, version in re.findall(
-            r"^\| (cpu|cuda|rocm) \| (base|`[\w-]+`)[^|]* \| (\S+) \|", page, flags=re.MULTILINE
-        )
-    }
-    expected: set[tuple[str, str, str]] = set()
-    for kind in ("cpu", "cuda", "rocm"):
-        arguments = arguments_of(kind)
-        packages = [name.partition("==") for name in arguments["PACKAGES"].split() if "==" in name]
-        expected |= {(kind, "base", arguments["BASE"]), (kind, "torch", arguments["TORCH"])}
-        expected |= {(kind, name, version) for name, _, version in packages}
-    assert listed == expected | {("cuda", "nvidia-cutlass", arguments_of("cuda")["CUTLASS"])}
-
-
 def test_the_images_have_the_torch_that_is_tested() -> None:
     """That of the extra `dev`; the Triton of the extra `compile` belongs to it."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]

@@ -1,4 +1,4 @@
-"""The layer rules of docs/architecture.md, read off the import statements of every module."""
+"""The layer rules of docs/architecture.md#packages-and-imports, read off the import statements of every module."""
 
 from __future__ import annotations
 

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PAGES: Final = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")))
+PAGES: Final = (
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "runner/store/schema/README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+)
 _LINK: Final = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 _MENTION: Final = re.compile(r"\bdocs/((?:[\w-]+/)*[\w-]+\.md)(?:#([\w-]+))?")
 _FENCE: Final = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
@@ -65,18 +71,22 @@ def test_every_page_that_the_source_names_is_there() -> None:
     assert not lost
 
 
-def test_every_file_that_the_architecture_names_is_there() -> None:
+def test_every_file_that_the_pages_for_developers_name_is_there() -> None:
     """By its path, or by its name alone where the sentence has named the folder."""
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    named = {name.rstrip("/") for name in _FILE.findall(page)}
-    there = {
-        path.relative_to(ROOT).as_posix()
+    pages = (ROOT / "CONTRIBUTING.md", ROOT / "docs/architecture.md", ROOT / "runner/store/schema/README.md")
+    named = {(page, name) for page in pages for name in _FILE.findall(page.read_text(encoding="utf-8"))}
+    names = {
+        path.name
         for folder in ("runner", "sandbox", "tasks", "tests")
         for path in (ROOT / folder).rglob("*")
         if "__pycache__" not in path.parts
     }
     assert len(named) > 50
-    assert named - there - {path.rpartition("/")[2] for path in there} == set()
+    assert [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page, name in sorted(named)
+        if name.rstrip("/") not in names and not (ROOT / name).exists() and not (page.parent / name).exists()
+    ] == []
 
 
 def test_no_link_follows_a_branch_of_another_project() -> None:

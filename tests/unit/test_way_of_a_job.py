@@ -1,4 +1,4 @@
-"""The way of one job: docs/architecture.md lists its files in order, and each is reached as the list says."""
+"""The way of one job: CONTRIBUTING.md lists its files in order, and each is reached as the list says."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Step(NamedTuple):
 
 def steps() -> list[Step]:
     """The list, read from the page."""
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    rows = _ROW.findall(page.partition("## 2.")[0])
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = _ROW.findall(page.partition("## Where to change what")[0])
     paths = {number: path for number, path, _, _ in rows}
     return [Step(int(number), path, paths.get(before, ""), how) for number, path, before, how in rows]
 

@@ -1,4 +1,4 @@
-"""`python -m tests.acceptance.attacks`: the table of docs/security.md, from the folders."""
+"""`python -m tests.acceptance.attacks`: the table of docs/attacks.md, from the folders."""
 
 from __future__ import annotations
 

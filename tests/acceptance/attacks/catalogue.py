@@ -100,7 +100,7 @@ def attacks() -> tuple[Attack, ...]:
 
 
 def table() -> str:
-    """What docs/security.md shows, as Markdown: the letters, then the attacks."""
+    """What docs/attacks.md shows, as Markdown: the letters, then the attacks."""
     meanings = {letter: [text for key, text in DEFENCES.values() if key == letter] for letter in LETTERS}
     lines = ["| | defence |", "|---|---|", *(f"| {letter} | {'; '.join(meanings[letter])} |" for letter in LETTERS), ""]
     lines += ["| attack | seen in | stopped by | verdict |", "|---|---|---|---|"]

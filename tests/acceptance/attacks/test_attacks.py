@@ -25,7 +25,7 @@ ATTACKS = attacks()
 CONTAINER = {"uid", "readonly", "network"}
 PLAYED = [attack for attack in ATTACKS if not attack.proved & CONTAINER]
 SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
-PAGE = Path(__file__).parents[3] / "docs" / "security.md"
+PAGE = Path(__file__).parents[3] / "docs" / "attacks.md"
 
 
 @pytest.mark.parametrize("attack", [pytest.param(attack, id=attack.name) for attack in PLAYED])
@@ -112,7 +112,7 @@ def test_what_is_played_in_containers_is_there() -> None:
 
 
 def test_the_page_has_the_table() -> None:
-    """docs/security.md is in step: `python -m tests.acceptance.attacks` prints what belongs there."""
+    """docs/attacks.md is in step: `python -m tests.acceptance.attacks` prints what belongs there."""
     assert table() in PAGE.read_text(encoding="utf-8")
 
 

@@ -1,7 +1,7 @@
 """`python -m tests.acceptance.escapes`: every attempt on every board it is made for, on a runtime of one's choice.
 
     run [--runtime runsc] [--board judge] [--slots N] [NAME ...]   plays; a line each, then what is wrong
-    table                                               the table of docs/measurements/escapes.md
+    table                                               the table of docs/attacks.md
 
 The engine is the one DOCKER_HOST names; it must have the runtime.
 """

@@ -152,8 +152,8 @@ def test_the_suite_is_as_large_as_it_says() -> None:
 
 
 def test_the_table_says_what_the_cases_say() -> None:
-    """docs/measurements/escapes.md holds the table that `python -m tests.acceptance.escapes table` prints."""
-    page = (ROOT / "docs" / "measurements" / "escapes.md").read_text(encoding="utf-8")
+    """docs/attacks.md holds the table that `python -m tests.acceptance.escapes table` prints."""
+    page = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8")
     assert table(CASES) in page, "put in what `python -m tests.acceptance.escapes table` prints"
 
 

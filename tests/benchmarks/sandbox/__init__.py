@@ -6,7 +6,7 @@
     overhead  the time of two kernels in a hardened and in an unhardened container, in turns
     flood     what hostile output costs the process that listens, and the disk
 
-Needs an engine and an evaluation environment, as the tests do. Figures: docs/measurements/sandbox.md.
+Needs an engine and an evaluation environment, as the tests do. Figures: docs/measurements.md#sandbox.
 """
 
 from __future__ import annotations

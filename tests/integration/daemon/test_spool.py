@@ -351,7 +351,7 @@ def test_a_crash_of_the_server_itself_during_a_run_costs_nothing(make_rig: Calla
     rig.wait_done(rig.submit())
 
 
-#: The threads of docs/architecture.md that see a result, but for the main one: that spools what is left at the end.
+#: Of docs/architecture.md#threads-of-the-daemon those that see a result, without the main one, which spools the rest.
 TOUCHING = {"slot-cpu0", "commit", "commit-late", "replay"}
 
 

@@ -1,4 +1,4 @@
-"""The shell commands that README.md and docs/ show, and which of them are run where.
+"""The shell commands that README.md, CONTRIBUTING.md and docs/ show, and which of them are run where.
 
 Shown are lines of `sh` blocks, and lines after a `$` in indented blocks. A comment behind a command is not part of it.
 """
@@ -20,12 +20,7 @@ _PROMPT: Final = re.compile(r"^    \$ (.+)$", re.MULTILINE)
 _INSTALLED: Final = (
     "sudo apt-get install ./dist/kernel-runner_*.deb",
     "sudo kernel-runner install --database-url-file url --eval-python /opt/torch/bin/python --migrate",
-    "sudo kernel-runner leaderboard create /opt/kernel-runner/tasks/vectoradd --name vectoradd --gpu H100",
     "sudo kernel-runner leaderboard create /opt/kernel-runner/tasks/vectoradd --name vectoradd --gpu CPU",
-    (
-        "sudo kernel-runner submit /opt/kernel-runner/tasks/vectoradd/solutions/correct/torch_add.py"
-        " --leaderboard vectoradd --gpu H100 --wait"
-    ),
     (
         "sudo kernel-runner submit /opt/kernel-runner/tasks/vectoradd/solutions/correct/torch_add.py"
         " --leaderboard vectoradd --gpu CPU --mode test --wait"
@@ -77,8 +72,15 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kernel-runner host evict 4711 --reason 'the clock of gpu-07 was wrong'": (
         "tests/integration/cli/test_again.py, on a job that runs"
     ),
+    "kernel-runner submit tasks/vectoradd/solutions/faults/cheat.py --leaderboard vectoradd --user mallory --wait": (
+        "`make demo` submits the same file; tests/unit/problems/test_problems.py shows what it does"
+    ),
     "make demo": "runs everything, this test too; what it does step by step is tests/unit/cli/test_stack.py",
     "make test": "is running now",
+    **dict.fromkeys(
+        ("make setup", "make test-unit", "make lint", "make help"), "are what a run of the tests is made with"
+    ),
+    **dict.fromkeys(("make down", "make clean"), "would stop what runs; tests/unit/cli/test_stack.py stops a stack"),
     "make up": "a second database, engine and daemon; its parts are tests/unit/cli/test_stack.py",
     'eval "$(make -s env)"': "names the stack of `make up`, whose place a test's own takes here",
     'psql "$DATABASE_URL"': "opens a session for a person; the statements are tests/integration/store/test_queries.py",
@@ -106,6 +108,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (
             "kernel-runner user token ada",
+            "kernel-runner user token alice",
             "kernel-runner user approve 1b9d6bcd ada --name 'Ada L.'",
             "kernel-runner user list",
             "kernel-runner user revoke ada",
@@ -211,7 +214,7 @@ class Shown:
 
 def shown() -> Iterator[Shown]:
     """Every command, page by page in the order of the text."""
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))):
         text = path.read_text(encoding="utf-8")
         found = [(match.start(), match[1]) for match in _BLOCK.finditer(text)]
         found += [(match.start(), match[1]) for match in _PROMPT.finditer(text)]

@@ -1,4 +1,4 @@
-"""Every command that README.md and docs/ show is run as it is shown, or says where it is run.
+"""Every command that README.md, CONTRIBUTING.md and docs/ show is run as it is shown, or says where it is run.
 
 Against a real queue and a real daemon, whose evaluator accepts everything at once: containers are other tests' subject.
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -84,17 +83,6 @@ def test_python(rig: Rig, file: Path) -> None:
     refused = run([sys.executable, EXAMPLES / "submit.py", file, "nowhere", "ada"], variables)
     assert refused.returncode == 2
     assert "nowhere" in refused.stdout
-
-
-def test_the_pages_quickstart_in_python(rig: Rig, tmp_path: Path) -> None:
-    """Submits, waits for the verdict and prints the rows, as it stands on the page."""
-    block = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert block is not None
-    program = tmp_path / "quickstart.py"
-    program.write_text(block[1].replace('"vectoradd"', '"b"'), encoding="utf-8")
-    said = run([sys.executable, program], {**os.environ, "DATABASE_URL": rig.url})
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.splitlines() == ["done accepted None None", "('test', True, {'check': 'pass'})"]
 
 
 def test_psql(rig: Rig, file: Path) -> None:

@@ -83,19 +83,7 @@ def test_the_table_has_every_key_and_the_true_defaults() -> None:
             assert rows[key] == f"{field.default:g}"
 
 
-def test_the_page_says_of_every_shipped_type_what_ran_on_hardware() -> None:
-    """A row for each record, and a list of the types without one; the files have the facts."""
-    registry = Registry.load()
-    with_devices = [entry for entry in registry.all() if entry.vendor is not Vendor.NONE]
-    rows = {tuple(row) for row in re.findall(r"^\| (\w+) \| (\d{4}-\d\d-\d\d) \| (.+) \|$", TEXT, flags=re.MULTILINE)}
-    assert rows == {
-        (
-            entry.name,
-            run.date.isoformat(),
-            f"{run.device}, driver {run.driver}{f', {run.software}' if run.software else ''} | {'; '.join(run.what)}",
-        )
-        for entry in with_devices
-        for run in entry.hardware_runs
-    }
-    (never,) = re.findall(r"On all others nothing ever ran: ((?:`\w+`[,.]\s*)+)", TEXT)
-    assert re.findall(r"`(\w+)`", never) == [entry.name for entry in with_devices if not entry.hardware_runs]
+def test_the_page_says_which_shipped_types_ran_on_hardware() -> None:
+    """The files have the facts."""
+    (said,) = re.findall(r"Of the shipped types only ((?:`\w+`[, and]*)+) has runs", TEXT)
+    assert re.findall(r"`(\w+)`", said) == [entry.name for entry in Registry.load().all() if entry.hardware_runs]

@@ -2,7 +2,7 @@
 
 Files in `fixtures/devices` hold, for each evaluation, the quartiles of its calibration and the samples of its cases:
 claim and span in nanoseconds, and whether the call was exclusive. `h100_calls.jsonl` was recorded on 2026-11-23 on an
-NVIDIA H100 80GB HBM3 (docs/measurements/devices.md): its first 21 lines before the calibration looked at outputs that
+NVIDIA H100 80GB HBM3 (docs/measurements.md#an-h100): its first 21 lines before the calibration looked at outputs that
 fill the caches. What such outputs cost more is taken there from the case of 4 MiB. The other lines say it themselves.
 A record of `python -m tests.gpu` may be put beside it as it is: `h100_layers.jsonl` is one of 2026-11-26, of the layer
 `clock`.
