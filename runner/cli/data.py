@@ -20,7 +20,7 @@ from rich.text import Text
 from runner.cli import data_analysis
 from runner.cli.app import ExitCode, app, console, direct_url, example, note, out, out_json, session
 from runner.cli.safe import one_line
-from runner.data import Progress, require, without_pandas
+from runner.data import Progress, require
 from runner.data.people import Exclusions, Identity, read_exclusions, read_key
 
 if TYPE_CHECKING:
@@ -76,14 +76,12 @@ def export(
     """Write submissions, runs, code and leaderboards to parquet files.
 
     All files are of one moment, and appear in one step: whatever ends the command, DIR holds the old export or the new
-    one. A second export to DIR reads only the code that DIR does not have, and where it can only those submissions and
-    runs that changed.
+    one.
 
     An export is public unless --private is given: leaderboards that are open or not public are refused, and
     --licence is required. No file has output, cases or seeds of secret runs, login tokens, or names of hosts.
     """
-    require("adbc_driver_postgresql")
-    without_pandas()
+    require()
     from runner.data.choice import Options
     from runner.data.export import export
 
@@ -108,7 +106,6 @@ def export(
                 "rows": done.rows,
                 "ranked": done.ranked,
                 "codes": done.codes,
-                "codes_fetched": done.fetched,
                 "bytes": done.bytes,
                 "flat": done.manifest["flat"],
                 "exported_at": done.manifest["exported_at"],
@@ -117,10 +114,7 @@ def export(
             }
         )
         return
-    note(
-        f"{done.rows} rows, {done.ranked} of them ranked; {done.codes} codes, {done.fetched} of them read from the "
-        f"database; {done.bytes / 1e6:.1f} MB"
-    )
+    note(f"{done.rows} rows, {done.ranked} of them ranked; {done.codes} codes; {done.bytes / 1e6:.1f} MB")
     typer.echo(done.target / done.manifest["flat"])
 
 

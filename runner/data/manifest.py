@@ -11,9 +11,7 @@ from runner.data.folder import MANIFEST
 from runner.errors import DataError
 
 #: Changes when the same rows are written as other bytes, or mean something else.
-FORMAT: Final = 2
-#: Formats whose files an export takes the place of.
-_OLDER: Final = (1,)
+FORMAT: Final = 1
 
 Manifest = dict[str, Any]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -25,8 +23,8 @@ def write(folder: Path, manifest: Manifest) -> None:
     (folder / MANIFEST).write_text(text, encoding="utf-8")
 
 
-def read(folder: Path, *, older: bool = False) -> Manifest:
-    """The manifest of an export; `older`: also of a former format.
+def read(folder: Path) -> Manifest:
+    """The manifest of an export.
 
     Raises:
         DataError: there is none, or it is not one of this format.
@@ -40,15 +38,15 @@ def read(folder: Path, *, older: bool = False) -> Manifest:
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read {path}: {error}") from error
-    if not _is_sound(found, (FORMAT, *_OLDER) if older else (FORMAT,)):
+    if not _is_sound(found):
         raise DataError(f"{path} is no manifest of format {FORMAT}, which this release writes and reads")
     return dict(found)
 
 
-def _is_sound(found: object, formats: tuple[int, ...]) -> bool:
+def _is_sound(found: object) -> bool:
     return (
         isinstance(found, dict)
-        and found.get("format") in formats
+        and found.get("format") == FORMAT
         and isinstance(found.get("software"), dict)
         and isinstance(found.get("boards"), list)
         and isinstance(found.get("files"), list)

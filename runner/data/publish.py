@@ -12,33 +12,23 @@ import hashlib
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
-from huggingface_hub.errors import (
-    BadRequestError,
-    HfHubHTTPError,
-    HFValidationError,
-    HTTPError,
-    LocalTokenNotFoundError,
-    RepositoryNotFoundError,
-)
+from huggingface_hub.errors import RepositoryNotFoundError
 from huggingface_hub.hf_api import RepoFile
 
 from runner import __version__
-from runner.data import Progress, on_one_line
+from runner.data import Progress
 from runner.data.folder import MANIFEST, sha256_of
 from runner.data.verify import verify
-from runner.errors import ConfigError, DataError, InfrastructureError
+from runner.errors import DataError
+from runner.hub import REFUSED, refusals_explained
 
 _KIND: Final = "dataset"
-#: Statuses that say who we are, or what we may do, is the trouble.
-_REFUSED: Final = (401, 403)
-_LOG_IN: Final = "log in with `hf auth login`, or set HF_TOKEN to a token with write access"
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -156,11 +146,11 @@ def plan(folder: Folder, repository: str, *, api: HfApi) -> Plan:
     """
     if repository.count("/") != 1:
         raise DataError(f"found the repository {repository!r}, expected USER/NAME or ORGANISATION/NAME")
-    with _answers(repository):
+    with refusals_explained(repository):
         try:
             head = api.repo_info(repository, repo_type=_KIND).sha
         except RepositoryNotFoundError as error:
-            if error.response.status_code in _REFUSED:
+            if error.response.status_code in REFUSED:
                 # Without a login the hub does not say whether it exists.
                 raise
             return Plan(repository=repository, exists=False, added=folder.files)
@@ -201,7 +191,7 @@ def publish(folder: Folder, wanted: Plan, *, api: HfApi, private: bool = False) 
     repository, parent = wanted.repository, wanted.parent
     if wanted.exists and not wanted.sent and not wanted.removed:
         return f"{api.endpoint}/datasets/{repository}"
-    with _answers(repository):
+    with refusals_explained(repository):
         if not wanted.exists:
             api.create_repo(repository, repo_type=_KIND, private=private, exist_ok=True)
             parent = api.repo_info(repository, repo_type=_KIND).sha
@@ -317,41 +307,3 @@ def _addition(folder: Folder, file: File) -> CommitOperationAdd:
     if addition.upload_info.sha256.hex() != file.sha256:
         raise DataError(f"{folder.path / file.path} has changed while it was published; nothing was published")
     return addition
-
-
-@contextmanager
-def _answers(repository: str) -> Iterator[None]:
-    """What the hub's refusals mean for the caller.
-
-    Raises:
-        DataError: the name is none of a repository, or the hub refuses files or their card.
-        ConfigError: the login is missing or may not write.
-        InfrastructureError: anything else that keeps the hub from doing it.
-    """
-    try:
-        yield
-    except HFValidationError as error:
-        raise DataError(f"{repository!r} is no name of a repository: {error}") from error
-    except ValueError as error:
-        if not isinstance(error.__cause__, BadRequestError):
-            raise
-        raise DataError(f"the hub refuses the card, so {repository} got no file: {on_one_line(error)}") from error
-    except LocalTokenNotFoundError as error:
-        raise ConfigError(f"the hub needs a login: {_LOG_IN}") from error
-    except HfHubHTTPError as error:
-        status = error.response.status_code
-        if status in _REFUSED:
-            raise ConfigError(f"the hub refuses {repository} (status {status}): {_LOG_IN}") from error
-        told = error.server_message or str(error).partition("\n")[0]
-        if isinstance(error, BadRequestError):
-            raise DataError(f"the hub does not take this for {repository}: {told}") from error
-        raise InfrastructureError(
-            f"{repository} was not published (status {status}: {told}). Run it again: what has arrived stays"
-        ) from error
-    except (HTTPError, OSError, RuntimeError) as error:
-        cause = error.__cause__ if isinstance(error, RuntimeError) else error
-        if not isinstance(cause, HTTPError | OSError):
-            raise
-        raise InfrastructureError(
-            f"{repository} was not published ({type(cause).__name__}: {cause}). Run it again: what has arrived stays"
-        ) from error

@@ -21,7 +21,6 @@ from runner.data.tables import (
     LEADERBOARDS,
     RUNS,
     SUBMISSIONS,
-    BlockDigests,
     Digest,
     content_sha256,
     shown,
@@ -92,7 +91,7 @@ def _schemas(folder: Path, found: Manifest) -> Iterator[str]:
 
 
 def _content(folder: Path, found: Manifest, progress: Progress) -> Iterator[str]:
-    submissions_digest, runs_digest, leaderboards_digest = Digest(), BlockDigests(), Digest()
+    submissions_digest, runs_digest, leaderboards_digest = Digest(), Digest(), Digest()
     submissions = pq.read_table(folder / "submissions.parquet")
     submissions_digest.add(submissions)
     with pq.ParquetFile(folder / "runs.parquet") as runs:
@@ -100,7 +99,7 @@ def _content(folder: Path, found: Manifest, progress: Progress) -> Iterator[str]
             runs_digest.add(pa.Table.from_batches([batch]))
     leaderboards = pq.read_table(folder / "leaderboards.parquet")
     leaderboards_digest.add(leaderboards)
-    if content_sha256(submissions_digest, runs_digest.all(), leaderboards_digest) != found.get("content_sha256"):
+    if content_sha256(submissions_digest, runs_digest, leaderboards_digest) != found.get("content_sha256"):
         yield "the rows are not those that the manifest's content_sha256 is of"
     keys = submissions.select(["submission_id", "runner"])
     if keys.group_by(["submission_id", "runner"]).aggregate([]).num_rows != keys.num_rows:

@@ -62,9 +62,6 @@ MEASURED = """
 import sys
 from pathlib import Path
 
-from runner.data import without_pandas
-
-without_pandas()
 from runner.data.choice import Options
 from runner.data.export import export
 
