@@ -251,9 +251,14 @@ def publish(
     ):
         for name in names:
             typer.echo(f"{sign} {one_line(name)}")
-    made = "" if plan.exists else "the repository would be made; " if dry_run else "the repository was made; "
+    repository_note = (
+        "" if plan.exists else "the repository would be made; " if dry_run else "the repository was made; "
+    )
     what = "would be sent" if dry_run else "were sent at most"
-    note(f"{made}{len(plan.sent)} files, {units.size(plan.size_bytes)}, {what}" + (f": {address}" if address else ""))
+    note(
+        f"{repository_note}{len(plan.sent)} files, {units.size(plan.size_bytes)}, {what}"
+        + (f": {address}" if address else "")
+    )
 
 
 # -- output ----------------------------------------------------------------------------------------------------------

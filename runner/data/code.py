@@ -108,8 +108,8 @@ class Codes:
         """
         (folder / "code").mkdir()
         rows: dict[str, int] = {}
-        wanted = groups((table(_WANTED, lines) for lines in self._database.codes(scope)), code_bytes=GROUP_BYTES)
-        group = next(wanted, None)
+        pending = groups((table(_WANTED, lines) for lines in self._database.codes(scope)), code_bytes=GROUP_BYTES)
+        group = next(pending, None)
         while group is not None or not rows:
             name = part_name(len(rows))
             part_bytes = 0
@@ -118,12 +118,12 @@ class Codes:
                     part.group(self._checked(group))
                     part_bytes += sum(group.column("code_bytes").to_pylist())
                     progress("code", self.count, 0)
-                    group = next(wanted, None)
+                    group = next(pending, None)
             rows[name] = part.rows
         return rows
 
-    def _checked(self, wanted: pa.Table) -> pa.Table:
-        ids, hashes, sizes, submissions = (column.to_pylist() for column in wanted.columns)
+    def _checked(self, group: pa.Table) -> pa.Table:
+        ids, hashes, sizes, submissions = (column.to_pylist() for column in group.columns)
         if None in hashes:
             lost = hashes.index(None)
             raise DataError(f"code {ids[lost]} of submission {submissions[lost]} is missing; nothing was exported")

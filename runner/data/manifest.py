@@ -31,28 +31,30 @@ def read(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(
             f"{folder} is no export: it has no {MANIFEST}; make one with `kernel-runner data export`"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read {path}: {error}") from error
-    if not _is_sound(found):
+    if not _is_sound(document):
         raise DataError(f"{path} is no manifest of format {FORMAT}, which this release writes and reads")
-    return dict(found)
+    return dict(document)
 
 
-def _is_sound(found: object) -> bool:
+def _is_sound(document: object) -> bool:
     return (
-        isinstance(found, dict)
-        and found.get("format") == FORMAT
-        and isinstance(found.get("software"), dict)
-        and isinstance(found.get("boards"), list)
-        and isinstance(found.get("files"), list)
+        isinstance(document, dict)
+        and document.get("format") == FORMAT
+        and isinstance(document.get("software"), dict)
+        and isinstance(document.get("boards"), list)
+        and all(isinstance(board, dict) for board in document["boards"])
+        and isinstance(document.get("files"), list)
+        and len(document["files"]) > 0
         and all(
             isinstance(entry, dict) and isinstance(entry.get("path"), str) and isinstance(entry.get("sha256"), str)
-            for entry in found["files"]
+            for entry in document["files"]
         )
     )
 

@@ -434,19 +434,19 @@ def _end_labels(axes: Any, labels: Sequence[tuple[float, str, str]]) -> None:  #
     low, high = (math.log(limit) for limit in axes.get_ylim())
     height = axes.get_position().height * HEIGHT_PX
     gap = 19 / height
-    wanted = sorted(
+    ordered = sorted(
         (max(0.0, min(1.0, (math.log(score) - low) / (high - low))), score, text, colour)
         for score, text, colour in labels
     )
     places: list[float] = []
-    for share, *_ in wanted:
+    for share, *_ in ordered:
         places.append(max(share, places[-1] + gap) if places else share)
     over = (places[-1] - 1.0) if places else 0.0
     if over > 0:
         places[-1] -= over
         for index in range(len(places) - 2, -1, -1):
             places[index] = min(places[index], places[index + 1] - gap)
-    for place, (share, _, text, colour) in zip(places, wanted, strict=True):
+    for place, (share, _, text, colour) in zip(places, ordered, strict=True):
         axes.annotate(
             text, (1.005, share), (1.045, place), xycoords="axes fraction", textcoords="axes fraction", va="center",
             fontsize=11, color=_DARK, annotation_clip=False,

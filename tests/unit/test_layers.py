@@ -69,7 +69,7 @@ CONFINED = {
     "structlog": ("runner/logs.py",),
     "typer": ("runner/cli/",),
     "rich": ("runner/cli/",),
-    "matplotlib": ("runner/data/", "runner/kernelbook/"),
+    "matplotlib": ("runner/data/",),
     "huggingface_hub": ("runner/hub.py", "runner/data/", "runner/kernelbook/"),
     "prometheus_client": ("runner/metrics.py", "runner/daemon/monitoring/health.py", "runner/gateway/"),
     "starlette": ("runner/gateway/",),
