@@ -53,6 +53,7 @@ def test_what_the_hub_has_is_whole(public: Path, hub: fake.Hub, tmp_path: Path) 
     dry = publish(public, hub, "--dry-run")
     assert dry.returncode == 0, dry.stderr
     assert "+ gemv_submissions.parquet\n" in dry.stdout
+    assert "would be sent" in dry.stderr
     assert hub.repositories == {}
     sent = publish(public, hub)
     assert sent.returncode == 0, sent.stderr
@@ -63,7 +64,10 @@ def test_what_the_hub_has_is_whole(public: Path, hub: fake.Hub, tmp_path: Path) 
     # tests/integration/data/test_whole.py reads a whole export with every tool.
     assert verify(copy, no_progress) == []
     hub.writes.clear()
-    assert publish(public, hub).returncode == 0
+    again = publish(public, hub)
+    assert (again.returncode, "= gemv_submissions.parquet\n" in again.stdout) == (0, True)
+    document = json.loads(publish(public, hub, "--json").stdout)
+    assert (document["added"], document["published"]) == ([], f"{hub.endpoint}/datasets/{NAME}")
     assert hub.writes == []
 
 

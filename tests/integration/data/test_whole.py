@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import random
 import shutil
 import signal
 import subprocess
@@ -121,28 +119,6 @@ def test_a_kill_at_any_moment_leaves_the_old_export_or_the_new(
         process.stdin.close()
     assert kills > 15
     assert found == new
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-def test_a_kill_at_random_times(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
-    """By the clock, from outside."""
-    target = tmp_path / "out"
-    exported(database_url, target)
-    old = content(target)
-    surroundings = {**os.environ, "DATABASE_URL": database_url}
-    chance = random.Random(7)  # noqa: S311 - a test's moments
-    for number in range(6):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "runner.cli", "data", "export", target, "--private"], env=surroundings
-        )
-        try:
-            process.wait(timeout=chance.uniform(0.5, 2.5))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        assert content(target) == old, f"kill {number}"
-    exported(database_url, target)
-    assert content(target) == old
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 

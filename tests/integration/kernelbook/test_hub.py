@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import queue
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.fakes import hub as fake
-from tests.integration.kernelbook.service import Service, command, rows, run
-from tests.support.waiting import PATIENCE_S
+from tests.integration.kernelbook.service import Service, rows, run
 
 EVALUATIONS = "siro1/kernelbook-glm4_7-evals"
 UNIQUE = "siro1/kernelbook-glm4_7-evals-unique"
@@ -127,42 +124,3 @@ def test_a_token_that_may_not_write_is_refused(
     assert (done.returncode, "Run it again" in " ".join(done.stderr.split())) == (3, True)
     assert hub.repositories[UNIQUE].files == {}
     assert not list(tmp_path.glob(".upload*"))
-
-
-@pytest.mark.parametrize("where", [0, 1, "the commit"])
-def test_a_killed_upload_goes_on_where_it_was(
-    service: Service, tmp_path: Path, hub: fake.Hub, given: dict[str, str], where: int | str
-) -> None:
-    """SIGKILL while a file, by its number, or the commit is sent: the hub has the same files, each sent once."""
-    given["UNIQUE_DATASET_PATH"] = str(rows(tmp_path, ["ok"] * 40))
-    assert run(service, tmp_path, "upload", "unique", **given).returncode == 0
-    wanted = dict(hub.repositories[UNIQUE].files)
-    assert sorted(wanted) == [
-        "README.md",
-        "data/train-00000-of-00001.parquet",
-        "data/validation-00000-of-00001.parquet",
-    ]
-    hub.repositories.clear()
-    hub.objects.clear()
-    hub.uploads.clear()
-    sending = iter(range(10))
-    started: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
-
-    def kill(method: str, path: str) -> int | None:
-        number = next(sending) if method == "PUT" else None
-        if where == ("the commit" if "/commit/" in path else number):
-            # It may ask before this process knows its number.
-            started.get(timeout=PATIENCE_S).kill()
-            return 500
-        return None
-
-    hub.fault = kill
-    call, environment = command(service, "upload", "unique", **given)
-    with subprocess.Popen(call, env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
-        started.put(process)
-    assert process.returncode == -9
-    assert hub.repositories[UNIQUE].files == {}
-    hub.fault = lambda _, __: None
-    assert run(service, tmp_path, "upload", "unique", **given).returncode == 0
-    assert hub.repositories[UNIQUE].files == wanted
-    assert len(hub.uploads) == len(set(hub.uploads)) == 2
