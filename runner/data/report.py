@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
@@ -119,7 +119,7 @@ def _table(frame: pd.DataFrame, columns: Sequence[str]) -> str:
     """Text is escaped, control characters too."""
     shown = frame[list(columns)].copy()
     for column in columns:
-        cell = partial(format_score, unit="auto") if column in _SCORES else _cell
+        cell: Callable[[Any], str] = partial(format_score, unit="auto") if column in _SCORES else _cell
         shown[column] = [cell(value) for value in frame[column]]
     return str(shown.rename(columns=lambda name: name.replace("_", " ")).to_html(index=False, border=0, na_rep="-"))
 
