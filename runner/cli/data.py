@@ -6,21 +6,19 @@ What these commands do lies in `runner.data`, which needs the extra `data`; it i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
 from runner.cli import data_analysis
-from runner.cli.app import ExitCode, app, console, direct_url, example, note, out, out_json, session
+from runner.cli.app import ExitCode, app, direct_url, example, note, out, out_json, session
 from runner.cli.safe import one_line
-from runner.data import Progress, require, without_pandas
+from runner.cli.stages import stages
+from runner.data import require
 from runner.data.people import Exclusions, Identity, read_exclusions, read_key
 
 if TYPE_CHECKING:
@@ -76,14 +74,12 @@ def export(
     """Write submissions, runs, code and leaderboards to parquet files.
 
     All files are of one moment, and appear in one step: whatever ends the command, DIR holds the old export or the new
-    one. A second export to DIR reads only the code that DIR does not have, and where it can only those submissions and
-    runs that changed.
+    one.
 
     An export is public unless --private is given: leaderboards that are open or not public are refused, and
     --licence is required. No file has output, cases or seeds of secret runs, login tokens, or names of hosts.
     """
-    require("adbc_driver_postgresql")
-    without_pandas()
+    require()
     from runner.data.choice import Options
     from runner.data.export import export
 
@@ -99,7 +95,7 @@ def export(
         name=name,
         notes=_notes(trust_note or ()),
     )
-    with _progress() as progress:
+    with stages() as progress:
         done = export(direct_url(session(context).config), options, progress)
     if as_json:
         out_json(
@@ -108,7 +104,6 @@ def export(
                 "rows": done.rows,
                 "ranked": done.ranked,
                 "codes": done.codes,
-                "codes_fetched": done.fetched,
                 "bytes": done.bytes,
                 "flat": done.manifest["flat"],
                 "exported_at": done.manifest["exported_at"],
@@ -117,10 +112,7 @@ def export(
             }
         )
         return
-    note(
-        f"{done.rows} rows, {done.ranked} of them ranked; {done.codes} codes, {done.fetched} of them read from the "
-        f"database; {done.bytes / 1e6:.1f} MB"
-    )
+    note(f"{done.rows} rows, {done.ranked} of them ranked; {done.codes} codes; {done.bytes / 1e6:.1f} MB")
     typer.echo(done.target / done.manifest["flat"])
 
 
@@ -138,7 +130,7 @@ def verify(
     require()
     from runner.data.verify import verify
 
-    with _progress() as progress:
+    with stages() as progress:
         wrong = list(verify(directory, progress))
     if as_json:
         out_json({"directory": str(directory), "wrong": wrong})
@@ -169,7 +161,7 @@ def check(context: typer.Context, *, leaderboard: _Leaderboards = None, as_json:
     require()
     from runner.data.check import check
 
-    with _progress() as progress:
+    with stages() as progress:
         report = check(direct_url(session(context).config), tuple(leaderboard or ()), progress)
     if as_json:
         out_json(report.to_json())
@@ -208,36 +200,11 @@ def _table(report: Report) -> Table:
 def _notes(texts: Sequence[str]) -> Mapping[str, str]:
     notes = {}
     for text in texts:
-        name, equals, said = text.partition("=")
-        if not (equals and name.strip() and said.strip()):
+        name, equals, trust_note = text.partition("=")
+        if not (equals and name.strip() and trust_note.strip()):
             raise typer.BadParameter(f"{text!r} is no note; write LEADERBOARD=TEXT", param_hint="--note")
-        notes[name.strip()] = said.strip()
+        notes[name.strip()] = trust_note.strip()
     return notes
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """A bar per stage on a terminal; elsewhere nothing."""
-    target = console(stderr=True)
-    if not target.is_terminal:
-        yield lambda _stage, _done, _total: None
-        return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Bars(*columns, console=target, transient=True) as bars:
-        stages: dict[str, TaskID] = {}
-
-        def show(stage: str, done: int, total: int) -> None:
-            if stage not in stages:
-                stages[stage] = bars.add_task(stage, total=None)
-            bars.update(stages[stage], completed=done, total=total or None)
-
-        yield show
 
 
 data_analysis.add_commands(data_app)

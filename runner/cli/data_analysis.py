@@ -1,18 +1,15 @@
-"""`data top`, `progression`, `summary`, `user`, `fastest`, `plot`, `publish`: use an exported folder.
+"""`data top`, `progression`, `summary`, `user`, `plot`, `publish`: use an exported folder.
 
 Owns the tables; the figures come from `runner.data`, which is imported by the commands only: it needs the extra `data`.
 """
 
 from __future__ import annotations
 
-import csv
-import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
-from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -30,7 +27,6 @@ PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Exported fol
 ProblemOption = Annotated[str | None, typer.Option("--problem", metavar="P", help="Only this problem.")]
 RunnerOption = Annotated[str | None, typer.Option("--runner", metavar="R", help="Only this runner (GPU).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, with scores in seconds.")]
 
 #: Columns of times in seconds.
 _SCORES: Final = frozenset({"score", "best", "median", "first_score", "best_so_far"})
@@ -48,8 +44,6 @@ class Kind(StrEnum):
     RACE = "race"
     PROGRESSION = "progression"
     DISTRIBUTION = "distribution"
-    LIGHT = "speed-of-light"
-    NOISE = "noise"
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -58,7 +52,6 @@ def add_commands(app: typer.Typer) -> None:
     app.command(epilog=example("kernel-runner data progression export --user ada --problem vectoradd"))(progression)
     app.command(epilog=example("kernel-runner data summary export --by-runner"))(summary)
     app.command(epilog=example("kernel-runner data user export ada --json"))(user)
-    app.command(epilog=example("kernel-runner data fastest export --problem vectoradd --code > best.py"))(fastest)
     app.command(
         epilog=example(
             "kernel-runner data plot export --problem vectoradd --output race.svg",
@@ -76,7 +69,6 @@ def top(
     runner: RunnerOption = None,
     count: Annotated[int, typer.Option("-n", min=1, metavar="N", help="Rows per problem and runner.")] = 10,
     as_json: JsonOption = False,
-    as_csv: CsvOption = False,
 ) -> None:
     """Rank the users by their best score.
 
@@ -93,7 +85,7 @@ def top(
         rows = rows[rows["problem_name"] == problem]
     if runner is not None:
         runner = analysis.choose_runner(rows, runner)
-    _print(analysis.records(top_contestants(rows, problem, count, runner)), as_json=as_json, as_csv=as_csv)
+    _print(analysis.records(top_contestants(rows, problem, count, runner)), as_json=as_json)
 
 
 def progression(
@@ -102,7 +94,6 @@ def progression(
     user: Annotated[str, typer.Option("--user", metavar="U", help="User id or name.")],
     problem: ProblemOption = None,
     as_json: JsonOption = False,
-    as_csv: CsvOption = False,
 ) -> None:
     """Show one user's submissions in the order of time.
 
@@ -116,11 +107,11 @@ def progression(
     rows = analysis.read(path)
     if problem is not None:
         problem = analysis.choose_problem(rows, problem)
-    with _told():
-        found = author_progression(rows, *analysis.choose_user(rows, user), problem)
-    if found.empty:
+    with _warnings_as_notes():
+        attempts = author_progression(rows, *analysis.choose_user(rows, user), problem)
+    if attempts.empty:
         raise NotFoundError(f"{printable(user)} has no submission on {problem}")
-    _print(analysis.records(found), as_json=as_json, as_csv=as_csv, columns=_PROGRESSION)
+    _print(analysis.records(attempts), as_json=as_json, columns=_PROGRESSION)
 
 
 def summary(
@@ -130,7 +121,6 @@ def summary(
         bool, typer.Option("--by-runner", help="One row per problem and runner, of rows with a score only.")
     ] = False,
     as_json: JsonOption = False,
-    as_csv: CsvOption = False,
 ) -> None:
     """Show figures of each problem.
 
@@ -140,8 +130,8 @@ def summary(
     from runner.data import analysis
     from runner.data.shipped.analyze_submissions import leaderboard_summary
 
-    found = leaderboard_summary(analysis.read(path), by_runner=by_runner)
-    _print(analysis.records(found), as_json=as_json, as_csv=as_csv)
+    figures = leaderboard_summary(analysis.read(path), by_runner=by_runner)
+    _print(analysis.records(figures), as_json=as_json)
 
 
 def user(
@@ -149,7 +139,6 @@ def user(
     path: PathArgument,
     who: Annotated[str, typer.Argument(metavar="USER", help="User id or name.")],
     as_json: JsonOption = False,
-    as_csv: CsvOption = False,
 ) -> None:
     """Show one user's figures per problem and runner.
 
@@ -160,58 +149,9 @@ def user(
     from runner.data.shipped.analyze_submissions import user_stats
 
     rows = analysis.read(path)
-    with _told():
-        found = user_stats(rows, *analysis.choose_user(rows, who))
-    _print(analysis.records(found), as_json=as_json, as_csv=as_csv)
-
-
-def fastest(
-    *,
-    path: PathArgument,
-    who: Annotated[str | None, typer.Option("--user", metavar="U", help="Only this user (id or name).")] = None,
-    problem: Annotated[
-        str | None, typer.Option("--problem", metavar="P", help="Problem.", show_default="the only one")
-    ] = None,
-    runner: Annotated[
-        str | None, typer.Option("--runner", metavar="R", help="Runner (GPU).", show_default="the only one")
-    ] = None,
-    only_code: Annotated[bool, typer.Option("--code", help="Print the code and nothing else.")] = False,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
-) -> None:
-    """Print the fastest submission of a problem, with its code.
-
-    On a terminal the code is shown with control characters as escapes; elsewhere it is printed as it is. The CSV has
-    no code.
-    """
-    require()
-    from runner.data import analysis
-
-    rows = analysis.read(path)
-    name = analysis.choose_problem(rows, problem)
-    rows = rows[rows["problem_name"] == name]
-    if who is not None:
-        rows = rows[rows["user_id"].astype(str) == analysis.choose_id(rows, who)]
-    rows = rows[rows["runner"] == analysis.choose_runner(rows, runner)]
-    best = analysis.fastest(rows)
-    if best is None:
-        raise NotFoundError(f"{printable(name)} has no score")
-    shown = {key: value for key, value in best.items() if key not in analysis.EXTRA}
-    if as_csv:
-        _print([shown], as_json=as_json, as_csv=True)
-        return
-    code = analysis.code_of(path, best["submission_id"])
-    if as_json:
-        out_json({key: _json(value) for key, value in (shown | {"code": code}).items()})
-        return
-    if not only_code:
-        typer.echo(f"User: {one_line(str(best['user_name'] or best['user_id']))}")
-        for title, key in (("Problem", "problem_name"), ("Runner", "runner")):
-            typer.echo(f"{title}: {one_line(str(best[key]))}")
-        typer.echo(f"Score: {_score(best['score'])}")
-        typer.echo(f"Submission ID: {best['submission_id']}\n\n=== CODE ===\n")
-    end = "" if only_code or code.endswith("\n") else "\n"
-    _raw(code + end)
+    with _warnings_as_notes():
+        figures = user_stats(rows, *analysis.choose_user(rows, who))
+    _print(analysis.records(figures), as_json=as_json)
 
 
 def plot(
@@ -249,10 +189,6 @@ def plot(
 
     - `distribution`: how many scores lie where
 
-    - `speed-of-light`: how far the best users are from a perfect kernel, where their rows have `sol`
-
-    - `noise`: how much the times of equal codes differ; of the cases in `runs.parquet`, else of scores
-
     Times are on logarithmic axes. PNG pictures are 1200 pixels wide. A report is one file that loads nothing from
     elsewhere.
     """
@@ -267,14 +203,13 @@ def plot(
     rows = analysis.read(path)
     name = analysis.choose_problem(rows, problem)
     rows = rows[rows["problem_name"] == name]
-    runs = analysis.read_runs(path) if report is not None or kind is Kind.NOISE else None
     if report is not None:
-        reports.write(report, reports.report(rows, name, runner=runner, runs=runs).encode())
+        reports.write(report, reports.report(rows, name, runner=runner).encode())
         note(f"wrote {report}")
     if output is not None:
         board = plots.board_of(rows, name, analysis.choose_runner(rows, runner))
         ids = [analysis.choose_id(board.rows, text) for text in users or ()]
-        figure = plots.draw(kind.value, board, users=ids, count=count, runs=runs)
+        figure = plots.draw(kind.value, board, users=ids, count=count)
         reports.write(output, plots.to_png(figure) if output.suffix == ".png" else plots.to_svg(figure))
         note(f"wrote {output}")
 
@@ -316,51 +251,28 @@ def publish(
     ):
         for name in names:
             typer.echo(f"{sign} {one_line(name)}")
-    made = "" if plan.exists else "the repository would be made; " if dry_run else "the repository was made; "
+    repository_note = (
+        "" if plan.exists else "the repository would be made; " if dry_run else "the repository was made; "
+    )
     what = "would be sent" if dry_run else "were sent at most"
-    note(f"{made}{len(plan.sent)} files, {units.size(plan.size_bytes)}, {what}" + (f": {address}" if address else ""))
+    note(
+        f"{repository_note}{len(plan.sent)} files, {units.size(plan.size_bytes)}, {what}"
+        + (f": {address}" if address else "")
+    )
 
 
 # -- output ----------------------------------------------------------------------------------------------------------
 
 
-def _print(
-    rows: Sequence[Mapping[str, Any]], *, as_json: bool, as_csv: bool, columns: Sequence[str] | None = None
-) -> None:
-    """Print rows as JSON, as CSV or as a table; the table has only `columns`.
-
-    Raises:
-        typer.BadParameter: both JSON and CSV are wanted.
-    """
-    if as_json and as_csv:
-        raise typer.BadParameter("exclude each other", param_hint="--json and --csv")
+def _print(rows: Sequence[Mapping[str, Any]], *, as_json: bool, columns: Sequence[str] | None = None) -> None:
+    """Print rows as JSON or as a table, which has only `columns`."""
     if as_json:
         out_json([{key: _json(value) for key, value in row.items()} for row in rows])
     elif not rows:
         note("nothing was found")
-    elif as_csv:
-        _csv(rows)
     else:
         shown = [key for key in (columns or rows[0]) if key in rows[0]]
         out(listing(shown, [[_cell(key, row[key]) for key in shown] for row in rows]))
-
-
-def _csv(rows: Sequence[Mapping[str, Any]]) -> None:
-    target = StringIO()
-    writer = csv.writer(target, lineterminator="\n")
-    writer.writerow(rows[0])
-    writer.writerows([_json(value) for value in row.values()] for row in rows)
-    _raw(target.getvalue())
-
-
-def _raw(text: str) -> None:
-    """Print a text as it is, in UTF-8; on a terminal, which would obey them, control characters become escapes."""
-    if sys.stdout.isatty():
-        typer.echo(printable(text), nl=False)
-        return
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode())
-    sys.stdout.buffer.flush()
 
 
 def _json(value: object) -> Any:  # noqa: ANN401 a value that json can write
@@ -374,7 +286,9 @@ def _cell(column: str, value: object) -> Text:
     if isinstance(value, datetime):
         return Text(units.moment(value))
     if column in _SCORES and isinstance(value, float):
-        return Text(_score(value), justify="right")
+        from runner.data.shipped.analyze_submissions import format_score
+
+        return Text(format_score(value, "auto"), justify="right")
     if column in _RATIOS and isinstance(value, float):
         return Text(f"{value:.2f}×", justify="right")
     if isinstance(value, int | float):
@@ -382,14 +296,8 @@ def _cell(column: str, value: object) -> Text:
     return Text(one_line(str(value)))
 
 
-def _score(value: float) -> str:
-    from runner.data.shipped.analyze_submissions import format_score
-
-    return format_score(value, "auto")
-
-
 @contextmanager
-def _told() -> Iterator[None]:
+def _warnings_as_notes() -> Iterator[None]:
     """Print the warnings of the helpers as notes."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)

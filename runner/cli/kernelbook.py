@@ -6,18 +6,14 @@ The steps lie in `runner.kernelbook`, which needs the extra `kernelbook`; it is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
 from enum import StrEnum
-from inspect import Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from runner.cli.app import ExitCode, app, console, example, login_name, note, out_json, session
+from runner.cli.app import ExitCode, app, example, login_name, note, out_json, session
+from runner.cli.stages import stages
 from runner.errors import ConfigError
 from runner.kernelbook import require
 
@@ -26,7 +22,7 @@ if TYPE_CHECKING:
     from runner.kernelbook.enrich import Step
     from runner.kernelbook.lengths import Lengths
     from runner.kernelbook.report import StepReport
-    from runner.kernelbook.rows import Selection
+    from runner.kernelbook.rows import Source
     from runner.kernelbook.settings import Settings
 
 kernelbook_app = typer.Typer(
@@ -66,9 +62,6 @@ _Output = Annotated[
 ]
 _Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="The model to ask, instead of MODEL.")]
 _Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Take only the first N rows.")]
-_ShardOption = Annotated[
-    str | None, typer.Option("--shard", metavar="I/N", help="Take every N-th row from row I on; I begins with 0.")
-]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask, write and send nothing; say what would be done.")]
 _Again = Annotated[bool, typer.Option("--again", help="Ask again for rows whose answers could not be used.")]
 _Ray = Annotated[
@@ -78,98 +71,40 @@ _Ray = Annotated[
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Options:
-    """What all steps that ask a model take."""
-
-    input_: _Input = None
-    output: _Output = None
-    model: _Model = None
-    limit: _Limit = None
-    shard: _ShardOption = None
-    ray: _Ray = None
-    dry_run: _DryRun = False
-    again: _Again = False
-    as_json: _AsJson = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """A step that asks a model, and what it takes where no option says otherwise."""
-
-    step: Step
-    settings: Settings
-    source: str
-    output: str
-    model: str
-
-
-def _asking(command: Callable[..., _Asked]) -> Callable[..., None]:
-    """Make a command of a function: it takes the options of the function and those of `_Options`, and runs the step."""
-
-    def run(**given: Any) -> None:  # noqa: ANN401 - typer has checked them
-        options = _Options(**{part.name: given.pop(part.name) for part in fields(_Options)})
-        require("httpx2", "dotenv")
-        if options.ray is not None:
-            require("ray")
-        _ask(command(**given), options)
-
-    parameters = []
-    for described in (_Options, command):
-        hints = get_type_hints(described, include_extras=True)
-        own = signature(described).parameters.values()
-        parameters += [parameter.replace(annotation=hints[parameter.name]) for parameter in own]
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what `inspect.signature` looks at
-    return run
-
-
-def _ask(asked: _Asked, options: _Options) -> None:
-    from runner.kernelbook import enrich
-    from runner.kernelbook.rows import Source
-
-    selection = _selection(asked.settings, options.limit, options.shard)
-    target = _target(options.output, asked.output, selection)
-    source = Source(options.input_ or asked.source, token=asked.settings.hub_token)
-    with _bar(lambda: selection.count(source)) as told:
-        made = enrich.run(
-            asked.step,
-            source,
-            selection=selection,
-            endpoint=asked.settings.endpoint(model=options.model, default_model=asked.model),
-            files=enrich.Files(output=target, journal=target.with_name(f"journal{selection.shard.suffix}.sqlite")),
-            dry_run=options.dry_run,
-            again=options.again,
-            ray=options.ray,
-            told=lambda done: told("rows", done),
-        )
-    _tell(made, as_json=options.as_json)
-
-
 @kernelbook_app.command(epilog=example("kernel-runner kernelbook synthesize --input outputs/synthetic_prompts.jsonl"))
-@_asking
 def synthesize(
     *,
     rollout: Annotated[
         int, typer.Option("--rollout", min=0, metavar="K", help="Number of this pass; each asks for other completions.")
     ] = 0,
-) -> _Asked:
+    input_: _Input = None,
+    output: _Output = None,
+    model: _Model = None,
+    limit: _Limit = None,
+    ray: _Ray = None,
+    dry_run: _DryRun = False,
+    again: _Again = False,
+    as_json: _AsJson = False,
+) -> None:
     """Step 0, first half: have a model write kernels for prompts.
 
     Writes outputs/completions.jsonl: the input's columns, completion and generation_ms. Prompts that are lists of
     messages are sent as they are.
     """
+    settings = _asking_settings(ray)
     from runner.kernelbook import prompts as before
     from runner.kernelbook import synthesize as step
-    from runner.kernelbook.settings import Settings
 
-    return _Asked(
-        step=step.step(rollout),
-        settings=Settings.load(),
-        source=before.OUTPUT,
-        output=step.OUTPUT,
-        model=before.MODEL,
+    _ask(
+        step.step(rollout),
+        settings,
+        source=_source(settings, input_ or before.OUTPUT, limit),
+        output=output or Path(step.OUTPUT),
+        model=(model, before.MODEL),
+        ray=ray,
+        dry_run=dry_run,
+        again=again,
+        as_json=as_json,
     )
 
 
@@ -189,7 +124,6 @@ def score(
         typer.Option("--again", min=0, metavar="N", help="Evaluate what ended as a fault of ours N times more."),
     ] = 0,
     limit: _Limit = None,
-    shard: _ShardOption = None,
     dry_run: _DryRun = False,
     as_json: _AsJson = False,
 ) -> None:
@@ -201,26 +135,23 @@ def score(
     require("dotenv")
     from runner.kernelbook import score as step
     from runner.kernelbook import synthesize as before
-    from runner.kernelbook.rows import Source
     from runner.kernelbook.settings import Settings
 
     settings = Settings.load()
-    selection = _selection(settings, limit, shard)
-    source = Source(input_ or before.OUTPUT, token=settings.hub_token)
+    source = _source(settings, input_ or before.OUTPUT, limit)
     if dry_run:
-        _tell(step.planned(source, selection), as_json=as_json)
+        _print_reports(step.planned(source), as_json=as_json)
         return
-    with _client(context, gpu, batch, timed_calls) as client, _bar(lambda: selection.count(source)) as told:
-        made = step.run(
+    with _client(context, gpu, batch, timed_calls) as client, stages(source.count) as progress:
+        report = step.run(
             source,
             client,
             device=gpu,
-            selection=selection,
-            output=_target(output, step.OUTPUT, selection),
+            output=output or Path(step.OUTPUT),
             again=again,
-            told=lambda done: told("results", done),
+            progress=lambda done: progress("results", done, 0),
         )
-    _tell(made, as_json=as_json)
+    _print_reports(report, as_json=as_json)
 
 
 @kernelbook_app.command(
@@ -229,47 +160,76 @@ def score(
         "kernel-runner kernelbook filter", "kernel-runner kernelbook filter --input evals.jsonl --limit 100"
     ),
 )
-@_asking
 def filter_(
     *,
     threshold: Annotated[
         float | None, typer.Option("--threshold", metavar="R", help="Keep rewards above R.  [default: 0.85]")
     ] = None,
-) -> _Asked:
+    input_: _Input = None,
+    output: _Output = None,
+    model: _Model = None,
+    limit: _Limit = None,
+    ray: _Ray = None,
+    dry_run: _DryRun = False,
+    again: _Again = False,
+    as_json: _AsJson = False,
+) -> None:
     """Step 1: keep rows with a high reward, and have a model rate how difficult their tasks are.
 
     Writes outputs/filtered_dataset.jsonl: all columns, and difficulty and evaluation_raw. Every answer is kept at once
     in outputs/journal.sqlite; a second run asks only what is missing.
     """
+    settings = _asking_settings(ray)
     from runner.kernelbook import difficulty
-    from runner.kernelbook.settings import Settings
 
-    settings = Settings.load()
     if threshold is None:
         threshold = settings.number("REWARD_THRESHOLD", difficulty.THRESHOLD)
     elif not math.isfinite(threshold):
         raise ConfigError(f"--threshold is {threshold}, expected a number")
-    return _Asked(
-        step=difficulty.Difficulty(threshold=threshold).step(),
-        settings=settings,
-        source=difficulty.INPUT,
-        output=difficulty.OUTPUT,
-        model=difficulty.MODEL,
+    _ask(
+        difficulty.Difficulty(threshold=threshold).step(),
+        settings,
+        source=_source(settings, input_ or difficulty.INPUT, limit),
+        output=output or Path(difficulty.OUTPUT),
+        model=(model, difficulty.MODEL),
+        ray=ray,
+        dry_run=dry_run,
+        again=again,
+        as_json=as_json,
     )
 
 
 @kernelbook_app.command(epilog=example("kernel-runner kernelbook prompts --input GPUMODE/KernelBook@main"))
-@_asking
-def prompts() -> _Asked:
+def prompts(
+    *,
+    input_: _Input = None,
+    output: _Output = None,
+    model: _Model = None,
+    limit: _Limit = None,
+    ray: _Ray = None,
+    dry_run: _DryRun = False,
+    again: _Again = False,
+    as_json: _AsJson = False,
+) -> None:
     """Step 2: have a model write a specification of each module, without code and without hints at a solution.
 
     Writes outputs/synthetic_prompts.jsonl: prompt, module_name, python_code. A specification that holds code or names
     Triton is asked for again, and kept aside if it still does.
     """
+    settings = _asking_settings(ray)
     from runner.kernelbook import prompts as step
-    from runner.kernelbook.settings import Settings
 
-    return _Asked(step=step.step(), settings=Settings.load(), source=step.INPUT, output=step.OUTPUT, model=step.MODEL)
+    _ask(
+        step.step(),
+        settings,
+        source=_source(settings, input_ or step.INPUT, limit),
+        output=output or Path(step.OUTPUT),
+        model=(model, step.MODEL),
+        ray=ray,
+        dry_run=dry_run,
+        again=again,
+        as_json=as_json,
+    )
 
 
 @kernelbook_app.command(epilog=example("kernel-runner kernelbook best"))
@@ -292,8 +252,8 @@ def best(
     from runner.kernelbook import best as step
 
     source, target = Path(input_ or step.INPUT), Path(output or step.OUTPUT)
-    made = step.run(source, target, by_code=by_code, limit=limit, dry_run=dry_run)
-    _tell(made, as_json=as_json)
+    report = step.run(source, target, by_code=by_code, limit=limit, dry_run=dry_run)
+    _print_reports(report, as_json=as_json)
 
 
 @kernelbook_app.command(epilog=example("kernel-runner kernelbook lengths --input outputs/filtered_dataset.jsonl"))
@@ -303,47 +263,32 @@ def lengths(
     tokenizer: Annotated[
         str | None, typer.Option("--tokenizer", metavar="NAME", help="At the hub, or a folder.")
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Write a histogram as PNG or SVG.")
-    ] = None,
     limit: _Limit = None,
-    shard: _ShardOption = None,
-    ray: _Ray = None,
     as_json: _AsJson = False,
 ) -> None:
     """Step 4: count the tokens of all rows, and recommend a sequence length for training.
 
     Tokens are those of prompt and completion in the tokenizer's chat template, reasoning included.
     """
-    require(
-        *("transformers", "jinja2", "dotenv"),
-        *(["matplotlib"] if plot is not None else []),
-        *(["ray"] if ray is not None else []),
-    )
+    require("transformers", "jinja2", "dotenv")
     from runner.kernelbook import lengths as step
-    from runner.kernelbook.rows import Source
     from runner.kernelbook.settings import Settings
 
     settings = Settings.load()
     name = input_ or settings.get("DATASET_PATH")
     if name is None:
         raise ConfigError("no data set: give --input, or set DATASET_PATH in the environment or in .env")
-    source, selection = Source(name, token=settings.hub_token), _selection(settings, limit, shard)
-    with _bar(lambda: selection.count(source)) as told:
-        made, found = step.run(
+    source = _source(settings, name, limit)
+    with stages(source.count) as progress:
+        report, tokens = step.run(
             source,
-            selection,
             model=tokenizer or settings.get("MODEL_NAME") or step.MODEL_NAME,
             token=settings.hub_token,
-            ray=ray,
-            told=lambda done: told("rows counted", done),
+            progress=lambda done: progress("rows counted", done, 0),
         )
-    if plot is not None:
-        step.draw(found, plot, title=name)
-        made.files = [str(plot)]
     if not as_json:
-        _print_lengths(found)
-    _tell(made, as_json=as_json)
+        _print_lengths(tokens)
+    _print_reports(report, as_json=as_json)
 
 
 @kernelbook_app.command(
@@ -398,38 +343,7 @@ def upload(
         )
         for target in chosen
     ]
-    _tell(*reports, as_json=as_json)
-
-
-@kernelbook_app.command(name="all", epilog=example("kernel-runner kernelbook all pipeline.toml"))
-def all_(
-    context: typer.Context,
-    *,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline's configuration, TOML.")],
-    again: Annotated[bool, typer.Option("--again", help="Do all steps, also those that are done.")] = False,
-    as_json: _AsJson = False,
-) -> None:
-    """Run all steps; those that are done with the same parameters over the same rows are skipped.
-
-    Writes report.json into the output folder: rows in and out of each step, what was left out and why, and costs.
-    """
-    require("httpx2", "dotenv", "transformers", "matplotlib")
-    from runner.kernelbook import pipeline
-    from runner.kernelbook.settings import Settings
-
-    def client(plan: pipeline.Plan) -> Client:
-        return _client(context, plan.gpu, plan.batch, plan.timed_calls)
-
-    plan = pipeline.Plan.load(file)
-    if plan.ray is not None:
-        require("ray")
-    made: list[StepReport] = []
-    with _bar() as told:
-        for report in pipeline.run(plan, Settings.load(), client=client, told=told, again=again):
-            made.append(report)
-            if not as_json:
-                note("\n".join(report.lines()))
-    _tell(*made, as_json=as_json, quiet=not as_json)
+    _print_reports(*reports, as_json=as_json)
 
 
 @kernelbook_app.command(epilog=example("kernel-runner kernelbook scripts my-pipeline"))
@@ -446,6 +360,51 @@ def scripts(
         typer.echo(path)
 
 
+def _asking_settings(ray: str | None) -> Settings:
+    """The variables, where all is installed that a step needs to ask a model."""
+    require("httpx2", "dotenv", *(["ray"] if ray is not None else []))
+    from runner.kernelbook.settings import Settings
+
+    return Settings.load()
+
+
+def _source(settings: Settings, name: str, limit: int | None) -> Source:
+    """A data set, or as much of it as option and TEST_MODE leave."""
+    from runner.kernelbook.rows import Source
+
+    limits = [rows for rows in (limit, settings.test_limit) if rows is not None]
+    return Source(name, token=settings.hub_token, limit=min(limits, default=None))
+
+
+def _ask(
+    step: Step,
+    settings: Settings,
+    *,
+    source: Source,
+    output: Path,
+    model: tuple[str | None, str],
+    ray: str | None,
+    dry_run: bool,
+    again: bool,
+    as_json: bool,
+) -> None:
+    """Run a step that asks a model. `model`: that of the option, and the usual one."""
+    from runner.kernelbook import enrich
+
+    with stages(source.count) as progress:
+        report = enrich.run(
+            step,
+            source,
+            endpoint=settings.endpoint(model=model[0], default_model=model[1]),
+            output=output,
+            dry_run=dry_run,
+            again=again,
+            ray=ray,
+            progress=lambda done: progress("rows", done, 0),
+        )
+    _print_reports(report, as_json=as_json)
+
+
 def _client(context: typer.Context, gpu: str | None, batch: str | None, timed_calls: int) -> Client:
     """Of the queue, for completions on a GPU type."""
     from runner.client import Client
@@ -459,54 +418,23 @@ def _client(context: typer.Context, gpu: str | None, batch: str | None, timed_ca
     )
 
 
-def _target(output: Path | None, default: str, selection: Selection) -> Path:
-    """The file to write; each shard has its own."""
-    target = output or Path(default)
-    return target.with_name(f"{target.stem}{selection.shard.suffix}{target.suffix}")
-
-
-def _selection(settings: Settings, limit: int | None, shard: str | None) -> Selection:
-    from runner.kernelbook.rows import Selection, Shard
-
-    limits = [found for found in (limit, settings.test_limit) if found is not None]
-    return Selection(shard=Shard.parse(shard), limit=min(limits, default=None))
-
-
-@contextmanager
-def _bar(rows: Callable[[], int] | None = None) -> Iterator[Callable[[str, int], None]]:
-    """A line of progress on stderr, on terminals only; `rows` says how many there are."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    shown = console(stderr=True)
-    with Progress(*columns, console=shown, disable=not shown.is_terminal, transient=True) as progress:
-        total = None if rows is None or progress.disable else rows()
-        task = progress.add_task("", total=total)
-        yield lambda what, done: progress.update(task, description=what, completed=done)
-
-
-def _print_lengths(found: Lengths) -> None:
-    most = max(count for _, count in found.buckets())
-    for end, count in found.buckets():
+def _print_lengths(lengths: Lengths) -> None:
+    most = max(count for _, count in lengths.buckets())
+    for end, count in lengths.buckets():
         bar = "#" * round(40 * count / most)
         typer.echo(f"{'more' if end is None else f'to {end}':>10} {count:>8} {bar}")
-    figures = found.to_json()
-    for name, values in (("percentiles", "percentiles"), ("rows longer than", "longer_than")):
-        told = ", ".join(f"{key}: {value}" for key, value in figures[values].items())
-        typer.echo(f"{name}: {told}")
+    figures = lengths.to_json()
+    for name, key in (("percentiles", "percentiles"), ("rows longer than", "longer_than")):
+        typer.echo(f"{name}: {', '.join(f'{limit}: {value}' for limit, value in figures[key].items())}")
     for coverage, length in figures["recommended"].items():
-        said = length if length is not None else "longer than all usual ones (65536): nothing fits"
-        typer.echo(f"sequence length for {coverage} %: {said}")
+        shown = length if length is not None else "longer than all usual ones (65536): nothing fits"
+        typer.echo(f"sequence length for {coverage} %: {shown}")
 
 
-def _tell(*reports: StepReport, as_json: bool, quiet: bool = False) -> None:
+def _print_reports(*reports: StepReport, as_json: bool) -> None:
     if as_json:
         out_json([report.to_json() for report in reports])
-    elif not quiet:
+    else:
         for report in reports:
             note("\n".join(report.lines()))
             for file in report.files:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -21,123 +19,49 @@ from runner.data import on_one_line
 from runner.data.shipped.analyze_submissions import METADATA, flat_of, load_submissions, printable, valid
 from runner.errors import DataError, NotFoundError
 
-#: The columns that plots use of those which `submissions.parquet` has beyond the flat file.
-EXTRA: Final = ("mode_category", "verdict", "flags", "code_sha256", "sol")
-#: The columns of `runs.parquet` that plots use.
-RUNS: Final = ("submission_id", "runner", "mode", "spec", "mean_ns")
 _NEAREST = 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class Export:
-    """The files of an exported folder, or the one file that was named."""
-
-    #: The file with the most columns that rank: `submissions.parquet`, else the flat file.
-    rows: Path
-    #: The file with the code, if there is one.
-    code: Path | None
-    #: `runs.parquet`, if there is one.
-    runs: Path | None = None
-
-
-def locate(path: Path) -> Export:
-    """The files of an exported folder; `path` may also be one of its parquet files.
+def locate(path: Path) -> Path:
+    """The file of an exported folder with all columns but the code, else its flat file; `path` may also be a file.
 
     Raises:
         NotFoundError: there is no such file or folder, or the folder holds no export.
         DataError: the folder holds several flat files, and no manifest says which is the export's.
     """
-    if path.is_dir():
-        named = flat_of(path)
-        flat = [file for file in sorted(path.glob("*_submissions.parquet")) if named in (None, file)]
-        rich, runs = path / "submissions.parquet", path / "runs.parquet"
-        if len(flat) > 1:
-            raise DataError(f"{path} has several flat files: name one of {', '.join(file.name for file in flat)}")
-        if flat or rich.is_file():
-            return Export(
-                rows=rich if rich.is_file() else flat[0],
-                code=flat[0] if flat else None,
-                runs=runs if runs.is_file() else None,
-            )
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise NotFoundError(f"no file or folder {path}; `kernel-runner data export DIR` makes an exported folder")
+    if (rows := path / "submissions.parquet").is_file():
+        return rows
+    named = flat_of(path)
+    flat = [file for file in sorted(path.glob("*_submissions.parquet")) if named in (None, file)]
+    if len(flat) > 1:
+        raise DataError(f"{path} has several flat files: name one of {', '.join(file.name for file in flat)}")
+    if not flat:
         raise NotFoundError(
             f"{path} has no file *_submissions.parquet; `kernel-runner data export {path}` makes an export there"
         )
-    if not path.is_file():
-        raise NotFoundError(f"no file or folder {path}; `kernel-runner data export DIR` makes an exported folder")
-    return Export(rows=path, code=path if "code" in columns_of(path) else None)
-
-
-def columns_of(path: Path) -> Sequence[str]:
-    """The columns of a parquet file.
-
-    Raises:
-        DataError: it is no parquet file, or cannot be read.
-    """
-    with _readable(path):
-        return list(pq.read_schema(path).names)
+    return flat[0]
 
 
 def read(path: Path) -> pd.DataFrame:
-    """The rows of an export without their code, with the columns of `EXTRA` that the file has.
+    """The rows of an export without their code, and with `sol` where the file has it.
 
     Raises:
         NotFoundError: there is no export.
         DataError: it cannot be read, or lacks a column.
     """
-    file = locate(path).rows
-    present = columns_of(file)
-    absent = [column for column in METADATA if column not in present]
-    if absent:
-        raise DataError(f"{file} has no column {', '.join(absent)}; expected a file of `kernel-runner data export`")
-    with _readable(file):
-        return load_submissions(file, columns=[*METADATA, *(column for column in EXTRA if column in present)])
-
-
-def read_runs(path: Path) -> pd.DataFrame | None:
-    """The rows of `runs.parquet` in an exported folder that tell the noise; None where there is no such file.
-
-    Raises:
-        NotFoundError: there is no export.
-        DataError: the file cannot be read, or lacks a column.
-    """
-    file = locate(path).runs
-    if file is None:
-        return None
-    absent = [column for column in RUNS if column not in columns_of(file)]
-    if absent:
-        raise DataError(f"{file} has no column {', '.join(absent)}; expected a file of `kernel-runner data export`")
-    with _readable(file):
-        return pd.read_parquet(file, columns=list(RUNS))
-
-
-def code_of(path: Path, submission_id: int) -> str:
-    """The code of a submission.
-
-    Raises:
-        NotFoundError: the export has no code, or not of that submission.
-        DataError: the file cannot be read.
-    """
-    file = locate(path).code
-    if file is None:
-        raise NotFoundError(f"{path} has no code; expected a folder with a file *_submissions.parquet")
-    with _readable(file):
-        found = pd.read_parquet(file, columns=["code"], filters=[("submission_id", "==", submission_id)])["code"]
-    if found.empty:
-        raise NotFoundError(f"{file} has no submission {submission_id}")
-    return str(found.iloc[0])
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Says which file cannot be read.
-
-    Raises:
-        DataError: it is no parquet file, or damaged.
-    """
+    file = locate(path)
     try:
-        yield
+        present = pq.read_schema(file).names
+        absent = [column for column in METADATA if column not in present]
+        if absent:
+            raise DataError(f"{file} has no column {', '.join(absent)}; expected a file of `kernel-runner data export`")
+        return load_submissions(file, columns=[*METADATA, *(["sol"] if "sol" in present else [])])
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is not readable as parquet: {on_one_line(error)}") from error
+        raise DataError(f"{file} is not readable as parquet: {on_one_line(error)}") from error
 
 
 def choose_problem(rows: pd.DataFrame, name: str | None) -> str:
@@ -187,12 +111,6 @@ def choose_id(rows: pd.DataFrame, text: str) -> str:
     return str(ids[0])
 
 
-def fastest(rows: pd.DataFrame) -> Mapping[str, Any] | None:
-    """The row with the least valid score, the earliest of equal ones; None without a valid score."""
-    scored = rows[valid(rows)].sort_values(["score", "submission_time", "submission_id"], kind="stable")
-    return None if scored.empty else records(scored.head(1))[0]
-
-
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows as plain values: None for nulls and NaN, aware datetimes, lists for lists."""
     columns = list(frame.columns)
@@ -209,8 +127,8 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 a cell of any column
     return value.to_pydatetime() if isinstance(value, pd.Timestamp) else value
 
 
-def _choose(known: Iterable[str], name: str | None, what: str, option: str) -> str:
-    every = sorted(str(found) for found in known)
+def _choose(names: Iterable[str], name: str | None, what: str, option: str) -> str:
+    every = sorted(map(str, names))
     if name is None:
         if len(every) == 1:
             return every[0]
@@ -222,9 +140,9 @@ def _choose(known: Iterable[str], name: str | None, what: str, option: str) -> s
     raise NotFoundError(f"no {what} {printable(name)!r}{_nearest(name, every)}")
 
 
-def _nearest(text: str, known: Iterable[str]) -> str:
+def _nearest(text: str, names: Iterable[str]) -> str:
     """The end of a sentence: the names that come nearest, else what there is."""
-    every = sorted({str(found) for found in known})
+    every = sorted({*map(str, names)})
     folded = {name.lower(): name for name in every}
     close = [folded[name] for name in difflib.get_close_matches(text.lower(), list(folded), n=_NEAREST, cutoff=0.6)]
     if close:

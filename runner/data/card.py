@@ -184,11 +184,11 @@ def _header(manifest: Mapping[str, Any]) -> str:
         "leaderboards": "leaderboards.parquet",
     }
     licence = manifest["licence"] or "other"
-    known = licence in _LICENCES
+    listed = licence in _LICENCES
     lines = [
         "---",
-        f"license: {licence if known else 'other'}",
-        *([] if known else [f"license_name: {_yaml(licence)}"]),
+        f"license: {licence if listed else 'other'}",
+        *([] if listed else [f"license_name: {_yaml(licence)}"]),
         "configs:",
         *(
             line

@@ -128,9 +128,9 @@ class _Rows:
     def _read(self, progress: Progress) -> Iterator[Oddity]:
         done = 0
         for ids in self._bites():
-            found = self._database.code(ids)
+            codes = self._database.code(ids)
             for code_id in ids:
-                code = found.get(code_id)
+                code = codes.get(code_id)
                 if code is None or hashlib.sha256(code).hexdigest() != self.codes[code_id][0]:
                     yield self._found("code_missing", "structural", code_id, f"code {code_id}")
                     continue

@@ -46,11 +46,11 @@ def named(boards: Sequence[DataBoard], names: Collection[str]) -> Sequence[DataB
     Raises:
         DataError: there is no such leaderboard.
     """
-    known = {str(board.id): board for board in boards} | {board.name: board for board in boards}
+    by_name = {str(board.id): board for board in boards} | {board.name: board for board in boards}
     for name in names:
-        if name not in known:
+        if name not in by_name:
             raise DataError(f"there is no leaderboard {name!r}; `kernel-runner leaderboard list` shows those that are")
-    ids = {known[name].id for name in names}
+    ids = {by_name[name].id for name in names}
     return [board for board in boards if not names or board.id in ids]
 
 
@@ -60,13 +60,13 @@ def chosen(boards: Sequence[DataBoard], options: Options) -> Sequence[DataBoard]
     Raises:
         DataError: one is unknown, or a public export may not have it, or needs a licence.
     """
-    found = named(boards, options.boards)
+    selected = named(boards, options.boards)
     named(boards, options.notes)
     if options.private:
-        return found
+        return selected
     kept_back = [
         f"{board.name} ({'open until ' + manifest.moment(board.deadline_us) if board.open else board.visibility})"
-        for board in found
+        for board in selected
         if board.open or board.visibility != "public"
     ]
     if kept_back:
@@ -76,7 +76,7 @@ def chosen(boards: Sequence[DataBoard], options: Options) -> Sequence[DataBoard]
         )
     if not (options.licence or "").strip():
         raise DataError("a public export needs a licence, e.g. --licence cc-by-4.0; --private does without")
-    return found
+    return selected
 
 
 def refuse_addresses(people: Sequence[People], options: Options) -> None:

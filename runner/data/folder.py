@@ -72,10 +72,10 @@ def empty(folder: Path) -> None:
             entry.unlink()
 
 
-def carry_over(old: Path, new: Path, known: set[str]) -> None:
+def carry_over(old: Path, new: Path, exported: set[str]) -> None:
     """Have the new folder hold what the old one holds beside the files of its export, e.g. `.git`.
 
-    `known`: paths of the old export's files. Files are linked, so nothing is lost whenever the process ends.
+    `exported`: paths of the old export's files. Files are linked, so nothing is lost whenever the process ends.
 
     Raises:
         DataError: the new export has a file of the same name.
@@ -85,7 +85,7 @@ def carry_over(old: Path, new: Path, known: set[str]) -> None:
         folders[:] = [name for name in folders if not _link_to_folder(old, new, here / name)]
         for name in files:
             path = here / name
-            if path.as_posix() in known:
+            if path.as_posix() in exported:
                 continue
             if os.path.lexists(new / path):
                 raise DataError(f"{old / path} is not of the export that is there, and the new one has such a file")
@@ -98,7 +98,7 @@ def carry_over(old: Path, new: Path, known: set[str]) -> None:
             not files
             and not folders
             and here.parts
-            and not any(name.startswith(f"{here.as_posix()}/") for name in known)
+            and not any(name.startswith(f"{here.as_posix()}/") for name in exported)
         ):
             (new / here).mkdir(parents=True, exist_ok=True)
 

@@ -11,9 +11,7 @@ from runner.data.folder import MANIFEST
 from runner.errors import DataError
 
 #: Changes when the same rows are written as other bytes, or mean something else.
-FORMAT: Final = 2
-#: Formats whose files an export takes the place of.
-_OLDER: Final = (1,)
+FORMAT: Final = 1
 
 Manifest = dict[str, Any]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -25,36 +23,38 @@ def write(folder: Path, manifest: Manifest) -> None:
     (folder / MANIFEST).write_text(text, encoding="utf-8")
 
 
-def read(folder: Path, *, older: bool = False) -> Manifest:
-    """The manifest of an export; `older`: also of a former format.
+def read(folder: Path) -> Manifest:
+    """The manifest of an export.
 
     Raises:
         DataError: there is none, or it is not one of this format.
     """
     path = folder / MANIFEST
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(
             f"{folder} is no export: it has no {MANIFEST}; make one with `kernel-runner data export`"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read {path}: {error}") from error
-    if not _is_sound(found, (FORMAT, *_OLDER) if older else (FORMAT,)):
+    if not _is_sound(document):
         raise DataError(f"{path} is no manifest of format {FORMAT}, which this release writes and reads")
-    return dict(found)
+    return dict(document)
 
 
-def _is_sound(found: object, formats: tuple[int, ...]) -> bool:
+def _is_sound(document: object) -> bool:
     return (
-        isinstance(found, dict)
-        and found.get("format") in formats
-        and isinstance(found.get("software"), dict)
-        and isinstance(found.get("boards"), list)
-        and isinstance(found.get("files"), list)
+        isinstance(document, dict)
+        and document.get("format") == FORMAT
+        and isinstance(document.get("software"), dict)
+        and isinstance(document.get("boards"), list)
+        and all(isinstance(board, dict) for board in document["boards"])
+        and isinstance(document.get("files"), list)
+        and len(document["files"]) > 0
         and all(
             isinstance(entry, dict) and isinstance(entry.get("path"), str) and isinstance(entry.get("sha256"), str)
-            for entry in found["files"]
+            for entry in document["files"]
         )
     )
 

@@ -37,25 +37,18 @@ _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 _LINES: Final = ("-", "--", "-.", ":")
 #: Behind text that stands on bars.
 _PLATE: Final = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
-_GREY, _FAINT, _DARK = "#6b6b6b", "#d0d0d0", "#222222"
-#: Scores faster than the speed of light.
-_SUSPECT: Final = COLOURS[1]
+_GREY: Final = "#6b6b6b"
+_FAINT: Final = "#d0d0d0"
+_DARK: Final = "#222222"
 #: Lines that are no user's.
 _RULE: Final = "#4a4a4a"
-#: How much the product of score and `sol` may differ: `sol` has four digits.
-_SAME: Final = 1e-3
-#: More points than this become an image inside an SVG.
-_RASTER_FROM: Final = 2000
+#: How much the products of score and `sol` may differ: `sol` has four digits.
+_SAME_LIGHT: Final = 1e-3
 _NAME_LENGTH: Final = 20
 #: Beside a line there is less room.
 _LABEL_LENGTH: Final = 17
 #: Families with characters that DejaVu lacks; those that are installed are used.
 _FALLBACKS: Final = ("Noto Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Emoji", "WenQuanYi Zen Hei")
-#: Formats of ticks at years, months, days, hours, minutes and seconds; of those that begin the next larger one; and of
-#: what stands once at the end of the axis.
-_DATES: Final = ["%Y", "%b %Y", "%d %b", "%H:%M", "%H:%M", "%S.%f"]
-_BEGINS: Final = ["", "%Y", "%d %b", "%d %b", "%H:%M", "%H:%M"]
-_OFFSETS: Final = ["", "", "%Y", "%d %b %Y", "%d %b %Y", "%d %b %Y %H:%M"]
 _UNITS: Final = ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
 
 
@@ -100,17 +93,12 @@ def light_of(rows: pd.DataFrame) -> float | None:
     `sol` is the geometric mean, over the cases, of the part of the speed of light that each reaches. So score times
     `sol` depends on the row where the score is the mean or the last of several cases. Then, and without `sol`, None.
     """
-    scored = _lit(rows)
-    lights = scored["score"] * scored["sol"]
-    middle = lights.median()
-    return float(middle) if len(lights) and (lights / middle - 1).abs().max() <= _SAME else None
-
-
-def _lit(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with a valid score whose `sol` is known."""
     if "sol" not in rows.columns:
-        rows = rows.assign(sol=math.nan)
-    return rows[valid(rows) & (rows["sol"] > 0) & (rows["sol"] < math.inf)]
+        return None
+    scored = rows[valid(rows) & (rows["sol"] > 0) & (rows["sol"] < math.inf)]
+    lights = scored["score"] * scored["sol"]
+    median = lights.median()
+    return float(median) if len(lights) and (lights / median - 1).abs().max() <= _SAME_LIGHT else None
 
 
 # -- the plots -------------------------------------------------------------------------------------------------------
@@ -126,9 +114,7 @@ def race(board: Board, *, count: int = 8) -> Figure:
         lines = [_steps(group, end) for _, group in others.groupby("user_id", sort=True)]
         if lines:
             segments = [list(zip(mdates.date2num(times), scores, strict=True)) for times, scores in lines]
-            axes.add_collection(
-                LineCollection(segments, colors=_FAINT, linewidths=0.8, zorder=1, rasterized=len(others) > _RASTER_FROM)
-            )
+            axes.add_collection(LineCollection(segments, colors=_FAINT, linewidths=0.8, zorder=1))
         labels = []
         for place, line in enumerate(ranking.itertuples()):
             colour, marker, dashes = _style(place)
@@ -182,7 +168,7 @@ def progression(board: Board, users: Sequence[str]) -> Figure:
                 continue
             axes.scatter(
                 scored["submission_time"], scored["score"], s=14, color=colour, alpha=0.35, linewidths=0, zorder=2,
-                marker=marker, rasterized=len(scored) > _RASTER_FROM,
+                marker=marker,
             )  # fmt: skip
             times, scores = _steps(scored, end)
             axes.plot(times, scores, color=colour, linestyle=dashes, linewidth=1.6, zorder=3)
@@ -245,144 +231,27 @@ def distribution(board: Board) -> Figure:
     return figure
 
 
-def speed_of_light(board: Board, *, count: int = 20) -> Figure:
-    """How many times slower than a perfect kernel the `count` best users are whose best row has `sol`.
-
-    Raises:
-        NotFoundError: none has.
-    """
-    lit = _lit(board.scored)[["submission_id", "sol"]]
-    ranking = top_contestants(board.scored, n=None).merge(lit, on="submission_id").head(count)
-    if ranking.empty:
-        raise NotFoundError(
-            f"the speed of light of {printable(board.problem)} on {printable(board.runner)} is unknown: no user's best "
-            "row has sol"
-        )
-    ratios = [float(1 / sol) for sol in ranking["sol"]]
-    with _drawing(board, "distance to the speed of light") as (figure, axes):
-        for place, (ratio, score) in enumerate(zip(ratios, ranking["score"], strict=True)):
-            suspect = ratio < 1
-            colour = _SUSPECT if suspect else COLOURS[0]
-            axes.plot([1, ratio], [place, place], color=colour, linewidth=2.2, solid_capstyle="butt")
-            axes.plot(ratio, place, "X" if suspect else "o", color=colour, markersize=8)
-            share = f"{1 / ratio:.0%}" if ratio < 100 else f"{1 / ratio:.2%}"
-            axes.annotate(
-                f"{ratio:.2f}×  {share}  {format_score(score, 'auto')}", (max(ratio, 1), place), (9, 0),
-                textcoords="offset points", va="center", fontsize=10, color=_DARK,
-            )  # fmt: skip
-        axes.set_yticks(range(len(ratios)), [f"{_short(line.user_name)}  {line.rank}" for line in ranking.itertuples()])
-        axes.set_ylim(len(ratios) - 0.4, -1.2)
-        axes.set_xscale("log")
-        low, high = min([0.97, *(0.93 * ratio for ratio in ratios)]), max(ratios)
-        axes.set_xlim(low, high * (high / low) ** 0.28)
-        _log_ticks(axes.xaxis, low, high, lambda value: f"{value:g}×")
-        axes.set_xlabel("time as a multiple of a perfect kernel's, geometric mean over the cases (logarithmic)")
-        axes.axvline(1, color=_RULE, linewidth=1.4, linestyle=(0, (8, 4)))
-        axes.annotate(
-            _light_name(board), (1, -0.85), (5, 0), textcoords="offset points",
-            va="center", fontsize=10, color=_RULE,
-        )  # fmt: skip
-        axes.grid(visible=False, axis="y")
-        _facts(figure, "× and percentage of the speed of light; a cross is faster than that, and suspect")
-        figure.subplots_adjust(left=0.2, right=0.97)
-    return figure
-
-
-def noise(board: Board, repeats: pd.DataFrame) -> Figure:
-    """How much the times of equal codes differ.
-
-    Args:
-        board: the board.
-        repeats: one row per code that was timed more than once: median_s, spread (greatest by least, minus 1), times.
-
-    Raises:
-        NotFoundError: no code was timed twice.
-    """
-    if repeats.empty:
-        raise NotFoundError(f"no code was timed twice on {printable(board.problem)}, {printable(board.runner)}")
-    floor = 1e-5
-    spreads = repeats["spread"].clip(lower=floor)
-    middle = float(repeats["spread"].median())
-    with _drawing(board, "spread of the times of equal codes") as (figure, axes):
-        most = int(repeats["times"].max())
-        axes.scatter(
-            repeats["median_s"], spreads, s=[18 + 16 * math.log2(times) for times in repeats["times"]],
-            color=COLOURS[0], alpha=0.55, linewidths=0, rasterized=len(repeats) > _RASTER_FROM,
-        )  # fmt: skip
-        axes.set_yscale("log")
-        low, high = float(spreads.min()), float(spreads.max())
-        axes.set_ylim(low / 1.6, high * 1.6)
-        _log_ticks(axes.yaxis, low / 1.6, high * 1.6, lambda value: f"{value * 100:g} %")
-        axes.set_ylabel("greatest time above the least (logarithmic)")
-        _score_axis(axes.xaxis, list(repeats["median_s"]), what="median time of the code")
-        axes.axhline(max(middle, floor), color=_RULE, linewidth=1.4, linestyle=(0, (8, 4)))
-        axes.annotate(
-            f"median {middle * 100:.2g} %", (1, max(middle, floor)), (-6, 5), xycoords=("axes fraction", "data"),
-            textcoords="offset points", ha="right", fontsize=11, color=_RULE,
-        )  # fmt: skip
-        often = "each timed twice" if most == 2 else f"timed 2 to {most} times; a larger dot was timed more often"
-        _facts(figure, f"{_many(len(repeats), 'code')}, {often}")
-        figure.subplots_adjust(right=0.97)
-    return figure
-
-
-def draw(
-    kind: str, board: Board, *, users: Sequence[str] = (), count: int | None = None, runs: pd.DataFrame | None = None
-) -> Figure:
-    """The plot of a kind: race, progression, distribution, speed-of-light or noise.
+def draw(kind: str, board: Board, *, users: Sequence[str] = (), count: int | None = None) -> Figure:
+    """The plot of a kind: race, progression or distribution.
 
     Args:
         kind: which one.
         board: the board.
         users: for progression, user ids; none: the `count` best, five by default.
-        count: how many users race or are compared with the speed of light; None: eight and twenty.
-        runs: for noise, rows of `runs.parquet`.
+        count: how many users race; None: eight.
 
     Raises:
-        NotFoundError: the board has nothing of this kind.
+        NotFoundError: a user has no row on the board.
         DataError: more users than can be told apart.
     """
     if kind == "race":
         return race(board, count=count or 8)
-    if kind == "progression":
-        chosen = list(users) or [str(user) for user in top_contestants(board.scored, n=count or 5)["user_id"]]
-        if len(chosen) > len(COLOURS):
-            raise DataError(f"{len(chosen)} users are too many for one plot, expected at most {len(COLOURS)}")
-        return progression(board, chosen)
     if kind == "distribution":
         return distribution(board)
-    return (
-        speed_of_light(board, count=count or 20) if kind == "speed-of-light" else noise(board, repeats_of(board, runs))
-    )
-
-
-def repeats_of(board: Board, runs: pd.DataFrame | None = None) -> pd.DataFrame:
-    """The codes of a board that were timed more than once, with the spread of their times.
-
-    Args:
-        board: the board. Equal codes are those of one `code_sha256`, in files without it of one `code_id`.
-        runs: rows of `runs.parquet`, if there are any. A code is then compared with itself case by case in each mode.
-
-    Returns:
-        Columns median_s, spread (greatest by least, minus 1) and times, one row per code (and case).
-    """
-    scored = board.scored
-    key = "code_sha256" if "code_sha256" in scored.columns else "code_id"
-    observed = scored[[key, "score"]].rename(columns={key: "code", "score": "time_s"}).assign(case="")
-    if runs is not None and not runs.empty:
-        codes = board.rows.drop_duplicates("submission_id").set_index("submission_id")[key]
-        mine = runs[runs["submission_id"].isin(codes.index) & runs["runner"].eq(board.runner)]
-        mine = mine[(mine["mean_ns"] > 0) & (mine["mean_ns"] < math.inf)]
-        if not mine.empty:
-            case = mine["mode"].astype(str) + " " + mine["spec"].astype(str)
-            observed = pd.DataFrame(
-                {"code": mine["submission_id"].map(codes), "time_s": mine["mean_ns"] / 1e9, "case": case}
-            )
-    times = observed.groupby(["code", "case"], sort=True)["time_s"].agg(["median", "min", "max", "size"])
-    times = times[times["size"] > 1]
-    return pd.DataFrame(
-        {"median_s": times["median"], "spread": times["max"] / times["min"] - 1, "times": times["size"]}
-    ).reset_index(drop=True)
+    shown = list(users) or [str(user) for user in top_contestants(board.scored, n=count or 5)["user_id"]]
+    if len(shown) > len(COLOURS):
+        raise DataError(f"{len(shown)} users are too many for one plot, expected at most {len(COLOURS)}")
+    return progression(board, shown)
 
 
 def to_png(figure: Figure) -> bytes:
@@ -503,16 +372,12 @@ def _light(board: Board) -> list[float]:
     return [] if board.light_s is None else [board.light_s]
 
 
-def _light_name(board: Board) -> str:
-    return "speed of light" if board.light_s is None else f"speed of light {format_score(board.light_s, 'auto')}"
-
-
 def _light_line(axes: Any, board: Board, *, horizontal: bool) -> None:  # noqa: ANN401 matplotlib has no types here
     """The speed of light as a dashed line with its name."""
     if board.light_s is None:
         return
     style = {"color": _RULE, "linewidth": 1.4, "linestyle": (0, (8, 4)), "zorder": 2}
-    text = _light_name(board)
+    text = f"speed of light {format_score(board.light_s, 'auto')}"
     if horizontal:
         axes.axhline(board.light_s, **style)
         axes.annotate(
@@ -530,19 +395,17 @@ def _light_line(axes: Any, board: Board, *, horizontal: bool) -> None:  # noqa: 
 def _time_axis(axes: Any) -> None:  # noqa: ANN401 as above
     locator = mdates.AutoDateLocator(tz="UTC", minticks=4, maxticks=9)
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(
-        mdates.ConciseDateFormatter(locator, tz="UTC", formats=_DATES, zero_formats=_BEGINS, offset_formats=_OFFSETS)
-    )
+    axes.xaxis.set_major_formatter(mdates.ConciseDateFormatter(locator, tz="UTC"))
     axes.set_xlabel("time of submission (UTC)")
     axes.margins(x=0.02)
 
 
-def _score_axis(axis: Any, values: Sequence[float], *, what: str = "score") -> None:  # noqa: ANN401 as above
+def _score_axis(axis: Any, values: Sequence[float]) -> None:  # noqa: ANN401 as above
     """A logarithmic axis of times in the unit that suits them."""
     low, high = min(values), max(values)
     if high <= low * 1.0001:
         low, high = low / 1.1, high * 1.1
-    scale, unit = next((found for found in reversed(_UNITS) if math.sqrt(low * high) >= found[0]), _UNITS[0])
+    scale, unit = next((pair for pair in reversed(_UNITS) if math.sqrt(low * high) >= pair[0]), _UNITS[0])
     axes = axis.axes
     margin = (high / low) ** 0.05
     if axis.axis_name == "y":
@@ -552,7 +415,7 @@ def _score_axis(axis: Any, values: Sequence[float], *, what: str = "score") -> N
         axes.set_xscale("log")
         axes.set_xlim(low / margin, high * margin)
     _log_ticks(axis, low / margin, high * margin, lambda value: f"{value / scale:,.10g}")
-    axis.set_label_text(f"{what} in {unit} (logarithmic)")
+    axis.set_label_text(f"score in {unit} (logarithmic)")
 
 
 def _log_ticks(axis: Any, low: float, high: float, text: Callable[[float], str]) -> None:  # noqa: ANN401 as above
@@ -571,19 +434,19 @@ def _end_labels(axes: Any, labels: Sequence[tuple[float, str, str]]) -> None:  #
     low, high = (math.log(limit) for limit in axes.get_ylim())
     height = axes.get_position().height * HEIGHT_PX
     gap = 19 / height
-    wanted = sorted(
+    ordered = sorted(
         (max(0.0, min(1.0, (math.log(score) - low) / (high - low))), score, text, colour)
         for score, text, colour in labels
     )
     places: list[float] = []
-    for share, *_ in wanted:
+    for share, *_ in ordered:
         places.append(max(share, places[-1] + gap) if places else share)
     over = (places[-1] - 1.0) if places else 0.0
     if over > 0:
         places[-1] -= over
         for index in range(len(places) - 2, -1, -1):
             places[index] = min(places[index], places[index + 1] - gap)
-    for place, (share, _, text, colour) in zip(places, wanted, strict=True):
+    for place, (share, _, text, colour) in zip(places, ordered, strict=True):
         axes.annotate(
             text, (1.005, share), (1.045, place), xycoords="axes fraction", textcoords="axes fraction", va="center",
             fontsize=11, color=_DARK, annotation_clip=False,

@@ -9,37 +9,24 @@ it has already are not sent.
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
-from huggingface_hub.errors import (
-    BadRequestError,
-    HfHubHTTPError,
-    HFValidationError,
-    HTTPError,
-    LocalTokenNotFoundError,
-    RepositoryNotFoundError,
-)
+from huggingface_hub.errors import RepositoryNotFoundError
 from huggingface_hub.hf_api import RepoFile
 
 from runner import __version__
-from runner.data import Progress, on_one_line
+from runner.data import Progress, manifest
 from runner.data.folder import MANIFEST, sha256_of
-from runner.data.verify import verify
-from runner.errors import ConfigError, DataError, InfrastructureError
+from runner.data.verify import verify, wrong_files
+from runner.errors import DataError
+from runner.hub import REFUSED, refusals_explained
 
 _KIND: Final = "dataset"
-#: Statuses that say who we are, or what we may do, is the trouble.
-_REFUSED: Final = (401, 403)
-_LOG_IN: Final = "log in with `hf auth login`, or set HF_TOKEN to a token with write access"
-_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,10 +82,7 @@ class Folder:
     """An exported folder that may be published: checked, file by file."""
 
     path: Path
-    files: Sequence[File] = field(default=())
-
-    def __len__(self) -> int:
-        return len(self.files)
+    files: Sequence[File]
 
 
 def checked(path: Path) -> Folder:
@@ -108,22 +92,27 @@ def checked(path: Path) -> Folder:
         DataError: it is no export, it was exported as private, it has a leaderboard that was open or not public, it has
             no licence, or a file is missing or has changed.
     """
-    document = _manifest(path)
+    document = manifest.read(path)
     if document.get("private") is not False:
         raise DataError(
             f"{path} was exported as private, so it is not published; export it again with the rules of a public export"
         )
-    kept_back = _kept_back(document.get("boards"))
+    kept_back = [
+        str(board.get("name"))
+        for board in document["boards"]
+        if board.get("open") is not False or board.get("visibility") != "public"
+    ]
     if kept_back:
         raise DataError(
             _list(f"{path} is not published, because it has leaderboards that were open or not public", kept_back)
         )
     if not str(document.get("licence") or "").strip():
         raise DataError(f"{path} has no licence, so it is not published; export it again with a licence")
-    files = [_described(path, name, entry) for name, entry in sorted(_files(path, document).items())]
-    wrong = [problem for file in files if (problem := _problem(path, file)) is not None]
+    entries = manifest.paths(document)
+    wrong = list(wrong_files(path, entries, lambda _stage, _done, _total: None))
     if wrong:
         raise DataError(_list(f"{path} is not what was exported, so it is not published", wrong))
+    files = [File(path=name, size_bytes=entry["bytes"], sha256=entry["sha256"]) for name, entry in entries.items()]
     own = path / MANIFEST
     return Folder(path=path, files=(*files, File(path=MANIFEST, size_bytes=own.stat().st_size, sha256=sha256_of(own))))
 
@@ -156,11 +145,11 @@ def plan(folder: Folder, repository: str, *, api: HfApi) -> Plan:
     """
     if repository.count("/") != 1:
         raise DataError(f"found the repository {repository!r}, expected USER/NAME or ORGANISATION/NAME")
-    with _answers(repository):
+    with refusals_explained(repository):
         try:
             head = api.repo_info(repository, repo_type=_KIND).sha
         except RepositoryNotFoundError as error:
-            if error.response.status_code in _REFUSED:
+            if error.response.status_code in REFUSED:
                 # Without a login the hub does not say whether it exists.
                 raise
             return Plan(repository=repository, exists=False, added=folder.files)
@@ -180,12 +169,12 @@ def plan(folder: Folder, repository: str, *, api: HfApi) -> Plan:
     )
 
 
-def publish(folder: Folder, wanted: Plan, *, api: HfApi, private: bool = False) -> str:
+def publish(folder: Folder, changes: Plan, *, api: HfApi, private: bool = False) -> str:
     """Carry a plan out, in one commit.
 
     Args:
         folder: what `checked` returned.
-        wanted: what `plan` returned.
+        changes: what `plan` returned.
         api: the hub.
         private: make a new repository a private one; one that exists stays as it is.
 
@@ -198,15 +187,15 @@ def publish(folder: Folder, wanted: Plan, *, api: HfApi, private: bool = False) 
         InfrastructureError: the hub does not answer, or the data set was changed meanwhile. Run it again: what has
             arrived is not sent again.
     """
-    repository, parent = wanted.repository, wanted.parent
-    if wanted.exists and not wanted.sent and not wanted.removed:
+    repository, parent = changes.repository, changes.parent
+    if changes.exists and not changes.sent and not changes.removed:
         return f"{api.endpoint}/datasets/{repository}"
-    with _answers(repository):
-        if not wanted.exists:
+    with refusals_explained(repository):
+        if not changes.exists:
             api.create_repo(repository, repo_type=_KIND, private=private, exist_ok=True)
             parent = api.repo_info(repository, repo_type=_KIND).sha
-        operations = [_addition(folder, file) for file in wanted.sent]
-        operations += [CommitOperationDelete(path_in_repo=path, is_folder=False) for path in wanted.removed]
+        operations = [_addition(folder, file) for file in changes.sent]
+        operations += [CommitOperationDelete(path_in_repo=path, is_folder=False) for path in changes.removed]
         done = api.create_commit(
             repository,
             operations,
@@ -231,61 +220,6 @@ def _list(what: str, wrong: Sequence[str]) -> str:
     return f"{what}:\n{shown}{more}"
 
 
-def _manifest(path: Path) -> Mapping[str, Any]:
-    try:
-        document = json.loads((path / MANIFEST).read_bytes())
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise DataError(
-            f"{path} has no {MANIFEST}; `kernel-runner data export DIR` makes an exported folder"
-        ) from error
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path / MANIFEST} cannot be read: {error}") from error
-    if not isinstance(document, dict):
-        raise DataError(f"{path / MANIFEST} is no manifest of an export")
-    return document
-
-
-def _kept_back(boards: object) -> list[str]:
-    """The leaderboards of a manifest that are not known to have been over and public."""
-    return [
-        str(board.get("name") if isinstance(board, dict) else board)
-        for board in (boards if isinstance(boards, list) else [boards])
-        if not isinstance(board, dict) or board.get("open") is not False or board.get("visibility") != "public"
-    ]
-
-
-def _files(path: Path, document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The manifest's entries, path -> entry."""
-    found = document.get("files")
-    if not isinstance(found, list) or not found:
-        raise DataError(f"{path / MANIFEST} lists no files, so nothing can be checked and nothing is published")
-    return {str(entry.get("path", "")) if isinstance(entry, dict) else "": entry for entry in found}
-
-
-def _described(path: Path, name: str, entry: object) -> File:
-    parts = PurePosixPath(name).parts
-    if not parts or name.startswith("/") or ".." in parts or name != PurePosixPath(name).as_posix() or name == MANIFEST:
-        raise DataError(f"{path / MANIFEST} lists {name!r}, which is no path below the folder")
-    described = entry if isinstance(entry, dict) else {}
-    size, sha256 = described.get("bytes"), described.get("sha256")
-    if not isinstance(size, int) or not isinstance(sha256, str) or _SHA256.fullmatch(sha256) is None:
-        raise DataError(f"{path / MANIFEST} has no size and hash of {name!r}, so it cannot be checked")
-    return File(path=name, size_bytes=size, sha256=sha256)
-
-
-def _problem(folder: Path, file: File) -> str | None:
-    """What differs from the manifest; None if nothing does."""
-    path = folder / file.path
-    steps = [folder.joinpath(*PurePosixPath(file.path).parts[: count + 1]) for count in range(file.path.count("/") + 1)]
-    if any(step.is_symlink() for step in steps):
-        return f"{file.path} is a link"
-    if not path.is_file():
-        return f"{file.path} is missing"
-    if path.stat().st_size != file.size_bytes:
-        return f"{file.path} has {path.stat().st_size} bytes, exported were {file.size_bytes}"
-    return None if sha256_of(path) == file.sha256 else f"{file.path} has another content than was exported"
-
-
 # -- the hub ---------------------------------------------------------------------------------------------------------
 
 
@@ -303,12 +237,11 @@ def _same(folder: Folder, file: File, entry: RepoFile) -> bool:
 
 def _published_before(repository: str, head: str | None, *, api: HfApi) -> frozenset[str]:
     """What the published manifest lists; nothing if it is none of ours."""
-    with tempfile.TemporaryDirectory() as place:
-        path = api.hf_hub_download(repository, MANIFEST, repo_type=_KIND, revision=head, local_dir=place)
+    with tempfile.TemporaryDirectory() as folder:
+        api.hf_hub_download(repository, MANIFEST, repo_type=_KIND, revision=head, local_dir=folder)
         try:
-            document = json.loads(Path(path).read_bytes())
-            return frozenset(_files(Path(place), document))
-        except (ValueError, DataError, AttributeError):
+            return frozenset(manifest.paths(manifest.read(Path(folder))))
+        except DataError:
             return frozenset()
 
 
@@ -317,41 +250,3 @@ def _addition(folder: Folder, file: File) -> CommitOperationAdd:
     if addition.upload_info.sha256.hex() != file.sha256:
         raise DataError(f"{folder.path / file.path} has changed while it was published; nothing was published")
     return addition
-
-
-@contextmanager
-def _answers(repository: str) -> Iterator[None]:
-    """What the hub's refusals mean for the caller.
-
-    Raises:
-        DataError: the name is none of a repository, or the hub refuses files or their card.
-        ConfigError: the login is missing or may not write.
-        InfrastructureError: anything else that keeps the hub from doing it.
-    """
-    try:
-        yield
-    except HFValidationError as error:
-        raise DataError(f"{repository!r} is no name of a repository: {error}") from error
-    except ValueError as error:
-        if not isinstance(error.__cause__, BadRequestError):
-            raise
-        raise DataError(f"the hub refuses the card, so {repository} got no file: {on_one_line(error)}") from error
-    except LocalTokenNotFoundError as error:
-        raise ConfigError(f"the hub needs a login: {_LOG_IN}") from error
-    except HfHubHTTPError as error:
-        status = error.response.status_code
-        if status in _REFUSED:
-            raise ConfigError(f"the hub refuses {repository} (status {status}): {_LOG_IN}") from error
-        told = error.server_message or str(error).partition("\n")[0]
-        if isinstance(error, BadRequestError):
-            raise DataError(f"the hub does not take this for {repository}: {told}") from error
-        raise InfrastructureError(
-            f"{repository} was not published (status {status}: {told}). Run it again: what has arrived stays"
-        ) from error
-    except (HTTPError, OSError, RuntimeError) as error:
-        cause = error.__cause__ if isinstance(error, RuntimeError) else error
-        if not isinstance(cause, HTTPError | OSError):
-            raise
-        raise InfrastructureError(
-            f"{repository} was not published ({type(cause).__name__}: {cause}). Run it again: what has arrived stays"
-        ) from error

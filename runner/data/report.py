@@ -6,15 +6,15 @@ import base64
 import html
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from runner import __version__
 from runner.data import plots
-from runner.data.analysis import choose_runner, records
+from runner.data.analysis import choose_runner
 from runner.data.shipped.analyze_submissions import (
     format_score,
     leaderboard_summary,
@@ -25,7 +25,11 @@ from runner.data.shipped.analyze_submissions import (
 from runner.errors import DataError, NotFoundError
 
 _RANKED: Final = 20
-_SHOWN_USERS: Final = 5
+_PLOTS: Final = {
+    "race": "Best score of each of the eight best users over time, and the board's record.",
+    "progression": "Scores, records and attempts without a score of the best users.",
+    "distribution": "How many scores lie where.",
+}
 _STYLE: Final = """
 :root { color-scheme: light; }
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; }
@@ -38,7 +42,6 @@ figure img { width: 100%; height: auto; display: block; }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.25rem 0.9rem 0.25rem 0; text-align: left; border-bottom: 1px solid #e3e3e3; }
 th, td { overflow-wrap: anywhere; }
-td.number, th.number { text-align: right; }
 """
 #: Nothing may load or run, should a name ever get through.
 _POLICY: Final = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -46,17 +49,17 @@ _SUMMARY: Final = (
     *("submissions", "users", "passing", "passing_users", "best", "best_user", "median"),
     *("first_submission", "last_submission"),
 )
+_SCORES: Final = ("score", "best", "median")
 _RANKING: Final = ("rank", "user_name", "score", "submissions", "submission_id", "submission_time")
 
 
-def report(rows: pd.DataFrame, problem: str, *, runner: str | None = None, runs: pd.DataFrame | None = None) -> str:
+def report(rows: pd.DataFrame, problem: str, *, runner: str | None = None) -> str:
     """The report of a problem as one HTML document.
 
     Args:
         rows: an export's rows.
         problem: its name.
         runner: only this runner; None: all with a score.
-        runs: rows of `runs.parquet`, if there are any, for the noise.
 
     Raises:
         NotFoundError: the problem has no score, or not on this runner.
@@ -73,7 +76,7 @@ def report(rows: pd.DataFrame, problem: str, *, runner: str | None = None, runs:
     )
     parts = [f"<h1>{_text(problem)}</h1>", f'<p class="facts">{facts}</p>']
     for name in names:
-        parts += _section(plots.board_of(mine, problem, name), runs)
+        parts += _section(plots.board_of(mine, problem, name))
     body = "\n".join(parts)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -96,61 +99,35 @@ def write(path: Path, content: bytes) -> None:
         raise DataError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _section(board: plots.Board, runs: pd.DataFrame | None) -> Iterator[str]:
+def _section(board: plots.Board) -> Iterator[str]:
     """Tables and plots of one runner."""
     yield f"<h2>{_text(board.runner)}</h2>"
     here = board.rows[board.rows["runner"] == board.runner]
-    yield _table(records(leaderboard_summary(here)), _SUMMARY)
+    yield _table(leaderboard_summary(here), _SUMMARY)
     ranking = top_contestants(board.scored, n=_RANKED)
     yield f"<h3>The best {len(ranking)}</h3>"
-    yield _table(records(ranking), _RANKING)
-    users = [str(user) for user in ranking["user_id"].head(_SHOWN_USERS)]
-    repeats = plots.repeats_of(board, runs)
-    drawn: Sequence[tuple[Callable[[], Figure], str]] = (
-        (lambda: plots.race(board), "Best score of each of the eight best users over time, and the board's record."),
-        (lambda: plots.progression(board, users), "Scores, records and attempts without a score of the best users."),
-        (lambda: plots.distribution(board), "How many scores lie where."),
-        (lambda: plots.speed_of_light(board), "How far the best users are from the time of a perfect kernel."),
-        (lambda: plots.noise(board, repeats), "How much the times of equal codes differ."),
-    )
-    for draw, caption in drawn:
-        try:
-            picture = plots.to_svg(draw())
-        except NotFoundError as error:
-            yield f"<p>{_text(caption)} Not shown: {_text(error)}.</p>"
-            continue
-        data = base64.b64encode(picture).decode("ascii")
+    yield _table(ranking, _RANKING)
+    for kind, caption in _PLOTS.items():
+        picture = base64.b64encode(plots.to_svg(plots.draw(kind, board))).decode("ascii")
         yield (
             f'<figure><img alt="{_text(caption)}" width="{plots.WIDTH_PX}" height="{plots.HEIGHT_PX}" '
-            f'src="data:image/svg+xml;base64,{data}"><figcaption>{_text(caption)}</figcaption></figure>'
+            f'src="data:image/svg+xml;base64,{picture}"><figcaption>{_text(caption)}</figcaption></figure>'
         )
 
 
-def _table(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> str:
-    head = "".join(f"<th{_class(rows, column)}>{_text(column.replace('_', ' '))}</th>" for column in columns)
-    lines = [
-        "".join(f"<td{_class(rows, column)}>{_cell(column, row[column])}</td>" for column in columns) for row in rows
-    ]
-    body = "".join(f"<tr>{line}</tr>\n" for line in lines)
-    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>"
+def _table(frame: pd.DataFrame, columns: Sequence[str]) -> str:
+    """Text is escaped, control characters too."""
+    shown = frame[list(columns)].copy()
+    for column in columns:
+        cell: Callable[[Any], str] = partial(format_score, unit="auto") if column in _SCORES else _cell
+        shown[column] = [cell(value) for value in frame[column]]
+    return str(shown.rename(columns=lambda name: name.replace("_", " ")).to_html(index=False, border=0, na_rep="-"))
 
 
-def _class(rows: Sequence[dict[str, Any]], column: str) -> str:
-    return ' class="number"' if rows and isinstance(rows[0][column], int | float) else ""
-
-
-def _cell(column: str, value: object) -> str:
-    if value is None:
-        return "-"
-    if column in ("score", "best", "median") and isinstance(value, float):
-        return _text(format_score(value, "auto"))
-    if isinstance(value, int) and not column.endswith("_id"):
-        return f"{value:,}"
-    return _text(value)
+def _cell(value: object) -> str:
+    return f"{value:%Y-%m-%d %H:%M} UTC" if isinstance(value, datetime) else printable(value)
 
 
 def _text(value: object) -> str:
     """A value as text of HTML, also inside an attribute."""
-    if isinstance(value, datetime):
-        value = f"{value:%Y-%m-%d %H:%M} UTC"
-    return html.escape(printable(value), quote=True)
+    return html.escape(_cell(value), quote=True)

@@ -6,10 +6,7 @@ Equal rows give equal bytes with one version of pyarrow: the boundaries of row g
 from __future__ import annotations
 
 import hashlib
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -18,9 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-
-from runner.data.memory import trim
-from runner.data.splice import Encoded, Group, Spliced
 
 TIME: Final = pa.timestamp("us", tz="UTC")
 _TEXT: Final = pa.large_string()
@@ -116,11 +110,7 @@ CODE: Final = pa.schema(
 GROUP_ROWS: Final = 20_000
 #: Bytes of code in a row group, uncompressed; a single file may be larger.
 GROUP_BYTES: Final = 8 * 2**20
-#: Ids of submissions whose runs are a row group of `runs.parquet`.
-BLOCK: Final = 4096
 _DIGEST_ROWS: Final = 8192
-#: After so many row groups free memory is given back.
-_GROUPS_TO_TRIM: Final = 8
 
 
 def _options(schema: pa.Schema) -> dict[str, Any]:
@@ -135,37 +125,12 @@ def _options(schema: pa.Schema) -> dict[str, Any]:
     }
 
 
-def encoded(rows: pa.Table) -> Encoded:
-    """Rows as a parquet file of one row group, in memory."""
-    sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, rows.schema, **_options(rows.schema)) as writer:
-        if rows.num_rows:
-            writer.write_table(rows, row_group_size=rows.num_rows)
-    return Encoded(sink.getvalue())
-
-
-def columns_of(path: Path, names: Sequence[str]) -> pa.Table:
-    """Some columns of a parquet file. `pyarrow.parquet.read_table` would load much more of pyarrow first."""
-    with pq.ParquetFile(path) as file:
-        return file.read(columns=list(names), use_threads=False)
-
-
 class Writer:
-    """A parquet file in the making, a row group at a time: compressed with zstd, with a page index.
-
-    Row groups are encoded by two other threads, and written in their order. One of an older file is copied as it is.
-    """
-
-    #: Row groups that are encoded or wait for it: what is held in memory.
-    _WAITING: Final = 1
+    """A parquet file, written a row group at a time."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self.schema = schema
-        self.path = path
-        self._file = Spliced(path, encoded(schema.empty_table()).footer)
-        self._encoders = ThreadPoolExecutor(2)
-        self._waiting: deque[Future[Encoded] | Group] = deque()
-        self._done = 0
+        self._writer = pq.ParquetWriter(path, schema, **_options(schema))
+        self.rows = 0
 
     def __enter__(self) -> Self:
         return self
@@ -173,74 +138,35 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            while kind is None and self._waiting:
-                self._write_first()
-            self._encoders.shutdown(cancel_futures=True)
-        except BaseException as failed:
-            self._file.__exit__(type(failed), failed, failed.__traceback__)
-            raise
-        self._file.__exit__(kind, error, trace)
-
-    @property
-    def rows(self) -> int:
-        """Rows of the file, once it is closed."""
-        return self._file.rows
-
-    @property
-    def sha256(self) -> str:
-        """The SHA-256 of the file, once it is closed."""
-        return self._file.sha256
+        self._writer.close()
 
     def group(self, rows: pa.Table) -> None:
         """Write rows as one row group; none make none."""
         if rows.num_rows:
-            self._add(self._encoders.submit(encoded, rows))
-
-    def build(self, make: Callable[[], pa.Table]) -> None:
-        """Write rows that another thread makes as one row group."""
-        self._add(self._encoders.submit(lambda: encoded(make())))
-
-    def copy(self, group: Group) -> None:
-        """Write a row group of an older file as it is."""
-        self._add(group)
-
-    def _add(self, group: Future[Encoded] | Group) -> None:
-        self._waiting.append(group)
-        while len(self._waiting) > self._WAITING:
-            self._write_first()
-
-    def _write_first(self) -> None:
-        first = self._waiting.popleft()
-        self._file.add(first if isinstance(first, Group) else first.result().group(0))
-        self._done += 1
-        if self._done % _GROUPS_TO_TRIM == 0:
-            trim()
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
+            self.rows += rows.num_rows
 
 
-class Grouped:
-    """Collects rows for a writer, and writes them in groups of `GROUP_ROWS`, however they come."""
+def groups(pieces: Iterable[pa.Table], *, code_bytes: int | None = None) -> Iterator[pa.Table]:
+    """Rows in groups of at most `GROUP_ROWS`, however they come.
 
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-        self._waiting: list[pa.Table] = []
-        self._rows = 0
+    `code_bytes`: the most that a group's column of this name adds up to; a single row may have more.
+    """
+    waiting: pa.Table | None = None
+    for piece in pieces:
+        waiting = piece if waiting is None else pa.concat_tables([waiting, piece])
+        while (size := _group_size(waiting, code_bytes)) < waiting.num_rows:
+            yield waiting.slice(0, size).combine_chunks()
+            waiting = waiting.slice(size)
+    if waiting is not None and waiting.num_rows:
+        yield waiting.combine_chunks()
 
-    def add(self, table: pa.Table) -> None:
-        """Take rows, and write every group that is full."""
-        self._waiting.append(table)
-        self._rows += table.num_rows
-        while self._rows >= GROUP_ROWS:
-            whole = pa.concat_tables(self._waiting)
-            self._writer.group(whole.slice(0, GROUP_ROWS).combine_chunks())
-            rest = whole.slice(GROUP_ROWS)
-            self._waiting, self._rows = [rest], rest.num_rows
 
-    def finish(self) -> None:
-        """Write what is left."""
-        if self._rows:
-            self._writer.group(pa.concat_tables(self._waiting).combine_chunks())
-        self._waiting, self._rows = [], 0
+def _group_size(rows: pa.Table, code_bytes: int | None) -> int:
+    if code_bytes is None:
+        return GROUP_ROWS
+    ends = np.cumsum(rows.column("code_bytes").slice(0, GROUP_ROWS).to_numpy())
+    return max(1, int(np.searchsorted(ends, code_bytes, side="right")))
 
 
 def table(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
@@ -312,51 +238,9 @@ def _bytes_of(numbers: pa.Array) -> bytes:
     return bytes(numbers.to_numpy(zero_copy_only=False).tobytes())
 
 
-def block_of(submission_id: int) -> int:
-    """The block of a submission: `runs.parquet` has a row group for each block that has runs."""
-    return submission_id // BLOCK
-
-
-def by_block(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Rows of `runs.parquet`, in their order, by block."""
-    blocks = rows.column("submission_id").to_numpy() // BLOCK
-    edges = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(blocks)]
-    for first, last in pairwise(edges):
-        if first < last:
-            yield int(blocks[first]), rows.slice(first, last - first)
-
-
-class BlockDigests:
-    """The digests of the blocks of `runs.parquet`, whose rows may come in any pieces, in their order."""
-
-    def __init__(self) -> None:
-        self._done: list[str] = []
-        self._block: int | None = None
-        self._digest = Digest()
-
-    def add(self, rows: pa.Table) -> None:
-        """Take rows."""
-        for block, some in by_block(rows):
-            if block != self._block:
-                self._close()
-                self._block = block
-            self._digest.add(some)
-
-    def _close(self) -> None:
-        if self._block is not None:
-            self._done.append(self._digest.hex())
-        self._digest = Digest()
-
-    def all(self) -> list[str]:
-        """The digest of each block."""
-        self._close()
-        self._block = None
-        return self._done
-
-
-def content_sha256(submissions: Digest, runs: Sequence[str], leaderboards: Digest) -> str:
-    """The digest of an export, of those of its tables; `runs`: of each block of runs."""
-    return hashlib.sha256(f"{submissions.hex()} {' '.join(runs)} {leaderboards.hex()}".encode()).hexdigest()
+def content_sha256(*tables: Digest) -> str:
+    """The digest of an export, of those of submissions, runs and leaderboards."""
+    return hashlib.sha256(" ".join(digest.hex() for digest in tables).encode()).hexdigest()
 
 
 def shown(schema: pa.Schema) -> list[dict[str, Any]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,7 +21,6 @@ from runner.data.tables import (
     LEADERBOARDS,
     RUNS,
     SUBMISSIONS,
-    BlockDigests,
     Digest,
     content_sha256,
     shown,
@@ -39,19 +38,19 @@ def verify(folder: Path, progress: Progress) -> Sequence[str]:
     Raises:
         DataError: the folder holds no export.
     """
-    found = manifest.read(folder)
-    files = manifest.paths(found)
-    missing = [f"the manifest does not name {name}" for name in (*_TABLES, found.get("flat")) if name not in files]
+    document = manifest.read(folder)
+    files = manifest.paths(document)
+    missing = [f"the manifest does not name {name}" for name in (*_TABLES, document.get("flat")) if name not in files]
     # The contents of a damaged file mean nothing.
     return (
-        [*missing, *_files(folder, files, progress)]
-        or list(_schemas(folder, found))
-        or list(_told(_content(folder, found, progress)))
+        [*missing, *wrong_files(folder, files, progress), *_strange_parts(folder, files)]
+        or list(_schemas(folder, document))
+        or list(_unreadable_last(_content(folder, document, progress)))
     )
 
 
-def _told(faults: Iterator[str]) -> Iterator[str]:
-    """The faults, the last of which may be that a file or the manifest has not what it must have to be compared."""
+def _unreadable_last(faults: Iterator[str]) -> Iterator[str]:
+    """Yields the faults; an unreadable file is the last."""
     try:
         yield from faults
     except (pa.ArrowException, OSError) as error:
@@ -60,25 +59,33 @@ def _told(faults: Iterator[str]) -> Iterator[str]:
         yield f"{MANIFEST} is not as an export writes it ({type(error).__name__}: {error})"
 
 
-def _files(folder: Path, files: dict[str, dict[str, Any]], progress: Progress) -> Iterator[str]:
+def wrong_files(folder: Path, files: Mapping[str, Mapping[str, Any]], progress: Progress) -> Iterator[str]:
+    """What differs from a manifest's entries: files that changed, are missing, or lie elsewhere."""
     for number, (name, entry) in enumerate(files.items(), 1):
-        path = folder / name
-        if not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
+        path, parts = folder / name, PurePosixPath(name).parts
+        if name.startswith("/") or ".." in parts or name != "/".join(parts) or name in ("", MANIFEST):
+            yield f"{MANIFEST} lists {name!r}, which is no path below the folder"
+        elif any(folder.joinpath(*parts[: count + 1]).is_symlink() for count in range(len(parts))):
+            yield f"{name} is a link"
+        elif not path.is_file():
             yield f"{name} is missing"
         elif path.stat().st_size != entry.get("bytes") or sha256_of(path) != entry["sha256"]:
             yield f"{name} is not the file that was exported: its bytes have changed"
         progress("files", number, len(files))
+
+
+def _strange_parts(folder: Path, files: Mapping[str, Any]) -> Iterator[str]:
     for path in sorted(folder.glob("code/*.parquet")):
         name = path.relative_to(folder).as_posix()
         if name not in files:
             yield f"{name} is not of this export"
 
 
-def _schemas(folder: Path, found: Manifest) -> Iterator[str]:
-    for name, entry in manifest.paths(found).items():
+def _schemas(folder: Path, document: Manifest) -> Iterator[str]:
+    for name, entry in manifest.paths(document).items():
         if not name.endswith(".parquet"):
             continue
-        expected = _TABLES.get(name, FLAT if name == found["flat"] else CODE)
+        expected = _TABLES.get(name, FLAT if name == document["flat"] else CODE)
         try:
             with pq.ParquetFile(folder / name) as file:
                 schema, rows = file.schema_arrow, file.metadata.num_rows
@@ -91,8 +98,8 @@ def _schemas(folder: Path, found: Manifest) -> Iterator[str]:
             yield f"{name} has {rows} rows, the manifest says {entry.get('rows')}"
 
 
-def _content(folder: Path, found: Manifest, progress: Progress) -> Iterator[str]:
-    submissions_digest, runs_digest, leaderboards_digest = Digest(), BlockDigests(), Digest()
+def _content(folder: Path, document: Manifest, progress: Progress) -> Iterator[str]:
+    submissions_digest, runs_digest, leaderboards_digest = Digest(), Digest(), Digest()
     submissions = pq.read_table(folder / "submissions.parquet")
     submissions_digest.add(submissions)
     with pq.ParquetFile(folder / "runs.parquet") as runs:
@@ -100,21 +107,21 @@ def _content(folder: Path, found: Manifest, progress: Progress) -> Iterator[str]
             runs_digest.add(pa.Table.from_batches([batch]))
     leaderboards = pq.read_table(folder / "leaderboards.parquet")
     leaderboards_digest.add(leaderboards)
-    if content_sha256(submissions_digest, runs_digest.all(), leaderboards_digest) != found.get("content_sha256"):
+    if content_sha256(submissions_digest, runs_digest, leaderboards_digest) != document.get("content_sha256"):
         yield "the rows are not those that the manifest's content_sha256 is of"
     keys = submissions.select(["submission_id", "runner"])
     if keys.group_by(["submission_id", "runner"]).aggregate([]).num_rows != keys.num_rows:
         yield "submissions.parquet: two rows have the same submission and runner"
-    yield from _counts(submissions, leaderboards, found)
+    yield from _counts(submissions, leaderboards, document)
     texts: dict[str, str] = {}
-    yield from _code(folder, found, set(submissions.column("code_sha256").to_pylist()), texts, progress)
-    yield from _flat(folder, found["flat"], submissions, texts, progress)
+    yield from _code(folder, document, set(submissions.column("code_sha256").to_pylist()), texts, progress)
+    yield from _flat(folder, document["flat"], submissions, texts, progress)
 
 
-def _counts(submissions: pa.Table, leaderboards: pa.Table, found: Manifest) -> Iterator[str]:
+def _counts(submissions: pa.Table, leaderboards: pa.Table, document: Manifest) -> Iterator[str]:
     rows = Counter(submissions.column("leaderboard_id").to_pylist())
     ranked = Counter(submissions.filter(submissions.column("score").is_valid()).column("leaderboard_id").to_pylist())
-    for board in found["boards"]:
+    for board in document["boards"]:
         counted = rows.pop(board["id"], 0), ranked[board["id"]]
         if counted != (board["rows"], board["ranked"]):
             yield (
@@ -124,13 +131,17 @@ def _counts(submissions: pa.Table, leaderboards: pa.Table, found: Manifest) -> I
     for leaderboard_id in sorted(rows):
         yield f"submissions.parquet has rows of leaderboard {leaderboard_id}, which the manifest does not name"
     shared = ["id", "name", "visibility"]
-    if leaderboards.select(shared).to_pylist() != [{name: board[name] for name in shared} for board in found["boards"]]:
+    if leaderboards.select(shared).to_pylist() != [
+        {name: board[name] for name in shared} for board in document["boards"]
+    ]:
         yield "leaderboards.parquet and the manifest differ in leaderboards, or in names or visibilities of them"
 
 
-def _code(folder: Path, found: Manifest, wanted: set[str], texts: dict[str, str], progress: Progress) -> Iterator[str]:
+def _code(
+    folder: Path, document: Manifest, referenced: set[str], texts: dict[str, str], progress: Progress
+) -> Iterator[str]:
     """Check each code against its hash; `texts` gets the hash of what the flat file shows of it."""
-    parts = [name for name in sorted(manifest.paths(found)) if name.startswith("code/")]
+    parts = [name for name in sorted(manifest.paths(document)) if name.startswith("code/")]
     for number, name in enumerate(parts, 1):
         with pq.ParquetFile(folder / name) as part:
             for batch in part.iter_batches(_AT_ONCE):
@@ -142,12 +153,12 @@ def _code(folder: Path, found: Manifest, wanted: set[str], texts: dict[str, str]
                         yield f"{name}: code {sha256} is not {encoding}"
                     if sha256 in texts:
                         yield f"{name}: code {sha256} is there twice"
-                    if sha256 not in wanted:
+                    if sha256 not in referenced:
                         yield f"{name}: no row of submissions.parquet has code {sha256}"
                     shown_text = code_files.as_text(code, encoding)
                     texts[sha256] = sha256 if shown_text is code else hashlib.sha256(shown_text).hexdigest()
         progress("code", number, len(parts))
-    for sha256 in sorted(wanted - texts.keys()):
+    for sha256 in sorted(referenced - texts.keys()):
         yield f"code {sha256} is in no part"
 
 

@@ -131,17 +131,17 @@ class Service:
                 asyncio.timeout(self.timeout_s),
                 self.http.stream("POST", f"{self.url}/chat/completions", content=content, headers=headers) as response,
             ):
-                said = bytearray()
+                body_bytes = bytearray()
                 async for part in response.aiter_bytes():
-                    said += part
-                    if len(said) > _MOST_BYTES:
+                    body_bytes += part
+                    if len(body_bytes) > _MOST_BYTES:
                         why = f"HTTP {response.status_code}: the answer is longer than {_MOST_BYTES} bytes"
                         return Failure(why=why), None
         except TimeoutError:
             return Failure(why=f"no answer in {self.timeout_s:g} s"), None
         except (httpx2.HTTPError, OSError) as error:
             return Failure(why=f"{type(error).__name__}: {error}".rstrip(": ")), None
-        return decide(response.status_code, bytes(said)), _retry_after(response.headers.get("retry-after"))
+        return decide(response.status_code, bytes(body_bytes)), _retry_after(response.headers.get("retry-after"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,17 +172,23 @@ class Asker:
 
     Args:
         check: of the step.
-        told: called after each request, answered now or before.
+        progress: called after each request, answered now or before.
     """
 
     def __init__(
-        self, endpoint: Endpoint, journal: Keeper, *, step: str, check: Check, told: Callable[[], None] = lambda: None
+        self,
+        endpoint: Endpoint,
+        journal: Keeper,
+        *,
+        step: str,
+        check: Check,
+        progress: Callable[[], None] = lambda: None,
     ) -> None:
         self._endpoint = endpoint
         self._journal = journal
         self._step = step
         self._check = check
-        self._told = told
+        self._progress = progress
         self._failed = 0
         self._stopping = asyncio.Event()
         self.account = Account()
@@ -208,12 +214,12 @@ class Asker:
             for request in pending:
                 name = request.name(self._endpoint.model)
                 if name in seen:
-                    self._told()
+                    self._progress()
                     continue
                 seen.add(name)
                 if self._journal.find(self._step, name) is not None:
                     self.account.from_journal += 1
-                    self._told()
+                    self._progress()
                     # A rerun finds most of them: the others must be sent meanwhile.
                     await asyncio.sleep(0)
                     continue
@@ -224,7 +230,7 @@ class Asker:
                     self.unanswered[name] = answer.why
                 else:
                     self._journal.keep(self._step, name, answer)
-                self._told()
+                self._progress()
                 if self._stopping.is_set():
                     return
 

@@ -1,8 +1,7 @@
 """The journal of a step: every answer that was paid for, kept at once, so that a rerun asks only what is missing.
 
-One SQLite file per output folder and shard. An answer belongs to its request: the hash of model, parameters and
-messages. So a changed prompt or model asks again, and equal requests are asked once. The journal of the whole takes
-over the answers of the shards' journals beside it.
+One SQLite file per output folder. An answer belongs to its request: the hash of model, parameters and messages. So a
+changed prompt or model asks again, and equal requests are asked once.
 """
 
 from __future__ import annotations
@@ -75,8 +74,6 @@ class Journal:
             self._database.execute("PRAGMA journal_mode = wal")
             self._database.execute("PRAGMA synchronous = normal")
             self._database.execute(_SCHEMA)
-            for shard in sorted(path.parent.glob(f"{path.stem}-?????-of-?????{path.suffix}")):
-                self._take_over(shard)
         except (OSError, sqlite3.Error) as error:
             raise DataError(f"{path} cannot be used as the journal: {error}") from error
 
@@ -88,16 +85,6 @@ class Journal:
     ) -> None:
         self._database.close()
 
-    def _take_over(self, other: Path) -> None:
-        columns = f"step, request, {', '.join(_COLUMNS)}"
-        self._database.execute("ATTACH ? AS other", (str(other),))
-        try:
-            self._database.execute(
-                f"INSERT OR IGNORE INTO answer ({columns}) SELECT {columns} FROM other.answer"  # noqa: S608 our own names
-            )
-        finally:
-            self._database.execute("DETACH other")
-
     def find(self, step: str, request: str) -> Answer | None:
         """The answer to a request, if it is there."""
         row = self._database.execute(
@@ -106,8 +93,8 @@ class Journal:
         ).fetchone()
         if row is None:
             return None
-        found = dict(zip(_COLUMNS, row, strict=True))
-        return Answer(**{**found, "good": bool(found["good"])})
+        columns = dict(zip(_COLUMNS, row, strict=True))
+        return Answer(**{**columns, "good": bool(columns["good"])})
 
     def keep(self, step: str, request: str, answer: Answer) -> None:
         """Keep an answer. A later one to the same request replaces it."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from runner.errors import DataError
 from runner.jsonl import Row
 
 from .report import StepReport
-from .rows import Selection, Source, batches
+from .rows import Source, batches
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -93,11 +92,11 @@ def messages_of(row: Row) -> list[dict[str, Any]]:
     Raises:
         ValueError: the row has none.
     """
-    found: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     for column, role in (("prompt", "user"), ("completion", "assistant")):
         value = row.get(column)
         if isinstance(value, str):
-            found.append({"role": role, "content": value})
+            messages.append({"role": role, "content": value})
             continue
         if not isinstance(value, list) or not value:
             raise ValueError(f"the row has no {column}")
@@ -108,8 +107,8 @@ def messages_of(row: Row) -> list[dict[str, Any]]:
             reasoning = kept.pop("reasoning", None)
             if reasoning is not None:
                 kept.setdefault("reasoning_content", reasoning)
-            found.append({"content": "", **kept})
-    return found
+            messages.append({"content": "", **kept})
+    return messages
 
 
 def load_tokenizer(name: str, token: str | None) -> PreTrainedTokenizerBase:
@@ -139,11 +138,11 @@ def count(tokenizer: PreTrainedTokenizerBase, rows: Iterator[Row], report: StepR
         for row in batch:
             report.rows_in += 1
             try:
-                made = tokenizer.apply_chat_template(messages_of(row), tokenize=False, add_generation_prompt=False)
+                text = tokenizer.apply_chat_template(messages_of(row), tokenize=False, add_generation_prompt=False)
             except Exception as error:  # noqa: BLE001 a template is a program of others
                 report.failed[f"{type(error).__name__}: {error}"[:200]] += 1
                 continue
-            texts.append(str(made))
+            texts.append(str(text))
         if texts:
             for tokens in tokenizer(texts, add_special_tokens=False)["input_ids"]:
                 report.rows_out += 1
@@ -152,71 +151,28 @@ def count(tokenizer: PreTrainedTokenizerBase, rows: Iterator[Row], report: StepR
 
 def run(
     source: Source,
-    selection: Selection,
     *,
     model: str = MODEL_NAME,
     token: str | None = None,
-    ray: str | None = None,
-    told: Callable[[int], None] = lambda _: None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> tuple[StepReport, Lengths]:
     """Count all splits of a data set.
 
     Args:
         source: the data set.
-        selection: which rows.
         model: a tokenizer, at the hub or in a folder.
         token: for the hub.
-        ray: the address of a Ray cluster whose nodes count; None: this process does.
-        told: gets how many rows are counted.
+        progress: gets how many rows are counted.
 
     Raises:
         DataError: see `Source`, `load_tokenizer`, `Lengths`.
-        InfrastructureError: see `spread.count_tokens`.
     """
     tokenizer = load_tokenizer(model, token)
     report = StepReport(step="lengths")
     tokens: list[int] = []
-    rows = (row for _, row in selection.of(source.rows()))
-    if ray is None:
-        counted = count(tokenizer, rows, report)
-    else:
-        from .spread import count_tokens
-
-        counted = count_tokens(ray, tokenizer, rows, report)
-    for length in counted:
+    for length in count(tokenizer, source.rows(), report):
         tokens.append(length)
-        told(len(tokens))
+        progress(len(tokens))
     lengths = Lengths.of(tokens)
-    report.found = {"source": source.name, "tokenizer": model, "splits": sorted(source.splits), **lengths.to_json()}
+    report.found = {"source": source.name, "tokenizer": model, "splits": source.splits, **lengths.to_json()}
     return report, lengths
-
-
-def draw(lengths: Lengths, file: Path, *, title: str) -> None:
-    """A histogram, by powers of two, as PNG or SVG.
-
-    Raises:
-        DataError: the file cannot be written.
-    """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    ends = [128 * 2 ** (step / 2) for step in range(23)]
-    axes.hist(lengths.tokens, bins=ends, color="#0072b2")
-    for coverage in COVERAGES:
-        axes.axvline(lengths.percentile(coverage), color="#d55e00", linewidth=1)
-        axes.annotate(f"{coverage:g} %", (lengths.percentile(coverage), axes.get_ylim()[1]), rotation=90, va="top")
-    axes.set_xscale("log", base=2)
-    axes.set_xlabel("tokens of prompt and completion")
-    axes.set_ylabel("rows")
-    axes.set_title(title)
-    part = file.with_name(f".{file.name}.part")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        # No date, so that equal lengths give equal files.
-        date = {"Date": None} if file.suffix == ".svg" else {}
-        figure.savefig(part, format=file.suffix.removeprefix(".") or "png", metadata=date)
-        part.replace(file)
-    except (OSError, ValueError) as error:
-        part.unlink(missing_ok=True)
-        raise DataError(f"cannot write {file}: {error}") from error

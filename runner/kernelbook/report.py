@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import Any
 
 from runner.jsonl import Row
 
-from .rows import keep_facts, replaced, written
+from .rows import keep_facts, written
 
 
 @dataclass(kw_only=True)
@@ -57,7 +56,7 @@ class StepReport:
         return not self.failed
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json` and the report of the whole pipeline."""
+        """For `--json`."""
         return {
             "step": self.step,
             "complete": self.complete,
@@ -72,18 +71,18 @@ class StepReport:
 
     def lines(self) -> list[str]:
         """For people."""
-        told = [f"{self.step}: {self.rows_in} rows in, {self.rows_out} out"]
-        told += [f"  left out: {count} ({reason})" for reason, count in sorted(self.dropped.items())]
-        told += [f"  failed: {count} ({reason})" for reason, count in sorted(self.failed.items())]
+        lines = [f"{self.step}: {self.rows_in} rows in, {self.rows_out} out"]
+        lines += [f"  left out: {count} ({reason})" for reason, count in sorted(self.dropped.items())]
+        lines += [f"  failed: {count} ({reason})" for reason, count in sorted(self.failed.items())]
         if self.account is not None:
             account = self.account
-            told.append(
+            lines.append(
                 f"  asked {account.asked}, from the journal {account.from_journal}, retries {account.retries}, "
                 f"tokens {account.tokens_in} in and {account.tokens_out} out"
             )
             if account.from_journal:
-                told.append(f"  with earlier runs: tokens {account.all_tokens_in} in and {account.all_tokens_out} out")
-        return told + [f"  {name}: {value}" for name, value in self.found.items() if not isinstance(value, Mapping)]
+                lines.append(f"  with earlier runs: tokens {account.all_tokens_in} in and {account.all_tokens_out} out")
+        return lines + [f"  {name}: {value}" for name, value in self.found.items() if not isinstance(value, Mapping)]
 
 
 @contextmanager
@@ -113,10 +112,3 @@ def outcomes(
     if not report.failed:
         failures.unlink()
     report.files = [str(output), *([str(failures)] if report.failed else [])]
-
-
-def keep(reports: Mapping[str, Mapping[str, Any]], file: Path) -> None:
-    """Write the reports of steps, by name."""
-    with replaced(file) as target:
-        json.dump(reports, target, indent=2, ensure_ascii=False)
-        target.write("\n")

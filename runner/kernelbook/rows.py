@@ -10,10 +10,9 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
 
@@ -25,72 +24,22 @@ _T = TypeVar("_T")
 #: Rows of a parquet file that are in memory at once.
 _BATCH: Final = 64
 _HUB_NAME: Final = re.compile(r"[\w.-]+/[\w.-]+(@[\w.-]+)?")
-_SHARD: Final = re.compile(r"(\d+)/(\d+)")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shard:
-    """Every `of`-th row, from row `index` on; of the whole data set as a rule."""
-
-    index: int = 0
-    of: int = 1
-
-    @classmethod
-    def parse(cls, text: str | None) -> Shard:
-        """`i/n`, i from 0.
-
-        Raises:
-            DataError: it is none.
-        """
-        if text is None:
-            return cls()
-        found = _SHARD.fullmatch(text)
-        if found is None or not int(found[1]) < int(found[2]):
-            raise DataError(f"a shard is i/n with i from 0 to n - 1, found {text!r}")
-        return cls(index=int(found[1]), of=int(found[2]))
-
-    @property
-    def suffix(self) -> str:
-        """What the names of a shard's files end with; empty for the whole."""
-        return "" if self.of == 1 else f"-{self.index:05d}-of-{self.of:05d}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """Which rows of an input a step takes: a shard, and at most so many of it."""
-
-    shard: Shard = Shard()
-    limit: int | None = None
-
-    def of(self, rows: Iterator[Row]) -> Iterator[tuple[int, Row]]:
-        """The rows and their numbers in the input, from 0."""
-        taken = 0
-        for number, row in enumerate(rows):
-            if number % self.shard.of != self.shard.index:
-                continue
-            if self.limit is not None and taken >= self.limit:
-                return
-            taken += 1
-            yield number, row
-
-    def count(self, source: Source) -> int:
-        """How many rows that are."""
-        mine = len(range(self.shard.index, source.count(), self.shard.of))
-        return mine if self.limit is None else min(mine, self.limit)
 
 
 class Source:
     """A data set: a JSONL or parquet file, a folder of them, or `owner/name` or `owner/name@revision` at the hub.
 
     Of a hub's data set `name` ends with its commit. If the hub does not answer, a copy that was fetched before will do.
+    `limit`: take only the first rows.
 
     Raises:
         DataError: there is nothing there.
         InfrastructureError: the hub does not answer.
     """
 
-    def __init__(self, name: str, *, token: str | None = None) -> None:
+    def __init__(self, name: str, *, token: str | None = None, limit: int | None = None) -> None:
         self.name = name
+        self._limit = limit
         path = Path(name)
         if not path.exists() and _HUB_NAME.fullmatch(name):
             path = _fetched(name, token)
@@ -105,22 +54,18 @@ class Source:
         return {"source": self.name, **known}
 
     @property
-    def splits(self) -> Mapping[str, list[Path]]:
-        """The files of each split, by its name."""
-        splits: dict[str, list[Path]] = {}
-        for file in self.files:
-            found = re.match(r"(train|validation|valid|val|test)\b", file.name.replace("_", "-"))
-            splits.setdefault("train" if found is None else found[1], []).append(file)
-        return splits
+    def splits(self) -> Sequence[str]:
+        """The names of the splits that its files are of."""
+        names = (re.match(r"(train|validation|valid|val|test)\b", file.name.replace("_", "-")) for file in self.files)
+        return sorted({"train" if name is None else name[1] for name in names})
 
-    def rows(self, split: str | None = None) -> Iterator[Row]:
-        """All rows, or those of one split, in the order of the files' names.
+    def rows(self) -> Iterator[Row]:
+        """The rows of all splits, in the order of the files' names.
 
         Raises:
             DataError: a file is not what its name says; file and line are named.
         """
-        for file in self.files if split is None else self.splits.get(split, []):
-            yield from read(file)
+        return islice(chain.from_iterable(map(read, self.files)), self._limit)
 
     def count(self) -> int:
         """How many rows there are; the rows are not looked at.
@@ -128,7 +73,8 @@ class Source:
         Raises:
             DataError: see `rows`.
         """
-        return sum(map(_count, self.files))
+        count = sum(map(_count, self.files))
+        return count if self._limit is None else min(count, self._limit)
 
 
 def _count(file: Path) -> int:
@@ -261,12 +207,12 @@ def facts_of(file: Path) -> dict[str, Any]:
     """
     kept = facts_file(file)
     try:
-        found = json.loads(kept.read_text(encoding="utf-8"))
+        facts = json.loads(kept.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read {kept}: {error}; move it away") from error
-    return dict(found) if isinstance(found, dict) else {}
+    return dict(facts) if isinstance(facts, dict) else {}
 
 
 def keep_facts(output: Path, facts: Mapping[str, Any]) -> None:
@@ -289,9 +235,9 @@ def _files(path: Path, name: str) -> list[Path]:
             "hub"
         )
     for suffix in ("parquet", "jsonl"):
-        found = sorted(file for file in path.rglob(f"*.{suffix}") if not file.name.startswith("."))
-        if found:
-            return found
+        files = sorted(file for file in path.rglob(f"*.{suffix}") if not file.name.startswith("."))
+        if files:
+            return files
     raise DataError(f"{name} has no .parquet and no .jsonl file")
 
 
@@ -311,8 +257,8 @@ def _fetched(name: str, token: str | None) -> Path:
             f"neither a file {name} nor a data set of that name at the hub; a private one needs HF_TOKEN"
         ) from error
     except (HfHubHTTPError, HTTPError, OSError) as error:
-        said = str(error.__cause__ or error).strip().partition("\n")[0]
-        raise InfrastructureError(f"cannot fetch {name} from the hub: {said}. Run this again later") from error
+        reason = str(error.__cause__ or error).strip().partition("\n")[0]
+        raise InfrastructureError(f"cannot fetch {name} from the hub: {reason}. Run this again later") from error
     return Path(folder)
 
 

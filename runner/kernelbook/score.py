@@ -17,7 +17,7 @@ from runner.client.adapters import code_of
 from runner.jsonl import Row
 
 from .report import StepReport, outcomes
-from .rows import Selection, Source, content_of, info_of, number_of, text_of
+from .rows import Source, content_of, info_of, number_of, text_of
 
 REWARD: Final = "kernelbook@1"
 OUTPUT: Final = "outputs/evals.jsonl"
@@ -31,10 +31,9 @@ def run(
     client: Client,
     *,
     device: str,
-    selection: Selection,
     output: Path,
     again: int = 0,
-    told: Callable[[int], None] = lambda _: None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> StepReport:
     """Evaluate all rows, then write them in the order of the input.
 
@@ -42,10 +41,9 @@ def run(
         source: rows with `completion`, and with `python_code` in the row or in its `info`. They are read twice.
         client: of the queue.
         device: the GPU type, for the rows.
-        selection: which rows.
         output: the JSONL file to write. There is no journal: the queue keeps results.
         again: how many times more to evaluate what ended as a fault of ours or was cancelled.
-        told: gets how many results are there.
+        progress: gets how many results are there.
 
     Raises:
         DataError: see `Source`.
@@ -54,23 +52,23 @@ def run(
     report = StepReport(step="score")
     results: dict[str, Result] = {}
     for time in range(again + 1):
-        items = (item for _, row in selection.of(source.rows()) if (item := _item(row)) is not None)
+        items = (item for row in source.rows() if (item := _item(row)) is not None)
         for result in client.stream(_named(item, time) for item in items if _open(results.get(item.key))):
             results[result.key.partition("/again-")[0]] = result
-            told(len(results))
+            progress(len(results))
     facts = {"reward": REWARD, "device": device}
     with outcomes(output, report, {**source.facts, **facts}) as (write, write_failure):
-        for number, row in selection.of(source.rows()):
+        for number, row in enumerate(source.rows()):
             report.rows_in += 1
-            why, made = _row(number, row, results, device)
-            if made is None:
+            why, evaluation = _row(number, row, results, device)
+            if evaluation is None:
                 write_failure(why, {"row": row})
             else:
-                write(made)
+                write(evaluation)
     return report
 
 
-def planned(source: Source, selection: Selection) -> StepReport:
+def planned(source: Source) -> StepReport:
     """How many rows there are, and how many different candidates would be evaluated. The queue is not asked.
 
     Raises:
@@ -78,7 +76,7 @@ def planned(source: Source, selection: Selection) -> StepReport:
     """
     report = StepReport(step="score")
     keys = set()
-    for _, row in selection.of(source.rows()):
+    for row in source.rows():
         report.rows_in += 1
         item = _item(row)
         if item is not None:

@@ -32,7 +32,7 @@ def write(directory: Path) -> list[Path]:
     Raises:
         DataError: the folder cannot be written, or a file of such a name is there and is another.
     """
-    made = []
+    paths = []
     for name, command in SCRIPTS.items():
         path, text = directory / "scripts" / name, _TEXT.format(command=command)
         try:
@@ -42,5 +42,5 @@ def write(directory: Path) -> list[Path]:
             path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise DataError(f"cannot write {path}: {error.strerror}") from error
-        made.append(path)
-    return made
+        paths.append(path)
+    return paths

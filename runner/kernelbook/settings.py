@@ -56,12 +56,12 @@ class Settings:
         """
         text = self.get(name)
         try:
-            found = default if text is None else float(text)
+            number = default if text is None else float(text)
         except ValueError:
-            found = math.nan
-        if not math.isfinite(found):
+            number = math.nan
+        if not math.isfinite(number):
             raise ConfigError(f"{name} is {text!r}, expected a number")
-        return found
+        return number
 
     @property
     def test_limit(self) -> int | None:

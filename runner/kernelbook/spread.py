@@ -1,4 +1,4 @@
-"""The same steps on a Ray cluster, through Ray Data: its nodes ask or count, this process reads and writes files.
+"""The same steps on a Ray cluster, through Ray Data: its nodes ask, this process reads and writes files.
 
 This process must run on a node of the cluster, and all nodes need the same kernel-runner with the extra `ray`.
 """
@@ -14,26 +14,21 @@ from dataclasses import asdict, replace
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from runner.errors import ConfigError, InfrastructureError
-from runner.jsonl import Row
 
 from .asking import Asker, Check, Endpoint, Request, ServiceStopped
 from .journal import Answer, Journal
-from .lengths import count
-from .report import Account, StepReport
+from .report import Account
 from .rows import batches
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 #: Requests at a time that are worth a process of their own.
 _WORTH_A_WORKER: Final = 16
-#: Rows of a block, in waves of requests, or where tokens are counted.
-_WAVES, _ROWS = 8, 256
+#: Rows of a block, in waves of requests.
+_WAVES: Final = 8
 #: How long an earlier run over the same journal may take to end.
 _PATIENCE_S: Final = 60.0
 _REACH_S: Final = 10.0
@@ -48,7 +43,7 @@ def ask(
     *,
     step: str,
     check: Check,
-    told: Callable[[int], None],
+    progress: Callable[[int], None],
 ) -> tuple[Account, Mapping[str, str]]:
     """Ask what the journal does not answer, on all nodes. Answers go into the journal as they come.
 
@@ -59,7 +54,7 @@ def ask(
         journal: on this machine.
         step: the step's name.
         check: of the step.
-        told: gets how many requests have an answer.
+        progress: gets how many requests have an answer.
 
     Returns:
         The account, and why some requests got no answer, by their names.
@@ -86,25 +81,8 @@ def ask(
             account.add(Account(**part["account"]))
             unanswered.update(part["unanswered"])
             done += part["account"]["asked"]
-            told(done + account.from_journal)
+            progress(done + account.from_journal)
     return account, unanswered
-
-
-def count_tokens(
-    address: str, tokenizer: PreTrainedTokenizerBase, rows: Iterator[Row], report: StepReport
-) -> Iterator[int]:
-    """The tokens of each row, as `lengths.count` has them, counted on all nodes.
-
-    Raises:
-        InfrastructureError: there is no cluster.
-    """
-    with _cluster(address) as cpus:
-        lines = (json.dumps(row, default=str) for row in rows)
-        for part in _mapped(_Counting, {"tokenizer": tokenizer}, lines, size=_ROWS, workers=max(1, cpus)):
-            report.rows_in += part["rows_in"]
-            report.rows_out += len(part["tokens"])
-            report.failed.update(part["failed"])
-            yield from part["tokens"]
 
 
 def _missing(
@@ -132,8 +110,8 @@ def _cluster(address: str) -> Iterator[int]:
         _reach(address)
         ray.init(address=address, namespace=_NAMESPACE, log_to_driver=False, logging_level="ERROR")
     except (OSError, RuntimeError, ValueError) as error:
-        said = str(error).strip().partition("\n")[0]
-        raise InfrastructureError(f"no Ray cluster at {address}: {said}") from error
+        reason = str(error).strip().partition("\n")[0]
+        raise InfrastructureError(f"no Ray cluster at {address}: {reason}") from error
     try:
         ray.data.DataContext.get_current().enable_progress_bars = False
         yield int(ray.cluster_resources().get("CPU", 1))
@@ -166,7 +144,7 @@ def _mapped(
     import ray
 
     blocks = [ray.put(pa.table({"line": block})) for block in batches(lines, size)]
-    made = ray.data.from_arrow_refs(blocks).map_batches(
+    results = ray.data.from_arrow_refs(blocks).map_batches(
         worker,
         fn_constructor_kwargs=dict(arguments),
         batch_size=None,
@@ -174,11 +152,11 @@ def _mapped(
         concurrency=min(workers, len(blocks)) or 1,
     )
     try:
-        for row in made.iter_rows():
-            yield json.loads(row["made"])
+        for row in results.iter_rows():
+            yield json.loads(row["results"])
     except ray.exceptions.RayError as error:
-        said = str(error).strip().rpartition("\n")[2]
-        raise InfrastructureError(f"the Ray cluster could not do it: {said}. Run this again") from error
+        reason = str(error).strip().rpartition("\n")[2]
+        raise InfrastructureError(f"the Ray cluster could not do it: {reason}. Run this again") from error
 
 
 def _keeper(journal: Path) -> Any:  # noqa: ANN401 Ray's handle of an actor
@@ -246,19 +224,5 @@ class _Asking:
         return _row(account=asdict(asker.account), unanswered=asker.unanswered, stopped=self._stopped)
 
 
-class _Counting:
-    """Counts the tokens of a block of rows."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._tokenizer = tokenizer
-
-    def __call__(self, block: pa.Table) -> pa.Table:
-        """The rows' tokens."""
-        report = StepReport(step="lengths")
-        rows = (json.loads(line) for line in block["line"].to_pylist())
-        tokens = list(count(self._tokenizer, rows, report))
-        return _row(tokens=tokens, rows_in=report.rows_in, failed=dict(report.failed))
-
-
-def _row(**made: object) -> pa.Table:
-    return pa.table({"made": [json.dumps(made)]})
+def _row(**results: object) -> pa.Table:
+    return pa.table({"results": [json.dumps(results)]})

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from runner import __version__
-from runner.errors import ConfigError, DataError, InfrastructureError
+from runner.errors import ConfigError, DataError
 from runner.jsonl import Row, numbered, parsed
 
 from .best import normalised
@@ -25,8 +25,6 @@ SEED: Final = 42
 TEST_SHARE: Final = 0.1
 #: Rows that are in memory at once.
 _BATCH: Final = 256
-_REFUSED: Final = (401, 403)
-_KEPT: Final = "What had arrived is kept there: run this again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +74,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """What one pass over a file found."""
+    """What one pass over a file yields."""
 
     lines: Sequence[Line]
     columns: Columns
@@ -144,34 +142,26 @@ def by_row(lines: Sequence[Line], *, share: float = TEST_SHARE, seed: int = SEED
     return order[count:], order[:count]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Made:
-    """A data set as a folder."""
-
-    folder: Path
-    rows: Mapping[str, int]
-
-
 def make(
     target: Target,
     source: Path,
-    found: Rows,
+    dataset_rows: Rows,
     folder: Path,
     *,
     split: Literal["group", "row"] = "group",
     facts: Mapping[str, Any] | None = None,
-) -> Made:
-    """Write parquet files and the card of a data set to an empty folder.
+) -> Mapping[str, int]:
+    """Write parquet files and the card of a data set to an empty folder; how many rows each split has.
 
     Args:
         target: which one.
         source: the rows.
-        found: what `look` found in them.
+        dataset_rows: what `look` returns for them.
         folder: that empty folder.
         split: see `by_group` and `by_row`.
         facts: for the card, beside those that the step before kept.
     """
-    lines = found.lines
+    lines = dataset_rows.lines
     if target.split:
         training, validation = (by_group if split == "group" else by_row)(lines)
         parts = {"train": training, "validation": validation}
@@ -180,11 +170,11 @@ def make(
     (folder / "data").mkdir(parents=True)
     for name, indices in parts.items():
         file = folder / "data" / f"{name}-00000-of-00001.parquet"
-        write(file, found.columns, _batches(source, [lines[index].start for index in indices]))
+        write(file, dataset_rows.columns, _batches(source, [lines[index].start for index in indices]))
     rows = {name: len(indices) for name, indices in parts.items()}
-    told = {**facts_of(source), **{name: fact for name, fact in (facts or {}).items() if fact is not None}}
-    (folder / "README.md").write_text(_card(target, rows, split, found.licences, told), encoding="utf-8")
-    return Made(folder=folder, rows=rows)
+    known_facts = {**facts_of(source), **{name: fact for name, fact in (facts or {}).items() if fact is not None}}
+    (folder / "README.md").write_text(_card(target, rows, split, dataset_rows.licences, known_facts), encoding="utf-8")
+    return rows
 
 
 def run(
@@ -225,20 +215,18 @@ def run(
     if to is None and token is None and not dry_run:
         raise ConfigError("no token for the hub: set HF_TOKEN in the environment or in .env, or write to a folder")
     # First: where there are no rows, no folder is made for them.
-    found = look(source, limit=limit)
+    dataset_rows = look(source, limit=limit)
     work = scratch(to if to is not None and not dry_run else source.parent, f"upload-{target.name}")
     try:
-        made = make(target, source, found, work / "made", split=split, facts=facts)
-        report = StepReport(
-            step=f"upload {target.name}", rows_in=sum(made.rows.values()), rows_out=sum(made.rows.values())
-        )
-        report.found = {f"rows of {name}": count for name, count in made.rows.items()}
+        rows = make(target, source, dataset_rows, work / "made", split=split, facts=facts)
+        report = StepReport(step=f"upload {target.name}", rows_in=sum(rows.values()), rows_out=sum(rows.values()))
+        report.found = {f"rows of {name}": count for name, count in rows.items()}
         if dry_run:
             report.found["would go to"] = str(to / target.name) if to is not None else repository
         elif to is not None:
-            report.files = [str(_move(made.folder, to / target.name))]
+            report.files = [str(_move(work / "made", to / target.name))]
         else:
-            report.found["commit"] = _send(made.folder, repository, token, private=private)
+            report.found["commit"] = _send(work / "made", repository, token, private=private)
         return report
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -261,10 +249,11 @@ def _move(made: Path, target: Path) -> Path:
 
 def _send(folder: Path, repository: str, token: str | None, *, private: bool) -> str:
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError
+
+    from runner.hub import refusals_explained
 
     api = HfApi(token=token)
-    try:
+    with refusals_explained(repository):
         api.create_repo(repository, repo_type="dataset", private=private, exist_ok=True)
         # One commit. Files that an interrupted upload brought are not sent again. Splits of before go with it.
         done = api.upload_folder(
@@ -274,26 +263,7 @@ def _send(folder: Path, repository: str, token: str | None, *, private: bool) ->
             delete_patterns=["data/*.parquet"],
             commit_message=f"Rows from kernel-runner {__version__}",
         )
-    except HFValidationError as error:
-        raise DataError(f"{repository!r} is no name of a repository: {error}") from error
-    except HfHubHTTPError as error:
-        status = error.response.status_code
-        if status in _REFUSED:
-            raise ConfigError(
-                f"the hub refuses {repository} (status {status}): HF_TOKEN must be a token that may write there"
-            ) from error
-        said = error.server_message or _first_line(error)
-        raise InfrastructureError(f"the hub did not take {repository} (status {status}: {said}). {_KEPT}") from error
-    except (HTTPError, OSError, RuntimeError) as error:
-        # The library wraps what happened while it sent a file.
-        raise InfrastructureError(
-            f"the hub did not take {repository}: {_first_line(error.__cause__ or error)}. {_KEPT}"
-        ) from error
     return str(done.oid)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _batches(source: Path, starts: Sequence[int]) -> Iterator[list[Row]]:
@@ -309,18 +279,18 @@ def _batches(source: Path, starts: Sequence[int]) -> Iterator[list[Row]]:
 
 def _card(target: Target, rows: Mapping[str, int], split: str, licences: Counter[str], facts: Mapping[str, Any]) -> str:
     data = "\n".join(f"      - split: {name}\n        path: data/{name}-*.parquet" for name in rows)
-    told = [
+    lines = [
         *(f"- {name}: {value}" for name, value in facts.items()),
         f"- rows: {', '.join(f'{count} {name}' for name, count in rows.items())}",
         f"- written by kernel-runner {__version__}",
     ]
     if target.split:
         how = "rows of the same code are on the same side" if split == "group" else "row by row"
-        told.append(f"- split: {TEST_SHARE:.0%} for validation, seed {SEED}, {how}")
+        lines.append(f"- split: {TEST_SHARE:.0%} for validation, seed {SEED}, {how}")
     if licences:
         named = ", ".join(f"{name} ({count})" for name, count in licences.most_common(20))
-        told.append(f"- licences of the modules, as their rows say: {named}")
+        lines.append(f"- licences of the modules, as their rows say: {named}")
     return (
         f"---\nconfigs:\n  - config_name: default\n    data_files:\n{data}\n---\n"
-        f"# {target.repository.partition('/')[2]}\n\n{target.about}\n\n" + "\n".join(told) + "\n"
+        f"# {target.repository.partition('/')[2]}\n\n{target.about}\n\n" + "\n".join(lines) + "\n"
     )

@@ -22,16 +22,16 @@ from runner.store.base import expect
 from runner.store.connection import Link, Row, row, rows
 from runner.store.queries import Query
 
-#: The message where a replica had to cancel an export.
-CONFLICT: Final = (
+_CONFLICT: Final = (
     "the server cancelled the export, as a replica does that has to replay what the export still reads; nothing was "
     "exported. Run it again, or set hot_standby_feedback = on or a longer max_standby_streaming_delay there"
 )
 #: A statement of an export sorts and joins whole tables before its first row comes.
 _ANSWER_S: Final = 3600.0
 _NAME: Final = "kernel-runner data"
-#: Lets the statements of an export take their time; of one transaction, on each of its connections.
-SETTINGS: Final = session.statement(
+_ROWS_AT_ONCE: Final = 5000
+#: Lets the statements of an export take their time.
+_SETTINGS: Final = session.statement(
     {"statement_timeout": "0", "idle_in_transaction_session_timeout": "0", "jit": "off", "work_mem": "64MB"}, local=True
 )
 
@@ -43,8 +43,6 @@ class Moment:
     at_us: int
     server: str
     replica: bool
-    #: Whether this user may ask which history of the database this is (`Snapshot.watermark`).
-    history_known: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,24 +129,21 @@ class Snapshot:
         found = rows(self._connection, queries.DATASET_PEOPLE, scope.parameters())
         return [People(**{**line, "banned": tuple(line["banned"] or ())}) for line in found]
 
-    def shared(self) -> str:
-        """A name under which other connections read what this one sees, as long as this one is open."""
-        return str(expect(row(self._connection, queries.DATASET_SNAPSHOT))["snapshot"])
+    def submissions(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of submissions.parquet, without `code_encoding`."""
+        return self._stream("dataset_submissions", queries.DATASET_SUBMISSIONS, scope.parameters())
 
-    def statement(self, query: Query, parameters: Mapping[str, Any]) -> str:
-        """A statement with its values in it, for a connection of another driver."""
-        return psycopg.ClientCursor(self._connection).mogrify(query.sql, parameters)
+    def runs(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of runs.parquet, with the hash of a host's name in place of the host."""
+        return self._stream("dataset_runs", queries.DATASET_RUNS, scope.parameters())
 
-    def watermark(self) -> Mapping[str, Any]:
-        """`seen`: which transactions the snapshot sees. `history`: of which history of which database, hashed.
+    def codes(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
+        """Lowest id, SHA-256, bytes and first submission of each code; without a hash where the code is gone."""
+        return self._stream("dataset_codes", queries.DATASET_CODES, scope.parameters())
 
-        Only where `Moment.history_known`, and never of a replica, which does not know its own history.
-        """
-        return expect(row(self._connection, queries.DATASET_WATERMARK))
-
-    def keys(self, boards: Sequence[int], *, at_once: int = 5000) -> Iterator[list[tuple[Any, ...]]]:
+    def keys(self, boards: Sequence[int]) -> Iterator[list[tuple[Any, ...]]]:
         """Submission, runner, problem, user, code id, code hash and code bytes of every row, by submission."""
-        return self._stream("dataset_keys", queries.DATASET_KEYS, {"boards": list(boards)}, at_once)
+        return self._stream("dataset_keys", queries.DATASET_KEYS, {"boards": list(boards)})
 
     def code(self, ids: Sequence[int]) -> Mapping[int, bytes]:
         """The code of these ids; one that is not there is left out."""
@@ -156,9 +151,9 @@ class Snapshot:
             cursor.execute(queries.DATASET_CODE.sql, {"ids": list(ids)})
             return dict(cursor.fetchall())
 
-    def oddities(self, boards: Sequence[int], *, at_once: int = 5000) -> Iterator[Oddity]:
+    def oddities(self, boards: Sequence[int]) -> Iterator[Oddity]:
         """What the checks of the database find, by severity, check and submission."""
-        for lines in self._stream("dataset_findings", queries.DATASET_FINDINGS, {"boards": list(boards)}, at_once):
+        for lines in self._stream("dataset_findings", queries.DATASET_FINDINGS, {"boards": list(boards)}):
             for check, severity, problem_name, submission_id, run_id, runner, user_id, reason in lines:
                 yield Oddity(
                     check=check,
@@ -171,18 +166,11 @@ class Snapshot:
                     reason=reason,
                 )
 
-    def _stream(
-        self, name: str, query: Query, parameters: Mapping[str, Any], at_once: int
-    ) -> Iterator[list[tuple[Any, ...]]]:
+    def _stream(self, name: str, query: Query, parameters: Mapping[str, Any]) -> Iterator[list[tuple[Any, ...]]]:
         with self._connection.cursor(name, row_factory=tuple_row) as cursor:
             cursor.execute(query.sql, parameters, binary=True)
-            while found := cursor.fetchmany(at_once):
-                yield found
-
-
-def address(dsn: str) -> str:
-    """The database's address for a connection of another driver, which says whose it is."""
-    return session.conninfo(dsn, application_name=_NAME)
+            while lines := cursor.fetchmany(_ROWS_AT_ONCE):
+                yield lines
 
 
 @contextmanager
@@ -201,11 +189,11 @@ def snapshot(dsn: str) -> Iterator[Snapshot]:
             connection.read_only = True
             connection.row_factory = dict_row
             with connection.transaction():
-                connection.execute(SETTINGS)
+                connection.execute(_SETTINGS)
                 yield Snapshot(connection)
     except DatabaseUnavailableError as error:
-        if "conflict with recovery" in str(error) and CONFLICT not in str(error):
-            raise DatabaseUnavailableError(CONFLICT) from error
+        if "conflict with recovery" in str(error):
+            raise DatabaseUnavailableError(_CONFLICT) from error
         raise
     finally:
         link.close()

@@ -653,7 +653,7 @@ WHERE n.nspname = 'leaderboard' AND i.indisunique AND i.indisvalid AND i.indpred
 -- name: dataset_moment
 -- The time of a snapshot, and the server that it is of.
 SELECT (extract(epoch FROM now()) * 1000000)::bigint AS at_us, current_setting('server_version') AS server,
-       pg_is_in_recovery() AS replica, has_function_privilege('pg_control_system()', 'EXECUTE') AS history_known
+       pg_is_in_recovery() AS replica
 
 -- name: dataset_boards
 -- The leaderboards that a data export may be of; open: the deadline has not passed.
@@ -686,48 +686,23 @@ GROUP BY e.leaderboard_id
 ORDER BY e.leaderboard_id
 
 -- name: dataset_submissions
--- The rows of a data export, without code, without flags and without sol; times in microseconds since 1970, UTC. Only the
--- rows that the submissions %(only)s make, each looked up by its id; NULL: all.
+-- The rows of a data export without what their code says; times in microseconds since 1970, UTC.
 SELECT e.submission_id, e.leaderboard_id, e.problem_name, e.user_id, e.user_name, e.code_id, e.file_name,
        (extract(epoch FROM least(greatest(e.submission_time, '0001-01-02Z'), '9999-12-30Z')) * 1000000)::bigint
            AS submission_time,
        e.status, e.score, e.passed, e.mode, e.runner, e.mode_category, e.verdict, e.run_id, e.score_raw,
-       e.score_invalid_reason, e.code_sha256, e.code_bytes::bigint AS code_bytes, e.assurance_correctness,
-       e.assurance_timing
+       e.score_invalid_reason, e.flags, e.code_sha256, e.code_bytes, e.assurance_correctness, e.assurance_timing, e.sol
 FROM (
     SELECT DISTINCT ON (a.leaderboard_id, a.user_id, a.code_id, a.runner) a.*
-    FROM (
-        -- Values are sent in the statement, so the planner leaves one of the two out.
-        SELECT p.* FROM runner.entry_plain p WHERE %(only)s::integer[] IS NULL
-        UNION ALL
-        SELECT x.* FROM unnest(%(only)s::integer[]) AS o (submission_id)
-        CROSS JOIN LATERAL (
-            SELECT p.* FROM runner.entry_plain p WHERE p.submission_id = o.submission_id OFFSET 0
-        ) AS x
-    ) AS a
+    FROM runner.entry a
     WHERE a.leaderboard_id = ANY (%(boards)s::integer[]) AND a.user_id <> ALL (%(users)s::text[])
       AND a.submission_id <> ALL (%(submissions)s::integer[])
     ORDER BY a.leaderboard_id, a.user_id, a.code_id, a.runner, a.score, a.submission_time, a.submission_id, a.run_id
 ) AS e
 ORDER BY e.problem_name COLLATE "C", e.score, submission_time, e.submission_id, e.runner COLLATE "C"
 
--- name: dataset_flags
--- The suspect checks that submissions and runs fail, but for those that the cases of runs say.
-SELECT DISTINCT o.submission_id, o.run_id, o."check"
-FROM runner.oddity_plain o
-WHERE o.severity = 'suspect' AND o.leaderboard_id = ANY (%(boards)s::integer[])
-
--- name: dataset_figures
--- What the cases of runs say, of those of these submissions and of these runs; only where they say something.
-SELECT f.run_id, f.sol, f.faster_than_light IS TRUE AS faster_than_light, f.score_differs IS TRUE AS score_differs
-FROM runner.run_figures f
-WHERE f.leaderboard_id = ANY (%(boards)s::integer[])
-  AND f.submission_id BETWEEN %(first)s::integer AND %(last)s::integer
-  AND (%(runs)s::integer[] IS NULL OR f.run_id = ANY (%(runs)s::integer[]))
-  AND (f.sol IS NOT NULL OR f.faster_than_light OR f.score_differs)
-
 -- name: dataset_runs
--- The public runs of a data export of these submissions, a row per case.
+-- The public runs of a data export, a row per case.
 SELECT d.run_id, d.submission_id, d.leaderboard_id, d.problem_name, d.runner, d.mode, d.passed, d.score, d.score_raw,
        d.score_invalid_reason, d.case_index, d.spec, d.mean_ns, d.std_ns, d.best_ns, d.runs, d.sol, d.duration_s, d.gpu,
        d.torch, d.runtime, d.host_sha256 AS host,
@@ -737,65 +712,16 @@ SELECT d.run_id, d.submission_id, d.leaderboard_id, d.problem_name, d.runner, d.
 FROM runner.dataset_runs d
 WHERE d.leaderboard_id = ANY (%(boards)s::integer[]) AND d.user_id <> ALL (%(users)s::text[])
   AND d.submission_id <> ALL (%(submissions)s::integer[])
-  AND d.submission_id BETWEEN %(first)s::integer AND %(last)s::integer
 ORDER BY d.submission_id, d.run_id, d.case_index
 
--- name: dataset_hosts
--- The hosts of a data export in the order of their first runs.
-SELECT h.host_sha256, min(h.first_submission_id) AS first_submission_id
-FROM runner.dataset_hosts h
-WHERE h.leaderboard_id = ANY (%(boards)s::integer[])
-GROUP BY h.host_sha256
-ORDER BY min(h.first_submission_id::bigint << 32 | h.first_run_id)
-
 -- name: dataset_codes
--- The codes that a data export needs, once each.
-SELECT d.code_id, d.code_sha256, d.code_bytes::bigint AS code_bytes, min(d.submission_id) AS submission_id
+-- The codes that a data export needs, one per hash, by the order in which they came.
+SELECT min(d.code_id) AS code_id, d.code_sha256, d.code_bytes, min(d.submission_id) AS submission_id
 FROM runner.dataset_codes d
 WHERE d.leaderboard_id = ANY (%(boards)s::integer[]) AND d.user_id <> ALL (%(users)s::text[])
   AND d.submission_id <> ALL (%(submissions)s::integer[])
-GROUP BY d.code_id, d.code_sha256, d.code_bytes
-ORDER BY d.code_id
-
--- name: dataset_versions
--- Rows that a data export depends on, per block of submissions and per block of codes: how many there are, and how many
--- of them were written by transaction %(since)s or a later one. Transactions count modulo 2^32.
-SELECT v.submission_id / %(block)s AS block, v.code_id / %(block)s AS code_block, count(*) AS held,
-       count(*) FILTER (WHERE ((v.written - %(since)s::bigint) & 4294967295) < 2147483648) AS newer
-FROM runner.dataset_versions v
-GROUP BY 1, 2
-ORDER BY 1, 2
-
--- name: dataset_touched
--- The submissions whose rows may be others than in an older export, with their codes: those of which transaction
--- %(since)s or a later one wrote something, in the blocks %(appended)s; all in the blocks %(rewritten)s; and all
--- that have a code of one of those, of %(codes)s, or of the blocks %(code_blocks)s.
-SELECT c.submission_id, c.code_id
-FROM runner.dataset_codes c
-WHERE c.code_id IN (
-        SELECT k.code_id FROM runner.dataset_codes k
-        WHERE k.submission_id / %(block)s = ANY (%(rewritten)s::integer[]) OR k.submission_id IN (
-            SELECT v.submission_id FROM runner.dataset_versions v
-            WHERE v.submission_id / %(block)s = ANY (%(appended)s::integer[])
-              AND ((v.written - %(since)s::bigint) & 4294967295) < 2147483648))
-   OR c.code_id = ANY (%(codes)s::integer[]) OR c.code_id / %(block)s = ANY (%(code_blocks)s::integer[])
-ORDER BY c.submission_id
-
--- name: dataset_users
--- Users as a data export shows them.
-SELECT d.user_id, d.user_name FROM runner.dataset_users d
-
--- name: dataset_watermark
--- Which transactions a snapshot sees, and of which history of which database.
-SELECT pg_current_snapshot()::text AS seen,
-       encode(sha256(convert_to(concat_ws(' ', c.system_identifier, d.oid,
-              left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)), 'UTF8')), 'hex') AS history
-FROM pg_control_system() c, pg_database d
-WHERE d.datname = current_database()
-
--- name: dataset_snapshot
--- Lets other connections read what this one sees.
-SELECT pg_export_snapshot() AS snapshot
+GROUP BY d.code_sha256, d.code_bytes
+ORDER BY min(d.code_id)
 
 -- name: dataset_code
 -- Submitted code as bytes.

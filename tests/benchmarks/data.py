@@ -2,13 +2,12 @@
 
     make bench ARGS="data --mb 300 --users 20000"
 
-Makes a leaderboard with so much code in a database of its own, and exports it with each way in a process of its own:
-first all libraries, then ours, then ours again after one new submission. `--database` takes a database that is empty or
-was filled by this program, and keeps it.
+Makes a leaderboard with so much code in a database of its own, and exports it with each way in a process of its own.
+`--database` takes a database that is empty or was filled by this program, and keeps it.
 
 All other ways write the flat file alone, from a plain query with KernelBot's rule: without unusable scores taken out,
-verdicts, flags, runs, code by hash, manifest, hashes and a second export that reads only what is new. So our flat file
-is measured alone, too. A library that is not installed is left out (`pip install connectorx polars psycopg2-binary`).
+verdicts, flags, runs, code by hash, manifest and hashes. A library that is not installed is left out
+(`pip install adbc-driver-postgresql polars psycopg2-binary`).
 
 CPU: seconds of the process and of the server together, which other work on the machine changes less than the time.
 """
@@ -17,16 +16,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -70,86 +69,10 @@ _AS_TEXT: Final = _ROWS.format(code="convert_from(c.code, 'UTF8')")
 
 def ours(url: str, target: Path) -> None:
     """The command's own functions."""
-    from runner.data import without_pandas
-
-    without_pandas()
     from runner.data.choice import Options
     from runner.data.export import export
 
     export(url, Options(target=target, private=True), lambda _stage, _done, _total: None)
-
-
-def flat_alone(url: str, target: Path) -> None:
-    """Our flat file, byte for byte, by the functions of the export that write it."""
-    from runner.data import without_pandas
-
-    without_pandas()
-    import numpy as np
-
-    from runner.data import rows
-    from runner.data.arrow import Reader, cast
-    from runner.data.code import Codes
-    from runner.data.export import _ROUGH, _Making
-    from runner.data.memory import lean
-    from runner.data.tables import GROUP_BYTES
-    from runner.store import queries
-    from runner.store.dataset import Scope, snapshot
-
-    with lean(), snapshot(url) as database, ExitStack() as stack:
-        shared = database.shared()
-        codes = stack.enter_context(closing(Codes(target.parent)))
-        reader = stack.enter_context(Reader(url, shared))
-        scope = {**Scope(boards=(1,)).parameters(), "only": None}
-        rough = stack.enter_context(tempfile.TemporaryFile(dir=target.parent))
-        batches = reader.batches(database.statement(queries.DATASET_SUBMISSIONS, scope))
-        for _ in rows.put_aside(rough, _ROUGH, (cast(batch, _ROUGH) for batch in batches)):
-            pass
-        with rows.stored(rough) as pieces:
-            _Making._want(codes, pieces)
-        with rows.stored(rough) as pieces:
-            numbers = np.concatenate([codes.numbers(piece.column("code_sha256")) for piece in pieces])
-        for _ in codes.fetch(
-            np.arange(len(codes)),
-            lambda ids: reader.batches(database.statement(queries.DATASET_CODE, {"ids": list(ids)})),
-            lambda _stage, _done, _total: None,
-        ):
-            pass
-        plan = rows.planned(numbers, codes, GROUP_BYTES)
-        with rows.stored(rough) as pieces:
-            rows.write_flat(target, rows=pieces, plan=plan, codes=codes, old=None, progress=lambda _done: None)
-
-
-def adbc(url: str, target: Path) -> None:
-    """The ADBC driver, a batch at a time, into a ParquetWriter."""
-    import adbc_driver_manager
-    import adbc_driver_postgresql
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with (
-        adbc_driver_manager.AdbcDatabase(driver=adbc_driver_postgresql._driver_path(), uri=url) as database,
-        adbc_driver_manager.AdbcConnection(database) as connection,
-        adbc_driver_manager.AdbcStatement(connection) as statement,
-    ):
-        statement.set_sql_query(_AS_BYTES)
-        stream, _ = statement.execute_query()
-        with pa.RecordBatchReader.from_stream(stream) as batches:
-            light = batches.schema.names[:-1]
-            with pq.ParquetWriter(target, batches.schema, compression="zstd", use_dictionary=light) as writer:
-                for batch in batches:
-                    writer.write_batch(batch)
-
-
-def connectorx(url: str, target: Path) -> None:
-    """All rows as one Arrow table by connectorx, one write."""
-    import connectorx as cx
-    import pyarrow.parquet as pq
-    from psycopg.conninfo import conninfo_to_dict
-
-    # It reads no address without a host.
-    of = conninfo_to_dict(url)
-    whole = f"postgresql://{of['user']}@localhost/{of['dbname']}?host={of['host']}"
-    pq.write_table(cx.read_sql(whole, _AS_BYTES, return_type="arrow"), target, compression="zstd")
 
 
 def polars(url: str, target: Path) -> None:
@@ -203,17 +126,12 @@ def streamed(url: str, target: Path) -> None:
 
 
 _OURS: Final = "kernel-runner data export"
-_FLAT: Final = "its flat file alone"
-_AGAIN: Final = "after one new submission"
 #: Name -> how, and what must be installed.
 WAYS: Final = {
-    "ADBC, ParquetWriter": (adbc, "adbc_driver_postgresql"),
     "psycopg cursor, ParquetWriter": (streamed, "psycopg"),
-    "connectorx": (connectorx, "connectorx"),
     "polars": (polars, "polars"),
     "pandas.read_sql": (read_sql, "pandas"),
     "KernelBot's way": (kernelbot, "psycopg2"),
-    _FLAT: (flat_alone, "pyarrow"),
     _OURS: (ours, "pyarrow"),
 }
 
@@ -371,40 +289,16 @@ def _compare(*, mb: int, users: int, folder: Path | None, database: str | None, 
         count = filled(url, mb=mb, users=users)
         print(f"{count} submissions of {users} users, about {mb} MB of code")
         print(f"{'way':30} {'s':>8} {'of fastest':>11} {'CPU s':>8} {'peak MiB':>9}", flush=True)
-        found: dict[str, tuple[float, float, float]] = {}
-
-        def note(name: str, figures: tuple[float, float, float]) -> None:
-            found[name] = figures
-            fastest_s = min(
-                (took_s for way, (took_s, *_) in found.items() if way not in (_OURS, _FLAT, _AGAIN)), default=0
-            )
-            ratio = f"{figures[0] / fastest_s:11.2f}" if fastest_s else f"{'-':>11}"
-            print(f"{name:30} {figures[0]:8.2f} {ratio} {figures[1]:8.2f} {figures[2]:9.0f}", flush=True)
-
+        fastest_s = math.inf
         for way, (_, module) in WAYS.items():
             if only and way not in only:
                 continue
             if find_spec(module) is None:
                 print(f"{way:30} {module} is not installed")
                 continue
-            target = scratch / ("ours" if way == _OURS else "file")
-            note(way, measured(way, url, target))
-            if way == _FLAT:
-                shutil.move(target, scratch / "flat")
-        if _OURS not in found:
-            return
-        if (
-            _FLAT in found
-            and (scratch / "flat").read_bytes() != (scratch / "ours/bench_submissions.parquet").read_bytes()
-        ):
-            raise SystemExit("the flat file alone is not that of the export")
-        with psycopg.connect(url) as db:
-            db.execute(
-                "INSERT INTO leaderboard.code_files (code) VALUES (convert_to('# ' || clock_timestamp(), 'UTF8'))"
-            )
-            add(db, count + 1, count + 1, users)
-        note(_AGAIN, measured(_OURS, url, scratch / "ours"))
-        print(f"one new submission: {found[_AGAIN][0] / found[_OURS][0]:.2f} of the time of the export before")
+            took_s, cpu_s, peak_mib = measured(way, url, scratch / ("ours" if way == _OURS else "file"))
+            fastest_s = min(fastest_s, took_s)
+            print(f"{way:30} {took_s:8.2f} {took_s / fastest_s:11.2f} {cpu_s:8.2f} {peak_mib:9.0f}", flush=True)
 
 
 if __name__ == "__main__":

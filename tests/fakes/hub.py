@@ -9,7 +9,6 @@ import base64
 import hashlib
 import json
 import re
-import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -52,8 +51,6 @@ class Hub:
     licences: frozenset[str] = frozenset({"cc-by-4.0", "mit", "other"})
     #: Answers with this status where it returns one, before anything happens.
     fault: Callable[[str, str], int | None] = lambda _method, _path: None
-    #: Cuts the connection where it says so, after a part of the request.
-    cut: Callable[[str, str], bool] = lambda _method, _path: False
     endpoint: str = ""
 
 
@@ -81,11 +78,6 @@ class _Handler(BaseHTTPRequestHandler):
         self._handle("PUT")
 
     def _handle(self, method: str) -> None:
-        if self.hub.cut(method, self.path.partition("?")[0]):
-            self.rfile.read(min(64, int(self.headers.get("Content-Length") or 0)))
-            self.connection.shutdown(socket.SHUT_RDWR)
-            self.close_connection = True
-            return
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if self.headers.get("Transfer-Encoding") == "chunked":
             body = self._chunks()

@@ -22,6 +22,7 @@ LAYERS = {
     "runner.environment": 0,
     "runner.errors": 0,
     "runner.extras": 0,
+    "runner.hub": 1,
     "runner.jsonl": 0,
     "runner.marks": 0,
     "runner.model": 0,
@@ -54,8 +55,6 @@ CONFINED = {
     "psycopg_pool": ("runner/store/",),
     "sqlalchemy": ("runner/store/",),
     "alembic": ("runner/store/",),
-    "adbc_driver_manager": ("runner/data/",),
-    "adbc_driver_postgresql": ("runner/data/",),
     "pyarrow": ("runner/data/", "runner/kernelbook/"),
     "opentelemetry": ("runner/tracing/exporter.py",),
     "transformers": ("runner/kernelbook/",),
@@ -70,8 +69,8 @@ CONFINED = {
     "structlog": ("runner/logs.py",),
     "typer": ("runner/cli/",),
     "rich": ("runner/cli/",),
-    "matplotlib": ("runner/data/", "runner/kernelbook/"),
-    "huggingface_hub": ("runner/data/", "runner/kernelbook/"),
+    "matplotlib": ("runner/data/",),
+    "huggingface_hub": ("runner/hub.py", "runner/data/", "runner/kernelbook/"),
     "prometheus_client": ("runner/metrics.py", "runner/daemon/monitoring/health.py", "runner/gateway/"),
     "starlette": ("runner/gateway/",),
     "uvicorn": ("runner/gateway/",),
@@ -109,8 +108,6 @@ CONTAINER_IMPORTS = {"torch", "numpy", "sandbox", "tasks"}
 ENVIRONMENT_READERS = (
     "runner/environment.py",
     "runner/kernelbook/settings.py",
-    # Sets a variable of pyarrow's before that is loaded, without the time that importing the configuration takes.
-    "runner/data/__init__.py",
     *CONTAINER_CODE,
     "sandbox/host/engine.py",
 )
@@ -400,11 +397,10 @@ def test_sql_stands_in_sql_files() -> None:
 def test_connections_are_opened_in_one_place() -> None:
     """A connection opened elsewhere has whatever settings a database, a role or the environment gives it."""
     opening = re.compile(
-        r"\b(?:psycopg|\w*[cC]onnection(?:_class)?(?:\[\w+\])?)\.connect\(|\w*ConnectionPool(?:\[\w+\])?\(|\bAdbcDatabase\("
+        r"\b(?:psycopg|\w*[cC]onnection(?:_class)?(?:\[\w+\])?)\.connect\(|\w*ConnectionPool(?:\[\w+\])?\("
     )
     places = {relative(path) for path in modules() if opening.search(text_of(path))}
-    # The driver of data exports is another one; it makes `dataset.SETTINGS` first.
-    assert places == {"runner/store/session.py", "runner/data/arrow.py"}
+    assert places == {"runner/store/session.py"}
 
 
 def test_functions_read_the_same_whatever_a_backslash_means_in_a_session() -> None:

@@ -33,7 +33,6 @@ OPEN: Final = {
     "Rule.key": "a key of an engine's settings",
     "Service.url": "an address without a login",
     "Task.seed": "the seed of public runs",
-    "Watermark.key": "a hash that proves the key",
     # Paths and addresses of a configuration.
     "Config.database_url_file": "a path",
     "Config.gateway_admin_token_file": "a path",

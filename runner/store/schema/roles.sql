@@ -81,8 +81,8 @@ GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id)
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_readonly;
 -- The data export without code. A login that exports also needs SELECT (id, code, old_code) ON leaderboard.code_files.
 GRANT SELECT ON runner.dataset_submissions, runner.dataset_ranking, runner.dataset_progression, runner.dataset_quality,
-    runner.dataset_people, runner.dataset_runs, runner.dataset_leaderboards, runner.dataset_codes, runner.dataset_hosts,
-    runner.dataset_versions, runner.dataset_users, runner.entry, runner.entry_plain, runner.oddity_plain, runner.run_figures TO runner_readonly;
+    runner.dataset_people, runner.dataset_runs, runner.dataset_leaderboards, runner.dataset_codes, runner.dataset_users,
+    runner.entry, runner.entry_plain, runner.oddity_plain, runner.run_figures TO runner_readonly;
 
 -- An operator may do what a frontend may. It also evaluates again, takes results out of the ranking, sets what ranks,
 -- drains hosts, and sees what secret runs printed. It sees no secret

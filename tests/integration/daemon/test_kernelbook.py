@@ -17,7 +17,7 @@ import psycopg
 from runner.client import Client
 from runner.kernelbook import difficulty, score
 from runner.kernelbook.asking import Request
-from runner.kernelbook.rows import Selection, Source, facts_of, read
+from runner.kernelbook.rows import Source, facts_of, read
 from runner.model import Job, JobResult, Progress
 from tests.integration.daemon.groups import looking
 from tests.integration.daemon.rig import Rig
@@ -58,7 +58,7 @@ def test_half_of_two_hundred_completions_are_wrong(served: Rig, tmp_path: Path) 
     written, evaluated = [], []
     for _ in range(2):
         with Client(served.url, gpu_type="CPU") as client:
-            report = score.run(Source(str(file)), client, device="CPU", selection=Selection(), output=output)
+            report = score.run(Source(str(file)), client, device="CPU", output=output)
         written.append(output.read_bytes())
         evaluated.append(len(served.evaluator.seen))
         assert (report.rows_in, report.rows_out) == (200, 198)
@@ -79,26 +79,6 @@ def test_half_of_two_hundred_completions_are_wrong(served: Rig, tmp_path: Path) 
     # What was written is what the next step reads.
     step = difficulty.Difficulty().step()
     assert sum(isinstance(step.question(row), Request) for row in made) == 97
-
-
-def test_score_is_a_step_of_all(served: Rig, tmp_path: Path) -> None:
-    """Its rows are those of the step alone; a second run asks nothing."""
-    file = tmp_path / "completions.jsonl"
-    file.write_text("".join(json.dumps(completion(number)) + "\n" for number in range(8)))
-    (tmp_path / "pipeline.toml").write_text(
-        f"steps = ['score']\ngpu = 'CPU'\ncompletions = '{file}'\noutput = '{tmp_path / 'outputs'}'\n"
-    )
-    command = [sys.executable, "-m", "runner.cli", "kernelbook", "all", str(tmp_path / "pipeline.toml"), "--json"]
-    variables = {**os.environ, "DATABASE_URL": served.url, "PYTHONPATH": str(ROOT)}
-    for found in ({}, {"done before": "skipped"}):
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        (report,) = json.loads(done.stdout)
-        assert (report["step"], report["rows_in"], report["rows_out"]) == ("score", 8, 8)
-        assert report["found"] == found
-    with Client(served.url, gpu_type="CPU", user_id="alone", settings={"timed_calls": 20}) as client:
-        score.run(Source(str(file)), client, device="CPU", selection=Selection(), output=tmp_path / "alone.jsonl")
-    assert (tmp_path / "outputs" / "evals.jsonl").read_bytes() == (tmp_path / "alone.jsonl").read_bytes()
 
 
 def test_a_killed_score_goes_on_where_it_was(served: Rig, tmp_path: Path) -> None:
@@ -139,7 +119,7 @@ def test_a_killed_score_goes_on_where_it_was(served: Rig, tmp_path: Path) -> Non
     assert len(evaluated) == len(set(evaluated)) == 160
     # Another user's keys are others, so this one evaluates anew.
     with Client(served.url, gpu_type="CPU", user_id="undisturbed", settings={"timed_calls": 20}) as client:
-        score.run(Source(str(file)), client, device="CPU", selection=Selection(), output=tmp_path / "undisturbed.jsonl")
+        score.run(Source(str(file)), client, device="CPU", output=tmp_path / "undisturbed.jsonl")
     assert len(evaluated) == 2 * 160
     assert (tmp_path / "outputs" / "evals.jsonl").read_bytes() == (tmp_path / "undisturbed.jsonl").read_bytes()
 
@@ -168,11 +148,10 @@ def test_a_fault_of_ours_is_evaluated_again_when_asked_for(served: Rig, tmp_path
                 Source(str(file)),
                 client,
                 device="CPU",
-                selection=Selection(),
                 output=tmp_path / "evals.jsonl",
                 again=again,
             )
         assert report.rows_out == rows_out
         assert report.complete == (again == 1)
     assert facts_of(tmp_path / "evals.jsonl") == {"source": str(file), "reward": "kernelbook@1", "device": "CPU"}
-    assert score.planned(Source(str(file)), Selection()).found == {"would evaluate": 2}
+    assert score.planned(Source(str(file))).found == {"would evaluate": 2}

@@ -19,7 +19,6 @@ from psycopg.rows import dict_row
 from runner.data.choice import Options
 from runner.data.export import Summary
 from runner.data.export import export as export_to
-from tests.support.waiting import wait_until
 
 START = datetime(2025, 6, 1, tzinfo=UTC)
 #: Occur in secret runs, seeds, tokens and names of hosts, and nowhere else.
@@ -281,17 +280,6 @@ def oddities(filler: Filler) -> Oddities:
 def exported(url: str, target: Path, **options: Any) -> Summary:  # noqa: ANN401
     """An export; private unless said otherwise."""
     return export_to(url, Options(target=target, **{"private": True, **options}), no_progress)
-
-
-def settle(url: str) -> None:
-    """Wait until every transaction that has begun is over.
-
-    The next export after one that an open transaction could not show, such as autovacuum's, reads all later rows again.
-    """
-    with psycopg.connect(url, autocommit=True) as db:
-        begun = db.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())").fetchone()
-        query = "SELECT pg_snapshot_xmin(pg_current_snapshot()) >= %s"
-        wait_until(lambda: (db.execute(query, begun).fetchone() or (False,))[0], "older transactions are over")
 
 
 @pytest.fixture

@@ -49,7 +49,6 @@ _STANDBY: Final = (
     'pg_restore --dbname="$NEW" --exit-on-error kernelbot.dump',
 )
 _KERNELBOOK: Final = (
-    "kernel-runner kernelbook all pipeline.toml",
     "kernel-runner kernelbook best",
     "kernel-runner kernelbook filter",
     "kernel-runner kernelbook filter --input evals.jsonl --limit 100",
@@ -185,7 +184,6 @@ ELSEWHERE: Final[Mapping[str, str]] = {
             "kernel-runner data progression export --user ada --problem vectoradd",
             "kernel-runner data summary export --by-runner",
             "kernel-runner data user export ada --json",
-            "kernel-runner data fastest export --problem vectoradd --code > best.py",
             "kernel-runner data plot export --problem vectoradd --output race.svg",
             "kernel-runner data plot export --kind progression --user ada --user grace_h --output users.png",
             "kernel-runner data plot export --problem vectoradd --html report.html",

@@ -28,13 +28,10 @@ from typing import Any, TypeAlias
 
 import httpx2  # noqa: F401  loaded once, before the processes part
 import pandas as pd  # noqa: F401  as above
-from matplotlib import figure, font_manager  # noqa: F401  as above
-from matplotlib.backends import backend_agg  # noqa: F401  as above
 from pyarrow import parquet  # noqa: F401  as above
-from transformers import AutoTokenizer  # noqa: F401  as above
 
 from runner.cli import main
-from runner.kernelbook import pipeline, rows, score, upload  # noqa: F401  as above
+from runner.kernelbook import rows, score, upload  # noqa: F401  as above
 from tests.integration.kernelbook.service import kept
 
 #: Calls at the end of a run at which it is killed too: where files are renamed.

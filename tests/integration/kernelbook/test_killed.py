@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tests.fakes.tokenizer import words
 from tests.integration.kernelbook.service import ROOT, Service, environment, modules, rows
 
 Runs: TypeAlias = list[dict[str, Any]]
@@ -84,25 +83,6 @@ def test_best(killer: Killer, service: Service, tmp_path: Path) -> None:
     check(*killer.played(service, tmp_path, "best", "--input", str(rows(tmp_path, ["ok"] * 60))))
 
 
-def test_lengths(killer: Killer, service: Service, tmp_path: Path) -> None:
-    """The histogram is whole."""
-    file, tokenizer = rows(tmp_path, ["ok"] * 60), words(tmp_path)
-    whole, killed = killer.played(
-        service,
-        tmp_path,
-        "lengths",
-        "--input",
-        str(file),
-        "--tokenizer",
-        str(tokenizer),
-        "--plot",
-        "lengths.png",
-        points=2,
-    )
-    check(whole, killed)
-    assert list(whole["files"]) == ["lengths.png"]
-
-
 def test_upload_to_a_folder(killer: Killer, service: Service, tmp_path: Path) -> None:
     """All three sets, and nothing beside them."""
     file = str(rows(tmp_path, ["ok"] * 60))
@@ -115,11 +95,3 @@ def test_upload_to_a_folder(killer: Killer, service: Service, tmp_path: Path) ->
     check(whole, killed)
     assert len([name for name in whole["files"] if name.endswith(".parquet")]) == 5
     assert {name.split("/")[0] for name in whole["files"]} == {"sets"}
-
-
-def test_the_whole_pipeline(killer: Killer, service: Service, tmp_path: Path) -> None:
-    """All steps from a file."""
-    file, book, tokenizer = rows(tmp_path, ["ok"] * 40), modules(tmp_path, 20), words(tmp_path)
-    plan = tmp_path / "pipeline.toml"
-    plan.write_text(f"evaluations = '{file}'\nmodules = '{book}'\ntokenizer = '{tokenizer}'\nto = 'sets'\n")
-    check(*killer.played(service, tmp_path, "all", str(plan), points=3))

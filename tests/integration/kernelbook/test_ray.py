@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.tokenizer import words
-from tests.integration.kernelbook.service import ROOT, Service, command, kept, modules, rows, run
+from tests.integration.kernelbook.service import ROOT, Service, command, kept, rows, run
 
 pytest.importorskip("ray", reason="Ray has no wheel for this Python: the tests of --ray are skipped")
 
@@ -107,27 +106,6 @@ def test_a_service_that_wants_no_more_ends_the_run(service: Service, tmp_path: P
     # A block has 32 rows, and blocks come in any order. After the 402 the worker asks nothing of further blocks.
     answered = [line.split()[1] for line in service.log.read_text().splitlines()]
     assert len(answered) - answered.index("402") <= 32
-
-
-def test_lengths_are_counted_on_all_nodes(service: Service, tmp_path: Path, cluster: str) -> None:
-    """The same figures."""
-    file, tokenizer = rows(tmp_path, ["ok"] * 600), words(tmp_path)
-    file.write_text(file.read_text() + '{"prompt": "a"}\n')
-    call = ("lengths", "--input", str(file), "--tokenizer", str(tokenizer), "--json")
-    alone, spread = run(service, tmp_path, *call), run(service, tmp_path, *call, "--ray", cluster)
-    assert (alone.returncode, spread.returncode) == (1, 1), spread.stderr
-    assert json.loads(alone.stdout) == json.loads(spread.stdout)
-
-
-def test_the_whole_pipeline_on_a_cluster(service: Service, tmp_path: Path, cluster: str) -> None:
-    """By a key of its file; the steps come one after the other, each with a connection of its own."""
-    file, book, tokenizer = rows(tmp_path, ["ok"] * 40), modules(tmp_path, 20), words(tmp_path)
-    (tmp_path / "pipeline.toml").write_text(
-        f"evaluations = '{file}'\nmodules = '{book}'\ntokenizer = '{tokenizer}'\nto = 'sets'\nray = '{cluster}'\n"
-    )
-    done = run(service, tmp_path, "all", "pipeline.toml", "--json")
-    assert done.returncode == 0, done.stderr
-    assert [report["rows_out"] for report in json.loads(done.stdout)] == [40, 20, 7, 40, 40 + 7 + 20]
 
 
 def test_a_cluster_that_is_not_there(service: Service, tmp_path: Path) -> None:

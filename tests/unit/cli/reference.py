@@ -58,7 +58,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("batch run", "batch rewards", "batch kernelgym"),
         *("kernelbook synthesize", "kernelbook score"),
         *("kernelbook filter", "kernelbook prompts", "kernelbook best", "kernelbook lengths", "kernelbook upload"),
-        *("kernelbook all", "kernelbook scripts"),
+        "kernelbook scripts",
     ),
     "For operators": (
         *("watch", "logs", "traces", "demo", "check", "install", "upgrade", "uninstall", "migrate", "serve"),
@@ -68,7 +68,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("gateway", "user approve", "user token", "user list", "user revoke"),
         *("gpu detect", "gpu add", "gpu clocks", "gpu test", "gpu validate"),
         *("data export", "data verify", "data check", "data top", "data progression", "data summary", "data user"),
-        *("data fastest", "data plot", "data publish"),
+        *("data plot", "data publish"),
     ),
 }
 _LINK: Final = re.compile(r"docs/([\w-]+\.md)(#[\w-]+)?")

@@ -48,7 +48,7 @@ def test_every_help_text_teaches() -> None:
         assert len(command.help.split("\n")[0]) <= 120, name
 
 
-@pytest.mark.parametrize("name", ["submit", "gpu show", "kernelbook all"])
+@pytest.mark.parametrize("name", ["submit", "gpu show", "kernelbook filter"])
 def test_an_example_keeps_its_lines_on_a_screen(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Where it is printed it still looks like a shell's."""
     assert main([*name.split(), "--help"]) == 0

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import runner.data
+from runner.data.tables import FLAT, SUBMISSIONS
 
 START = datetime(2030, 3, 1, 9, tzinfo=UTC)
 #: The time of a perfect kernel on the sample board, in seconds.
@@ -24,41 +25,6 @@ LIGHT_S = 8.6e-6
 HOSTILE = "<script>alert(1)</script> $\\frac{1}{0}$ & \x1b[2J\u202e"
 
 _SHIPPED = Path(runner.data.__file__).parent / "shipped"
-_TIME = pa.timestamp("us", tz="UTC")
-FLAT = pa.schema(
-    [
-        pa.field("submission_id", pa.int64(), nullable=False),
-        pa.field("leaderboard_id", pa.int64(), nullable=False),
-        pa.field("problem_name", pa.large_string(), nullable=False),
-        pa.field("user_id", pa.large_string(), nullable=False),
-        pa.field("user_name", pa.large_string(), nullable=False),
-        pa.field("code_id", pa.int64(), nullable=False),
-        pa.field("file_name", pa.large_string(), nullable=False),
-        pa.field("submission_time", _TIME, nullable=False),
-        pa.field("status", pa.large_string(), nullable=False),
-        pa.field("score", pa.float64()),
-        pa.field("passed", pa.bool_()),
-        pa.field("mode", pa.large_string()),
-        pa.field("runner", pa.large_string()),
-        pa.field("code", pa.large_string(), nullable=False),
-    ]
-)
-RICH = pa.schema(
-    [
-        *(field for field in FLAT if field.name != "code"),
-        pa.field("mode_category", pa.large_string()),
-        pa.field("verdict", pa.large_string()),
-        pa.field("score_raw", pa.float64()),
-        pa.field("score_invalid_reason", pa.large_string()),
-        pa.field("flags", pa.list_(pa.large_string())),
-        pa.field("code_sha256", pa.large_string()),
-        pa.field("code_bytes", pa.int64()),
-        pa.field("code_encoding", pa.large_string()),
-        pa.field("assurance_correctness", pa.large_string()),
-        pa.field("assurance_timing", pa.large_string()),
-        pa.field("sol", pa.float64()),
-    ]
-)
 
 
 def shipped_files() -> Mapping[str, Path]:
@@ -107,6 +73,7 @@ def rich(line: Mapping[str, Any], *, sol: float | None = None) -> dict[str, Any]
     return {
         "mode_category": "leaderboard" if line["mode"] else "test",
         "verdict": "accepted" if line["passed"] else "wrong_answer",
+        "run_id": None,
         "score_raw": line["score"],
         "score_invalid_reason": None,
         "flags": [],
@@ -140,12 +107,10 @@ def write_export(
     richer = [
         rich(line, sol=None if light_s is None or not line["score"] else light_s / line["score"]) for line in rows
     ]
-    pq.write_table(pa.Table.from_pylist(richer, schema=RICH), folder / "submissions.parquet", compression="zstd")
+    pq.write_table(pa.Table.from_pylist(richer, schema=SUBMISSIONS), folder / "submissions.parquet", compression="zstd")
     for target, source in shipped_files().items():
         (folder / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, folder / target)
-    if "queries.sql" not in shipped_files():
-        (folder / "queries.sql").write_text("-- LIST ALL PROBLEMS\n", encoding="utf-8")
     (folder / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n# Submissions\n", encoding="utf-8")
     files = [
         {

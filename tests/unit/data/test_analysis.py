@@ -1,13 +1,11 @@
-"""`data top`, `progression`, `summary`, `user` and `fastest` over folders and files."""
+"""`data top`, `progression`, `summary` and `user` over folders and files."""
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import subprocess
 import sys
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,6 @@ COMMANDS = [
     ["progression", "PATH", "--user", "ada"],
     ["summary", "PATH"],
     ["user", "PATH", "ada"],
-    ["fastest", "PATH", "--problem", "vectoradd", "--runner", "B200"],
 ]
 
 
@@ -125,37 +122,10 @@ def test_user_has_a_line_per_problem_and_runner(folder: Path, capsys: pytest.Cap
     ]
 
 
-def test_fastest_prints_code_that_can_be_redirected(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With --code nothing else; without it below facts."""
-    where = ("fastest", folder, "--problem", "vectoradd", "--runner", "B200")
-    assert run(capsys, *where, "--code") == "second\n"
-    assert run(capsys, *where) == (
-        "User: ada\nProblem: vectoradd\nRunner: B200\nScore: 10.00 µs\nSubmission ID: 2\n\n=== CODE ===\n\nsecond\n"
-    )
-    assert document(capsys, *where, "--user", "bob")["code"] == "# 4\n"
-    assert run(capsys, *where, "--user", "3", "--code") == "\x1b[2J"
-
-
-def test_fastest_names_a_user_without_a_name_by_the_id(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As in exports of ids and of pseudonyms."""
-    path = samples.write_flat(tmp_path / "x_submissions.parquet", [row(1, "b40e172a041e6a6d", name="", score=1e-5)])
-    assert run(capsys, "fastest", path).startswith("User: b40e172a041e6a6d\n")
-
-
-def test_csv_has_plain_numbers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Scores in seconds, times in ISO 8601, nothing for null, and names as they are."""
-    found = list(csv.DictReader(StringIO(run(capsys, "progression", folder, "--user", "ada", "--csv"))))
-    assert [line["score"] for line in found] == ["4e-05", "1e-05", ""]
-    assert found[0]["submission_time"] == "2030-03-01T10:00:00+00:00"
-    names = [line["user_name"] for line in csv.DictReader(StringIO(run(capsys, "top", folder, "--csv")))]
-    assert samples.HOSTILE in names
-
-
 def test_a_flat_file_alone_is_enough(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Files that other programs published have no folder around them."""
     flat = folder / "nvidia_nvfp4_submissions.parquet"
     assert document(capsys, "top", flat) == document(capsys, "top", folder)
-    assert "second" in run(capsys, "fastest", flat, "--problem", "vectoradd", "--runner", "B200")
 
 
 # -- text of strangers -----------------------------------------------------------------------------------------------
@@ -179,21 +149,10 @@ def test_a_message_shows_hostile_text_as_escapes(folder: Path, capsys: pytest.Ca
     assert "\\x1b[2J" in text
 
 
-def test_a_terminal_gets_no_control_character(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither of code nor of CSV, which are printed as they are elsewhere."""
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    where = ("fastest", folder, "--problem", "vectoradd", "--runner", "B200", "--user", "3", "--code")
-    assert run(capsys, *where) == "\\x1b[2J"
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert "\x1b" not in run(capsys, "top", folder, "--csv")
-
-
 def test_nothing_found_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On stderr; programs get an empty list or an empty file."""
+    """On stderr; programs get an empty list."""
     path = samples.write_flat(tmp_path / "x_submissions.parquet", [row(1)])
-    assert main(["data", "top", str(path), "--csv"]) == 0
+    assert main(["data", "top", str(path)]) == 0
     assert tuple(capsys.readouterr()) == ("", "nothing was found\n")
     assert document(capsys, "top", path) == []
 
@@ -221,14 +180,13 @@ def test_a_missing_file_is_named_with_the_command_that_makes_it(
         (["user", "PATH", "ADA"], "no user with the id or name 'ADA'; the nearest is ada"),
         (["progression", "PATH", "--user", "unlucki"], "the nearest is unlucky"),
         (["progression", "PATH", "--user", "ada", "--problem", "sort"], "ada has no submission on sort"),
-        (["fastest", "PATH"], "name one with --problem (never, sort, vectoradd)"),
-        (["fastest", "PATH", "--problem", "vectoradd"], "name one with --runner (B200, H100)"),
-        (["fastest", "PATH", "--problem", "never"], "no runner with a score"),
+        (["plot", "PATH", "-o", "x.png"], "name one with --problem (never, sort, vectoradd)"),
+        (["plot", "PATH", "-o", "x.png", "--problem", "vectoradd"], "name one with --runner (B200, H100)"),
+        (["plot", "PATH", "-o", "x.png", "--problem", "never"], "no runner with a score"),
         (
-            ["fastest", "PATH", "--problem", "sort", "--user", "bob"],
+            ["plot", "PATH", "-o", "x.png", "--problem", "sort", "--kind", "progression", "--user", "bob"],
             "2 users are called 'bob': name one by its id (4, 6)",
         ),
-        (["top", "PATH", "--json", "--csv"], "exclude each other"),
         (["top", "PATH", "-n", "0"], "-n"),
     ],
 )
@@ -239,8 +197,8 @@ def test_what_does_not_exist_is_answered_with_the_nearest(
     assert says in refusal(capsys, *(folder if word == "PATH" else word for word in arguments))
 
 
-def test_what_is_no_export_is_named(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No parquet, other columns, several flat files, no code."""
+def test_what_is_no_export_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No parquet, other columns, several flat files."""
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(b"no parquet")
     assert f"{broken} is not readable as parquet" in refusal(capsys, "top", broken)
@@ -249,35 +207,19 @@ def test_what_is_no_export_is_named(folder: Path, tmp_path: Path, capsys: pytest
     assert "name one of a_submissions.parquet, b_submissions.parquet" in refusal(capsys, "top", tmp_path)
     assert main(["data", "top", str(other)]) == 0
     capsys.readouterr()
-    without = folder / "submissions.parquet"
-    text = refusal(capsys, "fastest", without, "--problem", "vectoradd", "--runner", "B200")
-    assert "has no code" in text
     pq.write_table(pa.table({"score": [1.0]}), tmp_path / "columns.parquet")
     assert "has no column submission_id" in refusal(capsys, "top", tmp_path / "columns.parquet")
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("submissions", ["top", "PATH"]),
-        ("nvidia_nvfp4_submissions", ["fastest", "PATH", "--problem", "vectoradd", "--runner", "B200"]),
-        ("runs", ["plot", "PATH", "--problem", "sort", "--kind", "noise", "--output", "x.png"]),
-    ],
-)
-def test_a_damaged_page_is_no_traceback(
-    folder: Path, tmp_path: Path, name: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_page_is_no_traceback(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The file is named; its footer, which says what it holds, is whole."""
     broken = tmp_path / "export"
     shutil.copytree(folder, broken)
-    columns = {"submission_id": [1], "runner": ["B200"], "mode": ["benchmark"], "spec": ["n: 1"], "mean_ns": [1.0]}
-    pq.write_table(pa.table(columns), broken / "runs.parquet")
-    path = broken / f"{name}.parquet"
+    path = broken / "submissions.parquet"
     content = path.read_bytes()
     footer = int.from_bytes(content[-8:-4], "little") + 8
     path.write_bytes(content[:4] + bytes(len(content) - 4 - footer) + content[-footer:])
-    words = [str(broken) if word == "PATH" else word for word in arguments]
-    assert f"{path} is not readable as parquet: " in refusal(capsys, *words)
+    assert f"{path} is not readable as parquet: " in refusal(capsys, "top", broken)
 
 
 # -- the extra -------------------------------------------------------------------------------------------------------

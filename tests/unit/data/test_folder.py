@@ -8,7 +8,6 @@ import pytest
 
 from runner.data import folder, manifest
 from runner.data.folder import carry_over, files_of, replace, staging
-from runner.data.older import OlderExport
 from runner.data.people import Exclusions, read_exclusions, read_key
 from runner.errors import DataError
 
@@ -91,12 +90,9 @@ def test_a_short_key_is_refused(tmp_path: Path) -> None:
         read_key(tmp_path / "none")
 
 
-def test_a_file_is_no_folder_of_an_export(tmp_path: Path) -> None:
-    """It is said what to name, or what makes one."""
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(DataError, match=r"is no folder; name a new folder, an empty one, or an export$"):
-        OlderExport.of(tmp_path / "file")
+def test_a_folder_without_a_manifest_is_no_export(tmp_path: Path) -> None:
+    """It is said what makes one."""
     with pytest.raises(
         DataError, match=r"is no export: it has no manifest\.json; make one with `kernel-runner data export"
     ):
-        manifest.read(tmp_path / "file")
+        manifest.read(tmp_path)

@@ -60,25 +60,19 @@ def answer(text: str) -> Answer:
     return Answer(good=True, text=text, tokens_in=3, tokens_out=4)
 
 
-def test_the_journal_of_the_whole_takes_over_those_of_the_shards(tmp_path: Path) -> None:
-    """Its own answers win; a shard takes over nothing; a dry run writes nothing."""
-    for index, text in enumerate(("first", "second")):
-        with Journal(tmp_path / f"journal-0000{index}-of-00002.sqlite") as shard:
-            shard.keep("filter", "both", answer(text))
-            shard.keep("filter", text, answer(text))
-            assert shard.find("filter", "first") == (answer("first") if index == 0 else None)
+def test_a_later_answer_replaces_one_in_the_journal(tmp_path: Path) -> None:
+    """A dry run writes nothing; another file is no journal."""
     with Journal(tmp_path / "journal.sqlite", in_memory=True) as dry:
-        assert dry.find("filter", "second") == answer("second")
+        assert dry.find("filter", "one") is None
     assert not (tmp_path / "journal.sqlite").exists()
-    with Journal(tmp_path / "journal.sqlite") as whole:
-        assert [whole.find("filter", name) for name in ("first", "second")] == [answer("first"), answer("second")]
-        assert whole.find("filter", "both") == answer("first")
-        whole.keep("filter", "both", answer("whole"))
-    with Journal(tmp_path / "journal.sqlite") as whole:
-        assert whole.find("filter", "both") == answer("whole")
-    (tmp_path / "journal-00000-of-00001.sqlite").write_text("no database, but a text that is long enough for one")
+    for text in ("first", "second"):
+        with Journal(tmp_path / "journal.sqlite") as journal:
+            journal.keep("filter", "one", answer(text))
+            assert journal.find("filter", "one") == answer(text)
+            assert journal.find("prompts", "one") is None
+    (tmp_path / "text").write_text("no database, but a text that is long enough for one")
     with pytest.raises(DataError, match="cannot be used as the journal"):
-        Journal(tmp_path / "journal.sqlite")
+        Journal(tmp_path / "text")
 
 
 def test_answers_of_the_journal_need_no_key(tmp_path: Path) -> None:

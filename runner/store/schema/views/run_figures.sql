@@ -1,6 +1,6 @@
 -- What the cases of a public run with a score say of it: nothing here depends on another run or submission.
 --
--- These figures are most of the cost of the views runner.dataset_*, so an export reads them for new runs only.
+-- These figures are most of the cost of the views runner.dataset_*.
 CREATE OR REPLACE VIEW runner.run_figures AS
 SELECT p.run_id, p.submission_id, p.leaderboard_id, c.highest_sol,
        -- The geometric mean over the cases.

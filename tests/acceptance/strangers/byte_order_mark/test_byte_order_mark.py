@@ -24,7 +24,6 @@ from runner.config import Config
 from runner.data.people import read_exclusions
 from runner.gpu_types import Registry
 from runner.kernelbook import best, rows
-from runner.kernelbook.pipeline import Plan
 from runner.kernelbook.settings import Settings
 from runner.store import Store
 from runner.task_format import load, load_competition, to_stored
@@ -37,7 +36,7 @@ ROW = json.dumps({"reference": MODULE, "candidate": MODULE, "key": "a"})
 OWN_FILES = {
     *("runner/cli/development.py", "runner/cli/gpu_test.py", "runner/cli/image_check.py", "runner/cli/image_probe.py"),
     *("runner/cli/install.py", "runner/cli/stack.py", "runner/cli/task_new.py", "runner/data/manifest.py"),
-    *("runner/data/shipped/analyze_submissions.py", "runner/devices/processes.py", "runner/kernelbook/pipeline.py"),
+    *("runner/data/shipped/analyze_submissions.py", "runner/devices/processes.py"),
     *("runner/kernelbook/rows.py", "runner/kernelbook/scripts.py", "runner/store/gateway.py"),
     *("runner/store/migrations/__init__.py", "runner/store/migrations/script.py", "runner/store/queries.py"),
     "runner/store/schema/__init__.py",
@@ -97,7 +96,6 @@ PLACES: Mapping[str, Callable[[Write], object]] = {
     "results": _results,
     "rows of rewards": lambda write: list(rows.read(write("r.jsonl", '{"reward": 1}\n{"reward": 2}\n'))),
     "the best rows": _best,
-    "pipeline.toml": lambda write: Plan.load(write("p.toml", 'output = "out"\nsteps = ["filter"]\n')).steps,
     "variables of the pipeline": lambda write: Settings.load(write(".env", "THRESHOLD=0.5\n")).variables["THRESHOLD"],
     "exclusions of an export": lambda write: read_exclusions(write("x.txt", "user a\nsubmission 3\n")),
     "--database-url-file": lambda write: _read_address(write("u", "postgresql://runner@db/kernelbot\n")),
