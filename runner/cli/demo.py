@@ -30,13 +30,13 @@ from runner.cli import demo_batch, render, render_submission
 from runner.cli.app import app, console, example, note, out
 from runner.cli.safe import one_line
 from runner.cli.stack import Stack, orderly, state_directory
-from runner.cli.units import score
 from runner.cli.view import from_store
 from runner.errors import InfrastructureError
 from runner.model import JobState, Mode, Verdict
 from runner.store import Store, migrate
 from runner.store.records import SubmissionView
 from runner.task_format import extra_to_stored, load_folder, to_stored
+from runner.units import score
 
 #: So that the endless submission does not hold the demo up for the task's own three minutes.
 _TIME_LIMIT_S = 5

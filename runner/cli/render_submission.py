@@ -13,15 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.cli.render import assured, make_table, position, verdict_text
-from runner.cli.results import CheckedCase, TimedCase, checked_cases, profiled_cases, timed_cases
 from runner.cli.safe import one_line, printable, tail
-from runner.cli.units import duration, moment, score, spread
 from runner.cli.view import ShownJob, ShownRun, ShownSubmission
 from runner.model import JobState, Progress, Verdict
+from runner.results import Case, cases
 from runner.store.records import (
     ArtifactLine,
     EventLine,
 )
+from runner.units import between, duration, moment, percent, score, spread
 
 #: Lines of stdout and of stderr shown for a run that failed.
 _TAIL_LINES = 20
@@ -202,28 +202,31 @@ def run_block(run: ShownRun) -> RenderableType:
     if withheld is not None:
         ending = f"   {assured(score(withheld), _timing(run.system_info))}, does not rank"
     blocks: list[RenderableType] = [Text.assemble(f"{run.mode}: ", _passed(passed=run.passed), ending)]
-    checked, timed = checked_cases(run.result), timed_cases(run.result)
+    ran = cases(run.result)
+    checked, timed = ([case for case in ran if case.kind == kind] for kind in ("test", "benchmark"))
+    reports = [(case.spec, case.report) for case in timed if case.report is not None]
     if checked:
         blocks.append(checked_table(checked))
-    profiled = profiled_cases(run.result)
-    if timed and not profiled:
+    if timed and not reports:
         blocks.append(timed_table(timed))
-    for case in profiled:
-        blocks += [Text(one_line(case.spec)), Text(printable(case.report).rstrip(), no_wrap=True, overflow="ignore")]
+    for spec, report in reports:
+        blocks += [Text(one_line(spec)), Text(printable(report).rstrip(), no_wrap=True, overflow="ignore")]
     if not run.passed:
         blocks += _output(run)
     return Group(*blocks)
 
 
-def checked_table(cases: Sequence[CheckedCase]) -> Table:
+def checked_table(cases: Sequence[Case]) -> Table:
     """Test cases: spec, pass or fail, message."""
     table = make_table("test", "", "message")
     for case in cases:
-        table.add_row(Text(one_line(case.spec)), _passed(passed=case.passed), Text(one_line(case.message or "")))
+        table.add_row(
+            Text(one_line(case.spec)), _passed(passed=case.passed), Text(one_line(case.error or case.message or ""))
+        )
     return table
 
 
-def timed_table(cases: Sequence[TimedCase]) -> Table:
+def timed_table(cases: Sequence[Case]) -> Table:
     """Benchmark cases: mean with its 95 % confidence interval, median, extremes, samples, what the times are worth."""
     with_sol = any(case.sol is not None for case in cases)
     with_error = any(case.error is not None for case in cases)
@@ -243,7 +246,7 @@ def timed_table(cases: Sequence[TimedCase]) -> Table:
     for case in cases:
         cells: list[str | Text] = [
             Text(one_line(case.spec)),
-            spread(case.mean_ns, case.ci95_ns),
+            spread(case.mean_ns, case.mean_ci95_ns),
             *([duration(case.median_ns)] if with_median else []),
             duration(case.best_ns),
             duration(case.worst_ns),
@@ -261,19 +264,18 @@ def timed_table(cases: Sequence[TimedCase]) -> Table:
     return table
 
 
-def _case_timing(case: TimedCase) -> str:
+def _case_timing(case: Case) -> str:
     """A case's timing assurance, e.g. `measured, 11.2 µs to 12.9 µs`."""
-    between = case.interval_ns
-    where = [] if between is None else [f"{duration(between[0])} to {duration(between[1])}"]
-    return one_line(", ".join((case.timing or "-", *where)))
+    where = "" if case.bounds_ns is None else f", {between(case.bounds_ns)}"
+    return one_line(f"{case.timing or '-'}{where}")
 
 
-def _speed_of_light(case: TimedCase) -> Text:
-    """A fraction and its limit, e.g. `73% memory`; more than all of it stands out."""
+def _speed_of_light(case: Case) -> Text:
+    """A fraction and its limit, e.g. `73 % memory`; more than all of it stands out."""
     if case.sol is None:
         return Text("-")
-    shown = f"{100 * case.sol:.2g}%" if case.sol < 0.995 else f"{case.sol:.0%}"
-    return Text(one_line(f"{shown} {case.sol_limit or ''}").rstrip(), style="yellow" if case.sol > 1 else "")
+    text = f"{percent(case.sol)} {case.sol_limit or ''}"
+    return Text(one_line(text).rstrip(), style="yellow" if case.sol > 1 else "")
 
 
 def _output(run: ShownRun) -> list[RenderableType]:

@@ -32,6 +32,7 @@ from runner.gateway.html import (
 from runner.gateway.identity import Session
 from runner.gateway.submissions import HEARTBEAT_S, MODES, STREAM_S, event, owned, store
 from runner.gateway.upload import Upload, form, upload
+from runner.results import Case, cases, number
 from runner.store.gateway import RefusedError, Row
 
 #: What a page shows of long things: lines of lists, and bytes of texts.
@@ -46,7 +47,7 @@ _CODE: Final = 24_000
 _TEMPLATES: Final = 8
 _LANG: Final = 40
 #: Of a case: what its line has beside its texts.
-_CASE: Final = 420
+_CASE: Final = 460
 #: A submission to several GPU types has some runs on each.
 _RUNS: Final = 40
 #: Of a host or a leaderboard: its GPU types.
@@ -223,11 +224,11 @@ async def view(request: Request, session: Session | None) -> Response:
 
 def _view_page(request: Request, session: Session | None, found: Row, status: Row | None) -> Response:
     code = results.source(found["code"])
-    cases, outputs = sizes.Budget(_CASES), sizes.Budget(_OUTPUTS)
+    rows, outputs = sizes.Budget(_CASES), sizes.Budget(_OUTPUTS)
     runs = []
     for row in found["runs"] or ():
-        lines = [] if row["secret"] else results.cases(row["result"])
-        shown_lines = cases.lines(lines, _case_bytes)
+        lines = [] if row["secret"] else cases(row["result"], most=results.MOST_CASES)
+        shown_lines = rows.lines(lines, _case_bytes)
         runs.append(
             {
                 **_told(row, outputs),
@@ -248,12 +249,12 @@ def _view_page(request: Request, session: Session | None, found: Row, status: Ro
     )
 
 
-def _case_bytes(case: Mapping[str, Any]) -> int:
+def _case_bytes(case: Case) -> int:
     """How large a case's line is at most."""
     return (
         _CASE
-        + len(sizes.cut(case["spec"], SPEC_BYTES).encode())
-        + len(sizes.cut(case["message"], MESSAGE_BYTES).encode())
+        + len(sizes.cut(case.spec, SPEC_BYTES).encode())
+        + len(sizes.cut(case.error or case.message or "", MESSAGE_BYTES).encode())
     )
 
 
@@ -401,7 +402,7 @@ def _told(row: Row, budget: sizes.Budget) -> dict[str, Any]:
         "gpu": row["gpu_type"],
         "passed": row["passed"],
         "score": row["score"],
-        "duration": results.number(meta.get("duration")),
+        "duration": number(meta.get("duration")),
         "exit_code": meta.get("exit_code"),
         "outputs": [
             (name, budget.end(text, _OUTPUT), len(str(text)) > _OUTPUT)
