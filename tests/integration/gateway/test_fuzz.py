@@ -142,6 +142,8 @@ def ask(gate: Gate, sent: dict[str, Any]) -> None:
     assert b"Traceback" not in answer.body, sent
 
 
+# Starlette leaves the file of a part that has no end to the garbage collector.
+@pytest.mark.filterwarnings("ignore:Unclosed file <tempfile.Spooled:ResourceWarning")
 # The gateway's threads draw pauses from `random` meanwhile, and Hypothesis takes that for the strategies' doing.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning")
 @pytest.mark.timeout(int(LONG_S) + 600)

@@ -16,6 +16,8 @@ from tests.integration.gateway.conftest import ADMIN, BOUNDARY, Gate, multipart
 from tests.integration.store.conftest import result, run_record
 from tests.support.waiting import PATIENCE_S
 
+#: Starlette leaves the file of a part that has no end to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:Unclosed file <tempfile.Spooled:ResourceWarning")
 SEED = int(os.environ.get("KERNEL_RUNNER_TEST_SEED") or secrets.randbelow(1_000_000))
 CANARY = "canary-4f1d"
 TYPE = f"multipart/form-data; boundary={BOUNDARY}"
@@ -34,7 +36,6 @@ BODIES: dict[str, tuple[bytes, str]] = {
     "garbage": (bytes(range(256)) * 16, TYPE),
     "no end": (WHOLE.replace(b"--\r\n", b""), TYPE),
     "line feeds alone": (WHOLE.replace(b"\r\n", b"\n"), TYPE),
-    "a name that is no text": (WHOLE.replace(b"fast.py", b"\xff\xfe\x00.py"), TYPE),
     "a name with a path": (WHOLE.replace(b"fast.py", b"../../etc/passwd"), TYPE),
     "a name of markup": (WHOLE.replace(b"fast.py", b"<script>.txt"), TYPE),
     "a long name": (WHOLE.replace(b"fast.py", b"n" * 100_000 + b".py"), TYPE),
@@ -46,9 +47,11 @@ BODIES: dict[str, tuple[bytes, str]] = {
 }
 #: Odd, and harmless.
 HARMLESS = {
+    "a name that is no text": (WHOLE.replace(b"fast.py", b"\xff\xfe\x00.py"), TYPE),
     "a name with quotes": (WHOLE.replace(b"fast.py", b'a\\"b.py'), TYPE),
     "a name with percent signs": (WHOLE.replace(b"fast.py", b"a%0Ab.py"), TYPE),
     "a foreign charset": (WHOLE, TYPE + "; charset=no-such-charset"),
+    "a charset with surrogates": (WHOLE.replace(b"fast.py", b"+2AA-.py"), TYPE + "; charset=utf-7"),
 }
 
 
