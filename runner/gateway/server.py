@@ -18,7 +18,7 @@ from runner.config import Config
 from runner.environment import listening_socket
 from runner.errors import ConfigError
 from runner.gateway.app import build
-from runner.gateway.context import Door
+from runner.gateway.context import AppState
 from runner.store import direct_address
 from runner.store.gateway import PATIENCE_S, GatewayStore
 
@@ -62,8 +62,8 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no connection any more, end streams, and wait for requests; also for those that are on the way."""
-        current = self._app.state.door
-        if isinstance(current, Door):
+        current = self._app.state.gateway
+        if isinstance(current, AppState):
             current.watcher.leave()
         for listening in self.servers:
             listening.close()

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
-from runner.gateway.context import Refusal, door, problem
+from runner.gateway.context import Refusal, app_state, problem
 
 #: The longest file that the queue takes.
 SOURCE_BYTES: Final = 1_000_000
@@ -63,7 +63,7 @@ async def _read(request: Request) -> tuple[dict[str, str], dict[str, tuple[str, 
     """The text fields and the files; of several of a name the first."""
     fields: dict[str, str] = {}
     files: dict[str, tuple[str, bytes]] = {}
-    async with door(request).limits.bodies:
+    async with app_state(request).limits.bodies:
         # The whole body first: a client that is refused meanwhile would not read why.
         await request.body()
         try:
