@@ -67,13 +67,14 @@ def progress_text(progress: Progress) -> str:
 
 def waiting_text(submission: ShownSubmission) -> str:
     """One line about what a submission is waiting for."""
+    status = submission.status
     parts = [_job_waiting(job) for job in submission.jobs if job.state in (JobState.QUEUED, JobState.RUNNING)]
-    where = f", {position(submission.position)} in the queue" if submission.position else ""
-    if submission.paused is not None:
-        where += f"; its leaderboard or GPU type is paused: {submission.paused}"
-    elif submission.no_host_since is not None:
+    where = f", {position(status.position)} in the queue" if status.position else ""
+    if status.paused is not None:
+        where += f"; its leaderboard or GPU type is paused: {status.paused}"
+    elif status.no_host_since is not None:
         where += "; no host serves its GPU type now: none is up, or all are draining"
-    return f"submission {submission.submission_id}: {'; '.join(parts) or submission.state}{where}"
+    return f"submission {status.submission_id}: {'; '.join(parts) or status.state}{where}"
 
 
 def _job_waiting(job: ShownJob) -> str:
@@ -86,14 +87,15 @@ def _job_waiting(job: ShownJob) -> str:
 
 def submission_page(submission: ShownSubmission) -> RenderableType:
     """Everything about one submission."""
+    status = submission.status
     head = Text.assemble(
-        (f"submission {submission.submission_id}", "bold"),
-        f"  {one_line(submission.file_name)} by {one_line(submission.user_name or submission.user_id)} "
-        f"to {one_line(submission.leaderboard)}, {moment(submission.submitted)} UTC\n",
+        (f"submission {status.submission_id}", "bold"),
+        f"  {one_line(status.file_name)} by {one_line(status.user_name or status.user_id)} "
+        f"to {one_line(status.leaderboard)}, {moment(status.submission_time)} UTC\n",
         "verdict: ",
-        verdict_text(submission.verdict, submission.state),
-        f", {position(submission.position)} in the queue" if submission.position else "",
-        f"   score: {assured(score(submission.score_s), None if submission.score_s is None else submission.timing)}",
+        verdict_text(status.verdict, status.state),
+        f", {position(status.position)} in the queue" if status.position else "",
+        f"   score: {assured(score(status.score_s), None if status.score_s is None else status.timing)}",
         *(f"\n{one_line(remark)}" for remark in _remarks(submission)),
     )
     blocks: list[RenderableType] = [head, *(job_block(job) for job in submission.jobs)]
@@ -104,22 +106,23 @@ def submission_page(submission: ShownSubmission) -> RenderableType:
 
 def _remarks(submission: ShownSubmission) -> list[str]:
     """What a reader of verdict and score should know besides."""
+    status = submission.status
     remarks = []
-    if submission.phase is not None and submission.state is JobState.RUNNING:
-        remarks.append(f"now: {submission.phase}")
-    if submission.paused is not None:
-        remarks.append(f"its leaderboard or GPU type is paused: {submission.paused}")
-    if submission.no_host_since is not None:
-        remarks.append(f"no host has served its GPU type since {moment(submission.no_host_since)} UTC")
-    if submission.retry_reason is not None:
-        when = "" if submission.retry_at is None else f", not before {moment(submission.retry_at)} UTC"
-        remarks.append(f"tried again because of {submission.retry_reason}{when}")
-    if submission.unranked is not None:
-        remarks.append(f"does not rank: {submission.unranked}")
-    if submission.rerunning:
+    if status.phase is not None and status.state is JobState.RUNNING:
+        remarks.append(f"now: {status.phase}")
+    if status.paused is not None:
+        remarks.append(f"its leaderboard or GPU type is paused: {status.paused}")
+    if status.no_host_since is not None:
+        remarks.append(f"no host has served its GPU type since {moment(status.no_host_since)} UTC")
+    if status.retry_reason is not None:
+        when = "" if status.retry_at is None else f", not before {moment(status.retry_at)} UTC"
+        remarks.append(f"tried again because of {status.retry_reason}{when}")
+    if status.unranked is not None:
+        remarks.append(f"does not rank: {status.unranked}")
+    if status.rerunning:
         remarks.append("evaluated again; until that is over, the earlier results count")
-    elif submission.error is not None and any(job.retired_as == "invalidated" for job in submission.jobs):
-        remarks.append(submission.error)
+    elif status.error is not None and any(job.retired_as == "invalidated" for job in submission.jobs):
+        remarks.append(status.error)
     return remarks
 
 

@@ -138,9 +138,9 @@ def submit(
 
 def exit_code_of(view: ShownSubmission) -> ExitCode:
     """0 accepted; 3 if our side failed; 1 for every other verdict, and for a submission that was cancelled."""
-    if view.verdict is Verdict.ACCEPTED:
+    if view.status.verdict is Verdict.ACCEPTED:
         return ExitCode.OK
-    return ExitCode.INFRASTRUCTURE if view.verdict is Verdict.INTERNAL_ERROR else ExitCode.NOT_ACCEPTED
+    return ExitCode.INFRASTRUCTURE if view.status.verdict is Verdict.INTERNAL_ERROR else ExitCode.NOT_ACCEPTED
 
 
 @app.command(epilog=example("kernel-runner cancel 17 --user alice"))
