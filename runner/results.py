@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+Kind = Literal["test", "benchmark"]
+_KINDS: Final[tuple[Kind, ...]] = ("test", "benchmark")
 #: More cases than this are not looked for, whatever a program announces.
 MAX_CASES: Final = 10_000
 #: A trend of this probability and this size is worth a word; so is a share of samples far out.
@@ -33,7 +35,7 @@ _CUT_SHORT: Final = {
 class Case:
     """One case of a run; times in nanoseconds."""
 
-    kind: Literal["test", "benchmark"]
+    kind: Kind
     index: int
     spec: str
     #: None where a test's program said neither pass nor fail. A benchmark that did not fail has passed.
@@ -64,11 +66,7 @@ def cases(result: object, *, most: int = MAX_CASES) -> tuple[Case, ...]:
     """The cases that are in a result, at most so many of each kind, tests first; none where it is no mapping."""
     if not isinstance(result, Mapping):
         return ()
-    return tuple(
-        _case(result, kind, index)
-        for kind in ("test", "benchmark")
-        for index in range(_count(result, kind, most))  # type: ignore[arg-type]  # the two literals above
-    )
+    return tuple(_case(result, kind, index) for kind in _KINDS for index in range(_count(result, kind, most)))
 
 
 def number(value: object) -> float | None:
@@ -80,7 +78,7 @@ def number(value: object) -> float | None:
     return parsed if math.isfinite(parsed) else None
 
 
-def _case(result: Mapping[str, Any], kind: Literal["test", "benchmark"], index: int) -> Case:
+def _case(result: Mapping[str, Any], kind: Kind, index: int) -> Case:
     prefix = f"{kind}.{index}."
 
     def text(key: str) -> str | None:
@@ -134,8 +132,9 @@ def _remarks(judge: Mapping[str, str | None]) -> Iterator[str]:
     outliers = number(judge["outliers"])
     if outliers is not None and outliers > _MANY_OUTLIERS:
         yield f"{outliers:.0%} outliers"
-    if judge["stopped"] in _CUT_SHORT:
-        yield _CUT_SHORT[judge["stopped"]]
+    cut_short = _CUT_SHORT.get(judge["stopped"] or "")
+    if cut_short is not None:
+        yield cut_short
 
 
 def _decoded(text: str) -> str:
