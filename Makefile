@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
-STACK := $(PY) -m runner.cli.development
+STACK := $(PY) -m development
 # Where it is set, as in many images, each of the hundreds of processes of a test run would compile all of our modules.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -15,7 +15,7 @@ setup: ## the two virtual environments (daemon and evaluation); every other targ
 	@.ci/setup
 
 demo: setup ## real submissions through real containers to a leaderboard and its page; leaves nothing running; ARGS=--look waits
-	@$(PY) -m runner.cli demo $(ARGS)
+	@$(STACK) demo $(ARGS)
 
 # Without ARGS everything, in four processes: most tests wait for a time limit, a lease or a container, not for a core.
 test: setup ## every test that needs no GPU; ARGS="path -k word" runs some, one after the other (-n 4: four at a time)

@@ -30,7 +30,6 @@ __all__ = ["main", "program"]
 _MODULES: Final[Mapping[str, str]] = {
     "artifact": "artifact",
     "check": "check",
-    "demo": "demo",
     "eval": "evaluate",
     "gateway": "gateway",
     "install": "install",

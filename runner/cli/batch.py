@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table
 
 from runner.cli.app import ExitCode, Priority, app, example, login_name, note, out, out_json, session
 from runner.cli.progress import ProgressLine
+from runner.cli.render import make_table
 from runner.cli.safe import one_line
 from runner.client import AsyncClient, Client
 from runner.client.items import scope_of
@@ -219,16 +218,14 @@ def _show(lines: Sequence[Mapping[str, Any]], reward: str, *, as_json: bool) -> 
     if as_json:
         out_json({"reward": reward, "levels": [dict(line) for line in lines]})
         return
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    for name in ("level", "samples", "no result", "compiled", "correct", *(f"fast_{p:g}" for p in THRESHOLDS), reward):
-        table.add_column(name, justify="left" if name == "level" else "right")
+    shares = ("compiled", "correct", *(f"fast_{p:g}" for p in THRESHOLDS))
+    table = make_table("level", "samples", "no result", *shares, reward, numbers=len(shares) + 3)
     for line in lines:
-        shares = [line["compiled"], line["correct"], *(line[f"fast_{p:g}"] for p in THRESHOLDS)]
         table.add_row(
             str(line["level"]),
             str(line["samples"]),
             str(line["without_result"]),
-            *("-" if share is None else f"{share:.1%}" for share in shares),
+            *("-" if line[share] is None else f"{line[share]:.1%}" for share in shares),
             "-" if line["reward"] is None else f"{line['reward']:.3f}",
         )
     out(table)

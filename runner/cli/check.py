@@ -341,15 +341,12 @@ def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterat
             remedy="start Docker, let this user reach its socket, or set `docker_host` (DOCKER_HOST)",
             infrastructure=True,
         )
-        # Perhaps another one answers.
-        yield from engines.other_engines(config.docker_host or "", engines.sockets())
         yield from _disks(config, None)
         return
     with engine:
         found = f"Docker API {facts.api_version}, version {facts.version}, at {engine.base_url}"
         yield Finding(name="engine", mark=Mark.OK, found=found)
         yield from engines.engine_kind(facts)
-        yield from engines.other_engines(engine.base_url, engines.sockets())
         yield from engines.versions({**facts.components, **engines.toolkit_version()})
         yield _cgroup(facts)
         yield from _disks(config, facts)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from runner.cli import units
+from runner import units
 from runner.cli.app import example, note, out, out_json
 from runner.cli.render import listing
 from runner.cli.safe import one_line, printable

@@ -1,16 +1,13 @@
 """What `check` says of engines and runtimes: which work on this host, which do not, why, and what to do; a line each.
 
-Asks sockets and programs of this host; containers are started by the caller. What is not used is a note, never a
-warning: a host needs one engine and one runtime.
+Asks programs of this host; containers are started by the caller. A runtime that is not used is a note, never a warning.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +16,7 @@ from runner.cli.versions import FLOORS, below_floor
 from runner.evaluation.container_spec import HOST_IMAGE, cdi_name
 from runner.gpu_types import GpuType, Vendor
 from runner.model import Slot
-from sandbox.errors import SandboxError
-from sandbox.host.engine import DockerEngine, EngineFacts
+from sandbox.host.engine import EngineFacts
 
 #: How Podman names itself among the components of an engine.
 _PODMAN: Final = "podman engine"
@@ -49,55 +45,6 @@ _NO_LIMITS_REMEDY: Final = (
     "boot with systemd.unified_cgroup_hierarchy=1 and let systemd delegate cpu, cpuset, memory and pids to the user,"
     " or use an engine that runs as root"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Socket:
-    """Where an engine listens if it is there."""
-
-    name: str
-    path: Path
-    #: How to get it.
-    how: str
-
-
-def sockets() -> tuple[Socket, ...]:
-    """The places that engines' packages use, for the system and for a user."""
-    run = Path(f"/run/user/{os.getuid()}")
-    return (
-        Socket(name="Docker", path=Path("/var/run/docker.sock"), how="install docker.io or docker-ce"),
-        Socket(
-            name="rootless Docker",
-            path=run / "docker.sock",
-            how="dockerd-rootless-setuptool.sh install, on a host with cgroup version 2",
-        ),
-        Socket(name="Podman", path=Path("/run/podman/podman.sock"), how=_NO_SECCOMP_REMEDY),
-        Socket(name="rootless Podman", path=run / "podman" / "podman.sock", how=_NO_SECCOMP_REMEDY),
-    )
-
-
-def other_engines(chosen: str, places: Sequence[Socket]) -> Iterator[Finding]:
-    """The engines that are not used: whether they are there, and whether they could be."""
-    for place in places:
-        address = f"unix://{place.path}"
-        if Path(chosen.split("://", 1)[-1]).resolve() == place.path.resolve():
-            continue
-        name = f"engine {place.name}"
-        if not _exists(place.path):
-            yield Finding(name=name, mark=Mark.NOTE, found=f"no socket at {place.path}", remedy=place.how)
-            continue
-        try:
-            with DockerEngine(address, owner="check", timeout_s=_ANSWER_S) as engine:
-                facts = engine.check()
-        except SandboxError as error:
-            yield Finding(name=name, mark=Mark.NOTE, found=shortened(str(error)))
-            continue
-        why_not = unusable(facts)
-        if why_not is None:
-            remedy = f"to use it: docker_host = {address!r}"
-            yield Finding(name=name, mark=Mark.NOTE, found=f"version {facts.version}, not used", remedy=remedy)
-        else:
-            yield Finding(name=name, mark=Mark.NOTE, found=f"version {facts.version}: {why_not[0]}", remedy=why_not[1])
 
 
 def unusable(facts: EngineFacts) -> tuple[str, str] | None:
@@ -233,10 +180,3 @@ def _install(runtime: str) -> str:
         f'{first}add {{"runtimes": {{"runsc": {{"path": "{where or "/usr/bin/runsc"}", "runtimeArgs":'
         ' ["--network=none"]}}} to /etc/docker/daemon.json and restart Docker'
     )
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except PermissionError:
-        return False

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from runner.cli import gpu_add, gpu_clocks, gpu_detect, json_output, render_hosts
+from runner.cli import gpu_clocks, gpu_detect, json_output, render_hosts
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.evaluate import local_evaluator
 from runner.cli.finding import Finding, Mark, verdict_of
@@ -26,7 +26,6 @@ from runner.gpu_types.registry import BUILTIN
 gpu = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="GPU types: what submissions can be evaluated on.")
 app.add_typer(gpu, name="gpu")
 gpu.add_typer(gpu_detect.commands)
-gpu.add_typer(gpu_add.commands)
 
 
 @gpu.command("list", epilog=example("kernel-runner gpu list"))
@@ -132,7 +131,7 @@ def validate(
     directory = session(context).config.gpus_dir
     registry = Registry.load(directory, files=given)
     asked = [entry for entry in registry.all() if _is_asked(registry.origin(entry.name), given)]
-    findings = [finding for entry in asked for finding in gpu_add.findings_of(entry, registry)]
+    findings = [finding for entry in asked for finding in gpu_detect.findings_of(entry, registry)]
     if not asked:
         findings.append(Finding(name="gpu types", mark=Mark.OK, found=f"the built-in ones; no files in {directory}"))
     if as_json:

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from runner.cli.evaluate import find_slot, make_job
 from runner.cli.finding import Finding, Mark
-from runner.cli.units import duration
 from runner.config import Config
 from runner.devices import detect_slots
 from runner.errors import InfrastructureError
@@ -26,6 +25,7 @@ from runner.gpu_types import GpuType, Registry, Vendor
 from runner.gpu_types.model import Dtype, Figures
 from runner.model import JobResult, Mode, Slot, Verdict
 from runner.task_format.model import HARNESS, SUBMISSION, Case, Lang, PyConfig, Ranking, Task, TaskFolder
+from runner.units import duration
 
 _FILES: Final = Path(__file__).parent / "selftest"
 #: A device below this part of its type's figures is held back. Memory reaches 0.8 to 0.93 of its data sheet in a copy.

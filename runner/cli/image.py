@@ -12,19 +12,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.table import Table
 
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.finding import render as render_finding
 from runner.cli.finding import verdict_of
 from runner.cli.image_check import examine
-from runner.cli.units import moment, size
+from runner.cli.render import make_table
 from runner.config import Config
 from runner.daemon.serve import daemon_owner, only_daemon
 from runner.errors import ConfigError
 from runner.gpu_types import Registry
 from runner.model import Json
+from runner.units import moment, size
 from sandbox.errors import EngineRefused, RootFilesystemError
 from sandbox.host.engine import host_root_reference
 from sandbox.host.hostroot import HostRoot
@@ -208,7 +207,7 @@ def list_images(
     if as_json:
         out_json([_document(one, wanted) for one in images])
         return
-    table = Table("id", "kind", "tags", "made (UTC)", "size", "used by", box=box.SIMPLE_HEAD)
+    table = make_table("id", "kind", "tags", "made (UTC)", "size", "used by")
     for one in images:
         users = [*wanted.get(one.id, ()), *([f"{one.containers} containers"] if one.containers else [])]
         made = moment(datetime.fromtimestamp(one.created_s, tz=UTC))

@@ -1,6 +1,7 @@
-"""From records to JSON objects for programs. Pure; called by every command that has `--json`.
+"""The store's records as JSON objects, for `--json` of the commands that list them. Pure.
 
-A submission's own object is made in `runner.cli.view`, where secrets are kept back. Scores are seconds, times ISO 8601.
+A submission's own object is made in `runner.cli.view`, where secrets are kept back; checks, images, users and batches
+make theirs in their commands. Scores are seconds, times ISO 8601.
 """
 
 from __future__ import annotations

@@ -20,11 +20,11 @@ from rich.text import Text
 from runner.cli.app import ExitCode, app, example, fail, note, out, session
 from runner.cli.ids import possible_id
 from runner.cli.safe import one_line
-from runner.cli.units import moment
 from runner.dates import DateError, read_date
 from runner.errors import NotFoundError
 from runner.model import JobState
 from runner.store import EventLine, JobView, SubmissionView
+from runner.units import moment
 
 UNIT: Final = "kernel-runner"
 #: Fields of a daemon's line that are said in columns of their own, or of every line.

@@ -1,7 +1,7 @@
 """Leaderboards, queue and tasks as the command line prints them, and the parts that all such pages share. Pure: no I/O.
 
-Everything a stranger wrote goes through `runner.cli.safe` and is put into `Text`, never into markup. JSON for programs
-is made in `runner.cli.view`.
+Everything a stranger wrote goes through `runner.cli.safe` and is put into `Text`, never into markup. The JSON of the
+same records is made in `runner.cli.json_output`, that of a submission in `runner.cli.view`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from rich.text import Text
 from runner.cli.competition import Action, BoardPlan
 from runner.cli.safe import one_line, printable
 from runner.cli.task_check import MeasuredCase
-from runner.cli.units import duration, moment, score, size
 from runner.model import NEVER, Demand, JobState, TimingAssurance, Verdict
 from runner.store.records import (
     POSITION_LIMIT,
@@ -30,6 +29,7 @@ from runner.store.records import (
     StatusLine,
 )
 from runner.task_format.model import HARNESS, SUBMISSION, Harness, TaskFolder
+from runner.units import duration, moment, score, size
 
 #: Why an evaluation is not made again, in words.
 OBSTACLES: Mapping[str, str] = {

@@ -11,12 +11,12 @@ from rich.text import Text
 
 from runner.cli.render import make_table
 from runner.cli.safe import one_line
-from runner.cli.units import age
 from runner.gpu_types import Figures, GpuType, Registry, Vendor
 from runner.store.records import (
     GpuTypeLine,
     HostLine,
 )
+from runner.units import age
 
 #: Seconds after which a host that has not said goodbye is taken for lost.
 SILENT_S = 60.0

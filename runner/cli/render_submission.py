@@ -13,15 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.cli.render import assured, make_table, position, verdict_text
-from runner.cli.results import CheckedCase, TimedCase, checked_cases, profiled_cases, timed_cases
 from runner.cli.safe import one_line, printable, tail
-from runner.cli.units import duration, moment, score, spread
 from runner.cli.view import ShownJob, ShownRun, ShownSubmission
 from runner.model import JobState, Progress, Verdict
+from runner.results import Case, cases
 from runner.store.records import (
     ArtifactLine,
     EventLine,
 )
+from runner.units import between, duration, moment, percent, score, spread
 
 #: Lines of stdout and of stderr shown for a run that failed.
 _TAIL_LINES = 20
@@ -67,13 +67,14 @@ def progress_text(progress: Progress) -> str:
 
 def waiting_text(submission: ShownSubmission) -> str:
     """One line about what a submission is waiting for."""
+    status = submission.status
     parts = [_job_waiting(job) for job in submission.jobs if job.state in (JobState.QUEUED, JobState.RUNNING)]
-    where = f", {position(submission.position)} in the queue" if submission.position else ""
-    if submission.paused is not None:
-        where += f"; its leaderboard or GPU type is paused: {submission.paused}"
-    elif submission.no_host_since is not None:
+    where = f", {position(status.position)} in the queue" if status.position else ""
+    if status.paused is not None:
+        where += f"; its leaderboard or GPU type is paused: {status.paused}"
+    elif status.no_host_since is not None:
         where += "; no host serves its GPU type now: none is up, or all are draining"
-    return f"submission {submission.submission_id}: {'; '.join(parts) or submission.state}{where}"
+    return f"submission {status.submission_id}: {'; '.join(parts) or status.state}{where}"
 
 
 def _job_waiting(job: ShownJob) -> str:
@@ -86,14 +87,15 @@ def _job_waiting(job: ShownJob) -> str:
 
 def submission_page(submission: ShownSubmission) -> RenderableType:
     """Everything about one submission."""
+    status = submission.status
     head = Text.assemble(
-        (f"submission {submission.submission_id}", "bold"),
-        f"  {one_line(submission.file_name)} by {one_line(submission.user_name or submission.user_id)} "
-        f"to {one_line(submission.leaderboard)}, {moment(submission.submitted)} UTC\n",
+        (f"submission {status.submission_id}", "bold"),
+        f"  {one_line(status.file_name)} by {one_line(status.user_name or status.user_id)} "
+        f"to {one_line(status.leaderboard)}, {moment(status.submission_time)} UTC\n",
         "verdict: ",
-        verdict_text(submission.verdict, submission.state),
-        f", {position(submission.position)} in the queue" if submission.position else "",
-        f"   score: {assured(score(submission.score_s), None if submission.score_s is None else submission.timing)}",
+        verdict_text(status.verdict, status.state),
+        f", {position(status.position)} in the queue" if status.position else "",
+        f"   score: {assured(score(status.score_s), None if status.score_s is None else status.timing)}",
         *(f"\n{one_line(remark)}" for remark in _remarks(submission)),
     )
     blocks: list[RenderableType] = [head, *(job_block(job) for job in submission.jobs)]
@@ -104,22 +106,23 @@ def submission_page(submission: ShownSubmission) -> RenderableType:
 
 def _remarks(submission: ShownSubmission) -> list[str]:
     """What a reader of verdict and score should know besides."""
+    status = submission.status
     remarks = []
-    if submission.phase is not None and submission.state is JobState.RUNNING:
-        remarks.append(f"now: {submission.phase}")
-    if submission.paused is not None:
-        remarks.append(f"its leaderboard or GPU type is paused: {submission.paused}")
-    if submission.no_host_since is not None:
-        remarks.append(f"no host has served its GPU type since {moment(submission.no_host_since)} UTC")
-    if submission.retry_reason is not None:
-        when = "" if submission.retry_at is None else f", not before {moment(submission.retry_at)} UTC"
-        remarks.append(f"tried again because of {submission.retry_reason}{when}")
-    if submission.unranked is not None:
-        remarks.append(f"does not rank: {submission.unranked}")
-    if submission.rerunning:
+    if status.phase is not None and status.state is JobState.RUNNING:
+        remarks.append(f"now: {status.phase}")
+    if status.paused is not None:
+        remarks.append(f"its leaderboard or GPU type is paused: {status.paused}")
+    if status.no_host_since is not None:
+        remarks.append(f"no host has served its GPU type since {moment(status.no_host_since)} UTC")
+    if status.retry_reason is not None:
+        when = "" if status.retry_at is None else f", not before {moment(status.retry_at)} UTC"
+        remarks.append(f"tried again because of {status.retry_reason}{when}")
+    if status.unranked is not None:
+        remarks.append(f"does not rank: {status.unranked}")
+    if status.rerunning:
         remarks.append("evaluated again; until that is over, the earlier results count")
-    elif submission.error is not None and any(job.retired_as == "invalidated" for job in submission.jobs):
-        remarks.append(submission.error)
+    elif status.error is not None and any(job.retired_as == "invalidated" for job in submission.jobs):
+        remarks.append(status.error)
     return remarks
 
 
@@ -202,28 +205,31 @@ def run_block(run: ShownRun) -> RenderableType:
     if withheld is not None:
         ending = f"   {assured(score(withheld), _timing(run.system_info))}, does not rank"
     blocks: list[RenderableType] = [Text.assemble(f"{run.mode}: ", _passed(passed=run.passed), ending)]
-    checked, timed = checked_cases(run.result), timed_cases(run.result)
+    ran = cases(run.result)
+    checked, timed = ([case for case in ran if case.kind == kind] for kind in ("test", "benchmark"))
+    reports = [(case.spec, case.report) for case in timed if case.report is not None]
     if checked:
         blocks.append(checked_table(checked))
-    profiled = profiled_cases(run.result)
-    if timed and not profiled:
+    if timed and not reports:
         blocks.append(timed_table(timed))
-    for case in profiled:
-        blocks += [Text(one_line(case.spec)), Text(printable(case.report).rstrip(), no_wrap=True, overflow="ignore")]
+    for spec, report in reports:
+        blocks += [Text(one_line(spec)), Text(printable(report).rstrip(), no_wrap=True, overflow="ignore")]
     if not run.passed:
         blocks += _output(run)
     return Group(*blocks)
 
 
-def checked_table(cases: Sequence[CheckedCase]) -> Table:
+def checked_table(cases: Sequence[Case]) -> Table:
     """Test cases: spec, pass or fail, message."""
     table = make_table("test", "", "message")
     for case in cases:
-        table.add_row(Text(one_line(case.spec)), _passed(passed=case.passed), Text(one_line(case.message or "")))
+        table.add_row(
+            Text(one_line(case.spec)), _passed(passed=case.passed), Text(one_line(case.error or case.message or ""))
+        )
     return table
 
 
-def timed_table(cases: Sequence[TimedCase]) -> Table:
+def timed_table(cases: Sequence[Case]) -> Table:
     """Benchmark cases: mean with its 95 % confidence interval, median, extremes, samples, what the times are worth."""
     with_sol = any(case.sol is not None for case in cases)
     with_error = any(case.error is not None for case in cases)
@@ -243,7 +249,7 @@ def timed_table(cases: Sequence[TimedCase]) -> Table:
     for case in cases:
         cells: list[str | Text] = [
             Text(one_line(case.spec)),
-            spread(case.mean_ns, case.ci95_ns),
+            spread(case.mean_ns, case.mean_ci95_ns),
             *([duration(case.median_ns)] if with_median else []),
             duration(case.best_ns),
             duration(case.worst_ns),
@@ -261,19 +267,18 @@ def timed_table(cases: Sequence[TimedCase]) -> Table:
     return table
 
 
-def _case_timing(case: TimedCase) -> str:
+def _case_timing(case: Case) -> str:
     """A case's timing assurance, e.g. `measured, 11.2 µs to 12.9 µs`."""
-    between = case.interval_ns
-    where = [] if between is None else [f"{duration(between[0])} to {duration(between[1])}"]
-    return one_line(", ".join((case.timing or "-", *where)))
+    where = "" if case.bounds_ns is None else f", {between(case.bounds_ns)}"
+    return one_line(f"{case.timing or '-'}{where}")
 
 
-def _speed_of_light(case: TimedCase) -> Text:
-    """A fraction and its limit, e.g. `73% memory`; more than all of it stands out."""
+def _speed_of_light(case: Case) -> Text:
+    """A fraction and its limit, e.g. `73 % memory`; more than all of it stands out."""
     if case.sol is None:
         return Text("-")
-    shown = f"{100 * case.sol:.2g}%" if case.sol < 0.995 else f"{case.sol:.0%}"
-    return Text(one_line(f"{shown} {case.sol_limit or ''}").rstrip(), style="yellow" if case.sol > 1 else "")
+    text = f"{percent(case.sol)} {case.sol_limit or ''}"
+    return Text(one_line(text).rstrip(), style="yellow" if case.sol > 1 else "")
 
 
 def _output(run: ShownRun) -> list[RenderableType]:

@@ -10,8 +10,8 @@ import typer
 
 from runner.cli import json_output, render
 from runner.cli.app import ExitCode, app, console, example, note, out, out_json, session
+from runner.cli.dates import typed_date
 from runner.cli.ids import possible_id
-from runner.cli.moments import moment_of
 from runner.model import Verdict
 from runner.store import MatchLine, Selection, Store
 
@@ -170,8 +170,8 @@ def _selection(
         submission_id=submission_id,
         leaderboard=None if leaderboard is None else store.board_name(leaderboard),
         host=host,
-        since=None if since is None else moment_of(store, since, "--since"),
-        until=None if until is None else moment_of(store, until, "--until"),
+        since=None if since is None else typed_date(store, since, "--since"),
+        until=None if until is None else typed_date(store, until, "--until"),
         gpu_types=tuple(gpu or ()),
         verdicts=tuple(verdict or ()),
         cause=cause,
@@ -199,7 +199,7 @@ def failed(
     with session(context).store() as store:
         lines = store.failed(
             limit=limit,
-            since=None if since is None else moment_of(store, since, "--since"),
+            since=None if since is None else typed_date(store, since, "--since"),
             host=host,
             leaderboard=None if leaderboard is None else store.board_name(leaderboard),
         )

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from runner.cli import render, render_hosts
 from runner.cli.safe import one_line
-from runner.cli.units import age, duration
 from runner.model import JobState, Verdict
 from runner.store import BatchLine, HostLine, LatestLine, QueueDepth, RunningLine, ThroughputLine
+from runner.units import age, duration
 
 _Row = list[str | Text]
 #: Rows that any part keeps, however small the terminal.

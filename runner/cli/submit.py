@@ -9,9 +9,9 @@ import typer
 
 from runner.cli import render_submission
 from runner.cli.app import ExitCode, Priority, app, example, login_name, note, out, out_json, session
+from runner.cli.dates import typed_date
 from runner.cli.files import read_submission
 from runner.cli.ids import possible_id
-from runner.cli.moments import moment_of
 from runner.cli.progress import ProgressLine
 from runner.cli.view import ShownSubmission, from_store
 from runner.cli.wait import wait_until
@@ -102,8 +102,8 @@ def submit(
             gpu_types=gpu,
             priority=priority,
             idempotency_key=idempotency_key,
-            start_at=None if start is None else moment_of(store, start, "--start"),
-            expires_at=None if expires is None else moment_of(store, expires, "--expires"),
+            start_at=None if start is None else typed_date(store, start, "--start"),
+            expires_at=None if expires is None else typed_date(store, expires, "--expires"),
             reuse=reuse,
         )
         if not wait:
@@ -138,9 +138,9 @@ def submit(
 
 def exit_code_of(view: ShownSubmission) -> ExitCode:
     """0 accepted; 3 if our side failed; 1 for every other verdict, and for a submission that was cancelled."""
-    if view.verdict is Verdict.ACCEPTED:
+    if view.status.verdict is Verdict.ACCEPTED:
         return ExitCode.OK
-    return ExitCode.INFRASTRUCTURE if view.verdict is Verdict.INTERNAL_ERROR else ExitCode.NOT_ACCEPTED
+    return ExitCode.INFRASTRUCTURE if view.status.verdict is Verdict.INTERNAL_ERROR else ExitCode.NOT_ACCEPTED
 
 
 @app.command(epilog=example("kernel-runner cancel 17 --user alice"))

@@ -20,13 +20,13 @@ from typing import Any
 import tasks
 from runner.cli.files import read_submission
 from runner.cli.finding import Finding, Mark
-from runner.cli.units import duration, size
 from runner.errors import NotFoundError
 from runner.evaluation.case_memory import memory_of, misfit, moved_bytes, ranks_without_devices, tensor_bytes
 from runner.evaluation.speed_of_light import speed_of_light
 from runner.gpu_types import GpuType, Registry, Vendor
 from runner.task_format import spec_line
 from runner.task_format.model import Case, Harness, Lang, TaskFolder
+from runner.units import duration, size
 from sandbox.host.stage import stage
 from tasks.harness.judge.cases import LARGEST_SEED
 

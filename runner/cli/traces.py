@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from runner.cli.app import ExitCode, app, example, fail, note, session
-from runner.cli.moments import moment_of
+from runner.cli.dates import typed_date
 from runner.errors import ConfigError
 from runner.extras import missing
 
@@ -56,7 +56,9 @@ def traces(
 
     stop = threading.Event()
     with session(context).store() as store:
-        exporter = Exporter(endpoint, since=store.moment(_NOW) if since is None else moment_of(store, since, "--since"))
+        exporter = Exporter(
+            endpoint, since=store.moment(_NOW) if since is None else typed_date(store, since, "--since")
+        )
         try:
             if once:
                 count = exporter.export(store)

@@ -7,10 +7,11 @@ from hashlib import sha256
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.text import Text
 
 from runner.cli.app import app, example, note, out, out_json, session
-from runner.cli.safe import printable
+from runner.cli.render import make_table
+from runner.cli.safe import one_line, printable
 from runner.errors import NotFoundError
 
 user = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Users of the gateway: approve, list, revoke.")
@@ -77,13 +78,11 @@ def list_users(
             ]
         )
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("user", "name", "state", "login by", "since"):
-        table.add_column(heading)
+    table = make_table("user", "name", "state", "login by", "since")
     for line in users:
         since = "" if line.created_at is None else f"{line.created_at:%Y-%m-%d %H:%M}"
-        shown = (line.user_id, line.user_name or "", line.state, line.provider or "", since)
-        table.add_row(*(printable(cell) for cell in shown))
+        cells = (line.user_id, line.user_name or "", line.state, line.provider or "", since)
+        table.add_row(*(Text(one_line(cell)) for cell in cells))
     out(table)
 
 

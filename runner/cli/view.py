@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from runner.model import Job, JobResult, JobState, Json, Mode, Progress, RunRecord, Verdict
-from runner.store.records import ArtifactLine, EventLine, JobView, SubmissionView
+from runner.store.records import ArtifactLine, EventLine, JobView, StatusLine, SubmissionView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,38 +97,7 @@ class ShownJob:
 class ShownSubmission:
     """One submission with its jobs."""
 
-    submission_id: int
-    leaderboard: str
-    file_name: str
-    user_id: str
-    user_name: str | None
-    submitted: datetime
-    state: JobState
-    #: Place in the queue, from 1; None when nothing of it is queued.
-    position: int | None
-    #: The gravest of the jobs' verdicts, once all are over.
-    verdict: Verdict | None
-    #: The public score that counts in the ranking, in seconds.
-    score_s: float | None
-    #: The timing assurance of that time, or without a score of the public run's; and the checker: judge or in_process.
-    timing: str | None
-    correctness: str | None
-    #: Why a time that passed does not rank, a sentence.
-    unranked: str | None
-    #: KernelBot's sentence on why it did not succeed, also that its result was taken out.
-    error: str | None
-    #: What happens now, in words; None when all is over.
-    phase: str | None
-    #: Why it is being tried again, and when.
-    retry_reason: str | None
-    retry_at: datetime | None
-    #: Since when no host has served a GPU type that it waits for; None: one does, or nothing waits.
-    no_host_since: datetime | None
-    #: Why an operator lets no host begin its jobs.
-    paused: str | None
-    #: How often an operator had it evaluated again, and whether that goes on now.
-    reruns: int
-    rerunning: bool
+    status: StatusLine
     jobs: tuple[ShownJob, ...]
     #: What happened out of the ordinary; None for everyone but an administrator.
     history: tuple[EventLine, ...] | None = None
@@ -136,35 +105,44 @@ class ShownSubmission:
     @property
     def over(self) -> bool:
         """Whether nothing more will happen to it."""
-        return self.state in (JobState.DONE, JobState.CANCELLED)
+        return self.status.state in (JobState.DONE, JobState.CANCELLED)
 
     def to_json(self) -> dict[str, Any]:
         """As `submit --wait --json` and `status ID --json` print it."""
+        values = asdict(self.status)
+        times = {name: value.isoformat() for name, value in values.items() if isinstance(value, datetime)}
+        values |= times | {"submitted": times["submission_time"], "score": self.status.score_s}
         return {
-            "submission_id": self.submission_id,
-            "leaderboard": self.leaderboard,
-            "file_name": self.file_name,
-            "user_id": self.user_id,
-            "user_name": self.user_name,
-            "submitted": self.submitted.isoformat(),
-            "state": self.state.value,
-            "position": self.position,
-            "verdict": None if self.verdict is None else self.verdict.value,
-            "score": self.score_s,
-            "timing": self.timing,
-            "correctness": self.correctness,
-            "unranked": self.unranked,
-            "error": self.error,
-            "phase": self.phase,
-            "retry_reason": self.retry_reason,
-            "retry_at": None if self.retry_at is None else self.retry_at.isoformat(),
-            "no_host_since": None if self.no_host_since is None else self.no_host_since.isoformat(),
-            "paused": self.paused,
-            "reruns": self.reruns,
-            "rerunning": self.rerunning,
+            **{name: values[name] for name in _OF_STATUS},
             "jobs": [job.to_json() for job in self.jobs],
             "history": None if self.history is None else [_event(event) for event in self.history],
         }
+
+
+#: What a submission's object has of its row of `runner.status`.
+_OF_STATUS = (
+    "submission_id",
+    "leaderboard",
+    "file_name",
+    "user_id",
+    "user_name",
+    "submitted",
+    "state",
+    "position",
+    "verdict",
+    "score",
+    "timing",
+    "correctness",
+    "unranked",
+    "error",
+    "phase",
+    "retry_reason",
+    "retry_at",
+    "no_host_since",
+    "paused",
+    "reruns",
+    "rerunning",
+)
 
 
 def redact(job: ShownJob) -> ShownJob:
@@ -214,27 +192,7 @@ def from_store(view: SubmissionView, *, admin: bool, history: Sequence[EventLine
     """
     jobs = tuple(_from_view(job) for job in view.jobs)
     return ShownSubmission(
-        submission_id=view.submission_id,
-        leaderboard=view.status.leaderboard,
-        file_name=view.status.file_name,
-        user_id=view.status.user_id,
-        user_name=view.status.user_name,
-        submitted=view.status.submission_time,
-        state=view.state,
-        position=view.status.position,
-        verdict=view.verdict,
-        score_s=view.score_s,
-        timing=view.status.timing,
-        correctness=view.status.correctness,
-        unranked=view.status.unranked,
-        error=view.status.error,
-        phase=view.status.phase,
-        retry_reason=view.status.retry_reason,
-        retry_at=view.status.retry_at,
-        no_host_since=view.status.no_host_since,
-        paused=view.status.paused,
-        reruns=view.status.reruns,
-        rerunning=view.status.rerunning,
+        status=view.status,
         jobs=jobs if admin else tuple(redact(job) for job in jobs),
         history=tuple(history) if admin else None,
     )

@@ -107,7 +107,7 @@ def serve(load: Callable[[], Config], control: ShutdownControl | None = None) ->
 
 
 def _handlers(control: ShutdownControl, reloader: Reloader) -> dict[signal.Signals, Callable[[], None]]:
-    def told() -> None:
+    def stop() -> None:
         if control.stop.is_set():
             control.request_abort()
         else:
@@ -117,7 +117,7 @@ def _handlers(control: ShutdownControl, reloader: Reloader) -> dict[signal.Signa
         # Looking for devices may take long, and must not keep the next signal waiting.
         threading.Thread(target=reloader.reload, name="reload", daemon=True).start()
 
-    return {signal.SIGTERM: told, signal.SIGINT: told, signal.SIGHUP: reload}
+    return {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: reload}
 
 
 def _serve(

@@ -16,7 +16,7 @@ from runner.gateway.context import (
     MOST,
     Ascii,
     Refusal,
-    door,
+    app_state,
     json_body,
     moment,
     off_loop,
@@ -36,14 +36,14 @@ _INVITES: Final = 10_000
 async def start(request: Request) -> Response:
     """POST /admin/start: submissions are accepted, by every frontend."""
     admin(request)
-    await door(request).store.all("start_intake")
+    await app_state(request).store.all("start_intake")
     return Ascii({"status": "ok", "accepts_jobs": True})
 
 
 async def stop(request: Request) -> Response:
     """POST /admin/stop: no submission is accepted, by any frontend; what waits is evaluated."""
     admin(request)
-    await door(request).store.all("stop_intake", reason="an operator stopped them")
+    await app_state(request).store.all("stop_intake", reason="an operator stopped them")
     return Ascii({"status": "ok", "accepts_jobs": False})
 
 
@@ -52,7 +52,7 @@ async def ban(request: Request) -> Response:
     admin(request)
     user_id = request.path_params["user_id"]
     banned = request.method == "POST"
-    if await door(request).store.one("ban", user_id=user_id, banned=banned) is None:
+    if await app_state(request).store.one("ban", user_id=user_id, banned=banned) is None:
         raise Refusal(404, f"User {shown(user_id)} not found")
     return Ascii({"status": "ok", "user_id": user_id, "banned": banned})
 
@@ -60,7 +60,7 @@ async def ban(request: Request) -> Response:
 async def stats(request: Request) -> Response:
     """GET /admin/stats."""
     admin(request)
-    current = door(request)
+    current = app_state(request)
     name = request.query_params.get("leaderboard_name")
     board_id = None if name is None else (await named(current, name))["id"]
     last_day = request.query_params.get("last_day_only", "false").lower() in ("1", "true", "yes", "on")
@@ -100,7 +100,7 @@ def duration(span: timedelta) -> str:
 async def delete_board(request: Request) -> Response:
     """DELETE /admin/leaderboards/{name}; with `force` its submissions too. One that is absent is deleted already."""
     admin(request)
-    current = door(request)
+    current = app_state(request)
     name = request.path_params["name"]
     force = request.query_params.get("force", "false").lower() in ("1", "true", "yes", "on")
     try:
@@ -116,7 +116,7 @@ async def delete_board(request: Request) -> Response:
 async def board_submissions(request: Request) -> Response:
     """GET /admin/leaderboards/{name}/submissions."""
     admin(request)
-    current = door(request)
+    current = app_state(request)
     board = await _board(request)
     if board is None:
         return _no_board(request)
@@ -137,7 +137,7 @@ async def board_submissions(request: Request) -> Response:
 async def submission(request: Request) -> Response:
     """GET and DELETE /admin/submissions/{id}. Of secret runs it shows mode and verdict, no more than to the owner."""
     admin(request)
-    current = door(request)
+    current = app_state(request)
     submission_id = path_number(request, "id")
     known = 0 < submission_id <= MOST
     if request.method == "DELETE":
@@ -183,7 +183,7 @@ def _rest(row: Row) -> dict[str, Any]:
 async def delete_submissions(request: Request) -> Response:
     """DELETE /admin/submissions?leaderboard_id&user_name: all of a user on a leaderboard."""
     admin(request)
-    current = door(request)
+    current = app_state(request)
     for name in ("leaderboard_id", "user_name"):
         if name not in request.query_params:
             raise Refusal(422, [problem("missing", f"query.{name}", "Field required", None)])
@@ -202,7 +202,7 @@ async def delete_submissions(request: Request) -> Response:
 async def make_invites(request: Request) -> Response:
     """POST /admin/invites."""
     admin(request)
-    current = door(request)
+    current = app_state(request)
     body = await json_body(request)
     names = body.get("leaderboards", [body["leaderboard"]] if "leaderboard" in body else None)
     count = body.get("count", 1)
@@ -222,7 +222,7 @@ async def invites(request: Request) -> Response:
     board = await _board(request)
     if board is None:
         return _no_board(request)
-    found = await door(request).store.all("invites", board_id=board["id"])
+    found = await app_state(request).store.all("invites", board_id=board["id"])
     return Ascii(
         {
             "status": "ok",
@@ -239,7 +239,7 @@ async def revoke_invite(request: Request) -> Response:
     """DELETE /admin/invites/{code}."""
     admin(request)
     code = request.path_params["code"]
-    found = await door(request).store.one("revoke_invite", code=code)
+    found = await app_state(request).store.one("revoke_invite", code=code)
     if found is None:
         return _message(404, f"Invite code {shown(code)} not found")
     return Ascii({"status": "ok", "code": code, "was_claimed": found["claimed"]})
@@ -254,14 +254,14 @@ async def visibility(request: Request) -> Response:
     board = await _board(request)
     if board is None:
         return _no_board(request)
-    await door(request).store.all("set_visibility", board_id=board["id"], visibility=wanted)
+    await app_state(request).store.all("set_visibility", board_id=board["id"], visibility=wanted)
     return Ascii({"status": "ok", "leaderboard": board["name"], "visibility": wanted})
 
 
 async def limits(request: Request) -> Response:
     """GET and PUT /admin/leaderboards/{name}/rate-limits."""
     admin(request)
-    current = door(request)
+    current = app_state(request)
     if request.method == "GET":
         board = await named(current, request.path_params["name"])
         found = await current.store.all("limits", board_id=board["id"])
@@ -285,7 +285,7 @@ async def limits(request: Request) -> Response:
 async def drop_limit(request: Request) -> Response:
     """DELETE /admin/leaderboards/{name}/rate-limits/{mode_category}."""
     admin(request)
-    current = door(request)
+    current = app_state(request)
     board = await named(current, request.path_params["name"])
     category = request.path_params["category"]
     if await current.store.one("drop_limit", board_id=board["id"], category=category) is None:
@@ -295,7 +295,7 @@ async def drop_limit(request: Request) -> Response:
 
 async def _board(request: Request) -> Row | None:
     try:
-        return await named(door(request), request.path_params["name"])
+        return await named(app_state(request), request.path_params["name"])
     except Refusal:
         return None
 

@@ -17,7 +17,7 @@ from starlette.types import ExceptionHandler
 from runner.config import Config
 from runner.errors import DatabaseUnavailableError
 from runner.gateway import admin, boards, exporting, login, oauth, pages, publishing, submissions
-from runner.gateway.context import Ascii, Door, Refusal, door
+from runner.gateway.context import AppState, Ascii, Refusal, app_state
 from runner.gateway.identity import admin as only_admin
 from runner.gateway.identity import user
 from runner.gateway.limits import BodyTooLarge, Edge, Limits
@@ -46,7 +46,7 @@ NOT_BUILT: Final = (
 def build(config: Config, store: GatewayStore, *, admin_token: str | None) -> Starlette:
     """The application of one process; it opens and closes the store."""
     metrics = Metrics()
-    current = Door(
+    current = AppState(
         config=config,
         store=store,
         limits=Limits(per_minute=config.gateway_requests_per_minute, streams=config.gateway_streams),
@@ -82,7 +82,7 @@ def build(config: Config, store: GatewayStore, *, admin_token: str | None) -> St
         lifespan=lifespan,
     )
     made.router.redirect_slashes = False
-    made.state.door = current
+    made.state.gateway = current
     return made
 
 
@@ -136,7 +136,7 @@ async def health(_: Request) -> Response:
 
 async def ready(request: Request) -> Response:
     """GET /readyz: the database answers and has this release's version."""
-    fine = await door(request).store.ready()
+    fine = await app_state(request).store.ready()
     return Ascii(
         {"status": "ready"} if fine else {"detail": "The database is away or not migrated"}, 200 if fine else 503
     )
@@ -145,7 +145,7 @@ async def ready(request: Request) -> Response:
 async def metrics_page(request: Request) -> Response:
     """GET /metrics, for operators."""
     only_admin(request)
-    return Response(door(request).metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(app_state(request).metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _not_built(path: str, sentence: str) -> Callable[[Request], Awaitable[Response]]:
@@ -168,7 +168,7 @@ async def _refused(_: Request, error: Exception) -> Response:
 async def _refused_by_the_queue(request: Request, error: Exception) -> Response:
     if not isinstance(error, RefusedError):
         raise TypeError from error
-    return await _refused(request, await refusal_of(door(request), error))
+    return await _refused(request, await refusal_of(app_state(request), error))
 
 
 async def _http(_: Request, error: Exception) -> Response:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runner.gateway.context import MOST, Ascii, Door, Refusal, door, dumps, moment, off_loop, query_number
+from runner.gateway.context import MOST, AppState, Ascii, Refusal, app_state, dumps, moment, off_loop, query_number
 from runner.gateway.identity import User, from_here, optional_user
 from runner.store.gateway import Row
 from runner.store.session import load_json
@@ -19,7 +19,7 @@ _RUNNER: Final = "kernel-runner"
 async def leaderboards(request: Request) -> Response:
     """GET /leaderboards: all of them; of a closed one no task. Never a secret seed. Tasks are some seconds old."""
     from_here(request)
-    current = door(request)
+    current = app_state(request)
     found = await current.store.all("board_list")
     public = [board["id"] for board in found if board["visibility"] == "public"]
     tasks = await _tasks(current, public)
@@ -40,7 +40,7 @@ async def leaderboards(request: Request) -> Response:
     return Response(f"[{','.join(lines)}]".encode("ascii"), media_type=Ascii.media_type)
 
 
-async def _tasks(current: Door, board_ids: Sequence[int]) -> Mapping[int, str]:
+async def _tasks(current: AppState, board_ids: Sequence[int]) -> Mapping[int, str]:
     """The tasks of leaderboards as JSON in ASCII; read again where one is not known yet, or after some seconds."""
     async with current.reading_tasks:
         known = current.tasks.get(None)
@@ -55,21 +55,21 @@ async def _tasks(current: Door, board_ids: Sequence[int]) -> Mapping[int, str]:
 async def gpus(request: Request) -> Response:
     """GET /gpus/{leaderboard}."""
     who = await optional_user(request)
-    board = await named(door(request), request.path_params["leaderboard"])
-    await admit(door(request), board, who)
+    board = await named(app_state(request), request.path_params["leaderboard"])
+    await admit(app_state(request), board, who)
     return Ascii(board["gpus"])
 
 
 async def runner_queue(request: Request) -> Response:
     """GET /runner_queue/{gpu}."""
     from_here(request)
-    return Ascii(await queue_of(door(request), request.path_params["gpu"]))
+    return Ascii(await queue_of(app_state(request), request.path_params["gpu"]))
 
 
 async def submissions(request: Request) -> Response:
     """GET /submissions/{leaderboard}/{gpu}: the ranking."""
     who = await optional_user(request)
-    current = door(request)
+    current = app_state(request)
     board = await named(current, request.path_params["leaderboard"])
     await admit(current, board, who)
     limit = query_number(request, "limit", 100, low=1, high=1000)
@@ -103,7 +103,7 @@ async def submissions(request: Request) -> Response:
 async def submission_count(request: Request) -> Response:
     """GET /submission_count/{leaderboard}/{gpu}: ranked users, or the scored runs of one."""
     who = await optional_user(request)
-    current = door(request)
+    current = app_state(request)
     board = await named(current, request.path_params["leaderboard"])
     await admit(current, board, who)
     gpu = own_name(board, request.path_params["gpu"])
@@ -115,7 +115,7 @@ async def submission_count(request: Request) -> Response:
     return Ascii({"count": 0 if found is None else found["count"]})
 
 
-async def named(current: Door, name: str) -> Row:
+async def named(current: AppState, name: str) -> Row:
     """A leaderboard by its name; case does not matter where that is clear.
 
     Raises:
@@ -129,7 +129,7 @@ async def named(current: Door, name: str) -> Row:
     return found[0]
 
 
-async def admit(current: Door, board: Row, who: User | None) -> None:
+async def admit(current: AppState, board: Row, who: User | None) -> None:
     """Let only the invited see a closed leaderboard.
 
     Raises:
@@ -149,7 +149,7 @@ def own_name(board: Row, gpu: str) -> str:
     return next((name for name in board["gpus"] if name.lower() == gpu.lower()), gpu)
 
 
-async def queue_of(current: Door, gpu: str) -> dict[str, Any]:
+async def queue_of(current: AppState, gpu: str) -> dict[str, Any]:
     """How busy the hosts of a GPU type are; at most a second old."""
     known = current.queues.get(gpu)
     if isinstance(known, dict):

@@ -6,12 +6,13 @@ Both have a line for the speed of light where it is known. Scores are seconds; t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from runner.gateway.results import cases, nanoseconds
+from runner import units
+from runner.results import Case, cases
 
 #: The drawing and its plot, in units of its own.
 WIDTH: Final = 640
@@ -25,6 +26,9 @@ _DOTS: Final = 600
 _BINS: Final = 24
 #: A speed of light that is further below the best than this is told in words alone.
 _FAR: Final = 1e4
+#: A case of longer than this, or so many times faster than light, is nonsense of an eval program.
+_MOST_NS: Final = 1e21
+_MOST_LIGHT: Final = 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +101,8 @@ def progression(scores: Sequence[Score], light_s: float | None) -> Drawing | Non
     steps.append(f"H{across(last)}")
     drawn = ordered[:: math.ceil(len(ordered) / _DOTS)]
     labels = [
-        Label(x=_LEFT - 6, y=down(high) + 4, text=nanoseconds(high * 1e9)),
-        Label(x=_LEFT - 6, y=down(low) + 4, text=nanoseconds(low * 1e9)),
+        Label(x=_LEFT - 6, y=down(high) + 4, text=units.score(high)),
+        Label(x=_LEFT - 6, y=down(low) + 4, text=units.score(low)),
         Label(x=_LEFT, y=HEIGHT - 8, text=f"{first:%Y-%m-%d %H:%M}", anchor="start"),
         Label(x=WIDTH - _RIGHT, y=HEIGHT - 8, text=f"{last:%Y-%m-%d %H:%M}"),
     ]
@@ -106,7 +110,7 @@ def progression(scores: Sequence[Score], light_s: float | None) -> Drawing | Non
     if shown_light is not None:
         light = f"M{_LEFT} {down(shown_light)}H{WIDTH - _RIGHT}"
         labels.append(Label(x=WIDTH - _RIGHT, y=down(shown_light) - 4, text="speed of light"))
-    start, end = nanoseconds(best[0].seconds * 1e9), nanoseconds(best[-1].seconds * 1e9)
+    start, end = units.score(best[0].seconds), units.score(best[-1].seconds)
     words = f"{len(ordered)} scores over time. The best fell from {start} to {end} in {len(best)} steps." + _told(
         light_s
     )
@@ -142,8 +146,8 @@ def distribution(scores: Sequence[Score], light_s: float | None) -> Drawing | No
             )
     labels = [
         Label(x=_LEFT - 6, y=_TOP + 8, text=str(max(counts))),
-        Label(x=_LEFT, y=HEIGHT - 8, text=nanoseconds(low * 1e9), anchor="start"),
-        Label(x=WIDTH - _RIGHT, y=HEIGHT - 8, text=nanoseconds(high * 1e9)),
+        Label(x=_LEFT, y=HEIGHT - 8, text=units.score(low), anchor="start"),
+        Label(x=WIDTH - _RIGHT, y=HEIGHT - 8, text=units.score(high)),
     ]
     light = ""
     if shown_light is not None:
@@ -152,54 +156,45 @@ def distribution(scores: Sequence[Score], light_s: float | None) -> Drawing | No
         labels.append(Label(x=place + 4, y=_TOP + 8, text="speed of light", anchor="start"))
     middle = values[len(values) // 2]
     words = (
-        f"The best scores of {len(values)} users: from {nanoseconds(values[0] * 1e9)} to "
-        f"{nanoseconds(values[-1] * 1e9)}, the middle one {nanoseconds(middle * 1e9)}." + _told(light_s)
+        f"The best scores of {len(values)} users: from {units.score(values[0])} to "
+        f"{units.score(values[-1])}, the middle one {units.score(middle)}." + _told(light_s)
     )
     return Drawing(words=words, labels=labels, bars=bars, light=light)
 
 
 def light_of(result: object, ranking_by: str | None) -> float | None:
     """The score of a perfect kernel, in seconds, from a ranked run's cases; None where a case does not state it."""
-    found = cases(result)
-    times = [
-        case["mean_ns"] * case["sol"]
-        for case in found
-        if case["mean_ns"] is not None and case["sol"] is not None and case["mean_ns"] > 0 and case["sol"] > 0
-    ]
-    if not times or len(times) != len(found):
+    benchmarks = [case for case in cases(result) if case.kind == "benchmark"]
+    times = [(case.mean_ns or 0) * (case.sol or 0) for case in benchmarks]
+    if not times or not all(0 < time < _MOST_NS for time in times):
         return None
     if ranking_by == "last":
-        score = times[-1]
+        light_ns = times[-1]
     elif ranking_by == "mean":
-        score = sum(times) / len(times)
+        light_ns = sum(times) / len(times)
     else:
-        score = math.exp(sum(math.log(time) for time in times) / len(times))
-    return score / 1e9 if 0 < score < 1e21 else None
+        light_ns = math.exp(sum(math.log(time) for time in times) / len(times))
+    return light_ns / 1e9
 
 
-def roofline(found: Sequence[Mapping[str, object]]) -> str:
+def roofline(ran: Sequence[Case]) -> str:
     """What a run's cases say together about the speed of light; empty where none does."""
-    lit = [(float(str(case["sol"])), case["sol_limit"]) for case in found if case["sol"] is not None]
-    lit = [(part, limit) for part, limit in lit if part > 0]
+    lit = [(case.sol, case.sol_limit) for case in ran if case.sol is not None and 0 < case.sol < _MOST_LIGHT]
     if not lit:
         return ""
     part = math.exp(sum(math.log(value) for value, _ in lit) / len(lit))
     bounds = [
         f"{limit} in {sum(other == limit for _, other in lit)}" for limit in dict.fromkeys(b for _, b in lit) if limit
     ]
-    text = f"Roofline: {_percent(part)} of the speed of light"
+    text = f"Roofline: {units.percent(part)} of the speed of light"
     text += " (geometric mean of the cases)." if len(lit) > 1 else "."
     if part < 1:
-        text += f" A perfect kernel would take {_percent(part)} of the time."
+        text += f" A perfect kernel would take {units.percent(part)} of the time."
     if bounds:
         text += f" A perfect kernel is bound by {', by '.join(bounds)} of {len(lit)} cases."
     if any(value > 1 for value, _ in lit):
         text += " More than 100 % is seldom honest: caches or narrower units can explain a little."
     return text
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.2g} %" if part < 0.995 else f"{100 * part:.0f} %"
 
 
 def _range(values: Sequence[float], light_s: float | None) -> tuple[float, float, float | None]:
@@ -219,4 +214,4 @@ def _part(value: float, low: float, high: float) -> float:
 
 
 def _told(light_s: float | None) -> str:
-    return "" if light_s is None else f" The speed of light is {nanoseconds(light_s * 1e9)}."
+    return "" if light_s is None else f" The speed of light is {units.score(light_s)}."

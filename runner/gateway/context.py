@@ -1,4 +1,4 @@
-"""What every route has at hand, as `request.app.state.door`: store, settings, limits, metrics and watcher."""
+"""What every route has at hand, as `request.app.state.gateway`: store, settings, limits, metrics and watcher."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TASKS_S: Final = 5.0
 DRAWING_S: Final = 30.0
 #: What is made of more than this is made in a thread: all requests and streams share the event loop.
 _LARGE_BYTES: Final = 256 << 10
-_KEPT: Final = 1000
+_CACHED: Final = 1000
 
 
 class Refusal(Exception):
@@ -48,7 +48,7 @@ class Refusal(Exception):
             self.headers["Retry-After"] = str(max(1, math.ceil(retry_after_s)))
 
 
-class Kept:
+class TimedCache:
     """Answers that are used again for some seconds; at most a thousand."""
 
     def __init__(self, seconds: float) -> None:
@@ -62,13 +62,13 @@ class Kept:
 
     def put(self, key: object, value: object) -> None:
         """Keep a value from now on."""
-        if len(self._values) >= _KEPT:
+        if len(self._values) >= _CACHED:
             self._values.clear()
         self._values[key] = (time.monotonic(), value)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Door:
+class AppState:
     """One process of the gateway."""
 
     config: Config
@@ -89,16 +89,16 @@ class Door:
     #: Tasks are read by one request at a time.
     reading_tasks: asyncio.Lock = field(default_factory=asyncio.Lock)
     #: The state of queues by GPU type, all tasks, and the drawings of leaderboards.
-    queues: Kept = field(default_factory=lambda: Kept(QUEUE_S))
-    tasks: Kept = field(default_factory=lambda: Kept(TASKS_S))
-    drawings: Kept = field(default_factory=lambda: Kept(DRAWING_S))
+    queues: TimedCache = field(default_factory=lambda: TimedCache(QUEUE_S))
+    tasks: TimedCache = field(default_factory=lambda: TimedCache(TASKS_S))
+    drawings: TimedCache = field(default_factory=lambda: TimedCache(DRAWING_S))
 
 
-def door(request: Request) -> Door:
+def app_state(request: Request) -> AppState:
     """The process that answers this request."""
-    found = request.app.state.door
-    if not isinstance(found, Door):
-        raise TypeError(f"the application has no door, found {found!r}")
+    found = request.app.state.gateway
+    if not isinstance(found, AppState):
+        raise TypeError(f"the application has no state of the gateway, found {found!r}")
     return found
 
 
@@ -154,7 +154,7 @@ def _finite(value: object) -> object:
     return value
 
 
-def is_public_https(current: Door) -> bool:
+def is_public_https(current: AppState) -> bool:
     """Whether browsers reach this service with encryption, as its configuration says: a proxy may end that."""
     return (current.config.gateway_public_url or "").startswith("https://")
 

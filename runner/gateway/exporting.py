@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runner.environment import process_environment
-from runner.gateway.context import MOST, Ascii, Door, Refusal, door, json_body, problem
+from runner.gateway.context import MOST, AppState, Ascii, Refusal, app_state, json_body, problem
 from runner.gateway.identity import admin
 
 #: How long both commands may take together, in seconds.
@@ -42,7 +42,7 @@ async def export(request: Request) -> Response:
     `private` makes a new repository a private one. The flat file is `NAME_submissions.parquet`.
     """
     admin(request)
-    current = door(request)
+    current = app_state(request)
     repository, licence, url, token = _settings(current)
     body = await json_body(request)
     boards = await _boards(current, body.get("leaderboard_ids"))
@@ -70,7 +70,7 @@ async def export(request: Request) -> Response:
     return Ascii({"status": "ok", "rows": told["rows"], "repo_id": repository, "filename": told["flat"]})
 
 
-def _settings(current: Door) -> tuple[str, str, str, str]:
+def _settings(current: AppState) -> tuple[str, str, str, str]:
     config = current.config
     found = {
         "gateway_hub_repository": config.gateway_hub_repository,
@@ -85,7 +85,7 @@ def _settings(current: Door) -> tuple[str, str, str, str]:
     return repository, licence, url, token
 
 
-async def _boards(current: Door, ids: object) -> Sequence[str]:
+async def _boards(current: AppState, ids: object) -> Sequence[str]:
     """The names of these leaderboards.
 
     Raises:

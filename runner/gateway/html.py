@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
@@ -16,11 +16,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from runner import units
 from runner.errors import DatabaseUnavailableError
-from runner.gateway import identity, results, sizes
+from runner.gateway import identity, sizes
 from runner.gateway.context import Refusal, query_number
 from runner.gateway.identity import Session
 from runner.model import NEVER
+from runner.results import number
 
 _HERE: Final = Path(__file__).parent
 _POLICY: Final = (
@@ -46,14 +48,13 @@ Page = Callable[[Request], Awaitable[Response]]
 
 def _seconds(value: object) -> str:
     """A score for people."""
-    number = results.number(value)
-    return results.nanoseconds(None if number is None else number * 1e9)
+    return units.score(number(value))
 
 
 def _when(value: datetime | None) -> str:
-    if value is not None and value >= NEVER:
-        return "never"
-    return "" if value is None else f"{value.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    if value is None or value >= NEVER:
+        return "" if value is None else units.moment(value)
+    return f"{units.moment(value)} UTC"
 
 
 _templates: Final = Environment(
@@ -64,7 +65,13 @@ _templates: Final = Environment(
     lstrip_blocks=True,
 )
 _templates.filters.update(
-    seconds=_seconds, when=_when, ns=results.nanoseconds, segment=lambda text: quote(text, safe=""), cut=sizes.cut
+    seconds=_seconds,
+    when=_when,
+    ns=units.duration,
+    between=units.between,
+    percent=units.percent,
+    segment=lambda text: quote(text, safe=""),
+    cut=sizes.cut,
 )
 _templates.globals.update(description_bytes=_DESCRIPTION_BYTES, spec_bytes=SPEC_BYTES, message_bytes=MESSAGE_BYTES)
 

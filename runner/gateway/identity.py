@@ -15,7 +15,7 @@ from typing import Final
 
 from starlette.requests import Request
 
-from runner.gateway.context import Door, Refusal, door
+from runner.gateway.context import AppState, Refusal, app_state
 
 CLI_HEADER: Final = "x-popcorn-cli-id"
 WEB_HEADER: Final = "x-web-auth-id"
@@ -69,7 +69,7 @@ def from_here(request: Request) -> None:
     Raises:
         Refusal: 429.
     """
-    current = door(request)
+    current = app_state(request)
     _admit(current, current.limits.address.take(address(request)))
 
 
@@ -79,10 +79,10 @@ def attempt(request: Request) -> None:
     Raises:
         Refusal: 429.
     """
-    attempt_of(door(request), address(request))
+    attempt_of(app_state(request), address(request))
 
 
-def attempt_of(current: Door, key: str) -> None:
+def attempt_of(current: AppState, key: str) -> None:
     """Count an attempt under any key.
 
     Raises:
@@ -120,7 +120,7 @@ async def optional_user(request: Request) -> User | None:
 
 
 async def _named(request: Request, sentence: str, *, cli_only: bool = False) -> User:
-    current = door(request)
+    current = app_state(request)
     web = None if cli_only else request.headers.get(WEB_HEADER)
     token = web if web is not None else request.headers.get(CLI_HEADER, "")
     found = await by_token(current, token, web=web is not None)
@@ -131,7 +131,7 @@ async def _named(request: Request, sentence: str, *, cli_only: bool = False) -> 
     return found
 
 
-async def by_token(current: Door, token: str, *, web: bool) -> User | None:
+async def by_token(current: AppState, token: str, *, web: bool) -> User | None:
     """The user of a token; None: no user has it."""
     if not token or len(token) > _LONGEST:
         return None
@@ -151,7 +151,7 @@ def admin(request: Request) -> None:
     Raises:
         Refusal: 401, 429.
     """
-    current = door(request)
+    current = app_state(request)
     given = request.headers.get("authorization")
     if given is None:
         from_here(request)
@@ -163,7 +163,7 @@ def admin(request: Request) -> None:
     _admit(current, current.limits.admin.take("admin"))
 
 
-def is_admin_token(current: Door, token: str) -> bool:
+def is_admin_token(current: AppState, token: str) -> bool:
     """Whether this is the admin token, in a time that does not depend on how much of it is right."""
     expected = current.admin_token
     given = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
@@ -177,7 +177,7 @@ async def session(request: Request) -> Session | None:
         return None
     if int(parts[1]) < time.time():
         return None
-    current = door(request)
+    current = app_state(request)
     found = await _named_by(current, parts[0])
     if found is None:
         return None
@@ -189,7 +189,7 @@ async def session(request: Request) -> Session | None:
     return Session(user=who, csrf=_signature(key, "csrf", parts[1]))
 
 
-async def new_cookie(current: Door, who: User) -> str | None:
+async def new_cookie(current: AppState, who: User) -> str | None:
     """The value of a cookie that logs this user in; None: the user has no credential any more."""
     encoded = base64.urlsafe_b64encode(who.id.encode("utf-8")).decode("ascii")
     name = _OPERATOR if who.operator else _USER + encoded
@@ -200,7 +200,7 @@ async def new_cookie(current: Door, who: User) -> str | None:
     return f"{name}.{until}.{_signature(found[1], name, until)}"
 
 
-async def _named_by(current: Door, name: str) -> tuple[User, str] | None:
+async def _named_by(current: AppState, name: str) -> tuple[User, str] | None:
     """The user whom a cookie names, and the key that its signature needs."""
     if name == _OPERATOR:
         return None if current.admin_token is None else (OPERATOR, current.admin_token)
@@ -218,7 +218,7 @@ def _signature(key: str, *parts: str) -> str:
     return hmac.new(key.encode(), ".".join(parts).encode(), hashlib.sha256).hexdigest()
 
 
-def _admit(current: Door, wait_s: float) -> None:
+def _admit(current: AppState, wait_s: float) -> None:
     if wait_s > 0:
         current.metrics.limited.inc()
         raise Refusal(429, f"Too many requests. Try again in {int(wait_s) + 1}s.", retry_after_s=wait_s)

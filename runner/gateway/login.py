@@ -9,7 +9,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runner.gateway.context import Ascii, Refusal, door, json_body, problem
+from runner.gateway.context import Ascii, Refusal, app_state, json_body, problem
 from runner.gateway.identity import address, cli_user, digest
 from runner.gateway.submissions import refusal_of
 from runner.store.gateway import RefusedError
@@ -20,7 +20,7 @@ _TRIES: Final = 5
 
 async def init(request: Request) -> Response:
     """GET /auth/init: a new cli_id, which is of no use until an operator approves it."""
-    current = door(request)
+    current = app_state(request)
     wait_s = current.limits.attempt.take(address(request))
     if wait_s:
         current.metrics.limited.inc()
@@ -48,7 +48,7 @@ async def init(request: Request) -> Response:
 async def join(request: Request) -> Response:
     """POST /user/join: claim an invitation."""
     who = await cli_user(request)
-    current = door(request)
+    current = app_state(request)
     code = (await json_body(request)).get("code")
     if not isinstance(code, str) or not code:
         raise Refusal(400, "Missing required field: code")

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runner.gateway import identity, oauth
-from runner.gateway.context import Refusal, door, is_public_https
+from runner.gateway.context import Refusal, app_state, is_public_https
 from runner.gateway.html import HEADERS, go_to, local_path, refusal_page, require_token, show, user_of
 from runner.gateway.identity import COOKIE, OPERATOR, SESSION_S, Session, User
 from runner.gateway.upload import form
@@ -16,7 +16,7 @@ async def login(request: Request, session: Session | None) -> Response:
     """GET and POST /login: by the token of popcorn-cli, or the admin token."""
     if request.method == "GET":
         return _login_page(request, session, local_path(request.query_params.get("next", "")))
-    current = door(request)
+    current = app_state(request)
     fields = await form(request)
     token = fields.get("token", "").strip()
     who = OPERATOR if identity.is_admin_token(current, token) else await identity.by_token(current, token, web=False)
@@ -31,14 +31,14 @@ async def login(request: Request, session: Session | None) -> Response:
 
 
 def _login_page(request: Request, session: Session | None, next_page: str, *, failed: bool = False) -> Response:
-    others = [(provider.name, provider.title) for provider in door(request).providers.values()]
+    others = [(provider.name, provider.title) for provider in app_state(request).providers.values()]
     answer = 401 if failed else 200
     return show(request, session, "login.html", answer, next=next_page, failed=failed, providers=others)
 
 
 def _logged_in(request: Request, made: Response, cookie: str) -> Response:
     # A proxy that nobody told of leaves the scheme at http.
-    secure = is_public_https(door(request)) or request.url.scheme == "https"
+    secure = is_public_https(app_state(request)) or request.url.scheme == "https"
     made.set_cookie(COOKIE, cookie, max_age=SESSION_S, httponly=True, samesite="lax", secure=secure, path="/")
     return made
 
@@ -57,7 +57,7 @@ async def finish_oauth(request: Request, session: Session | None) -> Response:
         made = await _welcome(request, who, local_path(next_page))
     except Refusal as refusal:
         made = refusal_page(request, session, refusal)
-    oauth.forget(made, door(request))
+    oauth.forget(made, app_state(request))
     return made
 
 
@@ -68,7 +68,7 @@ async def attach(request: Request, session: Session | None) -> Response:
         return show(request, session, "attach.html")
     fields = await form(request)
     require_token(user, fields)
-    current = door(request)
+    current = app_state(request)
     await oauth.attach(current, user, fields.get("code", ""))
     # The user's credentials are others now, and a session is signed with them.
     return await _welcome(request, user.user, "/mine")
@@ -76,7 +76,7 @@ async def attach(request: Request, session: Session | None) -> Response:
 
 async def _welcome(request: Request, who: User, path: str) -> Response:
     """To a page, with a new session."""
-    cookie = await identity.new_cookie(door(request), who)
+    cookie = await identity.new_cookie(app_state(request), who)
     if cookie is None:
         raise Refusal(403, "This user's logins have just been ended")
     return _logged_in(request, go_to(path), cookie)

@@ -24,7 +24,7 @@ from starlette.responses import RedirectResponse, Response
 from runner.config import Config
 from runner.errors import ConfigError
 from runner.gateway import identity
-from runner.gateway.context import Door, Refusal, door, is_public_https
+from runner.gateway.context import AppState, Refusal, app_state, is_public_https
 from runner.gateway.identity import Session, User
 from runner.store.gateway import RefusedError
 
@@ -105,7 +105,7 @@ async def begin(request: Request, _: Session | None, next_page: str) -> Response
     query = {
         "response_type": "code",
         "client_id": provider.client_id,
-        "redirect_uri": _back(door(request), provider),
+        "redirect_uri": _back(app_state(request), provider),
         "state": state,
         "code_challenge": challenge,
         "code_challenge_method": "S256",
@@ -113,7 +113,7 @@ async def begin(request: Request, _: Session | None, next_page: str) -> Response
     }
     made = RedirectResponse(f"{provider.authorize_url}?{urlencode(query)}", 303)
     value = base64.urlsafe_b64encode(json.dumps([provider.name, state, verifier, next_page]).encode()).decode("ascii")
-    secure = is_public_https(door(request))
+    secure = is_public_https(app_state(request))
     made.set_cookie(
         _cookie(secure=secure), value, max_age=_LOGIN_S, httponly=True, samesite="lax", secure=secure, path="/"
     )
@@ -127,7 +127,7 @@ async def finish(request: Request) -> tuple[User, str]:
         Refusal: 400, this browser has begun no such login; 403, the provider or the queue refuses; 502, no answer.
     """
     provider = _chosen(request)
-    current = door(request)
+    current = app_state(request)
     verifier, next_page = _begun(request, provider)
     code = request.query_params.get("code", "")
     if "error" in request.query_params or not 0 < len(code) <= _LONGEST:
@@ -148,13 +148,13 @@ async def finish(request: Request) -> tuple[User, str]:
     return User(id=found["user_id"], name=name, banned=False), next_page
 
 
-def forget(response: Response, current: Door) -> None:
+def forget(response: Response, current: AppState) -> None:
     """Remove what a browser keeps of a login that is over."""
     secure = is_public_https(current)
     response.delete_cookie(_cookie(secure=secure), path="/", secure=secure, httponly=True, samesite="lax")
 
 
-async def attach(current: Door, session: Session, code: str) -> None:
+async def attach(current: AppState, session: Session, code: str) -> None:
     """Give the login of popcorn-cli that waits under a code to a user who has logged in by OAuth.
 
     Raises:
@@ -169,7 +169,7 @@ async def attach(current: Door, session: Session, code: str) -> None:
 
 def _chosen(request: Request) -> Provider:
     name = request.path_params["provider"]
-    found = door(request).providers.get(name)
+    found = app_state(request).providers.get(name)
     if found is None:
         raise Refusal(404, "This site has no such login. Ask an operator to approve the first 8 characters of cli_id")
     return found
@@ -178,7 +178,9 @@ def _chosen(request: Request) -> Provider:
 def _begun(request: Request, provider: Provider) -> tuple[str, str]:
     """PKCE's verifier and the next page, as this browser has kept them."""
     try:
-        kept = json.loads(base64.urlsafe_b64decode(request.cookies[_cookie(secure=is_public_https(door(request)))]))
+        kept = json.loads(
+            base64.urlsafe_b64decode(request.cookies[_cookie(secure=is_public_https(app_state(request)))])
+        )
         name, state, verifier, next_page = (str(item) for item in kept)
     except (KeyError, ValueError, TypeError, RecursionError):
         name = state = verifier = next_page = ""
@@ -239,7 +241,7 @@ async def _asked(
     return answer.status_code, found if isinstance(found, dict) else {}
 
 
-def _back(current: Door, provider: Provider) -> str:
+def _back(current: AppState, provider: Provider) -> str:
     """Where the provider sends the browser: the path of KernelBot, which sites have registered."""
     return f"{(current.config.gateway_public_url or '').rstrip('/')}/auth/cli/{provider.name}"
 

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from runner.errors import DatabaseUnavailableError
 from runner.gateway import charts, identity, login_pages, results, sizes
 from runner.gateway.boards import admit, named, own_name
-from runner.gateway.context import Door, Refusal, door, off_loop, path_number, query_number
+from runner.gateway.context import AppState, Refusal, app_state, off_loop, path_number, query_number
 from runner.gateway.html import (
     HEADERS,
     MESSAGE_BYTES,
@@ -32,6 +32,7 @@ from runner.gateway.html import (
 from runner.gateway.identity import Session
 from runner.gateway.submissions import HEARTBEAT_S, MODES, STREAM_S, event, owned, store
 from runner.gateway.upload import Upload, form, upload
+from runner.results import Case, cases, number
 from runner.store.gateway import RefusedError, Row
 
 #: What a page shows of long things: lines of lists, and bytes of texts.
@@ -46,7 +47,7 @@ _CODE: Final = 24_000
 _TEMPLATES: Final = 8
 _LANG: Final = 40
 #: Of a case: what its line has beside its texts.
-_CASE: Final = 420
+_CASE: Final = 460
 #: A submission to several GPU types has some runs on each.
 _RUNS: Final = 40
 #: Of a host or a leaderboard: its GPU types.
@@ -81,7 +82,7 @@ def routes() -> list[Route]:
 
 async def boards(request: Request, session: Session | None) -> Response:
     """GET /: the leaderboards."""
-    found = await door(request).store.all("board_list")
+    found = await app_state(request).store.all("board_list")
     lines = sorted(found, key=lambda line: (line["over"], line["deadline"], line["name"]))
     some, turning = rows_asked_for(request, lines)
     return show(request, session, "boards.html", boards=some, **turning)
@@ -89,7 +90,7 @@ async def boards(request: Request, session: Session | None) -> Response:
 
 async def board(request: Request, session: Session | None) -> Response:
     """GET /board/{name}: what it is, and its ranking on one GPU type."""
-    current = door(request)
+    current = app_state(request)
     found = await named(current, request.path_params["name"])
     await admit(current, found, None if session is None else session.user)
     gpu = own_name(found, request.query_params.get("gpu", "")) or next(iter(found["gpus"]), "")
@@ -130,7 +131,7 @@ class Drawn:
     cut: bool
 
 
-async def drawn(current: Door, board_id: int, gpu: str, ranking_by: str | None) -> Drawn:
+async def drawn(current: AppState, board_id: int, gpu: str, ranking_by: str | None) -> Drawn:
     """The drawings of a leaderboard; at most half a minute old."""
     known = current.drawings.get((board_id, gpu))
     if isinstance(known, Drawn):
@@ -165,10 +166,10 @@ async def mine(request: Request, session: Session | None) -> Response:
     """GET /mine: the user's submissions."""
     user = user_of(session)
     offset = query_number(request, "offset", 0, low=0, high=1_000_000)
-    found = await door(request).store.all(
+    found = await app_state(request).store.all(
         "my_submissions", user_id=user.user.id, leaderboard=None, limit=_LINES + 1, offset=offset
     )
-    states = await door(request).store.all("verdicts", ids=[line["id"] for line in found])
+    states = await app_state(request).store.all("verdicts", ids=[line["id"] for line in found])
     return show(
         request,
         session,
@@ -178,7 +179,7 @@ async def mine(request: Request, session: Session | None) -> Response:
         offset=offset,
         size=_LINES,
         more=len(found) > _LINES,
-        attachable=bool(door(request).providers) and not user.user.operator,
+        attachable=bool(app_state(request).providers) and not user.user.operator,
     )
 
 
@@ -187,7 +188,7 @@ async def send(request: Request, session: Session | None) -> Response:
     user = user_of(session)
     if user.user.operator:
         raise Refusal(403, "The operator has no submissions; log in as a user")
-    current = door(request)
+    current = app_state(request)
     if request.method == "GET":
         found = await named(current, request.query_params.get("board", ""))
         await admit(current, found, user.user)
@@ -214,7 +215,7 @@ async def send(request: Request, session: Session | None) -> Response:
 async def view(request: Request, session: Session | None) -> Response:
     """GET /view/{id}: a submission, for its author and operators."""
     user = user_of(session)
-    current = door(request)
+    current = app_state(request)
     submission_id = path_number(request, "id")
     found = await owned(current, submission_id, user.user)
     status = await current.store.one("submission_status", submission_id=submission_id)
@@ -223,11 +224,11 @@ async def view(request: Request, session: Session | None) -> Response:
 
 def _view_page(request: Request, session: Session | None, found: Row, status: Row | None) -> Response:
     code = results.source(found["code"])
-    cases, outputs = sizes.Budget(_CASES), sizes.Budget(_OUTPUTS)
+    rows, outputs = sizes.Budget(_CASES), sizes.Budget(_OUTPUTS)
     runs = []
     for row in found["runs"] or ():
-        lines = [] if row["secret"] else results.cases(row["result"])
-        shown_lines = cases.lines(lines, _case_bytes)
+        lines = [] if row["secret"] else cases(row["result"], most=results.MOST_CASES)
+        shown_lines = rows.lines(lines, _case_bytes)
         runs.append(
             {
                 **_told(row, outputs),
@@ -248,19 +249,19 @@ def _view_page(request: Request, session: Session | None, found: Row, status: Ro
     )
 
 
-def _case_bytes(case: Mapping[str, Any]) -> int:
+def _case_bytes(case: Case) -> int:
     """How large a case's line is at most."""
     return (
         _CASE
-        + len(sizes.cut(case["spec"], SPEC_BYTES).encode())
-        + len(sizes.cut(case["message"], MESSAGE_BYTES).encode())
+        + len(sizes.cut(case.spec, SPEC_BYTES).encode())
+        + len(sizes.cut(case.error or case.message or "", MESSAGE_BYTES).encode())
     )
 
 
 async def code(request: Request, session: Session | None) -> Response:
     """GET /view/{id}/code: the whole code, as a file to be saved."""
     user = user_of(session)
-    found = await owned(door(request), path_number(request, "id"), user.user, with_runs=False)
+    found = await owned(app_state(request), path_number(request, "id"), user.user, with_runs=False)
     return Response(
         results.source(found["code"]),
         media_type="text/plain; charset=utf-8",
@@ -272,7 +273,7 @@ async def cancel(request: Request, session: Session | None) -> Response:
     """POST /view/{id}/cancel."""
     user = user_of(session)
     require_token(user, await form(request))
-    current = door(request)
+    current = app_state(request)
     submission_id = path_number(request, "id")
     found = await owned(current, submission_id, user.user, with_code=False, with_runs=False)
     await current.store.one("cancel", submission_id=submission_id, user_id=found["user_id"])
@@ -282,7 +283,7 @@ async def cancel(request: Request, session: Session | None) -> Response:
 async def hosts(request: Request, session: Session | None) -> Response:
     """GET /hosts: hosts, queue, open batches and newest verdicts, for operators."""
     operator_of(session)
-    current = door(request)
+    current = app_state(request)
     lines = [{**row, **_host(row)} for row in await current.store.all("operator_hosts")]
     some, turning = rows_asked_for(request, lines)
     return show(
@@ -300,7 +301,7 @@ async def hosts(request: Request, session: Session | None) -> Response:
 async def users(request: Request, session: Session | None) -> Response:
     """GET and POST /users: operators approve the login of a new user."""
     user = operator_of(session)
-    current = door(request)
+    current = app_state(request)
     given = dict.fromkeys(("code", "user", "name"), "")
     approved = refused = ""
     if request.method == "POST":
@@ -332,7 +333,7 @@ async def progress(request: Request) -> Response:
     """GET /view/{id}/events: how far a submission is, until it is over."""
     session = await identity.session(request)
     user = user_of(session)
-    current = door(request)
+    current = app_state(request)
     submission_id = path_number(request, "id")
     await owned(current, submission_id, user.user, with_code=False, with_runs=False)
     if not current.limits.open_stream(user.user.id):
@@ -343,7 +344,7 @@ async def progress(request: Request) -> Response:
     )
 
 
-async def _progress_events(current: Door, submission_id: int, user_id: str) -> AsyncIterator[bytes]:
+async def _progress_events(current: AppState, submission_id: int, user_id: str) -> AsyncIterator[bytes]:
     until = time.monotonic() + STREAM_S
     last: Mapping[str, Any] | None = None
     current.metrics.streams.inc()
@@ -401,7 +402,7 @@ def _told(row: Row, budget: sizes.Budget) -> dict[str, Any]:
         "gpu": row["gpu_type"],
         "passed": row["passed"],
         "score": row["score"],
-        "duration": results.number(meta.get("duration")),
+        "duration": number(meta.get("duration")),
         "exit_code": meta.get("exit_code"),
         "outputs": [
             (name, budget.end(text, _OUTPUT), len(str(text)) > _OUTPUT)

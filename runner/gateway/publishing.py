@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from runner.errors import DatabaseUnavailableError, KernelRunnerError, TaskError
 from runner.gateway.boards import shown
-from runner.gateway.context import Ascii, Door, Refusal, door, json_body, problem
+from runner.gateway.context import AppState, Ascii, Refusal, app_state, json_body, problem
 from runner.gateway.identity import admin
 from runner.gateway.upload import upload
 from runner.gpu_types import Registry
@@ -40,7 +40,7 @@ _PUBLISH_S: Final = 120.0
 async def create(request: Request) -> Response:
     """POST /admin/leaderboards: a folder that a JSON body names, or the archive in a form's part `file`."""
     admin(request)
-    current = door(request)
+    current = app_state(request)
     url = _login(current)
     if request.headers.get("content-type", "").startswith("multipart/"):
         sent = await upload(request)
@@ -60,7 +60,7 @@ async def create(request: Request) -> Response:
 async def update_problems(request: Request) -> Response:
     """POST /admin/update-problems: the competition files of the configured folder, and what came of each problem."""
     admin(request)
-    current = door(request)
+    current = app_state(request)
     url = _login(current)
     body = await json_body(request)
     chosen, force, visibility = body.get("problem_set"), body.get("force", False), _visibility(body)
@@ -74,7 +74,7 @@ async def update_problems(request: Request) -> Response:
     return Ascii({"status": "ok", **made})
 
 
-def _login(current: Door) -> str:
+def _login(current: AppState) -> str:
     url = current.config.gateway_secret("gateway_publish_url")
     if url is None:
         raise Refusal(
@@ -83,7 +83,7 @@ def _login(current: Door) -> str:
     return url
 
 
-def _problems(current: Door) -> Path:
+def _problems(current: AppState) -> Path:
     if current.config.gateway_problems_dir is None:
         raise Refusal(501, "This site has no folder of problems (gateway_problems_dir is not set)")
     return current.config.gateway_problems_dir
@@ -118,7 +118,7 @@ async def _told(work: Any, *values: Any) -> Any:  # noqa: ANN401 - one of the fu
     Raises:
         Refusal: 400, 503.
     """
-    current: Door = values[0]
+    current: AppState = values[0]
     try:
         async with asyncio.timeout(_PUBLISH_S), current.publishing:
             return await asyncio.to_thread(work, *values)
@@ -130,18 +130,18 @@ async def _told(work: Any, *values: Any) -> Any:  # noqa: ANN401 - one of the fu
         raise Refusal(400, _without_paths(current, str(error))) from error
 
 
-def _without_paths(current: Door, text: str) -> str:
+def _without_paths(current: AppState, text: str) -> str:
     root = current.config.gateway_problems_dir
     return text if root is None else text.replace(f"{root.resolve()}/", "").replace(f"{root}/", "")
 
 
-async def _show(current: Door, name: str, visibility: str) -> None:
+async def _show(current: AppState, name: str, visibility: str) -> None:
     found = await current.store.one("board_by_name", name=name)
     if found is not None:
         await current.store.all("set_visibility", board_id=found["id"], visibility=visibility)
 
 
-def _from_archive(current: Door, url: str, file_name: str, data: bytes, name: str | None) -> str:
+def _from_archive(current: AppState, url: str, file_name: str, data: bytes, name: str | None) -> str:
     base = file_name.removesuffix(".zip")
     if not _NAME.fullmatch(base) or (name is not None and not _NAME.fullmatch(name)):
         raise Refusal(400, "The archive is NAME.zip with a plain name of at most 100 letters, digits, dots, - and _")
@@ -154,7 +154,7 @@ def _from_archive(current: Door, url: str, file_name: str, data: bytes, name: st
             raise TaskError(str(error).replace(f"{folder}/", "")) from error
 
 
-def _publish(current: Door, url: str, source: Path, name: str) -> str:
+def _publish(current: AppState, url: str, source: Path, name: str) -> str:
     """A new board; one for trying a task is removed first, with its submissions."""
     folder = load(source)
     store = Store(url, application_name="kernel-runner gateway publishing")
@@ -168,7 +168,7 @@ def _publish(current: Door, url: str, source: Path, name: str) -> str:
     return name
 
 
-def _update_all(current: Door, url: str, root: Path, chosen: str | None, force: bool) -> dict[str, list[Any]]:  # noqa: FBT001 - called by another thread, by position
+def _update_all(current: AppState, url: str, root: Path, chosen: str | None, force: bool) -> dict[str, list[Any]]:  # noqa: FBT001 - called by another thread, by position
     """The outcome for each problem of the chosen competition file, or of all."""
     told: dict[str, list[Any]] = {"created": [], "updated": [], "skipped": [], "errors": []}
     files = [root / f"{chosen}.yaml"] if chosen is not None else sorted(root.glob("*.yaml"))
@@ -195,7 +195,7 @@ def _update_all(current: Door, url: str, root: Path, chosen: str | None, force: 
     return told
 
 
-def _update(current: Door, store: Store, entry: Problem, *, present: bool, force: bool) -> tuple[str, str]:
+def _update(current: AppState, store: Store, entry: Problem, *, present: bool, force: bool) -> tuple[str, str]:
     named = entry.gpus or entry.folder.gpus
     if not present:
         if not named:
@@ -226,7 +226,7 @@ def _parts(folder: TaskFolder) -> dict[str, Any]:
     }
 
 
-def _gpus(current: Door, store: Store, names: Sequence[str]) -> tuple[str, ...]:
+def _gpus(current: AppState, store: Store, names: Sequence[str]) -> tuple[str, ...]:
     """The canonical names of GPU types; a host may have told of types that this machine does not know."""
     announced = {line.name for line in store.gpu_types()}
     registry = Registry.load(current.config.gpus_dir)

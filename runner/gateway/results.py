@@ -13,14 +13,17 @@ from datetime import datetime
 from typing import Any, Final
 
 from runner.gateway.context import moment
+from runner.results import cases
 from runner.store.gateway import Row
+from runner.units import duration
 
 #: Rows of `meta` and `compilation` that clients may have; never a command with paths of a host.
 META: Final = ("stdout", "stderr", "success", "exit_code", "duration")
 COMPILATION: Final = ("nvcc_found", "nvcc_version", "success", "stdout", "stderr", "exit_code")
 _SYSTEM: Final = ("gpu", "device_count", "cpu", "runtime", "platform", "torch")
 _TOLD: Final = ("test", "benchmark")
-_REPORT_CASES: Final = 100
+#: Of a run, on its page and in its report.
+MOST_CASES: Final = 100
 _REPORT_CHARS: Final = 20_000
 
 
@@ -156,90 +159,17 @@ def reports(found: Row, status: Row | None) -> list[str]:
 
 def _cases(row: Row) -> list[str]:
     lines = ["", f"## {'✅ Passed' if row['passed'] else '❌ Failed'} {row['mode']}:", "```"]
-    for case in cases(row["result"]):
-        lines.append(f"{'✅' if case['passed'] else '❌'} {case['spec']}")
-        if case["message"]:
-            lines.append(f"> {case['message']}")
-        if case["mean_ns"] is not None:
-            mean, best, worst = (nanoseconds(case[f"{word}_ns"]) for word in ("mean", "best", "worst"))
+    for case in cases(row["result"], most=MOST_CASES):
+        lines.append(f"{'❔' if case.passed is None else '✅' if case.passed else '❌'} {case.spec}")
+        if case.error or case.message:
+            lines.append(f"> {case.error or case.message}")
+        if case.mean_ns is not None:
+            mean, best, worst = map(duration, (case.mean_ns, case.best_ns, case.worst_ns))
             lines.append(f" ⏱ {mean} ⚡ {best} 🐌 {worst}")
     stderr = (picked(row["meta"], META) or {}).get("stderr")
     if not row["passed"] and stderr:
         lines.append(str(stderr)[-2000:].replace("```", "'''"))
     return [*lines, "```"]
-
-
-def cases(result: object) -> list[dict[str, Any]]:
-    """The cases of a public run, from its flat keys; those of a program that writes nonsense are left out."""
-    if not isinstance(result, Mapping):
-        return []
-    kind = "benchmark" if "benchmark-count" in result else "test"
-    count = str(result.get(f"{kind}-count", "0"))
-    made: list[dict[str, Any]] = []
-    for index in range(min(int(count), _REPORT_CASES) if count.isascii() and count.isdigit() and len(count) < 6 else 0):
-        values = {
-            key: result.get(f"{kind}.{index}.{key}")
-            for key in (
-                "spec",
-                "status",
-                "error",
-                "message",
-                "mean",
-                "best",
-                "worst",
-                "median",
-                "runs",
-                "runner.timing",
-                "sol",
-                "sol_limit",
-            )
-        }
-        interval = result.get(f"{kind}.{index}.runner.mean_ci95")
-        made.append(
-            {
-                "index": index,
-                "spec": str(values["spec"] or f"case {index}"),
-                "passed": values["status"] in ("pass", None) and values["error"] is None,
-                "message": str(values["error"] or values["message"] or ""),
-                "mean_ns": number(values["mean"]),
-                "median_ns": number(values["median"]),
-                "best_ns": number(values["best"]),
-                "worst_ns": number(values["worst"]),
-                "runs": values["runs"],
-                "interval_ns": _interval(interval),
-                "timing": values["runner.timing"],
-                "sol": number(values["sol"]),
-                "sol_limit": values["sol_limit"],
-            }
-        )
-    return made
-
-
-def _interval(text: object) -> tuple[float, float] | None:
-    parts = str(text or "").strip("[]").split(",")
-    found = [number(part) for part in parts]
-    if len(found) == 2 and found[0] is not None and found[1] is not None:
-        return found[0], found[1]
-    return None
-
-
-def number(text: object) -> float | None:
-    """A number that a program wrote, or None."""
-    try:
-        found = float(str(text))
-    except ValueError:
-        return None
-    return found if abs(found) < 1e300 else None
-
-
-def nanoseconds(value: float | None) -> str:
-    """A time for people: three digits and a unit."""
-    if value is None:
-        return "-"
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if abs(value) >= size:
-            return f"{value / size:.3g} {unit}" if value / size < 1000 else f"{value / size:.0f} {unit}"
-    return f"{value:.3g} ns"
 
 
 def _stamp(text: str | None) -> str | None:

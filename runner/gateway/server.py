@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -17,8 +18,7 @@ from runner.config import Config
 from runner.environment import listening_socket
 from runner.errors import ConfigError
 from runner.gateway.app import build
-from runner.gateway.context import Door
-from runner.gateway.protocol import Protocol
+from runner.gateway.context import AppState
 from runner.store import direct_address
 from runner.store.gateway import PATIENCE_S, GatewayStore
 
@@ -26,6 +26,9 @@ from runner.store.gateway import PATIENCE_S, GatewayStore
 GRACE_S = int(PATIENCE_S) + 2
 _KEEP_ALIVE_S = 30
 _CONNECTIONS = 4096
+#: How long a connection without a request yet may stay when the process is to stop: its request is on the way.
+_FIRST_REQUEST_S = 5.0
+_LOOK_S = 0.05
 
 
 class Server(uvicorn.Server):
@@ -41,8 +44,8 @@ class Server(uvicorn.Server):
                 host=host,
                 port=port,
                 uds=uds,
-                # On h11, the parser that bounds the size of headers.
-                http=Protocol,
+                # The parser that bounds the size of headers.
+                http="h11",
                 ws="none",
                 loop="asyncio",
                 log_config=None,
@@ -58,11 +61,22 @@ class Server(uvicorn.Server):
         )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no connection any more, end streams, and wait for requests."""
-        current = self._app.state.door
-        if isinstance(current, Door):
+        """Take no connection any more, end streams, and wait for requests; also for those that are on the way."""
+        current = self._app.state.gateway
+        if isinstance(current, AppState):
             current.watcher.leave()
+        for listening in self.servers:
+            listening.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_REQUEST_S):
+                # A client that has just connected would else lose its connection without an answer.
+                while self._awaits_requests():  # noqa: ASYNC110 - uvicorn has no event for a request
+                    await asyncio.sleep(_LOOK_S)
         await super().shutdown(sockets)
+
+    def _awaits_requests(self) -> bool:
+        """Whether a connection has had no request yet."""
+        return any(vars(connection).get("cycle") is None for connection in self.server_state.connections)
 
 
 def serve(config: Config) -> None:

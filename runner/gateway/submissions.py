@@ -14,7 +14,18 @@ from starlette.responses import Response, StreamingResponse
 from runner.errors import DatabaseUnavailableError
 from runner.gateway import results
 from runner.gateway.boards import named, queue_of, shown
-from runner.gateway.context import MOST, Ascii, Door, Refusal, door, dumps, moment, off_loop, path_number, query_number
+from runner.gateway.context import (
+    MOST,
+    AppState,
+    Ascii,
+    Refusal,
+    app_state,
+    dumps,
+    moment,
+    off_loop,
+    path_number,
+    query_number,
+)
 from runner.gateway.identity import User, admin, cli_user, user
 from runner.gateway.upload import Upload, upload
 from runner.store.gateway import RefusedError, Row
@@ -59,7 +70,7 @@ async def submit_as_admin(request: Request) -> Response:
 
 
 async def _answer(request: Request, submission_id: int, gpu: str) -> Response:
-    current = door(request)
+    current = app_state(request)
     status = await current.store.one("job_status_id", submission_id=submission_id)
     return Ascii(
         {
@@ -74,7 +85,7 @@ async def _answer(request: Request, submission_id: int, gpu: str) -> Response:
 async def submit_and_stream(request: Request) -> Response:
     """POST /{leaderboard}/{gpu}/{mode}: stored, then followed by server-sent events. A lost stream ends nothing."""
     who = await cli_user(request)
-    current = door(request)
+    current = app_state(request)
     if not current.limits.open_stream(who.id):
         raise Refusal(429, "Too many open streams", retry_after_s=30)
     try:
@@ -90,7 +101,7 @@ async def _accepted(request: Request, who: User, *, late: bool = False) -> tuple
     parts = request.path_params
     sent = await upload(request)
     return await store(
-        door(request),
+        app_state(request),
         who,
         board_name=parts["leaderboard"],
         gpu=parts["gpu"],
@@ -108,7 +119,7 @@ def _traceparent(request: Request) -> str | None:
 
 
 async def store(
-    current: Door,
+    current: AppState,
     who: User,
     *,
     board_name: str,
@@ -159,7 +170,7 @@ async def store(
 
 
 async def refusal_of(
-    current: Door, error: RefusedError, *, board_id: int | None = None, user_id: str = "", mode: str = ""
+    current: AppState, error: RefusedError, *, board_id: int | None = None, user_id: str = "", mode: str = ""
 ) -> Refusal:
     """The answer for what the queue refused; with the time after which the hourly limit admits the user again."""
     status = STATUSES.get(error.code, 400)
@@ -178,7 +189,7 @@ def event(name: str, value: object) -> bytes:
     return f"event: {name}\ndata: {dumps(value)}\n\n".encode("ascii")
 
 
-async def _stream(current: Door, submission_id: int, who: User) -> AsyncIterator[bytes]:
+async def _stream(current: AppState, submission_id: int, who: User) -> AsyncIterator[bytes]:
     began = time.monotonic()
     current.metrics.streams.inc()
     try:
@@ -202,7 +213,7 @@ async def _stream(current: Door, submission_id: int, who: User) -> AsyncIterator
         current.limits.close_stream(who.id)
 
 
-async def _wait_for_end(current: Door, submission_id: int, happened: asyncio.Event) -> bytes | None:
+async def _wait_for_end(current: AppState, submission_id: int, happened: asyncio.Event) -> bytes | None:
     """The last event, or None if it is not over within the time between two signs of life."""
     until = time.monotonic() + HEARTBEAT_S
     while True:
@@ -223,7 +234,7 @@ async def _wait_for_end(current: Door, submission_id: int, happened: asyncio.Eve
         happened.clear()
 
 
-async def _end(current: Door, submission_id: int) -> bytes:
+async def _end(current: AppState, submission_id: int) -> bytes:
     found = await current.store.one("submission", submission_id=submission_id, with_code=False, with_runs=True)
     if found is None:
         return event(
@@ -251,7 +262,7 @@ async def mine(request: Request) -> Response:
     who = await user(request)
     limit = query_number(request, "limit", 50, low=1, high=100)
     offset = query_number(request, "offset", 0, low=0, high=MOST)
-    found = await door(request).store.all(
+    found = await app_state(request).store.all(
         "my_submissions",
         user_id=who.id,
         leaderboard=request.query_params.get("leaderboard"),
@@ -276,7 +287,7 @@ async def mine(request: Request) -> Response:
 async def show(request: Request) -> Response:
     """GET /user/submissions/{id}: the owner's."""
     who = await user(request)
-    current = door(request)
+    current = app_state(request)
     found = await owned(current, path_number(request, "id"), who)
     gpus = dict.fromkeys(row["gpu_type"] for row in found["runs"] or ())
     queue = await queue_of(current, next(iter(gpus))) if gpus else None
@@ -286,7 +297,7 @@ async def show(request: Request) -> Response:
 async def delete(request: Request) -> Response:
     """DELETE /user/submissions/{id}: the owner's; what runs is stopped."""
     who = await user(request)
-    current = door(request)
+    current = app_state(request)
     submission_id = path_number(request, "id")
     await owned(current, submission_id, who, with_code=False, with_runs=False)
     await current.store.one("delete_submission", submission_id=submission_id, user_id=who.id)
@@ -294,7 +305,7 @@ async def delete(request: Request) -> Response:
 
 
 async def owned(
-    current: Door, submission_id: int, who: User, *, with_code: bool = True, with_runs: bool = True
+    current: AppState, submission_id: int, who: User, *, with_code: bool = True, with_runs: bool = True
 ) -> dict[str, Any]:
     """A submission of this user.
 

@@ -1,23 +1,27 @@
-"""Forms and the one file of a submission, from bodies that anyone may have made. All stays in memory, bounded."""
+"""Forms and the one file of a submission, from bodies that anyone may have made. All stays in memory, bounded.
+
+`runner.gateway.limits` bounds the body; here are the bounds of its parts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
-from urllib.parse import parse_qsl
 
 from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
-from runner.gateway.context import Refusal, door, problem
+from runner.gateway.context import Refusal, app_state, problem
 
 #: The longest file that the queue takes.
 SOURCE_BYTES: Final = 1_000_000
 _PARTS: Final = 16
-_HEADER_BYTES: Final = 4096
-_BOUNDARY_BYTES: Final = 256
+#: No text is longer than a file; what the parser is to keep in memory, is kept there.
+_PART_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,69 +34,13 @@ class Upload:
     fields: Mapping[str, str]
 
 
-@dataclass
-class _Part:
-    """The part that is being read."""
-
-    headers: dict[bytes, bytes] = field(default_factory=dict)
-    body: bytearray = field(default_factory=bytearray)
-    header_name: bytearray = field(default_factory=bytearray)
-    header_value: bytearray = field(default_factory=bytearray)
-
-
-class _Reader:
-    """Collects the parts of a body."""
-
-    def __init__(self) -> None:
-        self.parts: list[_Part] = []
-        self.ended = False
-
-    def callbacks(self) -> dict[str, object]:
-        """What the parser calls."""
-        return {
-            "on_part_begin": self._begin,
-            "on_part_data": lambda data, start, end: self.parts[-1].body.extend(data[start:end]),
-            "on_header_field": self._name,
-            "on_header_value": self._value,
-            "on_header_end": self._header,
-            "on_end": self._end,
-        }
-
-    def _begin(self) -> None:
-        if len(self.parts) >= _PARTS:
-            raise FormParserError("too many parts")
-        self.parts.append(_Part())
-
-    def _name(self, data: bytes, start: int, end: int) -> None:
-        self._append(self.parts[-1].header_name, data[start:end])
-
-    def _value(self, data: bytes, start: int, end: int) -> None:
-        self._append(self.parts[-1].header_value, data[start:end])
-
-    def _append(self, target: bytearray, data: bytes) -> None:
-        if len(target) + len(data) > _HEADER_BYTES:
-            raise FormParserError("a header is too long")
-        target.extend(data)
-
-    def _header(self) -> None:
-        part = self.parts[-1]
-        if len(part.headers) < _PARTS:
-            part.headers[bytes(part.header_name).lower()] = bytes(part.header_value)
-        part.header_name.clear()
-        part.header_value.clear()
-
-    def _end(self) -> None:
-        self.ended = True
-
-
 async def upload(request: Request, *, part: str = "file") -> Upload:
     """The part `file` of a multipart body.
 
     Raises:
         Refusal: 422 without such a part, 400 for a body that is none, 413 for a file that is too large.
     """
-    async with door(request).limits.bodies:
-        fields, files = await _read(request)
+    fields, files = await _read(request)
     if part not in files:
         raise Refusal(422, [problem("missing", f"body.{part}", "Field required", None)])
     name, code = files[part]
@@ -107,56 +55,32 @@ async def form(request: Request) -> Mapping[str, str]:
     Raises:
         Refusal: 400 for a body that is none.
     """
-    async with door(request).limits.bodies:
-        fields, _ = await _read(request)
+    fields, _ = await _read(request)
     return fields
 
 
 async def _read(request: Request) -> tuple[dict[str, str], dict[str, tuple[str, bytes]]]:
     """The text fields and the files; of several of a name the first."""
-    kind, options = parse_options_header(request.headers.get("content-type", ""))
-    body = await request.body()
-    if kind == b"application/x-www-form-urlencoded":
-        try:
-            pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_PARTS)
-        except ValueError:
-            raise _unreadable() from None
-        return dict(reversed(pairs)), {}
-    if kind != b"multipart/form-data":
-        return {}, {}
-    boundary = options.get(b"boundary", b"")
-    if not 0 < len(boundary) <= _BOUNDARY_BYTES:
-        raise _unreadable()
-    reader = _Reader()
-    try:
-        parser = MultipartParser(boundary, reader.callbacks())  # type: ignore[arg-type]  # a dictionary of its own kind
-        parser.write(body)
-        parser.finalize()
-    except (FormParserError, ValueError, IndexError, KeyError):
-        raise _unreadable() from None
-    if not reader.ended:
-        raise _unreadable()
     fields: dict[str, str] = {}
     files: dict[str, tuple[str, bytes]] = {}
-    for found in reader.parts:
-        _, described = parse_options_header(found.headers.get(b"content-disposition", b""))
-        name = described.get(b"name", b"").decode("utf-8", "replace")
-        if b"filename" in described:
-            files.setdefault(name, (_text(described[b"filename"]), bytes(found.body)))
-        else:
-            fields.setdefault(name, found.body.decode("utf-8", "replace"))
+    async with app_state(request).limits.bodies:
+        # The whole body first: a client that is refused meanwhile would not read why.
+        await request.body()
+        try:
+            async with request.form(max_files=_PARTS, max_fields=_PARTS, max_part_size=_PART_BYTES) as parts:
+                for name, value in parts.multi_items():
+                    if isinstance(value, UploadFile):
+                        files.setdefault(_text(name), (_text(value.filename or ""), await value.read()))
+                    else:
+                        fields.setdefault(_text(name), _text(value))
+        except (HTTPException, MultiPartException, FormParserError, LookupError, ValueError) as error:
+            raise Refusal(400, "The body is not a form that can be read") from error
     return fields, files
 
 
-def _text(name: bytes) -> str:
-    try:
-        return name.decode("utf-8")
-    except UnicodeDecodeError:
-        raise Refusal(400, "The file's name is not UTF-8") from None
-
-
-def _unreadable() -> Refusal:
-    return Refusal(400, "The body is not a form that can be read")
+def _text(decoded: str) -> str:
+    """A text without surrogates, which a body may bring by the character set that it names."""
+    return decoded.encode("utf-8", "replace").decode()
 
 
 def _bare(given: str) -> str:

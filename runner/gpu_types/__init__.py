@@ -4,7 +4,7 @@ One TOML file per type in this folder, overlaid by the operator's directory; a n
 """
 
 from runner.gpu_types.advice import Advice, advise
-from runner.gpu_types.draft import Found, Wish, draft
+from runner.gpu_types.draft import draft
 from runner.gpu_types.model import CLOCK_REASONS, ClockPolicy, Dtype, Figures, GpuType, HardwareRun, Product, Vendor
 from runner.gpu_types.registry import Registry
 
@@ -14,13 +14,11 @@ __all__ = [
     "ClockPolicy",
     "Dtype",
     "Figures",
-    "Found",
     "GpuType",
     "HardwareRun",
     "Product",
     "Registry",
     "Vendor",
-    "Wish",
     "advise",
     "draft",
 ]

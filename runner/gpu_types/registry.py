@@ -409,21 +409,6 @@ def _with_products(keys: dict[str, Any]) -> dict[str, Any]:
     return keys | {"products": filled}
 
 
-def schema() -> dict[str, Any]:
-    """The file format as a JSON schema, for editors; `runner/gpu_types/schema.json` holds it."""
-    described = _Entry.model_json_schema()
-    described["properties"]["extends"] = {"type": "string", "description": "the type to start from"}
-    # A type that starts from another has its vendor.
-    described["required"] = ["name"]
-    described["anyOf"] = [{"required": ["vendor"]}, {"required": ["extends"]}]
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **described,
-        "title": "GPU type",
-        "description": "One GPU type of kernel-runner, as docs/adding-a-gpu-type.md explains it.",
-    }
-
-
 def _refuse_clashes(types: Iterable[GpuType], origin: Mapping[str, Path]) -> None:
     taken: dict[str, str] = {}
     entries = list(types)

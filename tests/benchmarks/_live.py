@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from runner.cli.stack import Stack, state_directory
+from development.stack import Stack, state_directory
 from runner.model import Verdict
 from runner.store import migrate
 from runner.store.records import SubmissionView

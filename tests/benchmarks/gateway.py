@@ -29,7 +29,7 @@ from typing import Any
 
 import psycopg
 
-from runner.cli.stack import Stack
+from development.stack import Stack
 from runner.errors import StaleAttemptError
 from runner.gateway.identity import digest
 from runner.model import Mode, Verdict

@@ -43,7 +43,7 @@ def wrong(page: Path, path: str, anchor: str | None) -> bool:
 
 def mentions() -> Iterator[tuple[Path, str, str | None]]:
     """Each place of the source that names a page: where, the page below docs/, the section."""
-    for folder in ("runner", "sandbox", "tasks", "systemd", "tests", "docs/monitoring", "docs/examples"):
+    for folder in ("development", "runner", "sandbox", "tasks", "systemd", "tests", "docs/monitoring", "docs/examples"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in _SUFFIXES and path != Path(__file__):
                 for page, anchor in _MENTION.findall(path.read_text(encoding="utf-8")):
@@ -77,7 +77,7 @@ def test_every_file_that_the_pages_for_developers_name_is_there() -> None:
     named = {(page, name) for page in pages for name in _FILE.findall(page.read_text(encoding="utf-8"))}
     names = {
         path.name
-        for folder in ("runner", "sandbox", "tasks", "tests")
+        for folder in ("development", "runner", "sandbox", "tasks", "tests")
         for path in (ROOT / folder).rglob("*")
         if "__pycache__" not in path.parts
     }

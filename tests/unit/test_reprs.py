@@ -23,7 +23,6 @@ _SECRET: Final = re.compile(
 OPEN: Final = {
     "Change.key": "a key of a configuration",
     "Endpoint.urls": "addresses without a login",
-    "Engine.url": "the engine's socket",
     "Item.key": "what a caller calls an item",
     "Provider.authorize_url": "a public address",
     "Provider.name_key": "a key of an answer",

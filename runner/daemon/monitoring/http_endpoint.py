@@ -14,7 +14,6 @@ import stat
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -25,12 +24,13 @@ from runner.logs import LogRateLimit, get_logger
 
 _log = get_logger(__name__)
 
-#: A client that sends or reads nothing for so long is disconnected.
-PATIENCE_S: Final = 5.0
+#: A client that sends or reads nothing for this long is disconnected.
+CLIENT_TIMEOUT_S: Final = 5.0
 #: The most clients at a time; more are disconnected.
 CLIENTS: Final = 8
-#: Between two attempts to get the address.
-RETRY_S: Final = 10.0
+#: How soon the thread that accepts sees that it is to end.
+_STOP_S: Final = 0.5
+_METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Answers(Protocol):
@@ -49,13 +49,6 @@ class Answers(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Reply:
-    status: HTTPStatus
-    content_type: str
-    body: bytes
-
-
 class Endpoint:
     """Threadsafe. Listens from the first `listen` to `close`."""
 
@@ -63,88 +56,85 @@ class Endpoint:
         self._answers = answers
         self._lock = threading.Lock()
         self._address: HttpAddress | None = None
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        #: Where it listens: `127.0.0.1:9469`, `/run/x.sock`; None: nowhere at the moment.
-        self.bound: str | None = None
+        self._server: _Server | None = None
+
+    @property
+    def bound(self) -> str | None:
+        """Where it listens: `127.0.0.1:9469`, `unix:/run/x.sock`; None: nowhere at the moment."""
+        return None if self._server is None else self._server.bound
 
     def listen(self, address: HttpAddress | None) -> None:
-        """Listen there from now on, and nowhere else; None: nowhere."""
+        """Listen there from now on, and nowhere else; None: nowhere. An address that cannot be had is logged."""
         with self._lock:
             if address == self._address:
                 return
             self._end()
+            if address is None:
+                return
+            try:
+                self._server = _Server(address, self._answers)
+            except OSError as error:
+                remedy = "free the address, or name another as http_listen; then reload the daemon"
+                _log.error("http_not_listening", http_listen=str(address), error=f"{error.strerror or error}: {remedy}")
+                return
             self._address = address
-            if address is not None:
-                self._stop = threading.Event()
-                self._thread = threading.Thread(
-                    target=self._serve, args=(address, self._stop), name="http", daemon=True
-                )
-                self._thread.start()
+            threading.Thread(target=self._server.serve_forever, args=(_STOP_S,), name="http", daemon=True).start()
+            _log.info("http_listening", http_listen=self.bound)
 
     def close(self) -> None:
         """Listen no more."""
-        with self._lock:
-            self._end()
-            self._address = None
+        self.listen(None)
 
     def _end(self) -> None:
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(PATIENCE_S)
-            self._thread = None
-
-    def _serve(self, address: HttpAddress, stop: threading.Event) -> None:
-        said = False
-        while not stop.is_set():
-            try:
-                server = _Server(address, self._answers)
-            except OSError as error:
-                if not said:
-                    said = True
-                    _log.error(
-                        "http_not_listening",
-                        http_listen=str(address),
-                        error=f"{error.strerror or error}: free the address, or name another as http_listen",
-                    )
-                stop.wait(RETRY_S)
-                continue
-            with server:
-                self.bound = server.bound
-                _log.info("http_listening", http_listen=server.bound)
-                while not stop.is_set():
-                    server.handle_request()
-                self.bound = None
-            return
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+        self._server = self._address = None
 
 
-class _Server(socketserver.ThreadingMixIn, socketserver.BaseServer):
-    """One listening socket, of either family."""
+class _Server(socketserver.ThreadingTCPServer):
+    """One listening socket, of any family; each client has a thread."""
 
     daemon_threads = True
-    #: How often the thread that accepts looks at its stop event.
-    timeout = 0.5
+    block_on_close = False
+    # A restart must not wait for connections of the earlier process to be forgotten.
+    allow_reuse_address = True
 
     def __init__(self, address: HttpAddress, answers: Answers) -> None:
-        super().__init__(str(address), _Handler)
         self.answers = answers
         self.log_limit = LogRateLimit()
         self._room = threading.BoundedSemaphore(CLIENTS)
         self._path = address.path
-        self.socket = _unix(address.path) if address.path is not None else _tcp(address)
-        port = self.socket.getsockname()[1] if address.path is None else 0
-        self.bound = str(address if address.path is not None else HttpAddress(host=address.host, port=port))
+        if address.path is not None:
+            self.address_family = socket.AF_UNIX
+        elif ":" in (address.host or ""):
+            self.address_family = socket.AF_INET6
+        super().__init__((address.host or "", address.port), _Handler)
+        port = 0 if address.path is not None else self.socket.getsockname()[1]
+        self.bound = str(HttpAddress(host=address.host, port=port, path=address.path))
 
-    def fileno(self) -> int:
-        """The listening socket's descriptor, to wait on."""
-        return self.socket.fileno()
+    def server_bind(self) -> None:
+        """Bind; a unix socket for its owner and group, before any client can connect."""
+        if self._path is None:
+            super().server_bind()
+            return
+        _remove_socket(self._path)
+        directory = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY)
+        try:
+            # By way of the directory's descriptor, because an address has room for 107 bytes only.
+            self.socket.bind(f"/proc/self/fd/{directory}/{self._path.name}")
+        finally:
+            os.close(directory)
+        self._path.chmod(0o660)
 
-    def get_request(self) -> tuple[socket.socket, Any]:
-        """The next client."""
-        return self.socket.accept()
+    def server_close(self) -> None:
+        """Listen no more; what is being answered is answered."""
+        super().server_close()
+        if self._path is not None and hasattr(self, "bound"):
+            self._path.unlink(missing_ok=True)
 
     def verify_request(self, _request: object, _client: object) -> bool:
-        """Whether there is room for one more."""
+        """Whether there is room for one more client."""
         return self._room.acquire(blocking=False)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as the base has it
@@ -158,66 +148,44 @@ class _Server(socketserver.ThreadingMixIn, socketserver.BaseServer):
         """A client disconnected in the middle, which is worth a debug line only."""
         _log.debug("http_answer_aborted", exc_info=True)
 
-    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - as the base has it
-        """Hang up."""
-        with suppress(OSError):
-            request.shutdown(socket.SHUT_WR)
-        request.close()
-
-    def server_close(self) -> None:
-        """Listen no more; what is being answered is answered."""
-        self.socket.close()
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
-
 
 class _Handler(BaseHTTPRequestHandler):
     """One client's connection, for one question."""
 
-    timeout = PATIENCE_S
+    timeout = CLIENT_TIMEOUT_S
     server: _Server
     server_version = "kernel-runner"
     sys_version = ""
 
     def do_GET(self) -> None:
         """Answer."""
-        self._answer(body=True)
-
-    def do_HEAD(self) -> None:
-        """Answer without the text."""
-        self._answer(body=False)
-
-    def _answer(self, *, body: bool) -> None:
-        reply = self._reply(self.path.partition("?")[0])
-        self.send_response(reply.status)
-        self.send_header("Content-Type", reply.content_type)
-        self.send_header("Content-Length", str(len(reply.body)))
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-        if body:
-            self.wfile.write(reply.body)
-
-    def _reply(self, path: str) -> _Reply:
-        answers = self.server.answers
+        path = self.path.partition("?")[0]
         try:
-            match path:
-                case "/healthz":
-                    return _told(*answers.health())
-                case "/readyz":
-                    return _told(*answers.ready())
-                case "/metrics":
-                    return _Reply(
-                        status=HTTPStatus.OK,
-                        content_type="text/plain; version=0.0.4; charset=utf-8",
-                        body=answers.metrics(),
-                    )
-                case _:
-                    known = "expected /healthz, /readyz or /metrics"
-                    return _json(HTTPStatus.NOT_FOUND, {"error": f"there is nothing at {path[:200]!r}, {known}"})
+            status, body = self._answer(path)
         except Exception as error:  # noqa: BLE001 - the outermost frame of an answer; logged
             if (left_out := self.server.log_limit.due(path)) is not None:
                 _log.exception("http_request_failed", path=path, left_out=left_out)
-            return _json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}, see the log"})
+            status, body = HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}, see the log"}
+        text = body if isinstance(body, bytes) else f"{json.dumps(body)}\n".encode()
+        self.send_response(status)
+        self.send_header("Content-Type", _METRICS_TYPE if isinstance(body, bytes) else "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(text)
+
+    def _answer(self, path: str) -> tuple[HTTPStatus, Mapping[str, Any] | bytes]:
+        """The status, and JSON or metrics."""
+        answers = self.server.answers
+        match path:
+            case "/healthz" | "/readyz":
+                good, details = answers.health() if path == "/healthz" else answers.ready()
+                return HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE, details
+            case "/metrics":
+                return HTTPStatus.OK, answers.metrics()
+            case _:
+                known = "expected /healthz, /readyz or /metrics"
+                return HTTPStatus.NOT_FOUND, {"error": f"there is nothing at {path[:200]!r}, {known}"}
 
     def address_string(self) -> str:
         """The client's address; a unix socket has none."""
@@ -227,50 +195,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: a scrape every fifteen seconds is no news."""
 
 
-def _told(good: bool, said: Mapping[str, Any]) -> _Reply:  # noqa: FBT001 - unpacked from an answer
-    return _json(HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE, said)
-
-
-def _json(status: HTTPStatus, said: Mapping[str, Any]) -> _Reply:
-    return _Reply(status=status, content_type="application/json", body=f"{json.dumps(said)}\n".encode())
-
-
-def _tcp(address: HttpAddress) -> socket.socket:
-    family = socket.AF_INET6 if ":" in (address.host or "") else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        # A restart must not wait for connections of the earlier process to be forgotten.
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((address.host, address.port))
-        listening.listen()
-    except BaseException:
-        listening.close()
-        raise
-    return listening
-
-
-def _unix(path: Path) -> socket.socket:
-    """A socket for its owner and group. What an earlier process left there goes; anything but a socket does not.
+def _remove_socket(path: Path) -> None:
+    """Remove what an earlier process left there; anything but a socket stays.
 
     Raises:
-        OSError: there is something else, or it cannot be made.
+        FileExistsError: there is something else.
     """
     with suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise FileExistsError(f"{path} is no socket")
         path.unlink()
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-    try:
-        # By way of the directory's descriptor, because an address has room for 107 bytes only.
-        short = f"/proc/self/fd/{directory}/{path.name}"
-        listening.bind(short)
-        # No client can connect before it listens.
-        path.chmod(0o660)
-        listening.listen()
-    except BaseException:
-        listening.close()
-        raise
-    finally:
-        os.close(directory)
-    return listening

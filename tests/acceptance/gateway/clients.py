@@ -10,7 +10,6 @@ import base64
 import http.client
 import io
 import json
-import re
 import time
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -139,7 +138,6 @@ class Popcorn:
     cli_id: str
     version: tuple[int, int, int] = (1, 3, 23)
     strict: bool = False
-    admin_token: str | None = None
 
     def submit(self, code: bytes, *, board: str, gpu: str, mode: str, name: str = "submission.py") -> Outcome:
         """`popcorn submit FILE --leaderboard L --gpu G --mode M --no-tui`."""
@@ -261,64 +259,19 @@ class Popcorn:
         found: list[str] = self._get(f"/gpus/{board}")
         return found
 
-    def register(self, provider: str) -> str:
-        """`popcorn register`: the new cli_id, which is saved before anyone has logged in."""
-        state = self._get(f"/auth/init?provider={provider}", login=False)["state"]
-        if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", state):
-            raise ClientError("the state is no UUID")
-        self.cli_id = state
-        return str(state)
-
-    def listed(self, board: str, limit: int | None = None) -> list[dict[str, Any]]:
+    def listed(self, board: str) -> list[dict[str, Any]]:
         """`popcorn submissions list`."""
-        more = "" if limit is None else f"&limit={limit}"
-        found = self._get(f"/user/submissions?leaderboard={board}{more}")
+        found = self._get(f"/user/submissions?leaderboard={board}")
         for line in found:
             if not (isinstance(line["id"], int) and isinstance(line["done"], bool) and isinstance(line["runs"], list)):
                 raise ClientError("an odd line")
         return list(found)
 
-    def shown(self, number: int) -> dict[str, Any]:
-        """`popcorn submissions show`."""
-        found: dict[str, Any] = self._get(f"/user/submissions/{number}")
-        if not isinstance(found["user_id"], str):
-            raise ClientError("user_id is no text")
-        return found
-
-    def deleted(self, number: int) -> dict[str, Any]:
-        """`popcorn submissions delete --force`."""
-        self.shown(number)
-        found = self._ask("DELETE", f"/user/submissions/{number}", None, self._login())
-        if found["status"] != "ok":
-            raise ClientError("status is not ok")
-        return dict(found)
-
-    def join(self, code: str) -> list[str]:
-        """`popcorn join`."""
-        found = self._ask(
-            "POST",
-            "/user/join",
-            json.dumps({"code": code}).encode(),
-            {**self._login(), "Content-Type": "application/json"},
-        )
-        return list(found["leaderboards"])
-
-    def admin(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        """A command of `popcorn admin`."""
-        headers = {"Authorization": f"Bearer {self.admin_token}"}
-        sent = None
-        if body is not None:
-            sent, headers = json.dumps(body).encode(), {**headers, "Content-Type": "application/json"}
-        return dict(self._ask(method, path, sent, headers))
-
     def _login(self) -> dict[str, str]:
         return {"X-Popcorn-Cli-Id": self.cli_id}
 
-    def _get(self, path: str, *, login: bool = True) -> Any:  # noqa: ANN401 - whatever the server says
-        return self._ask("GET", path, None, self._login() if login else {})
-
-    def _ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Any:  # noqa: ANN401 - as `_get`
-        status, _, answer = Wire(port=self.port).ask(method, path, body, headers)
+    def _get(self, path: str) -> Any:  # noqa: ANN401 - whatever the server says
+        status, _, answer = Wire(port=self.port).ask("GET", path, None, self._login())
         return _success(status, answer)
 
 

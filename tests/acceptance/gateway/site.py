@@ -131,7 +131,6 @@ class Site:
             cli_id=f"{user or user_of(client)}-token",
             version=VERSIONS[client],
             strict=client == "next",
-            admin_token=ADMIN,
         )
 
     def kernelboard(self) -> Kernelboard:

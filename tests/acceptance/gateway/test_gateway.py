@@ -14,9 +14,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.acceptance.gateway.clients import ClientError, chip, form, log
+from tests.acceptance.gateway.clients import chip, log
 from tests.acceptance.gateway.site import (
-    ADMIN,
     POLLED,
     RIGHT,
     RUNS,
@@ -27,7 +26,6 @@ from tests.acceptance.gateway.site import (
     Site,
     file_of,
     site,
-    user_of,
 )
 
 #: The first check waits for all submissions, on a loaded machine too.
@@ -395,22 +393,6 @@ def test_a_client_lists_its_submissions(live: Site, client: str) -> None:
         assert len(scores) == (1 if name in RANKED else 0)
 
 
-def test_a_list_is_cut(live: Site) -> None:
-    """As `--limit` says."""
-    assert len(live.popcorn("1.3.23").listed("vectoradd", 2)) == 2
-
-
-def test_a_client_shows_its_submission_and_no_other(live: Site) -> None:
-    """403 for that of another user, 404 for none."""
-    popcorn = live.popcorn("1.3.23")
-    number = live.number("1.3.23 leaderboard")
-    assert popcorn.shown(number)["id"] == number
-    with pytest.raises(ClientError, match="403 Forbidden: Not authorized to view this submission"):
-        live.popcorn("1.3.15").shown(number)
-    with pytest.raises(ClientError, match="404 Not Found"):
-        popcorn.shown(999_999)
-
-
 def test_the_ranking_is_that_of_the_containers(live: Site) -> None:
     """Each user's best, in order; a score is a number, and the id of a user is one where it can be."""
     status, _, body = live.wire().ask("GET", "/submissions/vectoradd/CPU")
@@ -424,193 +406,6 @@ def test_the_ranking_is_that_of_the_containers(live: Site) -> None:
     assert all(isinstance(score, float) for score in scores)
     assert 4711 in {place["user_id"] for place in places}
     assert json.loads(live.wire().ask("GET", "/submission_count/vectoradd/CPU")[2]) == {"count": len(places)}
-
-
-def test_a_submission_is_deleted_by_its_owner_alone(live: Site) -> None:
-    """And is gone then."""
-    popcorn = live.popcorn("1.3.23", "u-guest")
-    outcome = popcorn.submit(RIGHT, board="vectoradd", gpu="CPU", mode="test")
-    number = outcome.submission_id
-    assert number is not None
-    status, _, _ = live.wire().ask(
-        "DELETE", f"/user/submissions/{number}", None, {"X-Popcorn-Cli-Id": f"{user_of('stranger')}-token"}
-    )
-    assert status == 403
-    assert popcorn.deleted(number) == {"status": "ok", "submission_id": number}
-    with pytest.raises(ClientError, match="404"):
-        popcorn.shown(number)
-
-
-# -- logins, invitations, operators ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("provider", ["github", "discord"])
-def test_a_registration_counts_only_when_it_is_approved(live: Site, provider: str) -> None:
-    """The client saves its cli_id at once; before approval it is worth nothing."""
-    popcorn = live.popcorn("1.3.23")
-    state = popcorn.register(provider)
-    with pytest.raises(ClientError, match="401"):
-        popcorn.listed("vectoradd")
-    live.live.store.approve_login(state[:8], f"new-{provider}", user_name=None, existing=False)
-    assert popcorn.listed("vectoradd") == []
-
-
-def test_a_foreign_link_takes_no_account_over(live: Site) -> None:
-    """KernelBot's link with a `state` that names a cli_id does nothing here."""
-    popcorn = live.popcorn("1.3.23")
-    state = popcorn.register("github")
-    for provider in ("github", "discord"):
-        status, _, _ = live.wire().ask(
-            "GET", f"/auth/cli/{provider}?code=x&state=eyJjbGlfaWQiOiAieCIsICJpc19yZXNldCI6IHRydWV9"
-        )
-        assert 400 <= status < 500
-    with pytest.raises(ClientError, match="401"):
-        popcorn.listed("vectoradd")
-    assert state
-
-
-def test_an_invitation_opens_a_closed_leaderboard(live: Site) -> None:
-    """Once, for one user; twice for the same is fine."""
-    operator, guest = live.popcorn("1.3.23"), live.popcorn("1.3.23", "u-guest")
-    with pytest.raises(ClientError, match="403 Forbidden: You do not have access to this leaderboard"):
-        guest.gpus("closed")
-    (code,) = operator.admin("POST", "/admin/invites", {"leaderboards": ["closed"], "count": 1})["codes"]
-    assert len(code) == 22
-    assert guest.join(code) == guest.join(code) == ["closed"]
-    assert guest.gpus("closed") == ["CPU"]
-    with pytest.raises(ClientError, match="400 Bad Request: This invite code has already been claimed"):
-        live.popcorn("1.3.23", "u-stranger").join(code)
-    with pytest.raises(ClientError, match="400 Bad Request: Invalid invite code"):
-        guest.join("nothing")
-    listed = operator.admin("GET", "/admin/leaderboards/closed/invites")["invites"]
-    assert [(invite["code"], invite["user_id"]) for invite in listed] == [(code, "u-guest")]
-    assert operator.admin("DELETE", f"/admin/invites/{code}") == {"status": "ok", "code": code, "was_claimed": True}
-
-
-def test_an_operator_stops_and_starts_submissions(live: Site) -> None:
-    """For HTTP and for SQL."""
-    operator = live.popcorn("1.3.23")
-    assert operator.admin("POST", "/admin/stop") == {"status": "ok", "accepts_jobs": False}
-    try:
-        outcome = operator.submit(RIGHT, board="vectoradd", gpu="CPU", mode="test")
-        assert (outcome.exit_code, "no submissions are accepted now" in outcome.stderr) == (1, True)
-        with pytest.raises(Exception, match="no submissions are accepted now"):
-            live.live.submit("vectoradd", RIGHT)
-    finally:
-        assert operator.admin("POST", "/admin/start") == {"status": "ok", "accepts_jobs": True}
-
-
-def test_an_operator_reads_statistics(live: Site) -> None:
-    """Counts of what the containers did, and durations as ISO 8601 writes them."""
-    told = live.popcorn("1.3.23").admin("GET", "/admin/stats")["stats"]
-    assert told["num_submissions"] >= len(RUNS)
-    assert told["num_run.CPU"] >= len(RUNS)
-    assert told["runs_scored"] >= len(RANKED)
-    for key in ("max_delay", "avg_delay", "total_runtime"):
-        assert re.fullmatch(r"P(\d+D)?T\d+(\.\d+)?S", told[key])
-
-
-@pytest.mark.parametrize("name", ["1.3.23 leaderboard", "1.3.23 wrong", "1.3.23 slow"])
-def test_an_operator_reads_a_submission(live: Site, name: str) -> None:
-    """As its owner does, with system and job; of a secret run no more than its verdict."""
-    found = live.popcorn("1.3.23").admin("GET", f"/admin/submissions/{live.number(name)}")["submission"]
-    assert found["submission_id"] == live.number(name)
-    assert found["job_status"] == RUNS[name].status
-    for run in found["runs"]:
-        assert {"compilation", "meta", "result", "system"} <= set(run)
-        if run["secret"]:
-            assert [run[key] for key in ("compilation", "meta", "result", "system")] == [None] * 4
-
-
-def test_an_operator_sets_an_hourly_limit(live: Site) -> None:
-    """A client that meets it is told when to come back."""
-    operator = live.popcorn("1.3.23")
-    path = "/admin/leaderboards/short/rate-limits"
-    put = operator.admin("PUT", path, {"mode_category": "test", "max_submissions_per_hour": 0})
-    assert put["rate_limit"]["max_submissions_per_hour"] == 0
-    body, headers = form(RIGHT, "x.py")
-    status, told, answer = live.wire().ask(
-        "POST", "/submission/short/CPU/test", body, {**headers, "X-Popcorn-Cli-Id": "u-guest-token"}
-    )
-    assert status == 429
-    assert int(told["retry-after"]) > 0
-    assert re.fullmatch(
-        r"Rate limit exceeded: 0/0 test submissions per hour\. Try again in \d+s\.", json.loads(answer)["detail"]
-    )
-    assert operator.admin("DELETE", f"{path}/test")["mode_category"] == "test"
-
-
-def test_an_operator_bans_a_user(live: Site) -> None:
-    """Who then submits nothing."""
-    operator, stranger = live.popcorn("1.3.23"), live.popcorn("1.3.23", "u-stranger")
-    assert operator.admin("POST", "/admin/ban/u-stranger")["banned"] is True
-    outcome = stranger.submit(RIGHT, board="vectoradd", gpu="CPU", mode="test")
-    assert (outcome.exit_code, "is banned" in outcome.stderr) == (1, True)
-    assert operator.admin("DELETE", "/admin/ban/u-stranger")["banned"] is False
-    with pytest.raises(ClientError, match="404"):
-        operator.admin("POST", "/admin/ban/nobody")
-
-
-@pytest.mark.parametrize("header", [None, "Bearer wrong", f"Basic {ADMIN}", "Bearer u-1.3.23-token"])
-def test_an_admin_route_wants_the_admin_token(live: Site, header: str | None) -> None:
-    """401 for none and for a wrong one."""
-    status, _, body = live.wire().ask("POST", "/admin/stop", None, {} if header is None else {"Authorization": header})
-    wanted = "Missing Authorization header" if header is None else "Invalid admin token"
-    assert (status, json.loads(body)) == (401, {"detail": wanted})
-
-
-# -- the wire ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("GET", "/health", 200),
-        ("GET", "//leaderboards", 200),
-        ("GET", "/leaderboards/", 200),
-        ("GET", "/nothing", 404),
-        ("POST", "/health", 405),
-        ("GET", "/auth/init", 422),
-        ("GET", "/auth/init?provider=google", 400),
-        ("GET", "/user/submissions", 400),
-        ("GET", "/user/submissions/x", 400),
-        ("GET", "/gpus/closed", 401),
-        ("GET", "/gpus/nothing", 404),
-        ("GET", "/runner_queue/nothing", 200),
-    ],
-)
-def test_plain_answers(live: Site, method: str, path: str, status: int) -> None:
-    """Statuses of the contract; an error has a detail."""
-    found, headers, body = live.wire().ask(method, path)
-    assert found == status
-    assert headers["content-type"] == "application/json"
-    assert ("detail" in json.loads(body)) == (status >= 400)
-
-
-def test_the_queue_of_a_gpu_type_is_told(live: Site) -> None:
-    """Integers, and that a host is up."""
-    told = json.loads(live.wire().ask("GET", "/runner_queue/CPU")[2])
-    assert told["status"] == "available"
-    assert (told["available_runners"], told["error"], told["runner"]) == (2, None, "kernel-runner")
-
-
-def test_no_board_shows_its_seed(live: Site) -> None:
-    """Nor the task of a closed one."""
-    _, _, body = live.wire().ask("GET", "/leaderboards")
-    assert str(SEED).encode() not in body
-    assert b"secret_seed" not in body
-    (closed,) = [board for board in json.loads(body) if board["name"] == "closed"]
-    assert (closed["visibility"], closed["task"]) == ("closed", {})
-
-
-@pytest.mark.parametrize("path", ["/", "/board/vectoradd", "/board/Capitals", "/login"])
-def test_a_page_is_small(live: Site, path: str) -> None:
-    """At most 100 KB, and nothing of it comes from elsewhere."""
-    status, headers, body = live.wire().ask("GET", path)
-    assert status == 200
-    assert len(body) <= 100_000
-    assert headers["content-security-policy"].startswith("default-src 'none'")
-    assert b"://" not in re.sub(rb'xmlns="[^"]*"', b"", body)
 
 
 def test_the_database_has_no_row_that_breaks_kernelboard(live: Site) -> None:

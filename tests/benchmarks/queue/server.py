@@ -24,7 +24,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from runner.cli.stack import Stack, state_directory
+from development.stack import Stack, state_directory
 from runner.errors import ConfigError
 
 SETTINGS: Final = {

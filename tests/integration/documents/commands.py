@@ -74,13 +74,13 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kernel-runner submit tasks/vectoradd/solutions/faults/cheat.py --leaderboard vectoradd --user mallory --wait": (
         "`make demo` submits the same file; tests/unit/problems/test_problems.py shows what it does"
     ),
-    "make demo": "runs everything, this test too; what it does step by step is tests/unit/cli/test_stack.py",
+    "make demo": "runs everything, this test too; what it does step by step is tests/unit/development/test_stack.py",
     "make test": "is running now",
     **dict.fromkeys(
         ("make setup", "make test-unit", "make lint", "make help"), "are what a run of the tests is made with"
     ),
-    **dict.fromkeys(("make down", "make clean"), "would stop what runs; tests/unit/cli/test_stack.py stops a stack"),
-    "make up": "a second database, engine and daemon; its parts are tests/unit/cli/test_stack.py",
+    **dict.fromkeys(("make down", "make clean"), "would stop what runs; tests/unit/development/test_stack.py stops a stack"),
+    "make up": "a second database, engine and daemon; its parts are tests/unit/development/test_stack.py",
     'eval "$(make -s env)"': "names the stack of `make up`, whose place a test's own takes here",
     'psql "$DATABASE_URL"': "opens a session for a person; the statements are tests/integration/store/test_queries.py",
     "python -m tests.gpu FOLDER": "needs an accelerator",
@@ -90,7 +90,6 @@ ELSEWHERE: Final[Mapping[str, str]] = {
         "tests/integration/systemd/test_service.py makes the roles of it"
     ),
     "kernel-runner serve": "tests/integration/outages/host.py starts it",
-    "kernel-runner demo": "as `make demo`",
     "sudo kernel-runner uninstall": "tests/integration/systemd/test_service.py uninstalls, with --purge",
     "kernel-runner migrate --roles": "tests/plugins/postgres.py, for every test",
     "kernel-runner gateway": "tests/integration/cli/test_users.py starts it",
@@ -152,9 +151,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kernel-runner task run their_task submission.py --emulate-cuda --mode benchmark": "the same",
     "kernel-runner invalidate 17 --reason 'reads the clock of the judge'": "tests/integration/cli/test_again.py",
     "kernel-runner host drain node2 --reason 'new fan' --wait && ssh node2 sudo reboot": "would reboot a host",
-    "kernel-runner gpu add RTX5090 --device 1 --bandwidth 1792 --l2 96 --peak fp16=419 --dry-run": (
-        "tests/unit/cli/test_gpu_devices.py, with that device"
-    ),
+    "kernel-runner gpu detect --write RTX5090 --device 1": ("tests/unit/cli/test_gpu_devices.py, with that device"),
     "kernel-runner gpu validate RTX5090.toml": "tests/unit/cli/test_gpu.py",
     "kernel-runner task check tasks/vectoradd": "tests/acceptance/test_tasks.py evaluates the same",
     "kernel-runner task check tasks/row_max": "tests/integration/cli/test_tasks.py",

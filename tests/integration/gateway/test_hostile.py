@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import random
-import secrets
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from runner.gateway.app import routes
 from runner.model import Verdict
 from tests.integration.gateway.conftest import ADMIN, BOUNDARY, Gate, multipart
 from tests.integration.store.conftest import result, run_record
 from tests.support.waiting import PATIENCE_S
 
-SEED = int(os.environ.get("KERNEL_RUNNER_TEST_SEED") or secrets.randbelow(1_000_000))
+#: Starlette leaves the file of a part that has no end to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:Unclosed file <tempfile.Spooled:ResourceWarning")
 CANARY = "canary-4f1d"
 TYPE = f"multipart/form-data; boundary={BOUNDARY}"
 WHOLE, _ = multipart()
@@ -34,7 +31,6 @@ BODIES: dict[str, tuple[bytes, str]] = {
     "garbage": (bytes(range(256)) * 16, TYPE),
     "no end": (WHOLE.replace(b"--\r\n", b""), TYPE),
     "line feeds alone": (WHOLE.replace(b"\r\n", b"\n"), TYPE),
-    "a name that is no text": (WHOLE.replace(b"fast.py", b"\xff\xfe\x00.py"), TYPE),
     "a name with a path": (WHOLE.replace(b"fast.py", b"../../etc/passwd"), TYPE),
     "a name of markup": (WHOLE.replace(b"fast.py", b"<script>.txt"), TYPE),
     "a long name": (WHOLE.replace(b"fast.py", b"n" * 100_000 + b".py"), TYPE),
@@ -46,9 +42,11 @@ BODIES: dict[str, tuple[bytes, str]] = {
 }
 #: Odd, and harmless.
 HARMLESS = {
+    "a name that is no text": (WHOLE.replace(b"fast.py", b"\xff\xfe\x00.py"), TYPE),
     "a name with quotes": (WHOLE.replace(b"fast.py", b'a\\"b.py'), TYPE),
     "a name with percent signs": (WHOLE.replace(b"fast.py", b"a%0Ab.py"), TYPE),
     "a foreign charset": (WHOLE, TYPE + "; charset=no-such-charset"),
+    "a charset with surrogates": (WHOLE.replace(b"fast.py", b"+2AA-.py"), TYPE + "; charset=utf-7"),
 }
 
 
@@ -102,73 +100,6 @@ def test_broken_json(gate: Gate, body: bytes) -> None:
         answer = gate.ask(method, path, body, cli="ada-token", admin=ADMIN)
         assert 400 <= answer.status < 500, (path, answer.text)
         assert answer.detail
-
-
-ODD = (
-    "a" * 4000,
-    "a" * 9000,
-    "%00",
-    "%ff",
-    "%ED%A0%80",
-    "..%2f..%2fetc%2fpasswd",
-    "%3Cscript%3E",
-    "'--",
-    "%25s",
-    "%7B%7D",
-    "-1",
-    "99999999999999999999999",
-    "1.5",
-    "NaN",
-    "%E2%80%AE",
-    "%0d%0aX-Evil:%201",
-    "1%27%20OR%20%271%27=%271",
-    "true",
-)
-
-
-def requests(seed: int) -> Iterator[tuple[str, str]]:
-    """Each route with odd things in its holes and its query."""
-    drawn = random.Random(seed)  # noqa: S311 - drawn again by its seed
-    names = (
-        "limit",
-        "offset",
-        "user_id",
-        "leaderboard",
-        "provider",
-        "leaderboard_name",
-        "last_day_only",
-        "force",
-        "leaderboard_id",
-        "user_name",
-    )
-    for route in routes():
-        for method in sorted((route.methods or set()) - {"HEAD"}):
-            for _ in range(3):
-                parts = [drawn.choice(ODD) if "{" in part else part for part in route.path.split("/")]
-                query = "&".join(
-                    f"{drawn.choice(names)}={drawn.choice(ODD)[:2000]}" for _ in range(drawn.randint(0, 3))
-                )
-                yield method, "/".join(parts) + (f"?{query}" if query else "")
-
-
-def test_odd_names_everywhere(gate: Gate) -> None:
-    """No 5xx but 501 for what is not built, and always a detail; `KERNEL_RUNNER_TEST_SEED` draws the same again."""
-    drawn = random.Random(SEED)  # noqa: S311 - drawn again by its seed
-    for method, path in requests(SEED):
-        body = drawn.choice([None, WHOLE, b"{}", b"\x00" * 100])
-        answer = gate.ask(
-            method,
-            path,
-            body,
-            cli=drawn.choice([None, "ada-token", "\xe9\xff"]),
-            admin=drawn.choice([None, ADMIN]),
-            headers={"Content-Type": drawn.choice([TYPE, "application/json", "\xff", ""])},
-        )
-        assert answer.status < 500 or answer.status == 501, (SEED, method, path, answer.text)
-        if answer.status >= 400 and answer.headers["content-type"] == "application/json":
-            assert answer.detail, (method, path)
-        assert answer.headers["x-content-type-options"] == "nosniff"
-        assert "x-evil" not in answer.headers
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from runner.cli import engines
-from runner.cli.finding import Finding, Mark, render, verdict_of
+from runner.cli.finding import Finding, Mark, render
 from runner.gpu_types import Vendor
 from runner.model import Device
 from sandbox.host.engine import EngineFacts
@@ -57,25 +56,6 @@ def test_an_engine_of_a_good_kind_is_no_failure() -> None:
     assert list(engines.engine_kind(facts())) == []
     (finding,) = engines.engine_kind(facts(rootless=True))
     assert (finding.mark, finding.found) == (Mark.OK, "rootless")
-
-
-def test_engines_that_are_not_used_are_notes(tmp_path: Path) -> None:
-    """No socket, and one without a listener; the chosen one has no second line, also behind a link."""
-    dead = tmp_path / "dead.sock"
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(dead))
-    chosen = tmp_path / "chosen.sock"
-    chosen.symlink_to(tmp_path / "real.sock")
-    places = [
-        engines.Socket(name="A", path=tmp_path / "nothing.sock", how="install A"),
-        engines.Socket(name="B", path=dead, how="install B"),
-        engines.Socket(name="C", path=chosen, how="install C"),
-    ]
-    absent, silent = engines.other_engines(f"unix://{tmp_path}/real.sock", places)
-    assert (absent.mark, absent.found, absent.remedy) == (Mark.NOTE, f"no socket at {places[0].path}", "install A")
-    assert silent.mark is Mark.NOTE
-    assert "ConnectionRefusedError" in silent.found
-    assert verdict_of([absent, silent]) == 0
 
 
 def test_a_runtime_that_a_slot_needs_must_work_and_another_one_need_not() -> None:

@@ -65,7 +65,7 @@ def test_an_accepted_submission_shows_its_score_times_and_provenance() -> None:
 
 @pytest.mark.parametrize(
     ("sol", "shown"),
-    [("0.734", "73% memory"), ("0.0421", "4.2% memory"), ("0.00013", "0.013% memory"), ("1.4", "140% memory")],
+    [("0.734", "73 % memory"), ("0.0421", "4.2 % memory"), ("0.00013", "0.013 % memory"), ("1.4", "140 % memory")],
 )
 def test_the_speed_of_light_is_shown_with_its_limit(sol: str, shown: str) -> None:
     """A column of its own, where any case has it."""

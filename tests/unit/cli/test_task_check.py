@@ -12,9 +12,9 @@ import typer
 from runner.cli import program
 from runner.cli.finding import Mark
 from runner.cli.task_check import MeasuredCase, offered, rehearse
-from runner.cli.units import size
 from runner.gpu_types import Registry
 from runner.task_format.model import HARNESS, SUBMISSION, Case, CaseSet, Extra, Lang, PyConfig, Task, TaskFolder
+from runner.units import size
 
 
 def folder(

@@ -64,7 +64,7 @@ def test_it_looks_until_the_submission_is_over_and_shows_every_view() -> None:
     view = wait_until(
         _answers(queued, *[running] * 40, done),
         _over,
-        show=lambda seen: shown.append(seen.state),
+        show=lambda seen: shown.append(seen.status.state),
         explain=_ignore,
         clock=clock,
         pause=clock.pause,
@@ -79,7 +79,7 @@ def test_a_cancelled_submission_ends_the_waiting() -> None:
     """Cancelled is over, although it never gets a verdict."""
     view = wait_until(_answers(_view(JobState.CANCELLED)), _over, show=_ignore, explain=_ignore)
     assert view is not None
-    assert view.verdict is None
+    assert view.status.verdict is None
 
 
 def test_it_gives_up_at_the_timeout_and_never_pauses_past_it() -> None:

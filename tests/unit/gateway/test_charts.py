@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from runner.gateway import charts, results
+from runner.gateway import charts
 from runner.gateway.charts import Score
+from runner.results import cases
 
 BEGAN = datetime(2031, 1, 1, tzinfo=UTC)
 
@@ -41,9 +42,9 @@ def test_progression() -> None:
     # Lower is faster; the speed of light is the lowest of all.
     assert made.light == f"M70 {charts.HEIGHT - 28:.1f}H630"
     assert made.words == (
-        "3 scores over time. The best fell from 100 µs to 10 µs in 2 steps. The speed of light is 1 µs."
+        "3 scores over time. The best fell from 100 µs to 10.0 µs in 2 steps. The speed of light is 1.00 µs."
     )
-    assert [label.text for label in made.labels][:2] == ["1 ms", "1 µs"]
+    assert [label.text for label in made.labels][:2] == ["1.00 ms", "1.00 µs"]
 
 
 def test_a_speed_of_light_that_is_far_away_is_told_in_words() -> None:
@@ -51,7 +52,7 @@ def test_a_speed_of_light_that_is_far_away_is_told_in_words() -> None:
     made = charts.progression(scores(1.0, 2.0), 1e-6)
     assert made is not None
     assert made.light == ""
-    assert made.words.endswith("The speed of light is 1 µs.")
+    assert made.words.endswith("The speed of light is 1.00 µs.")
 
 
 def test_many_scores_are_thinned_out() -> None:
@@ -87,7 +88,7 @@ def test_distribution_counts_each_user_once() -> None:
     made = charts.distribution(found, None)
     assert made is not None
     assert [bar[3] for bar in made.bars] == [180.0, 90.0]
-    assert made.words == "The best scores of 3 users: from 1 µs to 1 ms, the middle one 1.01 µs."
+    assert made.words == "The best scores of 3 users: from 1.00 µs to 1.00 ms, the middle one 1.01 µs."
 
 
 def ran(*cases: tuple[str, str | None, str | None]) -> dict[str, str]:
@@ -124,15 +125,15 @@ def test_the_speed_of_light_of_a_score(ranking: str | None, light_s: float) -> N
 def test_no_speed_of_light_is_made_of_nonsense(result: object) -> None:
     """Of other programs' rows, and of cases that do not all state it."""
     assert charts.light_of(result, "geom") is None
-    assert isinstance(charts.roofline(results.cases(result)), str)
+    assert isinstance(charts.roofline(cases(result)), str)
 
 
 def test_the_roofline_in_words() -> None:
     """How near a run comes, and what binds a perfect kernel."""
-    told = charts.roofline(results.cases(ran(("4", "0.5", "memory"), ("4", "0.5", "math"), ("4", "0.5", "memory"))))
+    told = charts.roofline(cases(ran(("4", "0.5", "memory"), ("4", "0.5", "math"), ("4", "0.5", "memory"))))
     assert told == (
         "Roofline: 50 % of the speed of light (geometric mean of the cases). A perfect kernel would take 50 % of the "
         "time. A perfect kernel is bound by memory in 2, by math in 1 of 3 cases."
     )
-    assert "seldom honest" in charts.roofline(results.cases(ran(("4", "1.5", "math"))))
-    assert charts.roofline(results.cases(ran(("4", None, None)))) == ""
+    assert "seldom honest" in charts.roofline(cases(ran(("4", "1.5", "math"))))
+    assert charts.roofline(cases(ran(("4", None, None)))) == ""

@@ -1,4 +1,4 @@
-"""Buckets, addresses, durations, results of strange programs, and multipart names."""
+"""Buckets, addresses, durations and events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from runner.gateway import html, limits, results, watcher
+from runner.gateway import html, limits, watcher
 from runner.gateway.admin import duration
 from runner.gateway.context import dumps
 
@@ -60,38 +60,6 @@ def test_streams_are_counted_per_user() -> None:
 def test_durations(span: timedelta, text: str) -> None:
     """As ISO 8601 writes them."""
     assert duration(span) == text
-
-
-@pytest.mark.parametrize(
-    "result",
-    [None, [], "x", {}, {"test-count": "-1"}, {"test-count": "x"}, {"test-count": None}, {"test-count": "\u0663"}],
-)
-def test_results_of_strange_programs_have_no_cases(result: object) -> None:
-    """And break nothing."""
-    assert results.cases(result) == []
-
-
-def test_a_case_with_nonsense_in_it_is_shown_as_far_as_it_goes() -> None:
-    """Numbers that are none are left out; there are a hundred cases at most."""
-    (case,) = results.cases(
-        {
-            "benchmark-count": "1",
-            "benchmark.0.mean": "fast",
-            "benchmark.0.runner.mean_ci95": "[1, x]",
-            "benchmark.0.best": "nan",
-        }
-    )
-    assert (case["mean_ns"], case["interval_ns"], case["spec"], case["best_ns"]) == (None, None, "case 0", None)
-    assert len(results.cases({"test-count": "99999"})) == 100
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(None, "-"), (0.0, "0 ns"), (12345.6, "12.3 µs"), (999.9, "1e+03 ns"), (1.5e9, "1.5 s"), (1.5e13, "15000 s")],
-)
-def test_times_for_people(value: float | None, text: str) -> None:
-    """Three digits and a unit."""
-    assert results.nanoseconds(value) == text
 
 
 def test_json_is_ascii_and_has_no_nan() -> None:

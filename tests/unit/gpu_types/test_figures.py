@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from runner.errors import ConfigError
 from runner.gpu_types import Dtype, Figures, GpuType, Product, Registry, Vendor, advise
-from runner.gpu_types.registry import BUILTIN, _FiguresEntry, _ProductEntry, schema
+from runner.gpu_types.registry import _FiguresEntry, _ProductEntry
 
 DEVICES = [entry for entry in Registry.load().all() if entry.vendor is not Vendor.NONE]
 #: Every device that is described: a type's own figures, and those of its products.
@@ -187,9 +186,3 @@ def test_a_wrong_figure_is_refused_with_file_key_found_and_expected(tmp_path: Pa
     """Every mistake names where it is and what would be right."""
     with pytest.raises(ConfigError, match=message):
         overlay(tmp_path, f'name = "X"\nvendor = "nvidia"\n{text}\n')
-
-
-def test_the_published_schema_is_the_file_format() -> None:
-    """After a change of a key, write the file again, from `runner.gpu_types.registry.schema`."""
-    text = (BUILTIN / "schema.json").read_text(encoding="utf-8")
-    assert text == json.dumps(schema(), indent=2) + "\n", "write json.dumps(schema(), indent=2) to the file"

@@ -34,8 +34,8 @@ MODULE = "import torch\n\n\nclass Model(torch.nn.Module):\n    pass\n"
 ROW = json.dumps({"reference": MODULE, "candidate": MODULE, "key": "a"})
 #: Modules that read files of the project's own, which have no mark.
 OWN_FILES = {
-    *("runner/cli/development.py", "runner/cli/gpu_test.py", "runner/cli/image_check.py", "runner/cli/image_probe.py"),
-    *("runner/cli/install.py", "runner/cli/stack.py", "runner/cli/task_new.py", "runner/data/manifest.py"),
+    *("runner/cli/gpu_test.py", "runner/cli/image_check.py", "runner/cli/image_probe.py"),
+    *("runner/cli/install.py", "runner/cli/task_new.py", "runner/data/manifest.py"),
     *("runner/data/shipped/analyze_submissions.py", "runner/devices/processes.py"),
     *("runner/kernelbook/rows.py", "runner/kernelbook/scripts.py", "runner/store/gateway.py"),
     *("runner/store/migrations/__init__.py", "runner/store/migrations/script.py", "runner/store/queries.py"),

@@ -13,8 +13,8 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.cli.dates import typed_date
 from runner.cli.leaderboard_publish import parse_deadline
-from runner.cli.moments import moment_of
 from runner.dates import DateError, read_date
 from runner.errors import TaskError
 from runner.task_format import load_competition
@@ -66,7 +66,7 @@ def test_a_date_without_offset_is_utc_for_a_deadline_alone(written: str, read: s
     """KernelBot's files have such; a range of times names its zone."""
     assert parse_deadline(written).isoformat() == f"2031-10-14T{read}:00+00:00"
     with pytest.raises(typer.BadParameter, match="without a time zone"):
-        moment_of(cast("Any", None), written, "--since")
+        typed_date(cast("Any", None), written, "--since")
 
 
 @pytest.mark.parametrize("text", REFUSED)

@@ -1,6 +1,6 @@
-"""Numbers as people read them: durations, sizes, ages, names of moments. Pure; called by the renderers only.
+"""Numbers as people read them: durations, parts, sizes, ages, dates. Pure; called by the command line and the gateway.
 
-Between processes times are integer nanoseconds and scores are seconds; nothing but this module turns them into text.
+Between processes times are integer nanoseconds and scores are seconds; they become text here, when they are shown.
 """
 
 from __future__ import annotations
@@ -23,12 +23,23 @@ def duration(value_ns: float | None) -> str:
     return f"{_digits(value_ns / scale)} {unit}"
 
 
-def spread(mean_ns: float | None, half_width_ns: float | None) -> str:
-    """A mean with its uncertainty in the mean's unit, e.g. `12.3 ± 0.1 µs`; without the uncertainty if it is None."""
-    if mean_ns is None or half_width_ns is None:
+def spread(mean_ns: float | None, interval_ns: tuple[float, float] | None) -> str:
+    """A mean with half its interval in the mean's unit, e.g. `12.3 ± 0.10 µs`; without it if that is None."""
+    if mean_ns is None or interval_ns is None:
         return duration(mean_ns)
     scale, unit = _unit_for(mean_ns)
-    return f"{_digits(mean_ns / scale)} ± {_digits(half_width_ns / scale)} {unit}"
+    low, high = interval_ns
+    return f"{_digits(mean_ns / scale)} ± {_digits((high - low) / 2 / scale)} {unit}"
+
+
+def between(interval_ns: tuple[float, float]) -> str:
+    """An interval of durations, e.g. `11.2 µs to 12.9 µs`."""
+    return " to ".join(map(duration, interval_ns))
+
+
+def percent(part: float) -> str:
+    """A part with two significant digits, e.g. `73 %`, `0.013 %`; whole numbers from 100 % on."""
+    return f"{100 * part:.2g} %" if part < 0.995 else f"{100 * part:.0f} %"
 
 
 def score(value_s: float | None) -> str:

@@ -1,7 +1,7 @@
 """The development stack: an embedded PostgreSQL, a container engine, one daemon; for `make up`, tests and the demo.
 
 Owns its own directory below /var/tmp and the processes it started there, nothing else: an engine that already answers
-is used and left alone. Never used on a production host. `runner.cli.development` gives it its commands.
+is used and left alone. Never used on a production host. `development.__main__` gives it its commands.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LISTEN = "0A"
 #: What the command line reads beside KERNEL_RUNNER_*.
 _SETTINGS = ("DATABASE_URL", "DOCKER_HOST")
 _STATE = Path("/var/tmp")  # noqa: S108 survives reboots; a directory of another owner is refused
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 def say(message: str) -> None:

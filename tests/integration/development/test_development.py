@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[3]
 RUN = """
 import sys
 from pathlib import Path
-from runner.cli import development
-from runner.cli.stack import Engine, Stack
+from development import __main__ as development
+from development.stack import Engine, Stack
 
 Stack.start_engine = lambda self: Engine(url="unix:///theirs.sock", ours=False)
 Stack.stop_engine = lambda self: None

@@ -10,7 +10,7 @@ from runner.dates import DateError, read_date
 from runner.store import Store
 
 
-def moment_of(store: Store, text: str, option: str) -> datetime:
+def typed_date(store: Store, text: str, option: str) -> datetime:
     """A point in time as it was typed. Spans are read by the database, whose clock all times are of.
 
     Raises:

@@ -1,6 +1,6 @@
 """`demo`: the whole thing for real, from a row in PostgreSQL to a leaderboard; leaves nothing running.
 
-Owns a fresh stack (`runner.cli.stack`): an embedded PostgreSQL, an engine if none answers, one daemon and one gateway
+Owns a fresh stack (`development.stack`): an embedded PostgreSQL, an engine if none answers, one daemon and one gateway
 as processes. Submits the right and the wrong solutions of the starter problems.
 """
 
@@ -18,25 +18,24 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 import tasks
-from runner.cli import demo_batch, render, render_submission
-from runner.cli.app import app, console, example, note, out
+from development import demo_batch
+from development.stack import Stack, orderly, state_directory
+from runner.cli import render, render_submission
+from runner.cli.app import console, note, out
 from runner.cli.safe import one_line
-from runner.cli.stack import Stack, orderly, state_directory
-from runner.cli.units import score
 from runner.cli.view import from_store
 from runner.errors import InfrastructureError
 from runner.model import JobState, Mode, Verdict
 from runner.store import Store, migrate
 from runner.store.records import SubmissionView
 from runner.task_format import extra_to_stored, load_folder, to_stored
+from runner.units import score
 
 #: So that the endless submission does not hold the demo up for the task's own three minutes.
 _TIME_LIMIT_S = 5
@@ -84,18 +83,15 @@ ENTRIES = tuple(
 )
 
 
-@app.command(epilog=example("kernel-runner demo"))
-def demo(
-    *,
-    look: Annotated[
-        bool, typer.Option("--look", help="Keep the pages up at the end, until Enter is pressed or Ctrl-C.")
-    ] = False,
-) -> None:
+def demo(*, look: bool) -> None:
     """Evaluate real submissions on this machine, from queue to rankings, in a minute or two.
 
     Starts an embedded PostgreSQL, a daemon, a gateway on a free port of this machine and, if none answers, an engine,
-    and stops them at the end. Prints the address of a leaderboard's page. Touches no configured database. Needs
-    `make setup`.
+    and stops them at the end. Prints the address of a leaderboard's page, and with `look` keeps it up until Enter is
+    pressed or Ctrl-C. Touches no configured database.
+
+    Raises:
+        InfrastructureError: a part does not start, or a verdict is another than expected.
     """
     directory = state_directory("demo")
     with (
@@ -210,7 +206,7 @@ def _show_page(page: str, *, look: bool) -> None:
             size = len(answer.read())
     except OSError as error:
         raise InfrastructureError(f"the gateway does not show {page}: {error}") from error
-    note(f"the ranking as a page ({size} bytes): {page}{'' if look else '; `demo --look` keeps it up'}")
+    note(f"the ranking as a page ({size} bytes): {page}{'' if look else '; `make demo ARGS=--look` keeps it up'}")
     if look:
         note("Enter or Ctrl-C ends the demo")
         with suppress(KeyboardInterrupt):

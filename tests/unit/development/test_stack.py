@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli import stack as module
-from runner.cli.demo import _show_page
-from runner.cli.development import _start_gateway, main
-from runner.cli.stack import Engine, Stack, orderly, own_environment
+from development import stack as module
+from development.__main__ import _start_gateway, main
+from development.demo import _show_page
+from development.stack import Engine, Stack, orderly, own_environment
 from runner.errors import ConfigError, InfrastructureError
 from tests.support import ports
 
