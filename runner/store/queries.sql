@@ -510,9 +510,18 @@ SELECT current_setting('server_version') AS version, current_database()::text AS
 SELECT json_object_agg(s.name, current_setting(s.name, true)) AS values
 FROM unnest(%(names)s::text[]) AS s (name) WHERE current_setting(s.name, true) IS NOT NULL
 
+-- name: has_version
+-- Whether the database has our tables.
+SELECT to_regclass('runner.migration') IS NOT NULL AS has_version
+
 -- name: applied_version
 -- The last migration applied.
 SELECT version_num::text AS version FROM runner.migration
+
+-- name: store_version
+-- The last migration applied, in place of the one before.
+WITH last AS (DELETE FROM runner.migration)
+INSERT INTO runner.migration (version_num) VALUES (%(version)s)
 
 -- name: login_facts
 -- The login, whether it may act for every host because it has the owner's rights, and the hosts that are bound to it.
@@ -545,9 +554,20 @@ DECLARE
     v_view record;
 BEGIN
     FOR v_view IN
-        SELECT c.oid::regclass AS name, a.attname FROM pg_catalog.pg_class c
-        JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = 1
-        WHERE c.relnamespace = to_regnamespace('runner') AND c.relkind = 'v' ORDER BY c.relname COLLATE "C"
+        WITH RECURSIVE ours AS (
+            SELECT c.oid FROM pg_catalog.pg_class c
+            WHERE c.relnamespace = to_regnamespace('runner') AND c.relkind = 'v'
+        ), read AS (
+            SELECT DISTINCT r.ev_class AS reader, o.oid FROM pg_catalog.pg_depend d
+            JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
+            JOIN ours o ON o.oid = d.refobjid AND o.oid <> r.ev_class
+        ), depth AS (
+            SELECT o.oid, 0 AS level FROM ours o
+            UNION ALL SELECT r.oid, d.level + 1 FROM depth d JOIN read r ON r.reader = d.oid
+        )
+        SELECT d.oid::regclass AS name, a.attname FROM depth d
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = d.oid AND a.attnum = 1
+        GROUP BY d.oid, a.attname ORDER BY max(d.level), d.oid
     LOOP
         EXECUTE format('ALTER VIEW %s ALTER COLUMN %I DROP DEFAULT', v_view.name, v_view.attname);
     END LOOP;
@@ -615,12 +635,9 @@ FROM (
 -- The hashes that the last migration stored, as one text.
 SELECT concat_ws(' ', a.files, a.objects) AS stored FROM runner.applied a
 
--- name: forget_applied
--- Before `store_applied`.
-DELETE FROM runner.applied
-
 -- name: store_applied
--- The hashes that the next migration compares.
+-- The hashes that the next migration compares, in place of the last.
+WITH last AS (DELETE FROM runner.applied)
 INSERT INTO runner.applied (files, objects) VALUES (%(files)s, %(objects)s)
 
 -- name: create_runner_schema

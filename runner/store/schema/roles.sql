@@ -22,7 +22,7 @@ BEGIN
 END
 $roles$;
 
--- Rights that an earlier release granted and this one does not.
+-- Rights that this file does not grant.
 REVOKE ALL ON ALL TABLES IN SCHEMA leaderboard, runner
     FROM runner_daemon, runner_frontend, runner_operator, runner_readonly, runner_gateway, runner_kernelboard;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA leaderboard, runner

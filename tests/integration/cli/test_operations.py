@@ -266,7 +266,7 @@ def test_an_empty_and_a_newer_database_are_told_apart(empty_database_url: str, d
     """Without our schema every version is pending; a later version means that this release is too old."""
     empty = probe(empty_database_url)
     assert empty.version is None
-    assert empty.pending[0].startswith("0012")
+    assert empty.pending == VERSIONS
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("UPDATE runner.migration SET version_num = '9999_future'")
     newer = probe(database_url)

@@ -141,7 +141,7 @@ class Bench:
             connection.execute("UPDATE runner.sweep SET looked_at = '-infinity'")
 
     def free_secret_jobs(self) -> None:
-        """Let secret jobs run beside their public ones, as those can that were queued by a release before 0022."""
+        """Let secret jobs run beside their public ones."""
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(
                 "UPDATE runner.job SET after_public = false, ready = true WHERE after_public AND state = 'queued'"
