@@ -42,7 +42,6 @@ class Claiming(Base):
         at_most: int | None = None,
         instance: str | None = None,
         unranked: Collection[str] = (),
-        durable: bool = True,
     ) -> Claims:
         """Take the best waiting jobs of one GPU type with free slots, as many as there are free slots for it.
 
@@ -52,11 +51,6 @@ class Claiming(Base):
         by the host's name, there is none.
 
         A job that cannot be read spoils no other: it comes as `unreadable`, and must be failed.
-
-        A claim that is not `durable` does not wait for the server's disk. The next result that is committed takes it
-        along, or the server does after a moment (three times its `wal_writer_delay`). A crash before that takes it
-        back: the job waits again. The next claim may have the same number, but another time, so the result of the first
-        run is stale.
 
         When this raises, the server may have committed the claim all the same: `recover` before the next one.
         """
@@ -68,7 +62,6 @@ class Claiming(Base):
             "at_most": at_most,
             "instance": instance,
             "unranked": text_array(unranked),
-            "durable": durable,
         }
         found = self._link.each(queries.CLAIM, parameters, answer_s=CLAIM_ANSWER_S)
         standing = {name: found[0][name] for name in _STANDING}

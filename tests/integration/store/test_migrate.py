@@ -421,16 +421,16 @@ def test_a_user_without_the_right_is_told_what_to_do(postgres_url: str) -> None:
 
 
 def test_only_the_owner_may_execute_our_functions(database_url: str) -> None:
-    """No function is open to PUBLIC, and every one has a pinned search_path."""
+    """No function is open to PUBLIC; each has a pinned search_path, or was parsed when it was made."""
     functions = fetch(
         database_url,
-        "SELECT proname, has_function_privilege('public', oid, 'EXECUTE'), proconfig FROM pg_proc"
-        " WHERE pronamespace = 'runner'::regnamespace",
+        "SELECT proname, has_function_privilege('public', oid, 'EXECUTE'), proconfig, prosqlbody IS NOT NULL"
+        " FROM pg_proc WHERE pronamespace = 'runner'::regnamespace",
     )
-    assert {"submit", "enqueue", "cancel", "settle"} <= {name for name, _, _ in functions}
-    for name, public, settings in functions:
+    assert {"submit", "enqueue", "cancel", "settle"} <= {name for name, *_ in functions}
+    for name, public, settings, parsed in functions:
         assert not public, name
-        assert "search_path=pg_catalog, pg_temp" in settings, name
+        assert parsed or "search_path=pg_catalog, pg_temp" in settings, name
 
 
 def test_a_frontends_role_has_what_it_needs_and_no_more(empty_database_url: str) -> None:
@@ -593,7 +593,6 @@ def test_an_index_that_is_held_up_costs_nothing_but_itself(
     """The schema is migrated, the error says what is left and why, and the next call builds it anew."""
     settings = queries.Query(
         name="x",
-        purpose="x",
         sql=b"SELECT set_config('lock_timeout', '1s', false), set_config('statement_timeout', '0', false)",
     )
     migrate(empty_database_url)

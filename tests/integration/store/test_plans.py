@@ -143,7 +143,7 @@ def meter(database_url: str) -> Iterator[Meter]:
 def check(meter: Meter, bench: Bench) -> None:
     """Every statement of a daemon, and those of frontends that must be quick, reads a bounded part of the queue."""
     work = {"host": "h", "gpu_types": list(TYPES), "lease_s": 60, "at_most": None, "instance": "h"}
-    work |= {"unranked": [], "durable": True}
+    work |= {"unranked": []}
     for free in (1, 4):
         claim = meter.cost(queries.CLAIM.sql, {**work, "free": [free] * len(TYPES)})
         # The best of each type, what is taken, and what died so lately that some transaction may still see it.
@@ -222,7 +222,7 @@ def test_what_is_not_ranked_is_found_behind_all_ranked_jobs(bench: Bench, db: Db
     bench.register("h", *TYPES)
     db.execute("ANALYZE")
     work = {"host": "h", "gpu_types": list(TYPES), "free": [2] * len(TYPES), "lease_s": 60, "at_most": None}
-    work |= {"instance": "h", "unranked": list(TYPES), "durable": True}
+    work |= {"instance": "h", "unranked": list(TYPES)}
     meter.cost(queries.CLAIM.sql, work)
     bench.submit(gpu_types=["L4"])
     load(db, MANY)

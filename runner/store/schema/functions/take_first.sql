@@ -19,18 +19,14 @@ BEGIN
             WHERE q.state = 'queued' AND q.ready AND q.mode IN ('test', 'benchmark', 'profile')
               AND q.gpu_type = take_first.gpu_type AND (- q.priority) = - v_from.priority
               AND (q.turn, q.id) >= (v_from.turn, v_from.id)
-              AND (q.not_before IS NULL OR q.not_before <= now())
-              AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> take_first.host
-                   OR q.avoid_slot IS NOT NULL)
+              AND runner.may_take(q, take_first.host)
             ORDER BY q.turn, q.id LIMIT v_left FOR NO KEY UPDATE SKIP LOCKED;
         ELSE
             RETURN QUERY
             SELECT q.id, q.submission_id, q.priority, q.turn FROM runner.job q
             WHERE q.state = 'queued' AND q.ready AND q.gpu_type = take_first.gpu_type AND q.priority = v_from.priority
               AND (q.turn, q.id) >= (v_from.turn, v_from.id)
-              AND (q.not_before IS NULL OR q.not_before <= now())
-              AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> take_first.host
-                   OR q.avoid_slot IS NOT NULL)
+              AND runner.may_take(q, take_first.host)
             ORDER BY q.turn, q.id LIMIT v_left FOR NO KEY UPDATE SKIP LOCKED;
         END IF;
         GET DIAGNOSTICS v_found = ROW_COUNT;
