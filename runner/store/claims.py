@@ -14,8 +14,6 @@ from runner.store.connection import Broken, Row
 from runner.store.records import Claims, LeaseState, Reclaimed, Unreadable
 from runner.store.session import Unloadable
 
-#: A job whose lease expired so often is taken to be what kills its daemons.
-MAX_RECLAIMS: Final = 5
 #: What a claim says of the host, in every row, and of a job.
 _STANDING: Final = ("draining", "drain_reason", "registered", "overdue", "rivals", "now_s")
 _JOB: Final = tuple(field.name for field in fields(Job) if field.name not in ("demand", "batch_id"))
@@ -92,9 +90,9 @@ class Claiming(Base):
     def reclaim(self) -> Sequence[Reclaimed]:
         """Put jobs with expired leases back into the queue, a hundred at a time.
 
-        That costs a job nothing, until it has happened MAX_RECLAIMS times: then it ends as `internal_error`.
+        That costs a job nothing, until it has happened `max_lost_leases` times: then it ends as `internal_error`.
         """
-        return [_reclaimed(found) for found in self._link.all(queries.RECLAIM, {"max_reclaims": MAX_RECLAIMS})]
+        return [_reclaimed(found) for found in self._link.all(queries.RECLAIM)]
 
     def recover(
         self, *, host: str, keep: Sequence[tuple[int, int]], died: bool = False, instance: str | None = None
@@ -110,7 +108,7 @@ class Claiming(Base):
             "host": host,
             "ids": ids,
             "attempts": attempts,
-            "max_reclaims": MAX_RECLAIMS if died else None,
+            "died": died,
             "instance": instance,
         }
         return [_reclaimed(found) for found in self._link.all(queries.RECOVER, parameters)]

@@ -65,14 +65,11 @@ INSERT_ARTIFACT: Final = call(
     "keep_file(job_id bigint, attempt integer, name text, media_type text, data bytea) AS kept"
 )
 COMPLETE: Final = call("complete(results jsonb)")
-FAIL: Final = call(
-    "fail(id bigint, attempt integer, submission_id integer, slot text, error text, report jsonb, backoff_s "
-    "float8, backoff_max_s float8)"
-)
+FAIL: Final = call("fail(id bigint, attempt integer, submission_id integer, slot text, error text, report jsonb)")
 RELEASE: Final = call("release(id bigint, attempt integer, submission_id integer, reason text)")
 STOPPED: Final = call("stopped(id bigint, attempt integer, submission_id integer)")
-RECLAIM: Final = call("reclaim(max_reclaims integer)")
-RECOVER: Final = call("recover(host text, ids bigint[], attempts integer[], max_reclaims integer, instance text)")
+RECLAIM: Final = ALL["reclaim"]
+RECOVER: Final = call("recover(host text, ids bigint[], attempts integer[], died boolean, instance text)")
 REGISTER_HOST: Final = call("register(name text, version text, slots jsonb, instance text, gpu_types text[])")
 UNREGISTER_HOST: Final = call("unregister(name text, instance text)")
 SYNC_GPU_TYPES: Final = call("publish_gpu_types(types jsonb) AS refused")
@@ -148,6 +145,7 @@ EVENTS: Final = ALL["events"]
 MOMENT: Final = ALL["moment"]
 SERVER_FACTS: Final = ALL["server_facts"]
 SESSION_SETTINGS: Final = ALL["session_settings"]
+SAVE_RETRY: Final = ALL["save_retry"]
 HAS_VERSION: Final = ALL["has_version"]
 APPLIED_VERSION: Final = ALL["applied_version"]
 STORE_VERSION: Final = ALL["store_version"]

@@ -14,12 +14,9 @@ import pytest
 from psycopg import sql
 from psycopg.rows import tuple_row
 
-from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError, StaleAttemptError
-from runner.model import Artifact, Progress, Verdict
+from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
 from runner.store import Store, migrate, queries, roles_sql, schema
 from runner.store.probe import probe
-from tests.integration.store.conftest import Bench, result, run_record
-from tests.plugins.postgres import daemon_login
 from tests.support.waiting import PATIENCE_S, wait_until
 
 VERSIONS = (schema.BASELINE,)
@@ -463,62 +460,6 @@ def test_a_frontends_role_has_what_it_needs_and_no_more(empty_database_url: str)
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(forbidden.encode())
         connection.execute("SELECT runner.cancel(1, 'u')")
-
-
-def test_a_daemons_role_has_what_it_needs_and_no_more(empty_database_url: str) -> None:
-    """A daemon does all its work through functions; it cannot write a job or a result past them."""
-    migrate(empty_database_url, roles=True)
-    owner = Bench(store=Store(empty_database_url, application_name="test"), url=empty_database_url)
-    owner.board("identity", "CPU", "H100")
-    url = daemon_login(empty_database_url)
-    daemon = Bench(store=Store(url, application_name="test"), url=url)
-    try:
-        daemon.store.sync_gpu_types([("CPU", "cpu", [], "Processor")])
-        for _ in range(2):
-            daemon.register("host-a")
-        for mode in ("test", "benchmark", "leaderboard"):
-            owner.submit(mode=mode, gpu_types=["CPU"])
-        trace = Artifact(name="trace", media_type="text/plain", data=b"")
-        job = daemon.claim(instance="host-a")
-        beat = daemon.store.heartbeat(host="host-a", lease_s=60, held=[(job.id, job.attempt)], instance="host-a")
-        assert [state.ours for state in beat] == [True]
-        daemon.store.progress(job, Progress(phase="test", done=1, total=2))
-        daemon.store.complete(job, result(Verdict.ACCEPTED, run_record(), artifacts=(trace,)))
-        with pytest.raises(StaleAttemptError):
-            daemon.store.complete(job, result(Verdict.INVALID))
-        daemon.store.fail(daemon.claim(instance="host-a"), error="x", report=None, slot="cpu0")
-        daemon.store.release(daemon.claim(instance="host-a"), reason="x")
-        daemon.claim(lease_s=-1, instance="host-a")
-        assert len(daemon.store.reclaim()) == 1
-        daemon.claim(instance="host-a")
-        assert len(daemon.store.recover(host="host-a", keep=(), instance="host-a")) == 1
-        job = daemon.claim(instance="host-a")
-        assert owner.store.cancel(job.submission) == 2
-        daemon.store.cancelled(job)
-        owner.submit(gpu_types=["H100"])
-        reserved = daemon.store.reserve(host="host-a", gpu_types=["H100"], smaller=["CPU"], waited_s=0, hold_s=9)
-        assert reserved == "H100"
-        daemon.store.announce(events=[{}], wake=["CPU"])
-        daemon.store.reap(keep_s=86400)
-        assert [(depth.gpu_type, depth.jobs) for depth in daemon.store.queue_depths()] == [("CPU", 1), ("H100", 1)]
-        facts = probe(url)
-        assert (facts.login, facts.owner, facts.hosts) == ("runner_test_host", False, ("host-a",))
-        daemon.store.unregister_host("host-a", instance="host-a")
-        for forbidden in (
-            "UPDATE leaderboard.submission SET done = true",
-            "INSERT INTO leaderboard.runs DEFAULT VALUES",
-            "UPDATE runner.job SET state = 'queued'",
-            "DELETE FROM runner.job",
-            "UPDATE runner.clock SET turn = 0",
-            "SELECT runner.settle(1)",
-            "SELECT runner.submit('identity', 'u', 'x.py', 'x', 'test')",
-            "SELECT runner.cancel(1)",
-        ):
-            with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
-                connection.execute(forbidden.encode())
-    finally:
-        daemon.store.close()
-        owner.store.close()
 
 
 def test_a_version_of_a_later_release_is_refused_with_the_way_out(empty_database_url: str) -> None:

@@ -22,7 +22,7 @@ def group(*ids: int) -> Job:
     now = datetime(2026, 5, 1, tzinfo=UTC)
     return Job(
         id=1, attempt=1, submission_id=None, gpu_type="CPU", secret=False, leaderboard="", mode=Mode.BENCHMARK,
-        user_id="u", file_name="", code=b"", extra=None, secret_seed=0, failures=0, max_attempts=3, created_at=now,
+        user_id="u", file_name="", code=b"", extra=None, secret_seed=0, failures=0, created_at=now,
         started_at=now, batch_id=7,
         task={"kind": "module", "candidates": [{"id": number, "code": ""} for number in ids]},
     )  # fmt: skip

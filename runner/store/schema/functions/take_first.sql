@@ -1,8 +1,7 @@
 -- Locks and returns the first ready jobs of a GPU type that a host may claim, from a place on that runner.head has found.
--- `one_class`: only of that priority. Part of runner.claim: it is planned with the settings of runner.claim.
+-- Part of runner.claim: it is planned with the settings of runner.claim.
 CREATE OR REPLACE FUNCTION runner.take_first(
-    host text, gpu_type text, at_most integer, unranked boolean, priority_from integer, turn_from bigint, id_from bigint,
-    one_class boolean DEFAULT false
+    host text, gpu_type text, at_most integer, unranked boolean, priority_from integer, turn_from bigint, id_from bigint
 ) RETURNS TABLE (id bigint, submission_id integer, priority integer, turn bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -31,7 +30,7 @@ BEGIN
         END IF;
         GET DIAGNOSTICS v_found = ROW_COUNT;
         v_left := v_left - v_found;
-        EXIT WHEN take_first.one_class OR v_left <= 0;
+        EXIT WHEN v_left <= 0;
         SELECT h.priority, h.turn, h.id INTO v_from
         FROM runner.head(take_first.host, take_first.gpu_type, take_first.unranked, v_from.priority) AS h;
     END LOOP;

@@ -44,7 +44,6 @@ CREATE TABLE runner.job (
     started_at timestamptz,
     finished_at timestamptz,
     failures integer NOT NULL DEFAULT 0,
-    max_attempts integer NOT NULL DEFAULT 3 CHECK (max_attempts > 0),
     reclaims integer NOT NULL DEFAULT 0,
     unanswered integer NOT NULL DEFAULT 0,
     causes jsonb NOT NULL DEFAULT '[]',
@@ -97,9 +96,9 @@ COMMENT ON COLUMN runner.job.lease_expires_at IS
     'From the claim to the first heartbeat, its end; then infinity: it ends with runner.lease.expires_at of its host.';
 COMMENT ON COLUMN runner.job.host IS 'The host that claimed it last; stays when the lease ends.';
 COMMENT ON COLUMN runner.job.slot IS 'The slot that failed it last; stays when the lease ends.';
-COMMENT ON COLUMN runner.job.failures IS 'Infrastructure failures, against max_attempts.';
-COMMENT ON COLUMN runner.job.reclaims IS 'Times the lease expired; a job that keeps killing its daemon ends.';
-COMMENT ON COLUMN runner.job.unanswered IS 'Claims of it whose answer its daemon never read; from the fourth on, each counts as a lost lease.';
+COMMENT ON COLUMN runner.job.failures IS 'Infrastructure failures, against runner.retry.max_attempts.';
+COMMENT ON COLUMN runner.job.reclaims IS 'Times the lease expired, against runner.retry.max_lost_leases.';
+COMMENT ON COLUMN runner.job.unanswered IS 'Claims of it whose answer its daemon never read, against runner.retry.max_unanswered_claims.';
 COMMENT ON COLUMN runner.job.causes IS 'Why attempts ended without a result, oldest first: {attempt, host, slot, kind, error, at}.';
 COMMENT ON COLUMN runner.job.marked_hacked IS
     'Its verdict made submission.status hacked; a mark that somebody else set is never taken back.';

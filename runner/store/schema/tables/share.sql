@@ -4,8 +4,6 @@ CREATE TABLE runner.share (
     gpu_type text NOT NULL,
     priority integer NOT NULL,
     next_turn bigint NOT NULL,
-    claimed bigint NOT NULL DEFAULT -1,
     PRIMARY KEY (user_id, gpu_type, priority)
 );
 COMMENT ON TABLE runner.share IS 'The turn of a user''s next submission in a class, unless the clock is further. A row behind its clock says nothing.';
-COMMENT ON COLUMN runner.share.claimed IS 'The last turn of the user''s that was claimed ahead of the clock.';
