@@ -151,9 +151,8 @@ class Job(Claimed):
     extra: Json | None
     #: The board's secret seed. Reaches only the judge, never an in-process eval (one is derived per job).
     secret_seed: int = field(repr=False)
-    #: Infrastructure failures so far, against `max_attempts`.
+    #: Infrastructure failures so far.
     failures: int
-    max_attempts: int
     created_at: datetime
     started_at: datetime
     #: A slot of this host that has just failed it, to be avoided if there is another.

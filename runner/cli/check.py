@@ -73,7 +73,7 @@ _CUDA_PROBE = b"__global__ void nothing() {}\nint main() { return 0; }\n"
     epilog=example(
         "kernel-runner check\n"
         "✓ python: 3.11.7 at /opt/kernel-runner/bin/python3\n"
-        "✗ schema: not there; missing 0012_demands, 0013_logins\n"
+        "✗ schema: not there; missing 0001_baseline\n"
         "    run `kernel-runner migrate`",
         "kernel-runner check --explain",
     )

@@ -158,7 +158,6 @@ def make_job(folder: TaskFolder, file_name: str, code: bytes, gpu_type: str, mod
         # No secret run is made, so this seed is never used.
         secret_seed=0,
         failures=0,
-        max_attempts=1,
         created_at=now,
         started_at=now,
     )

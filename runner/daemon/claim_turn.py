@@ -80,7 +80,6 @@ class ClaimTurn:
                 at_most=request.at_most,
                 instance=self._instance,
                 unranked=request.unranked,
-                durable=not self._signals.short_runs,
             )
             self._recovery.detect_clock_jump(claims, asked_s)
             free = self._give(store, claims.jobs)
@@ -119,7 +118,7 @@ class ClaimTurn:
             self._signals.all_free.wait(GATHER_S)
 
     def _release_second_claim(self, store: QueueStore, job: Job) -> None:
-        """Release a job whose first run has not ended here yet: a crash of the server took back the claim of that run.
+        """Release a job whose first run has not ended here yet: the claim of that run was lost in a fail-over.
 
         The result of the first run is stale. Both claims have the same number; the next one has another.
         """

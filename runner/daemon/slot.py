@@ -27,9 +27,6 @@ _log = get_logger(__name__)
 
 #: How often a slot without a job checks its stop event; a nudge is faster.
 LOOK_S: Final = 5.0
-#: A run that took less is short. For so long after its end, claims do not wait for the server's disk: the results of
-#: such jobs follow in a moment, and do.
-SHORT_S: Final = 0.025
 
 
 class SlotSignals:
@@ -44,23 +41,11 @@ class SlotSignals:
         self.check_engine = threading.Event()
         self._lock = threading.Lock()
         self._busy = 0
-        #: When the last short run ended.
-        self._short_s = float("-inf")
 
     def given(self) -> None:
         """A slot has a job."""
         with self._lock:
             self._busy += 1
-
-    @property
-    def short_runs(self) -> bool:
-        """Whether a short run has just ended."""
-        return time.monotonic() < self._short_s + SHORT_S
-
-    def ended(self, run_s: float) -> None:
-        """A job's run took so long. Its slot comes free next."""
-        if run_s < SHORT_S:
-            self._short_s = time.monotonic()
 
     def over(self) -> None:
         """A job's slot has come free."""
@@ -121,14 +106,12 @@ class SlotWorker:
                 continue
             if lease is None:
                 continue
-            began_s = time.monotonic()
             try:
                 with job_context(lease.job, slot=self.slot.name):
                     self._work(lease)
             finally:
                 # Has no effect when the writer holds the lease now.
                 self._keeper.drop(lease)
-                self._signals.ended(time.monotonic() - began_s)
                 self._busy = False
                 self._signals.over()
 

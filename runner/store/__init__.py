@@ -1,8 +1,8 @@
-"""The database: the queue, results, leaderboards, migrations. The only place that knows psycopg, alembic and SQL.
+"""The database: the queue, results, leaderboards, migrations. The only place that knows psycopg and SQL.
 
 A `QueueStore` or a `Store` is one connection in one thread; `migrate` brings a database to this release's version;
 `records` is what they hand out. The rules of the queue (locks, fencing, final status) lie in `schema/functions`, its
-tables in `migrations/sql`, and the statements that Python sends in `queries.sql`.
+tables in `schema/tables`, and the statements that Python sends in `queries.sql`.
 """
 
 from runner.errors import BoardError, SchemaDriftError

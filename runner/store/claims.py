@@ -14,8 +14,6 @@ from runner.store.connection import Broken, Row
 from runner.store.records import Claims, LeaseState, Reclaimed, Unreadable
 from runner.store.session import Unloadable
 
-#: A job whose lease expired so often is taken to be what kills its daemons.
-MAX_RECLAIMS: Final = 5
 #: What a claim says of the host, in every row, and of a job.
 _STANDING: Final = ("draining", "drain_reason", "registered", "overdue", "rivals", "now_s")
 _JOB: Final = tuple(field.name for field in fields(Job) if field.name not in ("demand", "batch_id"))
@@ -42,7 +40,6 @@ class Claiming(Base):
         at_most: int | None = None,
         instance: str | None = None,
         unranked: Collection[str] = (),
-        durable: bool = True,
     ) -> Claims:
         """Take the best waiting jobs of one GPU type with free slots, as many as there are free slots for it.
 
@@ -52,11 +49,6 @@ class Claiming(Base):
         by the host's name, there is none.
 
         A job that cannot be read spoils no other: it comes as `unreadable`, and must be failed.
-
-        A claim that is not `durable` does not wait for the server's disk. The next result that is committed takes it
-        along, or the server does after a moment (three times its `wal_writer_delay`). A crash before that takes it
-        back: the job waits again. The next claim may have the same number, but another time, so the result of the first
-        run is stale.
 
         When this raises, the server may have committed the claim all the same: `recover` before the next one.
         """
@@ -68,7 +60,6 @@ class Claiming(Base):
             "at_most": at_most,
             "instance": instance,
             "unranked": text_array(unranked),
-            "durable": durable,
         }
         found = self._link.each(queries.CLAIM, parameters, answer_s=CLAIM_ANSWER_S)
         standing = {name: found[0][name] for name in _STANDING}
@@ -99,9 +90,9 @@ class Claiming(Base):
     def reclaim(self) -> Sequence[Reclaimed]:
         """Put jobs with expired leases back into the queue, a hundred at a time.
 
-        That costs a job nothing, until it has happened MAX_RECLAIMS times: then it ends as `internal_error`.
+        That costs a job nothing, until it has happened `max_lost_leases` times: then it ends as `internal_error`.
         """
-        return [_reclaimed(found) for found in self._link.all(queries.RECLAIM, {"max_reclaims": MAX_RECLAIMS})]
+        return [_reclaimed(found) for found in self._link.all(queries.RECLAIM)]
 
     def recover(
         self, *, host: str, keep: Sequence[tuple[int, int]], died: bool = False, instance: str | None = None
@@ -117,7 +108,7 @@ class Claiming(Base):
             "host": host,
             "ids": ids,
             "attempts": attempts,
-            "max_reclaims": MAX_RECLAIMS if died else None,
+            "died": died,
             "instance": instance,
         }
         return [_reclaimed(found) for found in self._link.all(queries.RECOVER, parameters)]

@@ -20,7 +20,7 @@ from psycopg.rows import dict_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from runner.errors import DatabaseUnavailableError, SubmissionError
-from runner.store import migrations, session
+from runner.store import schema, session
 from runner.store.clean import clean_text
 from runner.store.queries import Query, parse
 
@@ -116,7 +116,7 @@ class GatewayStore:
                     found = await _rows(connection, "readiness", {})
         except (psycopg.Error, TimeoutError):
             return False
-        return [row["version"] for row in found] == [migrations.versions()[-1]]
+        return [row["version"] for row in found] == [schema.versions()[-1]]
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[AsyncIterator[str]]:

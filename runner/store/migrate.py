@@ -1,6 +1,6 @@
 """Brings a database to the version this release needs; called by `kernel-runner migrate`, `make up` and the tests.
 
-Owns the one transaction in which nearly everything happens: locks, drift check, versions of the tables, functions and
+Owns the one transaction in which nearly everything happens: locks, drift check, tables or migrations, functions and
 views, roles. Either all of it is committed or nothing. After it, without it and while others write: indexes of large
 tables, and the copies of scores that the ranking reads.
 
@@ -12,27 +12,26 @@ from __future__ import annotations
 
 import hashlib
 import random
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import psycopg
+from psycopg.rows import dict_row
 
 from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
-from runner.store import migrations, queries, schema, session
+from runner.store import queries, schema, session
+from runner.store.base import expect
+from runner.store.connection import Row, row, rows
 from runner.store.drift import Column, differences
-from runner.store.queries import Query
 
-if TYPE_CHECKING:
-    # Each function that needs it or alembic imports it: no other command, and no daemon, pays for the import.
-    import sqlalchemy
-
-#: Alembic keeps the running migration in module globals; the lock in the database serialises per database only.
-_ALEMBIC_LOCK = threading.Lock()
-_GIVEN_UP: Final = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 _APPLICATION_NAME = "kernel-runner migrate"
+_GIVEN_UP: Final = (
+    psycopg.errors.LockNotAvailable,
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.UniqueViolation,
+)
 #: Each transaction sets its own `lock_timeout`.
 _BOUNDS: Final = {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 #: How often a migration begins that did not get its locks, or was given up for another transaction's sake.
@@ -45,7 +44,7 @@ _SCORES_AT_ONCE: Final = 10_000
 
 
 def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
-    """Apply the versions that are missing, then all functions and views, in one transaction; then build indexes.
+    """Make the tables or apply the migrations that are missing, then all functions and views; then build indexes.
 
     Functions and views are left alone where these files were applied last and no one has changed any of them. Indexes
     that are there are left alone too.
@@ -63,235 +62,191 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
         ConfigError: the database user lacks a right, the database is at a version that this release does not know, or
             the address cannot be parsed; nothing was changed.
     """
-    import sqlalchemy
-    from sqlalchemy.pool import NullPool
-
     address = session.conninfo(dsn, application_name=_APPLICATION_NAME, connect_timeout="10")
-    applied: list[str] = []
+    with _translated(), _connect(address) as connection:
+        applied = _insistently(connection, roles=roles)
+        _build_indexes(address, connection)
+        while _one(connection, queries.KEEP_SCORES, {"limit": _SCORES_AT_ONCE})["more"]:
+            pass
+    return applied
 
-    def remember(*, step: Any, **_: Any) -> None:  # noqa: ANN401 alembic's callback protocol
-        applied.extend(step.up_revision_ids)
 
-    engine = sqlalchemy.create_engine(
-        "postgresql+psycopg://",
-        creator=lambda: _connect(address),
-        poolclass=NullPool,
+def _connect(address: str) -> psycopg.Connection[Row]:
+    return session.connect(
+        address, bounds=_BOUNDS, connection_class=psycopg.Connection[Row], row_factory=dict_row, prepare_threshold=None
     )
-    try:
-        with _translated():
-            for left in reversed(range(TRIES)):
-                applied.clear()
-                try:
-                    with engine.begin() as connection:
-                        _migrate(connection, remember, roles=roles)
-                    break
-                except (sqlalchemy.exc.OperationalError, sqlalchemy.exc.IntegrityError) as error:
-                    if not left or not (isinstance(error.orig, _GIVEN_UP) or _is_schema_race(error.orig)):
-                        raise
-                    time.sleep(random.uniform(0.2, 1.0) * _PAUSE_S)  # noqa: S311 - two that met must not meet again
-            with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-                _build_indexes(engine, connection)
-                while _run(connection, queries.KEEP_SCORES, {"limit": _SCORES_AT_ONCE})[0].more:
-                    pass
-    finally:
-        engine.dispose()
-    return tuple(applied)
 
 
-def _connect(address: str) -> psycopg.Connection[Any]:
-    """A connection as SQLAlchemy expects it: not in autocommit mode."""
-    connection = session.connect(address, bounds=_BOUNDS, connection_class=psycopg.Connection[Any])
-    connection.autocommit = False
-    return connection
+def _insistently(connection: psycopg.Connection[Row], *, roles: bool) -> Sequence[str]:
+    left = TRIES
+    while True:
+        left -= 1
+        try:
+            with connection.transaction():
+                return _migrate(connection, roles=roles)
+        except _GIVEN_UP as error:
+            if not left or (isinstance(error, psycopg.errors.UniqueViolation) and not _is_schema_race(error)):
+                raise
+        time.sleep(random.uniform(0.2, 1.0) * _PAUSE_S)  # noqa: S311 - two that met must not meet again
+
+
+def _is_schema_race(error: psycopg.Error) -> bool:
+    """Whether another migration made the schema at the same moment, in a database that had none."""
+    return error.diag.constraint_name == "pg_namespace_nspname_index"
 
 
 @contextmanager
 def _translated() -> Iterator[None]:
     """Raise the project's errors for what an operator can mend."""
-    import sqlalchemy
-
     try:
         yield
-    except sqlalchemy.exc.OperationalError as error:
-        raise DatabaseUnavailableError(f"cannot migrate: {error.orig}") from error
-    except sqlalchemy.exc.InternalError as error:
-        if not isinstance(error.orig, psycopg.errors.ReadOnlySqlTransaction):
-            raise
+    except psycopg.OperationalError as error:
+        raise DatabaseUnavailableError(f"cannot migrate: {error}") from error
+    except psycopg.errors.ReadOnlySqlTransaction as error:
         raise DatabaseUnavailableError(
-            f"cannot migrate: the server takes no writes ({error.orig}); name the primary in the database's address"
+            f"cannot migrate: the server takes no writes ({error}); name the primary in the database's address"
         ) from error
-    except sqlalchemy.exc.ProgrammingError as error:
-        if not isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
-            raise
+    except psycopg.errors.InsufficientPrivilege as error:
         raise ConfigError(
-            f"cannot migrate: the database user lacks a right ({str(error.orig).strip()}); nothing was changed. Use "
+            f"cannot migrate: the database user lacks a right ({str(error).strip()}); nothing was changed. Use "
             "the database's owner, and for --roles a user with CREATEROLE, or have an administrator run what "
             "`kernel-runner migrate --print-roles` prints"
         ) from error
 
 
-def _migrate(connection: sqlalchemy.Connection, on_version_apply: object, *, roles: bool) -> None:
+def _migrate(connection: psycopg.Connection[Row], *, roles: bool) -> Sequence[str]:
     """One try, in the caller's transaction."""
-    _run(connection, queries.MIGRATION_SETTINGS)
+    rows(connection, queries.MIGRATION_SETTINGS)
     # Rolled back with the rest where the database is refused.
-    _run(connection, queries.CREATE_RUNNER_SCHEMA)
-    _run(connection, queries.MIGRATION_LOCK)
+    rows(connection, queries.CREATE_RUNNER_SCHEMA)
+    rows(connection, queries.MIGRATION_LOCK)
     _refuse_drift(connection)
-    _refuse_unknown_version(connection)
-    pending = _version(connection) != migrations.versions()[-1]
+    version = _version(connection)
+    _refuse_unknown_version(version)
     texts = (*schema.objects(), schema.rights_sql())
     files = hashlib.sha256("\0".join(texts).encode()).hexdigest()
+    pending = [name for name in schema.versions() if version is None or name > version]
     if pending or not _is_applied(connection, files):
-        _run(connection, queries.LOCK_VIEWS)
+        rows(connection, queries.LOCK_VIEWS)
         if pending:
-            _run(connection, queries.LOCK_TABLES)
-            _upgrade(connection, on_version_apply)
-        for text in texts:
-            _execute(connection, text)
+            rows(connection, queries.LOCK_TABLES)
+            _execute(connection, *(_new() if version is None else (schema.migrations()[name] for name in pending)))
+            rows(connection, queries.STORE_VERSION, {"version": pending[-1]})
+        _execute(connection, *texts)
     elif not roles:
-        return
+        return ()
     if roles:
         _execute(connection, schema.roles_sql())
-    (objects,) = _run(connection, queries.APPLIED_OBJECTS)
-    _run(connection, queries.FORGET_APPLIED)
-    _run(connection, queries.STORE_APPLIED, {"files": files, "objects": objects.objects})
+    objects = _one(connection, queries.APPLIED_OBJECTS)["objects"]
+    rows(connection, queries.STORE_APPLIED, {"files": files, "objects": objects})
+    return tuple(pending)
 
 
-def _is_schema_race(error: BaseException | None) -> bool:
-    """Whether another migration made the schema at the same moment, in a database that had none."""
-    return (
-        isinstance(error, psycopg.errors.UniqueViolation) and error.diag.constraint_name == "pg_namespace_nspname_index"
-    )
+def _new() -> Sequence[str]:
+    """What makes the tables of a database that has none of ours."""
+    return (schema.leaderboard_sql(), *schema.tables())
 
 
-def _build_indexes(engine: sqlalchemy.Engine, connection: sqlalchemy.Connection) -> None:
+def _build_indexes(address: str, connection: psycopg.Connection[Row]) -> None:
     """Build the indexes that are missing, each in its own transactions; a broken one is removed first.
-
-    Then remove those that they replace.
 
     Raises:
         DatabaseUnavailableError: another session holds one up.
     """
-    import sqlalchemy
-
-    if not _index_changes(connection):
+    if not _missing_indexes(connection):
         return
-    _run(connection, queries.INDEX_SETTINGS)
-    with engine.connect() as guard:
+    rows(connection, queries.INDEX_SETTINGS)
+    with _connect(address) as guard:
+        guard.autocommit = False
         for _ in range(INDEX_TRIES):
             try:
-                _run(guard, queries.TRY_INDEX_LOCK)
+                rows(guard, queries.TRY_INDEX_LOCK)
                 break
-            except sqlalchemy.exc.OperationalError as error:
-                if not isinstance(error.orig, psycopg.errors.LockNotAvailable):
-                    raise
+            except psycopg.errors.LockNotAvailable:
                 guard.rollback()
             time.sleep(1.0)
-            if not _index_changes(connection):
+            if not _missing_indexes(connection):
                 return
         else:
             raise DatabaseUnavailableError("another session keeps indexes from being built; end it and migrate again")
-        _change_indexes(connection)
+        for name, statements in _missing_indexes(connection).items():
+            _build(connection, name, statements)
 
 
-def _change_indexes(connection: sqlalchemy.Connection) -> None:
-    import sqlalchemy
-
-    for name, statements in _index_changes(connection).items():
-        what = f"index {name} is not {'built' if name in schema.indexes() else 'removed'}"
-        try:
-            for statement in statements:
-                _execute(connection, statement)
-        except sqlalchemy.exc.OperationalError as error:
-            raise DatabaseUnavailableError(
-                f"the schema is migrated, but {what}: {error.orig}; end the transactions that have been open for long "
-                "(pg_stat_activity.xact_start), and migrate again"
-            ) from error
-        except sqlalchemy.exc.ProgrammingError as error:
-            if not isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
-                raise
-            raise ConfigError(
-                f"the schema is migrated, but {what}: {str(error.orig).strip()}; migrate again as the owner of the "
-                "table"
-            ) from error
+def _build(connection: psycopg.Connection[Row], name: str, statements: Sequence[str]) -> None:
+    what = f"the schema is migrated, but index {name} is not built"
+    try:
+        _execute(connection, *statements)
+    except psycopg.OperationalError as error:
+        raise DatabaseUnavailableError(
+            f"{what}: {error}; end the transactions that have been open for long (pg_stat_activity.xact_start), and "
+            "migrate again"
+        ) from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise ConfigError(f"{what}: {str(error).strip()}; migrate again as the owner of the table") from error
 
 
-def _index_changes(connection: sqlalchemy.Connection) -> Mapping[str, Sequence[str]]:
-    """What builds each index that is missing or broken, then what removes each that has been replaced."""
-    built = {row.name: row for row in _run(connection, queries.BUILT_INDEXES)}
-    changes: dict[str, Sequence[str]] = {}
+def _missing_indexes(connection: psycopg.Connection[Row]) -> Mapping[str, Sequence[str]]:
+    """What builds each index that is missing or broken."""
+    built = {index["name"]: index for index in rows(connection, queries.BUILT_INDEXES)}
+    missing: dict[str, Sequence[str]] = {}
     for name, statement in schema.indexes().items():
         if name not in built:
-            changes[name] = (statement,)
-        elif not built[name].valid:
-            changes[name] = (f"DROP INDEX {built[name].full_name}", statement)
-    for name in schema.REPLACED_INDEXES:
-        if name in built:
-            changes[name] = (f"DROP INDEX CONCURRENTLY {built[name].full_name}",)
-    return changes
+            missing[name] = (statement,)
+        elif not built[name]["valid"]:
+            missing[name] = (f"DROP INDEX {built[name]['full_name']}", statement)
+    return missing
 
 
-def _is_applied(connection: sqlalchemy.Connection, files: str) -> bool:
+def _is_applied(connection: psycopg.Connection[Row], files: str) -> bool:
     """Whether these files were applied last, and no function or view has been changed since."""
-    (objects,) = _run(connection, queries.APPLIED_OBJECTS)
-    return [row.stored for row in _run(connection, queries.APPLIED_FILES)] == [f"{files} {objects.objects}"]
+    objects = _one(connection, queries.APPLIED_OBJECTS)["objects"]
+    return [stored["stored"] for stored in rows(connection, queries.APPLIED_FILES)] == [f"{files} {objects}"]
 
 
-def _version(connection: sqlalchemy.Connection) -> str | None:
-    from alembic.runtime.migration import MigrationContext
-
-    return MigrationContext.configure(connection, opts=dict(migrations.VERSION_TABLE)).get_current_revision()
-
-
-def _upgrade(connection: sqlalchemy.Connection, on_version_apply: object) -> None:
-    from alembic import command
-
-    config = migrations.config()
-    config.attributes["connection"] = connection
-    config.attributes["on_version_apply"] = on_version_apply
-    with _ALEMBIC_LOCK:
-        command.upgrade(config, "head")
+def _version(connection: psycopg.Connection[Row]) -> str | None:
+    """The newest version applied; None in a database without our tables."""
+    if not _one(connection, queries.HAS_VERSION)["has_version"]:
+        return None
+    version: str = _one(connection, queries.APPLIED_VERSION)["version"]
+    return version
 
 
-def _refuse_drift(connection: sqlalchemy.Connection) -> None:
-    (encoding,) = _run(connection, queries.SERVER_ENCODING)
+def _refuse_drift(connection: psycopg.Connection[Row]) -> None:
+    encoding = _one(connection, queries.SERVER_ENCODING)["encoding"]
     columns = [
-        Column(table=row.table_name, name=row.column_name, data_type=row.data_type, required=row.required)
-        for row in _run(connection, queries.LEADERBOARD_COLUMNS)
+        Column(
+            table=column["table_name"],
+            name=column["column_name"],
+            data_type=column["data_type"],
+            required=column["required"],
+        )
+        for column in rows(connection, queries.LEADERBOARD_COLUMNS)
     ]
-    keys = [(row.table_name, tuple(row.columns)) for row in _run(connection, queries.LEADERBOARD_KEYS)]
-    found = [] if encoding.encoding == "UTF8" else [f"the database's encoding is {encoding.encoding}, expected UTF8"]
+    keys = [(key["table_name"], tuple(key["columns"])) for key in rows(connection, queries.LEADERBOARD_KEYS)]
+    faults = [] if encoding == "UTF8" else [f"the database's encoding is {encoding}, expected UTF8"]
     if columns:
-        found += differences(columns, keys)
-    if found:
-        raise SchemaDriftError(found)
+        faults += differences(columns, keys)
+    if faults:
+        raise SchemaDriftError(faults)
 
 
-def _refuse_unknown_version(connection: sqlalchemy.Connection) -> None:
-    found = _version(connection)
-    known = migrations.versions()
-    if found is None or found in known:
-        return
-    if found > known[-1]:
+def _refuse_unknown_version(version: str | None) -> None:
+    if version is not None and version not in schema.versions():
         raise ConfigError(
-            f"cannot migrate: the database is at version {found!r}, which this release does not know; nothing was "
+            f"cannot migrate: the database is at version {version!r}, which this release does not know; nothing was "
             "changed. Update kernel-runner on this host"
         )
-    raise ConfigError(
-        f"cannot migrate: the database is at version {found!r}, and this release starts at {known[0]!r}; nothing was "
-        f"changed. Migrate it to {known[0]!r} with an older kernel-runner first. Or drop schema runner, which loses "
-        "the queue and its history but no table of KernelBot, and migrate again"
-    )
 
 
-def _run(
-    connection: sqlalchemy.Connection, query: Query, values: Mapping[str, object] | None = None
-) -> Sequence[sqlalchemy.Row[Any]]:
-    text = query.sql.decode()
-    result = _execute(connection, text) if values is None else connection.exec_driver_sql(text, dict(values))
-    return result.all() if result.returns_rows else ()
+def _one(
+    connection: psycopg.Connection[Row], query: queries.Query, parameters: Mapping[str, object] | None = None
+) -> Row:
+    """The row of a statement that always returns one."""
+    return expect(row(connection, query, parameters))
 
 
-def _execute(connection: sqlalchemy.Connection, text: str) -> sqlalchemy.CursorResult[Any]:
-    # `no_parameters` hands the text to the driver as it is: several statements, and `%` means `%`.
-    return connection.execution_options(no_parameters=True).exec_driver_sql(text)
+def _execute(connection: psycopg.Connection[Row], *texts: str) -> None:
+    """Run texts of several statements; without parameters, so `%` means `%`."""
+    for text in texts:
+        connection.execute(text.encode())

@@ -56,6 +56,25 @@ class Operations(Base):
         parameters = {**_parameters(selection), "reason": text(reason)}
         return int(expect(self._link.one(queries.INVALIDATE, parameters))["jobs"])
 
+    def set_retry(
+        self,
+        *,
+        max_attempts: int,
+        pause_s: float,
+        pause_max_s: float,
+        max_lost_leases: int,
+        max_unanswered_claims: int,
+    ) -> None:
+        """Set how often jobs are tried again, for the whole queue; `runner.retry` says what each value means."""
+        parameters = {
+            "max_attempts": max_attempts,
+            "pause_s": pause_s,
+            "pause_max_s": pause_max_s,
+            "max_lost_leases": max_lost_leases,
+            "max_unanswered_claims": max_unanswered_claims,
+        }
+        self._link.all(queries.SAVE_RETRY, parameters)
+
     def drain(self, host: str, *, reason: str | None = None) -> bool:
         """Let a host finish what runs and claim nothing, until undrained. False: it was draining already.
 

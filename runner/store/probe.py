@@ -15,7 +15,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from runner.errors import DatabaseUnavailableError
-from runner.store import migrations, queries, session
+from runner.store import queries, schema, session
 from runner.store.connection import BOUNDS, Row
 
 _CONNECT_TIMEOUT_S = "10"
@@ -73,7 +73,7 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
                 else None
             )
             version: str | None = None if row is None else row["version"]
-            ours = version == migrations.versions()[-1]
+            ours = version == schema.versions()[-1]
             who = connection.execute(queries.LOGIN_FACTS.sql).fetchone() if ours else None
             misread = tuple(session.misread(connection))
         direct = _notifications_arrive(session.direct_address(dsn, direct_host), dsn, pooled=pooled)
@@ -81,14 +81,14 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
         raise DatabaseUnavailableError(str(error).strip()) from error
     if server is None:
         raise DatabaseUnavailableError("the server answered nothing")
-    known = migrations.versions()
+    known = schema.versions()
     applied = known.index(version) + 1 if version in known else 0
     newer = version is not None and version > known[-1]
     return DatabaseFacts(
         server_version=server["version"],
         database=server["database"],
         version=version,
-        pending=() if newer else known[applied:],
+        pending=() if newer else tuple(known[applied:]),
         newer=newer,
         direct=direct,
         misread=misread,

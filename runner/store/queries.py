@@ -1,4 +1,4 @@
-"""Every SQL statement the store sends, by name, parsed from `queries.sql`; the only door to that file.
+"""Every SQL statement the store sends: those of `queries.sql`, and calls of the functions of `schema/functions`.
 
 In the file, a query starts with `-- name: <name>`, followed by at least one comment line with its purpose. Parameters
 are `%(name)s`, so a literal percent sign is written twice.
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Final
 
-_HEADER = re.compile(
-    r"^-- name: (?P<name>\w+)\n(?P<purpose>(?:-- .*\n)+)(?P<sql>(?:(?!-- name: ).*(?:\n|$))*)", re.MULTILINE
-)
+_HEADER = re.compile(r"^-- name: (?P<name>\w+)\n(?:-- .*\n)+(?P<sql>(?:(?!-- name: ).*(?:\n|$))*)", re.MULTILINE)
+_SIGNATURE: Final = re.compile(r"^(\w+)\((.*)\)( AS \w+)?$")
+_ARGUMENT: Final = re.compile(r"(\w+) (.*)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,6 @@ class Query:
     """A named statement."""
 
     name: str
-    purpose: str
     #: Bytes, because psycopg takes text only if it is a literal.
     sql: bytes
 
@@ -38,11 +37,18 @@ def parse(text: str) -> Mapping[str, Query]:
         name, sql = match["name"], match["sql"].strip()
         if name in queries or not sql:
             raise ValueError(f"queries.sql: {name!r} is {'there twice' if name in queries else 'empty'}")
-        purpose = " ".join(line.removeprefix("-- ") for line in match["purpose"].splitlines())
-        queries[name] = Query(name=name, purpose=purpose, sql=sql.encode())
+        queries[name] = Query(name=name, sql=sql.encode())
     if len(queries) != text.count("-- name: "):
         raise ValueError("queries.sql: a '-- name:' line is not followed by a line of purpose and a statement")
     return queries
+
+
+def call(signature: str) -> Query:
+    """A call of a function of ours; `f(a text, b integer) AS c` sends parameters a and b, and names its value c."""
+    name, arguments, result = _SIGNATURE.findall(signature)[0]
+    values = ", ".join(_ARGUMENT.sub(r"%(\1)s::\2", argument) for argument in arguments.split(", "))
+    sql = f"SELECT * FROM runner.{name}({values}){result}"  # noqa: S608 - of constants of this module
+    return Query(name=name, sql=sql.encode())
 
 
 ALL: Final = parse(resources.files("runner.store").joinpath("queries.sql").read_text(encoding="utf-8"))
@@ -50,25 +56,33 @@ ALL: Final = parse(resources.files("runner.store").joinpath("queries.sql").read_
 PING: Final = ALL["ping"]
 CLAIM: Final = ALL["claim"]
 NOTIFY: Final = ALL["notify"]
-RESERVE: Final = ALL["reserve"]
-HEARTBEAT: Final = ALL["heartbeat"]
-SAVE_PROGRESS: Final = ALL["save_progress"]
-INSERT_ARTIFACT: Final = ALL["insert_artifact"]
-COMPLETE: Final = ALL["complete"]
-FAIL: Final = ALL["fail"]
-RELEASE: Final = ALL["release"]
-STOPPED: Final = ALL["stopped"]
+RESERVE: Final = call(
+    "reserve(host text, gpu_types text[], smaller text[], waited_s float8, hold_s float8) AS gpu_type"
+)
+HEARTBEAT: Final = call("heartbeat(host text, lease_s float8, ids bigint[], attempts integer[], instance text)")
+SAVE_PROGRESS: Final = call("show_progress(id bigint, attempt integer, progress jsonb) AS held")
+INSERT_ARTIFACT: Final = call(
+    "keep_file(job_id bigint, attempt integer, name text, media_type text, data bytea) AS kept"
+)
+COMPLETE: Final = call("complete(results jsonb)")
+FAIL: Final = call("fail(id bigint, attempt integer, submission_id integer, slot text, error text, report jsonb)")
+RELEASE: Final = call("release(id bigint, attempt integer, submission_id integer, reason text)")
+STOPPED: Final = call("stopped(id bigint, attempt integer, submission_id integer)")
 RECLAIM: Final = ALL["reclaim"]
-RECOVER: Final = ALL["recover"]
-REGISTER_HOST: Final = ALL["register_host"]
-UNREGISTER_HOST: Final = ALL["unregister_host"]
-SYNC_GPU_TYPES: Final = ALL["sync_gpu_types"]
+RECOVER: Final = call("recover(host text, ids bigint[], attempts integer[], died boolean, instance text)")
+REGISTER_HOST: Final = call("register(name text, version text, slots jsonb, instance text, gpu_types text[])")
+UNREGISTER_HOST: Final = call("unregister(name text, instance text)")
+SYNC_GPU_TYPES: Final = call("publish_gpu_types(types jsonb) AS refused")
 LISTEN_QUEUE: Final = ALL["listen_queue"]
 LISTEN_HOSTS: Final = ALL["listen_hosts"]
 UNLISTEN: Final = ALL["unlisten"]
-SUBMIT: Final = ALL["submit"]
-ENQUEUE: Final = ALL["enqueue"]
-CANCEL: Final = ALL["cancel"]
+SUBMIT: Final = call(
+    "submit(leaderboard text, user_id text, file_name text, code bytea, mode text, gpu_types text[], user_name "
+    "text, priority integer, idempotency_key text, start_at timestamptz, expires_at timestamptz, reuse boolean) "
+    "AS submission_id"
+)
+ENQUEUE: Final = call("enqueue(submission_id bigint, mode text, gpu_types text[], priority integer) AS added")
+CANCEL: Final = call("cancel(submission_id bigint, user_id text) AS asked")
 STATUS: Final = ALL["status"]
 QUEUE: Final = ALL["queue"]
 JOBS: Final = ALL["jobs"]
@@ -101,31 +115,40 @@ INSERT_BOARD_GPUS: Final = ALL["insert_board_gpus"]
 DROP_BOARD_TEMPLATES: Final = ALL["drop_board_templates"]
 INSERT_BOARD_TEMPLATE: Final = ALL["insert_board_template"]
 SAVE_BOARD_EXTRA: Final = ALL["save_board_extra"]
-SET_DEMAND: Final = ALL["set_demand"]
-SET_OPEN_JOBS: Final = ALL["set_open_jobs"]
+SET_DEMAND: Final = call("set_demand(name text, timing text, tolerance float8) AS changed")
+SET_OPEN_JOBS: Final = call("set_open_jobs(name text, max_open_jobs integer)")
 CLOSE_BOARD: Final = ALL["close_board"]
 LOCK_BOARD_SUBMISSIONS: Final = ALL["lock_board_submissions"]
 DELETE_SUBMISSION_RUNS: Final = ALL["delete_submission_runs"]
 DELETE_SUBMISSIONS: Final = ALL["delete_submissions"]
-REMOVE_CODE: Final = ALL["remove_code"]
+REMOVE_CODE: Final = call("remove_code(codes integer[]) AS removed")
 DELETE_BOARD: Final = ALL["delete_board"]
 MATCHING: Final = ALL["matching"]
-RERUN: Final = ALL["rerun"]
-INVALIDATE: Final = ALL["invalidate"]
-DRAIN: Final = ALL["drain"]
-UNDRAIN: Final = ALL["undrain"]
-PAUSE: Final = ALL["pause"]
-RESUME: Final = ALL["resume"]
-PAUSE_BOARD: Final = ALL["pause_board"]
-RESUME_BOARD: Final = ALL["resume_board"]
+RERUN: Final = call(
+    "rerun(submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, gpu_types "
+    "text[], reason text, priority integer, verdicts text[], cause text) AS jobs"
+)
+INVALIDATE: Final = call(
+    "invalidate(submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, "
+    "gpu_types text[], reason text, verdicts text[], cause text) AS jobs"
+)
+DRAIN: Final = call("drain(host text, reason text) AS changed")
+UNDRAIN: Final = call("undrain(host text) AS changed")
+PAUSE: Final = call("pause(gpu_type text, reason text) AS changed")
+RESUME: Final = call("resume(gpu_type text) AS changed")
+PAUSE_BOARD: Final = call("pause_board(leaderboard text, reason text) AS changed")
+RESUME_BOARD: Final = call("resume_board(leaderboard text) AS changed")
 FAILED: Final = ALL["failed"]
-EVICT: Final = ALL["evict"]
+EVICT: Final = call("evict(job_id bigint, reason text) AS changed")
 REAP: Final = ALL["reap"]
 EVENTS: Final = ALL["events"]
 MOMENT: Final = ALL["moment"]
 SERVER_FACTS: Final = ALL["server_facts"]
 SESSION_SETTINGS: Final = ALL["session_settings"]
+SAVE_RETRY: Final = ALL["save_retry"]
+HAS_VERSION: Final = ALL["has_version"]
 APPLIED_VERSION: Final = ALL["applied_version"]
+STORE_VERSION: Final = ALL["store_version"]
 LOGIN_FACTS: Final = ALL["login_facts"]
 LISTEN_CHECK: Final = ALL["listen_check"]
 NOTIFY_CHECK: Final = ALL["notify_check"]
@@ -136,10 +159,9 @@ LOCK_TABLES: Final = ALL["lock_tables"]
 INDEX_SETTINGS: Final = ALL["index_settings"]
 TRY_INDEX_LOCK: Final = ALL["try_index_lock"]
 BUILT_INDEXES: Final = ALL["built_indexes"]
-KEEP_SCORES: Final = ALL["keep_scores"]
+KEEP_SCORES: Final = call("keep_scores(limit integer) AS more")
 APPLIED_OBJECTS: Final = ALL["applied_objects"]
 APPLIED_FILES: Final = ALL["applied_files"]
-FORGET_APPLIED: Final = ALL["forget_applied"]
 STORE_APPLIED: Final = ALL["store_applied"]
 CREATE_RUNNER_SCHEMA: Final = ALL["create_runner_schema"]
 SERVER_ENCODING: Final = ALL["server_encoding"]
@@ -154,7 +176,7 @@ DATASET_CODES: Final = ALL["dataset_codes"]
 DATASET_CODE: Final = ALL["dataset_code"]
 DATASET_FINDINGS: Final = ALL["dataset_findings"]
 DATASET_KEYS: Final = ALL["dataset_keys"]
-APPROVE_LOGIN: Final = ALL["approve_login"]
-SET_TOKEN: Final = ALL["set_token"]
-REVOKE_LOGIN: Final = ALL["revoke_login"]
+APPROVE_LOGIN: Final = call("approve_login(code text, user_id text, user_name text, existing boolean)")
+SET_TOKEN: Final = call("set_token(user_id text, user_name text, digest text)")
+REVOKE_LOGIN: Final = call("revoke_login(user_id text) AS revoked")
 USERS: Final = ALL["users"]

@@ -3,13 +3,9 @@
 SELECT 1 AS one
 
 -- name: claim
--- Takes jobs; returns the host's state, the server's time and each leaderboard's demand. Always returns a row. What is not
--- `durable` does not wait for the disk.
+-- Takes jobs; returns the host's state, the server's time and each leaderboard's demand. Always returns a row.
 SELECT c.*, extract(epoch FROM now())::float8 AS now_s, d.timing, d.tolerance
-FROM (SELECT set_config('synchronous_commit',
-                        CASE WHEN %(durable)s::boolean THEN current_setting('synchronous_commit') ELSE 'off' END,
-                        true) OFFSET 0) AS disk
-CROSS JOIN LATERAL runner.claim(
+FROM runner.claim(
     %(host)s::text, %(gpu_types)s::text[], %(free)s::integer[], %(lease_s)s::float8, %(at_most)s::integer,
     %(instance)s::text, %(unranked)s::text[]) WITH ORDINALITY AS c
 -- OFFSET: looked up by name for each job, however many jobs the planner expects from a claim.
@@ -28,64 +24,15 @@ FROM (
 -- As in runner.tell.
 WHERE (SELECT pg_notification_queue_usage() < 0.5)
 
--- name: reserve
--- Keeps devices free for a job that is due.
-SELECT runner.reserve(%(host)s::text, %(gpu_types)s::text[], %(smaller)s::text[], %(waited_s)s::float8, %(hold_s)s::float8)
-    AS gpu_type
-
--- name: heartbeat
--- Renews the leases that the host still holds and says which it has lost.
-SELECT * FROM runner.heartbeat(
-    %(host)s::text, %(lease_s)s::float8, %(ids)s::bigint[], %(attempts)s::integer[], %(instance)s::text)
-
--- name: save_progress
--- Saves a job's progress while its attempt runs. `held`: it runs, but another transaction holds it; nothing was saved.
-SELECT runner.show_progress(%(id)s::bigint, %(attempt)s::integer, %(progress)s::jsonb) AS held
-
--- name: insert_artifact
--- Stores a file of a result, in the transaction that commits it; a later one of the same name replaces it.
-SELECT runner.keep_file(%(job_id)s::bigint, %(attempt)s::integer, %(name)s::text, %(media_type)s::text, %(data)s::bytea)
-    AS kept
-
--- name: complete
--- Commits the results of attempts.
-SELECT * FROM runner.complete(%(results)s::jsonb)
-
--- name: fail
--- Records an infrastructure failure; state NULL if the attempt was over before.
-SELECT * FROM runner.fail(
-    %(id)s::bigint, %(attempt)s::integer, %(submission_id)s::integer, %(slot)s::text, %(error)s::text, %(report)s::jsonb,
-    %(backoff_s)s::float8, %(backoff_max_s)s::float8)
-
--- name: release
--- Puts a job back into the queue at no cost; state NULL if the attempt was over before.
-SELECT * FROM runner.release(%(id)s::bigint, %(attempt)s::integer, %(submission_id)s::integer, %(reason)s::text)
-
--- name: stopped
--- Ends a running job that was asked to stop; state NULL if the attempt was over before.
-SELECT * FROM runner.stopped(%(id)s::bigint, %(attempt)s::integer, %(submission_id)s::integer)
-
 -- name: reclaim
 -- Takes jobs back whose lease has expired.
-SELECT * FROM runner.reclaim(%(max_reclaims)s::integer)
+SELECT * FROM runner.reclaim()
 
--- name: recover
--- Takes back the jobs that run in a host's name, except those that it names.
-SELECT * FROM runner.recover(
-    %(host)s::text, %(ids)s::bigint[], %(attempts)s::integer[], %(max_reclaims)s::integer, %(instance)s::text)
-
--- name: register_host
--- Registers a daemon; returns the daemon that owns the name if that is another one.
-SELECT * FROM runner.register(
-    %(name)s::text, %(version)s::text, %(slots)s::jsonb, %(instance)s::text, %(gpu_types)s::text[])
-
--- name: unregister_host
--- Marks a daemon as stopped, unless another one has taken the name.
-SELECT runner.unregister(%(name)s::text, %(instance)s::text)
-
--- name: sync_gpu_types
--- Stores the GPU types of a daemon's registry; returns those that another login's types forbid.
-SELECT runner.publish_gpu_types(%(types)s::jsonb) AS refused
+-- name: save_retry
+-- Sets how often jobs are tried again.
+UPDATE runner.retry
+SET max_attempts = %(max_attempts)s, pause_s = %(pause_s)s, pause_max_s = %(pause_max_s)s,
+    max_lost_leases = %(max_lost_leases)s, max_unanswered_claims = %(max_unanswered_claims)s
 
 -- name: listen_queue
 -- Subscribes to the queue's wake-ups.
@@ -98,23 +45,6 @@ LISTEN runner_hosts
 -- name: unlisten
 -- Ends the subscriptions.
 UNLISTEN *
-
--- name: submit
--- Stores a submission and its jobs.
-SELECT runner.submit(
-    leaderboard => %(leaderboard)s::text, user_id => %(user_id)s::text, file_name => %(file_name)s::text,
-    code => %(code)s::bytea, mode => %(mode)s::text, gpu_types => %(gpu_types)s::text[],
-    user_name => %(user_name)s::text, priority => %(priority)s::integer, idempotency_key => %(idempotency_key)s::text,
-    start_at => %(start_at)s::timestamptz, expires_at => %(expires_at)s::timestamptz, reuse => %(reuse)s::boolean
-) AS submission_id
-
--- name: enqueue
--- Adds jobs to a submission that is already stored.
-SELECT runner.enqueue(%(submission_id)s::bigint, %(mode)s::text, %(gpu_types)s::text[], %(priority)s::integer) AS added
-
--- name: cancel
--- Cancels the jobs that wait, asks those that run to stop.
-SELECT runner.cancel(%(submission_id)s::bigint, %(user_id)s::text) AS asked
 
 -- name: status
 -- The status of one submission.
@@ -371,14 +301,6 @@ INSERT INTO leaderboard.templates (leaderboard_id, lang, code) VALUES (%(id)s, %
 INSERT INTO runner.board (leaderboard_id, extra, harness) VALUES (%(id)s, %(extra)s, %(harness)s)
 ON CONFLICT (leaderboard_id) DO UPDATE SET extra = EXCLUDED.extra, harness = EXCLUDED.harness
 
--- name: set_demand
--- Sets what a leaderboard demands of a time before it ranks; NULL leaves a setting as it is.
-SELECT runner.set_demand(%(name)s::text, %(timing)s::text, %(tolerance)s::float8) AS changed
-
--- name: set_open_jobs
--- Sets how many jobs of a user may be open on a leaderboard; NULL: any number.
-SELECT runner.set_open_jobs(%(name)s::text, %(max_open_jobs)s::integer)
-
 -- name: close_board
 -- From now on a leaderboard takes no submissions.
 UPDATE leaderboard.leaderboard SET deadline = least(deadline, now()) WHERE id = %(id)s
@@ -396,10 +318,6 @@ DELETE FROM leaderboard.runs WHERE submission_id = ANY (%(ids)s::integer[])
 -- Deletes submissions; our jobs and the job status go with them.
 DELETE FROM leaderboard.submission WHERE id = ANY (%(ids)s::integer[])
 
--- name: remove_code
--- Removes submitted files that no submission has.
-SELECT runner.remove_code(%(codes)s::integer[]) AS removed
-
 -- name: delete_board
 -- Deletes the leaderboard itself.
 DELETE FROM leaderboard.leaderboard WHERE id = %(id)s
@@ -415,51 +333,6 @@ FROM runner.matching(
 ) m
 GROUP BY m.leaderboard, m.gpu_type, m.mode, m.obstacle
 ORDER BY m.leaderboard, m.gpu_type, m.mode, m.obstacle NULLS FIRST
-
--- name: rerun
--- Evaluates again what a selection matches.
-SELECT runner.rerun(
-    submission_id => %(submission_id)s::bigint, leaderboard => %(leaderboard)s::text, host => %(host)s::text,
-    since => %(since)s::timestamptz, until => %(until)s::timestamptz, gpu_types => %(gpu_types)s::text[],
-    reason => %(reason)s::text, priority => %(priority)s::integer, verdicts => %(verdicts)s::text[],
-    cause => %(cause)s::text
-) AS jobs
-
--- name: invalidate
--- Takes what a selection matches out of the ranking.
-SELECT runner.invalidate(
-    submission_id => %(submission_id)s::bigint, leaderboard => %(leaderboard)s::text, host => %(host)s::text,
-    since => %(since)s::timestamptz, until => %(until)s::timestamptz, gpu_types => %(gpu_types)s::text[],
-    reason => %(reason)s::text, verdicts => %(verdicts)s::text[], cause => %(cause)s::text
-) AS jobs
-
--- name: drain
--- Lets a host finish what runs and claim nothing.
-SELECT runner.drain(host => %(host)s::text, reason => %(reason)s::text) AS changed
-
--- name: undrain
--- Lets a host claim again.
-SELECT runner.undrain(host => %(host)s::text) AS changed
-
--- name: pause
--- Lets no host claim jobs of a GPU type.
-SELECT runner.pause(gpu_type => %(gpu_type)s::text, reason => %(reason)s::text) AS changed
-
--- name: resume
--- Lets hosts claim jobs of a GPU type again.
-SELECT runner.resume(gpu_type => %(gpu_type)s::text) AS changed
-
--- name: pause_board
--- Lets no host claim jobs of a leaderboard.
-SELECT runner.pause_board(leaderboard => %(leaderboard)s::text, reason => %(reason)s::text) AS changed
-
--- name: resume_board
--- Lets hosts claim jobs of a leaderboard again.
-SELECT runner.resume_board(leaderboard => %(leaderboard)s::text) AS changed
-
--- name: evict
--- Takes a running job from its host.
-SELECT runner.evict(job_id => %(job_id)s::bigint, reason => %(reason)s::text) AS changed
 
 -- name: reap
 -- Deletes one batch of old rows, and finishes submissions without an open job.
@@ -510,9 +383,18 @@ SELECT current_setting('server_version') AS version, current_database()::text AS
 SELECT json_object_agg(s.name, current_setting(s.name, true)) AS values
 FROM unnest(%(names)s::text[]) AS s (name) WHERE current_setting(s.name, true) IS NOT NULL
 
+-- name: has_version
+-- Whether the database has our tables.
+SELECT to_regclass('runner.migration') IS NOT NULL AS has_version
+
 -- name: applied_version
 -- The last migration applied.
 SELECT version_num::text AS version FROM runner.migration
+
+-- name: store_version
+-- The last migration applied, in place of the one before.
+WITH last AS (DELETE FROM runner.migration)
+INSERT INTO runner.migration (version_num) VALUES (%(version)s)
 
 -- name: login_facts
 -- The login, whether it may act for every host because it has the owner's rights, and the hosts that are bound to it.
@@ -545,9 +427,20 @@ DECLARE
     v_view record;
 BEGIN
     FOR v_view IN
-        SELECT c.oid::regclass AS name, a.attname FROM pg_catalog.pg_class c
-        JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = 1
-        WHERE c.relnamespace = to_regnamespace('runner') AND c.relkind = 'v' ORDER BY c.relname COLLATE "C"
+        WITH RECURSIVE ours AS (
+            SELECT c.oid FROM pg_catalog.pg_class c
+            WHERE c.relnamespace = to_regnamespace('runner') AND c.relkind = 'v'
+        ), read AS (
+            SELECT DISTINCT r.ev_class AS reader, o.oid FROM pg_catalog.pg_depend d
+            JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
+            JOIN ours o ON o.oid = d.refobjid AND o.oid <> r.ev_class
+        ), depth AS (
+            SELECT o.oid, 0 AS level FROM ours o
+            UNION ALL SELECT r.oid, d.level + 1 FROM depth d JOIN read r ON r.reader = d.oid
+        )
+        SELECT d.oid::regclass AS name, a.attname FROM depth d
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = d.oid AND a.attnum = 1
+        GROUP BY d.oid, a.attname ORDER BY max(d.level), d.oid
     LOOP
         EXECUTE format('ALTER VIEW %s ALTER COLUMN %I DROP DEFAULT', v_view.name, v_view.attname);
     END LOOP;
@@ -596,10 +489,6 @@ SELECT c.relname AS name, c.oid::regclass::text AS full_name, i.indisvalid AS va
 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
 WHERE c.relnamespace IN (to_regnamespace('leaderboard'), to_regnamespace('runner'))
 
--- name: keep_scores
--- Copies scores that the ranking has no copy of yet.
-SELECT runner.keep_scores(%(limit)s::integer) AS more
-
 -- name: applied_objects
 -- A hash of all our functions and views as they are, with their rights and comments.
 SELECT md5(string_agg(o.text, ' ' ORDER BY o.text COLLATE "C")) AS objects
@@ -615,12 +504,9 @@ FROM (
 -- The hashes that the last migration stored, as one text.
 SELECT concat_ws(' ', a.files, a.objects) AS stored FROM runner.applied a
 
--- name: forget_applied
--- Before `store_applied`.
-DELETE FROM runner.applied
-
 -- name: store_applied
--- The hashes that the next migration compares.
+-- The hashes that the next migration compares, in place of the last.
+WITH last AS (DELETE FROM runner.applied)
 INSERT INTO runner.applied (files, objects) VALUES (%(files)s, %(objects)s)
 
 -- name: create_runner_schema
@@ -742,18 +628,6 @@ SELECT d.submission_id, d.runner, d.problem_name, d.user_id, d.code_id, d.code_s
 FROM runner.dataset_submissions d
 WHERE d.leaderboard_id = ANY (%(boards)s::integer[])
 ORDER BY d.submission_id, d.runner COLLATE "C"
-
--- name: approve_login
--- Makes the login that waits under a code that of a user.
-SELECT runner.approve_login(%(code)s::text, %(user_id)s::text, %(user_name)s::text, %(existing)s::boolean)
-
--- name: set_token
--- Gives a user a new token.
-SELECT runner.set_token(%(user_id)s::text, %(user_name)s::text, %(digest)s::text)
-
--- name: revoke_login
--- Ends all logins of a user.
-SELECT runner.revoke_login(%(user_id)s::text) AS revoked
 
 -- name: users
 -- All users; those who wait for approval first.

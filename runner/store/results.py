@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import psycopg
 
@@ -19,10 +19,6 @@ from runner.store.clean import clean_text, to_jsonb
 from runner.store.connection import Row, row, rows
 from runner.store.queries import Query
 from runner.store.records import Completion, Ended
-
-#: Pause after the first infrastructure failure; it doubles with each further one.
-BACKOFF_S: Final = 5.0
-BACKOFF_MAX_S: Final = 300.0
 
 
 class Results(Base):
@@ -98,8 +94,6 @@ class Results(Base):
             "error": text(error),
             "report": to_jsonb(report),
             "slot": text(slot),
-            "backoff_s": BACKOFF_S,
-            "backoff_max_s": BACKOFF_MAX_S,
         }
         return self._give_up(job, queries.FAIL, parameters)
 
@@ -165,13 +159,8 @@ def _result(job: Job, result: JobResult) -> dict[str, Any]:
 
 
 def _items(result: JobResult) -> dict[str, Any]:
-    """What a group has more: the results of its items, and how long those that are our fault wait."""
-    return {
-        "items": list(result.items),
-        "slot": result.report.get("slot"),
-        "backoff_s": BACKOFF_S,
-        "backoff_max_s": BACKOFF_MAX_S,
-    }
+    """What a group has more: the results of its items, and the slot."""
+    return {"items": list(result.items), "slot": result.report.get("slot")}
 
 
 def _run(run: RunRecord) -> dict[str, Any]:

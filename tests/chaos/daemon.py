@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Self
-from unittest.mock import patch
 
 from runner import logs
 from runner.config import Config, Settings
@@ -35,7 +34,7 @@ from runner.daemon.signals import signals
 from runner.errors import CancelledByRequest, EvaluationError
 from runner.gpu_types import Registry
 from runner.model import Device, Job, JobResult, Progress, Slot
-from runner.store import ConnectPacer, Store, results
+from runner.store import ConnectPacer, Store
 from tests.chaos.script import Script, found
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -61,8 +60,6 @@ class Spec:
     heartbeat_s: float
     poll_s: float
     drain_timeout_s: float
-    #: The pause after a first failure.
-    backoff_s: float
 
     def write(self, path: Path) -> None:
         """As a file for the program."""
@@ -187,8 +184,6 @@ def main(path: str) -> int:
     with (
         only_daemon(config.state_dir),
         signals({signal.SIGTERM: told}),
-        # Time is short in a storm, for leases and pauses alike.
-        patch.object(results, "BACKOFF_S", spec.backoff_s),
     ):
         (config.state_dir / HEARS).write_text(str(os.getpid()))
         exit_reason = _daemon(spec, config).run(control)

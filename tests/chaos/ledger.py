@@ -26,7 +26,8 @@ from tests.chaos.script import Ended, final_status, job_key
 
 Row = dict[str, Any]
 Db = psycopg.Connection[Row]
-#: A job whose lease expired so often ends; the storm kills more than any fleet does, so some may.
+#: A job ends that has failed, or lost its lease, this often. The storm kills more than any fleet does, so some may.
+MAX_ATTEMPTS: Final = 3
 MAX_RECLAIMS: Final = 5
 
 _OVER: Final = """
@@ -40,9 +41,9 @@ GROUP BY s.id HAVING s.done = (count(*) FILTER (WHERE j.state IN ('queued', 'run
 """
 #: Only a job that is done has rows, and a job never fails more often than it may.
 _EARLY: Final = """
-SELECT j.id, j.state, j.failures, j.max_attempts, (SELECT count(*) FROM runner.job_run x WHERE x.job_id = j.id) AS runs
+SELECT j.id, j.state, j.failures, (SELECT count(*) FROM runner.job_run x WHERE x.job_id = j.id) AS runs
 FROM runner.job j
-WHERE j.failures > j.max_attempts
+WHERE j.failures > (SELECT max_attempts FROM runner.retry)
    OR (j.state <> 'done' AND EXISTS (SELECT FROM runner.job_run x WHERE x.job_id = j.id))
 """
 _JOBS: Final = """
@@ -285,9 +286,9 @@ def _state(job: Row, order: Order) -> Iterator[str]:
         return
     verdict = Verdict(job["verdict"])
     if verdict is Verdict.INTERNAL_ERROR:
-        if job["failures"] < job["max_attempts"] and job["reclaims"] < MAX_RECLAIMS:
+        if job["failures"] < MAX_ATTEMPTS and job["reclaims"] < MAX_RECLAIMS:
             yield f"internal_error after {job['failures']} failures and {job['reclaims']} reclaims: {job['error']}"
-        if order.script.failing < job["max_attempts"] and job["reclaims"] < MAX_RECLAIMS:
+        if order.script.failing < MAX_ATTEMPTS and job["reclaims"] < MAX_RECLAIMS:
             yield f"internal_error, but only {order.script.failing} attempts were to fail: {job['error']}"
         return
     planned = order.script.verdict(job["gpu_type"], secret=job["secret"])

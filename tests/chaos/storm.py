@@ -169,6 +169,9 @@ class Storm:
             self._cluster.start()
             self._url = self._cluster.url(_DATABASE)
             migrate(self._url)
+            with ledger.connect(self._url) as db:
+                # Time is short in a storm, for leases and pauses alike.
+                db.execute("UPDATE runner.retry SET pause_s = %s", (settings.lease_s / 5,))
             with self._operator() as store:
                 publish(store)
             if PGBOUNCER:
@@ -230,7 +233,6 @@ class Storm:
             heartbeat_s=settings.lease_s / 6,
             poll_s=0.5,
             drain_timeout_s=10.0,
-            backoff_s=settings.lease_s / 5,
         )
         host = Host(spec, [proxy] if direct is None else [proxy, direct])
         self._stack.callback(host.close)

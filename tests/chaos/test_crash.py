@@ -1,4 +1,4 @@
-"""Claims and a crash of the server: which are taken back, and what becomes of their runs."""
+"""Claims and a crash of the server, with a disk that keeps what it was given and one that does not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from runner.errors import StaleAttemptError
-from runner.model import Job, Verdict
+from runner.model import Verdict
 from runner.store import Store, migrate
 from tests.chaos.server import Server
 from tests.integration.store.conftest import Bench, result, run_record
@@ -45,8 +45,11 @@ def bench(server: Server) -> Iterator[Bench]:
 
 
 def test_a_claim_that_is_taken_back_is_made_again_and_its_first_run_is_stale(server: Server, bench: Bench) -> None:
-    """The job waits. The run that the database knows nothing of leaves no result, before and after the second claim."""
-    lost = _claim(bench, durable=False)
+    """As after a fail-over: the job waits, and the run that the database knows nothing of leaves no result."""
+    with psycopg.connect(bench.url, autocommit=True) as connection:
+        connection.execute("ALTER DATABASE queue SET synchronous_commit = off")
+    bench.store.close()
+    lost = bench.claim()
     ((on_disk,),) = _look(bench, "SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()")
     assert not on_disk
     _crash(server, bench)
@@ -55,7 +58,7 @@ def test_a_claim_that_is_taken_back_is_made_again_and_its_first_run_is_stale(ser
     assert not lease.ours
     with pytest.raises(StaleAttemptError, match="queued at attempt 0"):
         bench.store.complete(lost, _ACCEPTED)
-    again = _claim(bench, durable=False)
+    again = bench.claim()
     assert again.key == lost.key
     with pytest.raises(StaleAttemptError, match="running at attempt 1"):
         bench.store.complete(lost, _ACCEPTED)
@@ -64,27 +67,12 @@ def test_a_claim_that_is_taken_back_is_made_again_and_its_first_run_is_stale(ser
     assert _look(bench, "SELECT state, attempt FROM runner.job") == [("done", 1)]
 
 
-def test_a_result_takes_claims_along_to_the_disk(server: Server, bench: Bench) -> None:
-    """Its own, and that of another job."""
-    bench.submit(user_id="u2")
-    first, second = _claim(bench, durable=False), _claim(bench, durable=False)
-    bench.store.complete(first, _ACCEPTED)
-    _crash(server, bench)
-    assert _look(bench, "SELECT state FROM runner.job ORDER BY id") == [("done",), ("running",)]
-    bench.store.complete(second, _ACCEPTED)
-
-
-def test_a_claim_waits_for_the_disk_unless_told_otherwise(server: Server, bench: Bench) -> None:
+def test_a_claim_waits_for_the_disk(server: Server, bench: Bench) -> None:
     """The run that was under way when the server crashed ends with its result."""
-    job = _claim(bench, durable=True)
+    job = bench.claim()
     _crash(server, bench)
     bench.store.complete(job, _ACCEPTED)
     assert _look(bench, "SELECT state, attempt FROM runner.job") == [("done", 1)]
-
-
-def _claim(bench: Bench, *, durable: bool) -> Job:
-    (job,) = bench.store.claim(host="host-a", slots={"CPU": 1}, lease_s=60, durable=durable).jobs
-    return job
 
 
 def _crash(server: Server, bench: Bench) -> None:

@@ -6,7 +6,6 @@ replaces all functions and views, and builds an index beside those that write.
 
 from __future__ import annotations
 
-import os
 import queue
 import re
 import shutil
@@ -19,28 +18,16 @@ from types import TracebackType
 from typing import Final, Self
 from unittest.mock import patch
 
-from alembic.config import Config
-
 from runner.errors import DatabaseUnavailableError
-from runner.store import migrate, migrations
+from runner.store import migrate, schema
 
 #: What differs from error to error.
 _WHY: Final = re.compile(r"socket \"[^\"]*\"|process \d+|\d+")
-_VERSION: Final = '''\
-"""Version {number} of the storm."""
-
-from alembic import op
-
-revision = "{name}"
-down_revision = "{before}"
-
-
-def upgrade() -> None:
-    """Change tables."""
-    op.execute("CREATE TABLE runner.storm_{number} (id bigint PRIMARY KEY)")
-    op.execute("ALTER TABLE runner.job ADD COLUMN storm_{number} integer NOT NULL DEFAULT {number}")
-    op.execute("DROP INDEX IF EXISTS runner.job_report_idx")
-'''
+_MIGRATION: Final = """\
+CREATE TABLE runner.storm_{number} (id bigint PRIMARY KEY);
+ALTER TABLE runner.job ADD COLUMN storm_{number} integer NOT NULL DEFAULT {number};
+DROP INDEX IF EXISTS runner.job_report_idx;
+"""
 #: Before a migration is begun again, as a person would.
 _PAUSE_S: Final = 3.0
 
@@ -56,7 +43,6 @@ class Upgrades:
         self._asked: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="upgrades", daemon=True)
-        self._last = migrations.versions()[-1]
         self._asked_for = 0
         #: Versions that are applied, and why tries failed.
         self.done = 0
@@ -64,16 +50,9 @@ class Upgrades:
         self.error: Exception | None = None
 
     def __enter__(self) -> Self:
-        released = migrations.config
-
-        def config() -> Config:
-            made = released()
-            locations = (str(Path(migrations.__file__).parent / "versions"), str(self._folder))
-            made.set_main_option("path_separator", "os")
-            made.set_main_option("version_locations", os.pathsep.join(locations).replace("%", "%%"))
-            return made
-
-        self._stack.enter_context(patch.object(migrations, "config", config))
+        for name, text in schema.migrations().items():
+            (self._folder / f"{name}.sql").write_text(text, encoding="utf-8")
+        self._stack.enter_context(patch.object(schema, "MIGRATIONS", self._folder))
         self._thread.start()
         return self
 
@@ -99,11 +78,9 @@ class Upgrades:
         try:
             while (number := self._asked.get()) is not None:
                 name = f"9{number:03}_storm"
-                text = _VERSION.format(number=number, name=name, before=self._last)
-                (self._folder / f"v{name}.py").write_text(text, encoding="utf-8")
+                (self._folder / f"{name}.sql").write_text(_MIGRATION.format(number=number), encoding="utf-8")
                 while not self._stop.is_set() and not self._migrated():
                     self._stop.wait(_PAUSE_S)
-                self._last = name
                 self.done += 1
         except Exception as error:  # noqa: BLE001 - handed to the storm, which fails with it
             self.error = error

@@ -39,7 +39,6 @@ def job(*, mode: Mode = Mode.LEADERBOARD, secret: bool = False, gpu_type: str = 
         extra=None,
         secret_seed=123456,
         failures=0,
-        max_attempts=3,
         created_at=now,
         started_at=now,
     )

@@ -55,8 +55,6 @@ LAYERS = {
 CONFINED = {
     "psycopg": ("runner/store/",),
     "psycopg_pool": ("runner/store/",),
-    "sqlalchemy": ("runner/store/",),
-    "alembic": ("runner/store/",),
     "pyarrow": ("runner/data/", "runner/kernelbook/"),
     "opentelemetry": ("runner/tracing/exporter.py",),
     "transformers": ("runner/kernelbook/",),
@@ -82,9 +80,7 @@ CONFINED = {
 }
 
 #: Only functions import them: together they cost more core-seconds than the rest of a command's start.
-LAZY = {"sqlalchemy", "alembic", "docker", "requests", "urllib3"}
-#: Modules that only alembic imports.
-RUN_BY_ALEMBIC = tuple(f"runner/store/migrations/{name}" for name in ("env.py", "script.py", "versions/"))
+LAZY = {"docker", "requests", "urllib3"}
 
 #: Folder of sandbox/ ("" is the top level) -> the folders that its modules may import. `inside` is copied into every
 #: container without the other folders; `policy` is pure, so it can be read and tested without an engine; programs of
@@ -323,11 +319,7 @@ def test_third_parties_stay_in_their_rooms() -> None:
 def test_what_takes_long_to_import_is_imported_where_it_is_used() -> None:
     """No module imports it on its own import; what the type checker alone reads does not count."""
     eager = {
-        f"{relative(path)}: {name}"
-        for path in modules()
-        if not relative(path).startswith(RUN_BY_ALEMBIC)
-        for name in imported_with(path)
-        if name.split(".")[0] in LAZY
+        f"{relative(path)}: {name}" for path in modules() for name in imported_with(path) if name.split(".")[0] in LAZY
     }
     assert eager == set()
 

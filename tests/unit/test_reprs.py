@@ -54,7 +54,7 @@ def shown_fields() -> set[str]:
         importlib.import_module(module.name)
         for package in (runner, sandbox)
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-        if not re.search(r"\.(migrations|shipped|inside|image)\.", module.name)
+        if not re.search(r"\.(shipped|inside|image)\.", module.name)
     ]
     found: set[str] = set()
     for kind in {kind for module in modules for kind in vars(module).values() if isinstance(kind, type)}:

@@ -12,7 +12,7 @@ import pytest
 
 from runner.daemon import interfaces
 from runner.evaluation.container_spec import harness_process
-from runner.store import QueueStore
+from runner.store import QueueStore, queries
 from tests.unit import samples
 
 ROOT = Path(__file__).parents[2]
@@ -70,9 +70,13 @@ def reaches(step: Step) -> bool:
             return module(step.path) in imported(step.before)
         case "SQL":
             name = Path(step.path).stem
-            query = re.search(rf"-- name: (\w+)\n(?:--.*\n)*[^;]*?\brunner\.{name}\(", text("runner/store/queries.sql"))
+            calls = [
+                constant
+                for constant, query in vars(queries).items()
+                if isinstance(query, queries.Query) and f"runner.{name}(" in query.sql.decode()
+            ]
             defined = re.search(rf"FUNCTION runner\.{name}\(", text(step.path))
-            return query is not None and bool(defined) and f"queries.{query[1].upper()}" in text(step.before)
+            return bool(defined) and any(f"queries.{constant}" in text(step.before) for constant in calls)
         case "frames":
             return all({"sandbox.protocol"} & imported(path) for path in (step.before, step.path))
         case "process":

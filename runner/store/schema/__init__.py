@@ -1,7 +1,7 @@
-"""The functions and views of schema `runner` as they are now, one file each. Every `migrate` applies all of them.
+"""Schema `runner` as it is now, one file per object; README.md beside this file says how to change it.
 
-Also the indexes that are built while others write, after the migration. README.md beside this file says how to change
-them. Tables, types and other indexes are the business of `migrations`.
+`tables` makes a new database, `migrations` bring one to it that an earlier release made. Every `migrate` applies all
+functions and views. The indexes are built while others write, after the migration.
 """
 
 from __future__ import annotations
@@ -10,23 +10,47 @@ import re
 from collections.abc import Mapping, Sequence
 from graphlib import TopologicalSorter
 from importlib import resources
+from pathlib import Path
 from typing import Final
 
-_FOLDERS: Final = ("functions", "views")
-#: Indexes that those of `indexes/` replace: removed once these are built.
-REPLACED_INDEXES: Final = ("job_claim_idx", "job_unranked_idx")
+#: The version of a database that was made by `tables` before there was any migration.
+BASELINE: Final = "0001_baseline"
+#: Where the numbered migrations are.
+MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _COMMENT: Final = re.compile(r"--.*")
 _NAME: Final = re.compile(r"\brunner\.(\w+)")
 
 
-def objects() -> Sequence[str]:
-    """The text of each file: first what others are made from, then those others."""
-    files: dict[str, str] = {}
-    for folder in _FOLDERS:
-        for path in resources.files(__name__).joinpath(folder).iterdir():
-            if path.name.endswith(".sql"):
-                files[path.name.removesuffix(".sql")] = path.read_text(encoding="utf-8")
+def migrations() -> Mapping[str, str]:
+    """The SQL of each version after the baseline by its name, oldest first."""
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(MIGRATIONS.glob("*.sql"))}
+
+
+def versions() -> Sequence[str]:
+    """The names of all versions that this release knows, oldest first."""
+    return (BASELINE, *migrations())
+
+
+def leaderboard_sql() -> str:
+    """SQL that makes KernelBot's tables where none of them is there."""
+    return _text("leaderboard")
+
+
+def tables() -> Sequence[str]:
+    """What makes the tables, types and sequences of a database that has none, in order."""
+    files = _files("tables")
     return tuple(files[name] for name in in_order(files))
+
+
+def objects() -> Sequence[str]:
+    """What makes each function and view: first what others are made from, then those others."""
+    files = {**_files("functions"), **_files("views")}
+    return tuple(files[name] for name in in_order(files))
+
+
+def indexes() -> Mapping[str, str]:
+    """The statement that builds each index of `indexes`, by the index's name."""
+    return _files("indexes")
 
 
 def in_order(files: Mapping[str, str]) -> Sequence[str]:
@@ -42,18 +66,9 @@ def in_order(files: Mapping[str, str]) -> Sequence[str]:
     return tuple(TopologicalSorter(mentions).static_order())
 
 
-def indexes() -> Mapping[str, str]:
-    """The statement that builds each index of `indexes/`, by the index's name."""
-    return {
-        path.name.removesuffix(".sql"): path.read_text(encoding="utf-8")
-        for path in sorted(resources.files(__name__).joinpath("indexes").iterdir(), key=lambda path: path.name)
-        if path.name.endswith(".sql")
-    }
-
-
 def rights_sql() -> str:
     """SQL that takes from PUBLIC the right to call our functions; part of every `migrate`."""
-    return resources.files(__name__).joinpath("rights.sql").read_text(encoding="utf-8")
+    return _text("rights")
 
 
 def roles_sql() -> str:
@@ -63,4 +78,15 @@ def roles_sql() -> str:
 
     For databases where `migrate` may not create roles: an administrator runs it by hand, after `migrate`.
     """
-    return resources.files(__name__).joinpath("roles.sql").read_text(encoding="utf-8")
+    return _text("roles")
+
+
+def _text(name: str) -> str:
+    return resources.files(__name__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
+
+
+def _files(folder: str) -> Mapping[str, str]:
+    paths = sorted(resources.files(__name__).joinpath(folder).iterdir(), key=lambda path: path.name)
+    return {
+        path.name.removesuffix(".sql"): path.read_text(encoding="utf-8") for path in paths if path.name.endswith(".sql")
+    }

@@ -22,7 +22,7 @@ BEGIN
 END
 $roles$;
 
--- Rights that an earlier release granted and this one does not.
+-- Rights that this file does not grant.
 REVOKE ALL ON ALL TABLES IN SCHEMA leaderboard, runner
     FROM runner_daemon, runner_frontend, runner_operator, runner_readonly, runner_gateway, runner_kernelboard;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA leaderboard, runner
@@ -42,11 +42,11 @@ GRANT EXECUTE ON FUNCTION
     runner.heartbeat(text, double precision, bigint[], integer[], text),
     runner.reserve(text, text[], text[], double precision, double precision),
     runner.complete(jsonb),
-    runner.fail(bigint, integer, integer, text, text, jsonb, double precision, double precision),
+    runner.fail(bigint, integer, integer, text, text, jsonb),
     runner.release(bigint, integer, integer, text),
     runner.stopped(bigint, integer, integer),
-    runner.reclaim(integer, integer),
-    runner.recover(text, bigint[], integer[], integer, text),
+    runner.reclaim(integer),
+    runner.recover(text, bigint[], integer[], boolean, text),
     runner.reap(interval, integer),
     runner.register(text, text, jsonb, text, text[]),
     runner.unregister(text, text),

@@ -278,7 +278,6 @@ class Rig:
             extra=extra_to_stored(task.extra),
             secret_seed=1,
             failures=0,
-            max_attempts=1,
             created_at=now,
             started_at=now,
         )

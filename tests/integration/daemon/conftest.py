@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.integration.daemon.groups import known, looking
@@ -37,10 +38,10 @@ def rig(make_rig: Callable[..., Rig], database_url: str) -> Rig:
 
 
 @pytest.fixture
-def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def long_pauses(database_url: str) -> None:
     """A job that failed waits for the test, however long that looks away; usually it waits for some seconds."""
-    monkeypatch.setattr("runner.store.results.BACKOFF_S", 36_000.0)
-    monkeypatch.setattr("runner.store.results.BACKOFF_MAX_S", 72_000.0)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("UPDATE runner.retry SET pause_s = 36000, pause_max_s = 72000")
 
 
 @pytest.fixture

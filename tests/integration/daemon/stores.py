@@ -17,8 +17,6 @@ class Watch:
     """What a daemon's stores do, and a gate before each claim."""
 
     claims: int = 0
-    #: Of each claim: whether it waited for the disk, and whether it brought jobs.
-    answered: list[tuple[bool, bool]] = field(default_factory=list)
     reclaims: int = 0
     registers: int = 0
     #: `time.monotonic()` when the last registration was answered, and when the last reclaim began.
@@ -49,7 +47,6 @@ def watch(rig: Rig) -> Watch:
             at_most: int | None = None,
             instance: str | None = None,
             unranked: Collection[str] = (),
-            durable: bool = True,
         ) -> Claims:
             if not seen.gate.is_set():
                 seen.waiting.set()
@@ -57,15 +54,8 @@ def watch(rig: Rig) -> Watch:
                 seen.waiting.clear()
             seen.claims += 1
             claims = super().claim(
-                host=host,
-                slots=slots,
-                lease_s=lease_s,
-                at_most=at_most,
-                instance=instance,
-                unranked=unranked,
-                durable=durable,
+                host=host, slots=slots, lease_s=lease_s, at_most=at_most, instance=instance, unranked=unranked
             )
-            seen.answered.append((durable, bool(claims.jobs)))
             return seen.answer(claims)
 
         def reclaim(self) -> Sequence[Reclaimed]:

@@ -13,7 +13,7 @@ from runner.config import Config
 from runner.daemon.loop import Daemon
 from runner.model import JobState
 from tests.integration.daemon.meter import Meter
-from tests.integration.daemon.rig import Gate, Rig, cpu_slots
+from tests.integration.daemon.rig import Gate, Rig
 from tests.integration.daemon.stores import watch
 from tests.support.waiting import PATIENCE_S
 
@@ -59,28 +59,6 @@ def test_the_pauses_between_polls_add_up_to_less_than_six_statements_in_ten_seco
     gaps_s = [rig.daemon._poll_pause_s() for _ in range(5000)]
     assert 1.5 <= min(gaps_s) <= max(gaps_s) <= 1.94
     assert 1 / statistics.mean(gaps_s) < 0.6
-
-
-@pytest.mark.parametrize(("short_s", "waits"), [(1e9, False), (0.0, True)], ids=["short", "long"])
-def test_a_claim_waits_for_the_disk_unless_a_short_run_has_just_ended(
-    make_rig: Callable[..., Rig], database_url: str, monkeypatch: pytest.MonkeyPatch, short_s: float, waits: bool
-) -> None:
-    """A run that has not ended is not short, so what is claimed beside it waits."""
-    monkeypatch.setattr("runner.daemon.slot.SHORT_S", short_s)
-    rig = make_rig(database_url)
-    rig.slots = cpu_slots(2)
-    seen = watch(rig)
-    rig.board()
-    gate = rig.evaluator.script = Gate()
-    rig.start()
-    submissions = [rig.submit(), rig.submit()]
-    rig.wait_for(lambda: len(rig.evaluator.seen) == 2, "both run")
-    assert all(waited for waited, _ in seen.answered)
-    gate.go.set()
-    rig.wait_done(*submissions, rig.submit())
-    brought = [waited for waited, brought in seen.answered if brought]
-    assert all(brought[:-1])
-    assert brought[-1] == waits
 
 
 def test_the_heartbeat_has_a_connection_only_while_a_job_is_held(

@@ -32,16 +32,14 @@ TASK: dict[str, Any] = {
 CODE = b"def custom_kernel(data):\n    return data\n"
 
 
-@pytest.fixture(autouse=True)
-def _long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pauses after failures are a thousand times as long: none ends by itself, however long a test takes."""
-    monkeypatch.setattr("runner.store.results.BACKOFF_S", 5000.0)
-    monkeypatch.setattr("runner.store.results.BACKOFF_MAX_S", 300_000.0)
-
-
 @pytest.fixture
 def store(database_url: str) -> Iterator[Store]:
-    """A store on a fresh migrated database."""
+    """A store on a fresh migrated database.
+
+    The pauses after failures are a thousand times as long: none ends by itself, however long a test takes.
+    """
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("UPDATE runner.retry SET pause_s = 5000, pause_max_s = 300000")
     opened = Store(database_url, application_name="kernel-runner test")
     yield opened
     opened.close()
@@ -141,7 +139,7 @@ class Bench:
             connection.execute("UPDATE runner.sweep SET looked_at = '-infinity'")
 
     def free_secret_jobs(self) -> None:
-        """Let secret jobs run beside their public ones, as those can that were queued by a release before 0022."""
+        """Let secret jobs run beside their public ones."""
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(
                 "UPDATE runner.job SET after_public = false, ready = true WHERE after_public AND state = 'queued'"

@@ -15,7 +15,10 @@ from runner.model import JobState, Mode, Verdict
 from tests.chaos import script
 from tests.chaos.script import Ended, final_status
 
-#: A job whose lease expired so often ends.
+#: After this many, a claim whose answer was lost counts as a lost lease.
+MAX_UNANSWERED = 3
+#: A job ends that has failed, or lost its lease, this often.
+MAX_ATTEMPTS = 3
 MAX_RECLAIMS = 5
 OPEN = (JobState.QUEUED, JobState.RUNNING)
 
@@ -37,7 +40,7 @@ class ModelJob:
     attempt: int = 0
     failures: int = 0
     reclaims: int = 0
-    max_attempts: int = 3
+    unanswered: int = 0
     owner: str | None = None
     cancel_requested: bool = False
     #: Not claimed before its pause is over.
@@ -194,14 +197,10 @@ class Queue:
 
     # --- what daemons do -----------------------------------------------------------------------------------------
 
-    def claimable(self, host: str, slots: Mapping[str, int], at_most: int | None) -> list[list[ModelJob]]:
-        """What a host may get: jobs of the type with the best first job, or named first, in the order of their class.
-
-        Or one job of that class out of turn: after a round of newcomers one of the others is served. Which one is
-        fairness, and has tests of its own.
-        """
+    def claimable(self, host: str, slots: Mapping[str, int], at_most: int | None) -> list[ModelJob]:
+        """What a host gets: jobs of the type with the best first job, or named first, in the order of their class."""
         if self.hosts[host].draining:
-            return [[]]
+            return []
         lines: dict[str, list[ModelJob]] = defaultdict(list)
         for job in self.jobs.values():
             if slots.get(job.gpu_type, 0) > 0 and self._may_claim(job, host):
@@ -209,11 +208,11 @@ class Queue:
         for line in lines.values():
             line.sort(key=lambda job: (-job.priority, job.turn, job.id))
         if not lines:
-            return [[]]
+            return []
         gpu_type = min(lines, key=lambda name: (-lines[name][0].priority, list(slots).index(name)))
         line = lines[gpu_type]
         limit = slots[gpu_type] if at_most is None else min(slots[gpu_type], at_most)
-        return [line[:limit], *([job] for job in line if job.priority == line[0].priority)]
+        return line[:limit]
 
     def claim(self, host: str, taken: Sequence[ModelJob]) -> None:
         """A host got these."""
@@ -253,7 +252,7 @@ class Queue:
         job.failures += 1
         if job.cancel_requested:
             job.leave(JobState.CANCELLED)
-        elif job.failures < job.max_attempts:
+        elif job.failures < MAX_ATTEMPTS:
             job.leave(JobState.QUEUED)
             job.paused = True
             elsewhere = any(other.name != host and not other.draining for other in self.hosts.values())
@@ -295,10 +294,11 @@ class Queue:
         """A daemon gives back what it does not know, of its own or of an earlier process; what becomes of each."""
         became = {}
         for job in [job for job in self.running(host) if (job.id, job.attempt) not in keep]:
-            if died:
+            if died or job.unanswered >= MAX_UNANSWERED:
                 self._take_back(job)
                 last = self._settle(job.submission)
             else:
+                job.unanswered += 1
                 last = self.give_back(job.id)
             became[job.id] = (job.state, last)
         return became

@@ -59,7 +59,6 @@ WORK = {
     "at_most": None,
     "instance": None,
     "unranked": [],
-    "durable": True,
 }
 
 

@@ -17,11 +17,11 @@ from runner.errors import (
     SubmissionError,
 )
 from runner.model import Job, JobState, Verdict
-from runner.store import Claims, Completion, Ended, Reclaimed
-from runner.store.claims import MAX_RECLAIMS
+from runner.store import Claims, Completion, Ended
 from runner.store.clean import to_jsonb
 from runner.store.results import _result
 from tests.integration.store.conftest import Bench, notes, result, run_record
+from tests.integration.store.queue_model import MAX_RECLAIMS
 from tests.integration.store.test_submit import one
 
 Db = psycopg.Connection[dict[str, Any]]
@@ -124,6 +124,30 @@ def fail(bench: Bench, db: Db, job: Job, slot: str = "cpu0") -> None:
     db.execute("UPDATE runner.job SET not_before = now()")
 
 
+def test_how_often_a_job_is_tried_again_is_set_for_the_queue(bench: Bench, db: Db) -> None:
+    """Failures, the pauses between them, lost leases and unanswered claims, each with a number of its own."""
+    bench.board()
+    bench.register("host-a")
+    bench.store.set_retry(max_attempts=4, pause_s=100, pause_max_s=150, max_lost_leases=2, max_unanswered_claims=1)
+    pause = "SELECT extract(epoch FROM not_before - now())::float8 AS pause_s FROM runner.job ORDER BY id DESC LIMIT 1"
+    bench.submit()
+    pauses_s = []
+    for _ in range(3):
+        assert bench.store.fail(bench.claim(), error="x", report=None, slot="cpu0").state is JobState.QUEUED
+        pauses_s.append(one(db, pause)["pause_s"])
+        db.execute("UPDATE runner.job SET not_before = now(), avoid_until = now()")
+    assert pauses_s == pytest.approx([100, 150, 150], rel=0.5)
+    assert pauses_s[0] <= 100 < pauses_s[1]
+    assert bench.store.fail(bench.claim(), error="x", report=None, slot="cpu0").state is JobState.DONE
+    bench.submit()
+    ends = []
+    for _ in range(3):
+        bench.claim()
+        (taken,) = bench.store.recover(host="host-a", keep=())
+        ends.append(taken.state)
+    assert ends == [JobState.QUEUED, JobState.QUEUED, JobState.DONE]
+
+
 def test_a_failed_job_goes_to_another_host_first(bench: Bench, db: Db) -> None:
     """For a minute not to the one it failed on, if another one that is alive serves its type."""
     bench.board()
@@ -175,35 +199,12 @@ def test_every_cause_is_kept(bench: Bench, db: Db) -> None:
         ("reclaimed", 2, "host-b"),
         ("released", 3, "host-a"),
     ]
-    db.execute("UPDATE runner.job SET max_attempts = 100")
+    db.execute("UPDATE runner.retry SET max_attempts = 100")
     for _ in range(30):
         fail(bench, db, bench.claim())
         db.execute("UPDATE runner.job SET avoid_until = now()")
     causes = one(db, "SELECT causes FROM runner.job")["causes"]
     assert (len(causes), causes[-1]["attempt"]) == (20, 33)
-
-
-def test_a_claim_whose_answer_was_lost_goes_back_at_once(bench: Bench, db: Db) -> None:
-    """Recover releases what runs in the host's name but what it knows of, at no cost; never another host's."""
-    bench.board()
-    for _ in range(4):
-        bench.submit()
-    kept, lost, foreign = bench.claim(), bench.claim(), bench.claim(host="host-b")
-    (back,) = bench.store.recover(host="host-a", keep=[(kept.id, 1), (lost.id, 2), (999, 1)])
-    assert back == Reclaimed(
-        job_id=lost.id,
-        submission_id=lost.submission_id,
-        gpu_type="CPU",
-        secret=False,
-        state=JobState.QUEUED,
-        submission_done=False,
-    )
-    states = {row["id"]: row["state"] for row in db.execute("SELECT id, state FROM runner.job")}
-    assert [states[job.id] for job in (kept, lost, foreign)] == ["running", "queued", "running"]
-    again = bench.claim()
-    assert (again.id, again.attempt, again.failures) == (lost.id, 2, 0)
-    with pytest.raises(StaleAttemptError):
-        bench.store.complete(lost, result(Verdict.ACCEPTED, run_record()))
 
 
 def test_a_job_that_kills_its_daemon_ends_some_day(bench: Bench, db: Db) -> None:

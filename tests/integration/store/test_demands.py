@@ -11,7 +11,7 @@ import pytest
 
 from runner.errors import NotFoundError, SubmissionError
 from runner.model import Demand, Job, JobResult, TimingAssurance, Verdict
-from runner.store import Selection, migrate
+from runner.store import Selection
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.integration.store.test_submit import one
 
@@ -254,20 +254,3 @@ def test_the_store_says_so_in_its_own_words(bench: Bench) -> None:
         bench.board(tolerance=7)
     with pytest.raises(NotFoundError):
         bench.store.board("identity")
-
-
-def test_operators_set_demands_and_frontends_read_them(empty_database_url: str) -> None:
-    """The roles: a frontend may see what ranks and may not change it."""
-    migrate(empty_database_url, roles=True)
-    with psycopg.connect(empty_database_url, autocommit=True) as connection:
-        connection.execute(
-            "INSERT INTO leaderboard.leaderboard (name, deadline, task, forum_id, description)"
-            " VALUES ('b', now() + interval '1 day', '{}', 0, '')"
-        )
-        connection.execute("SET ROLE runner_operator")
-        connection.execute("SELECT runner.set_demand('b', 'audited', 0.02)")
-        for role in ("runner_frontend", "runner_readonly"):
-            connection.execute(f"RESET ROLE; SET ROLE {role}".encode())
-            assert connection.execute("SELECT timing, tolerance FROM runner.demand").fetchall() == [("audited", 0.02)]
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                connection.execute("SELECT runner.set_demand('b', 'claimed')")

@@ -64,42 +64,6 @@ def test_what_is_accepted_lets_its_secret_job_begin_at_its_own_place(bench: Benc
     assert not bench.claim_of(later).secret
 
 
-def test_attempts_without_a_result_leave_the_secret_job_waiting(bench: Bench, db: Db) -> None:
-    """A failure, a lost lease and a release of the public job are no end of it."""
-    bench.board()
-    submission_id = bench.submit(mode="leaderboard")
-    bench.store.fail(bench.claim(), error="x", report=None, slot="cpu0")
-    assert bench.idle()
-    db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
-    bench.claim(lease_s=-1)
-    bench.store.reclaim()
-    public = bench.claim()
-    bench.store.release(public, reason="x")
-    public = bench.claim()
-    assert not public.secret
-    assert bench.idle()
-    assert not bench.store.complete(public, ranked(public)).submission_done
-    assert bench.claim_of(submission_id).secret
-
-
-@pytest.mark.parametrize("how", ["failures", "reclaims"])
-def test_a_public_job_that_is_given_up_ends_its_secret_job(bench: Bench, db: Db, how: str) -> None:
-    """As internal_error, both; neither waits for ever."""
-    bench.board()
-    submission_id = bench.submit(mode="leaderboard")
-    db.execute("UPDATE runner.job SET failures = 2, reclaims = 99")
-    if how == "failures":
-        assert bench.store.fail(bench.claim(), error="x", report=None, slot="cpu0").submission_done
-    else:
-        bench.claim(lease_s=-1)
-        (taken,) = bench.store.reclaim()
-        assert taken.submission_done
-    assert [job[:3] for job in jobs(db, submission_id)] == [
-        (False, "done", "internal_error"),
-        (True, "done", "internal_error"),
-    ]
-
-
 def _cancel(bench: Bench, submission_id: int) -> None:
     public = bench.claim()
     bench.store.cancel(submission_id)

@@ -13,6 +13,7 @@ import pytest
 
 from runner.model import Job, Verdict
 from tests.integration.store.conftest import CODE, Bench, ranked, result, run_record
+from tests.integration.store.test_plans import AGED
 
 Db = psycopg.Connection[dict[str, Any]]
 
@@ -132,7 +133,7 @@ def test_a_stream_of_newcomers_does_not_starve_those_who_were_there(queue: Queue
     served = [place for place, user in enumerate(order) if user == "h"]
     assert len(served) >= 12, order
     # More wait in each round, because the queue is fed as fast as it is served, and h has a run of each.
-    assert [later - earlier for earlier, later in pairwise(served)] == list(range(2, len(served) + 1)), order
+    assert [later - earlier for earlier, later in pairwise(served)] == list(range(3, len(served) + 2)), order
 
 
 def test_whenever_a_newcomer_comes_the_wait_is_short(queue: Queue) -> None:
@@ -217,17 +218,20 @@ def turns(db: Db, user: str) -> list[int]:
 
 
 def test_turns_are_taken_in_sequence(queue: Queue, db: Db) -> None:
-    """From the class's clock or the user's last job on, whichever is later; several at once follow each other."""
+    """One of each round after the user's last job, or after the class's; a newcomer's first is ahead of its round."""
     queue.submit("a", 4)
-    assert turns(db, "a") == [0, 1, 2, 3]
+    assert turns(db, "a") == [0, 2, 4, 6]
     take = "SELECT runner.take_turns('a', 'CPU', 0, %s) AS turn"
-    assert db.execute(take, (3,)).fetchall() == [{"turn": 4}]
+    assert db.execute(take, (3,)).fetchall() == [{"turn": 8}]
     db.execute("INSERT INTO runner.clock (gpu_type, priority, turn) VALUES ('CPU', 0, 100)")
     queue.submit("a", 2)
-    assert turns(db, "a")[4:] == [100, 101]
-    assert db.execute(take, (1,)).fetchall() == [{"turn": 102}]
+    assert turns(db, "a")[4:] == [101, 104]
+    assert db.execute(take, (1,)).fetchall() == [{"turn": 106}]
     db.execute("DELETE FROM runner.share")
-    assert db.execute(take, (1,)).fetchall() == [{"turn": 100}]
+    assert db.execute(take, (1,)).fetchall() == [{"turn": 101}]
+    db.execute("UPDATE runner.clock SET turn = 101")
+    assert db.execute(take.replace("'a'", "'b'"), (1,)).fetchall() == [{"turn": 103}]
+    assert db.execute(take.replace("'a'", "'c'"), (2,)).fetchall() == [{"turn": 104}]
 
 
 @pytest.mark.parametrize("latest_first", [False, True])
@@ -252,10 +256,10 @@ def test_what_is_left_after_a_cancellation_keeps_its_order(queue: Queue, db: Db)
     queue.submit("b", 1)
     queue.bench.store.cancel(2)
     queue.submit("a", 2)
-    assert turns(db, "a") == [0, 1, 2, 3, 4]
+    assert turns(db, "a") == [0, 2, 4, 6, 8]
     queue.bench.store.cancel(6)
     queue.submit("a")
-    assert turns(db, "a")[-1] == 4
+    assert turns(db, "a")[-1] == 8
 
 
 def test_deleted_submissions_cost_no_turns(queue: Queue, db: Db) -> None:
@@ -263,23 +267,7 @@ def test_deleted_submissions_cost_no_turns(queue: Queue, db: Db) -> None:
     queue.submit("a", 5)
     db.execute("DELETE FROM leaderboard.submission WHERE id > 1")
     queue.submit("a")
-    assert turns(db, "a") == [0, 1]
-
-
-def test_what_was_claimed_ahead_of_the_clock_is_remembered(queue: Queue, db: Db) -> None:
-    """Between rounds of newcomers a heavy user's jobs are taken; their turns are not taken again."""
-    queue.submit("h", 8)
-    queue.serve(1)
-    for number in range(12):
-        queue.submit(chr(ord("\u4e00") + number))
-        queue.serve(1)
-    (clock,) = db.execute("SELECT turn FROM runner.clock").fetchall()
-    claimed = db.execute("SELECT max(turn) AS turn FROM runner.job WHERE user_id = 'h' AND attempt > 0").fetchall()
-    assert claimed[0]["turn"] > clock["turn"]
-    for row in db.execute("SELECT submission_id FROM runner.job WHERE user_id = 'h' AND state = 'queued'").fetchall():
-        queue.bench.store.cancel(row["submission_id"])
-    queue.submit("h")
-    assert turns(db, "h")[-1] == claimed[0]["turn"] + 1
+    assert turns(db, "a") == [0, 2]
 
 
 def aged(db: Db, bench: Bench, claims: int) -> list[int]:
@@ -320,15 +308,21 @@ def test_no_class_between_others_waits_for_ever(queue: Queue, db: Db) -> None:
 
 
 def test_of_several_types_the_oldest_low_job_is_served(bench: Bench, db: Db) -> None:
-    """Also where the higher class is another type's; a type without a free slot, or that ranks nothing, has none."""
+    """Also where the higher class is another type's; one job, of a type with a free slot, however many it has."""
     bench.board("identity", "A100", "H100")
     for _ in range(3):
         bench.submit(gpu_types=["A100"], priority=-1)
         bench.submit(gpu_types=["H100"])
-    call = "SELECT gpu_type, priority FROM runner.first_aged('host-a', '{H100,A100}', %s, NULL, %s)"
-    assert db.execute(call, ([1, 1], [])).fetchall() == []
-    db.execute("UPDATE runner.job SET created_at = now() - interval '61 minutes'")
-    assert db.execute(call, ([1, 1], [])).fetchall() == [{"gpu_type": "A100", "priority": -1}]
-    assert db.execute(call, ([1, 0], [])).fetchall() == []
-    assert db.execute(call, ([0, 1], [])).fetchall() == []
-    assert db.execute(call, ([1, 1], ["A100"])).fetchall() == []
+
+    def claimed(*free: int) -> list[str]:
+        """The types of the jobs that one claim in twenty takes; rolled back."""
+        with db.transaction(force_rollback=True):
+            db.execute(AGED)
+            call = "SELECT gpu_type FROM runner.claim('host-a', '{H100,A100}', %s, 60)"
+            return [row["gpu_type"] for row in db.execute(call, (list(free),))]
+
+    assert claimed(1, 1) == ["H100"]
+    db.execute("UPDATE runner.job SET created_at = created_at - interval '61 minutes'")
+    assert claimed(9, 9) == ["A100"]
+    assert claimed(1, 0) == ["H100"]
+    assert claimed(0, 1) == ["A100"]

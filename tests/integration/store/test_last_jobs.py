@@ -120,7 +120,7 @@ def ending(job: Job, how: int, db: Db) -> Ending:
             passed=tuple(run.passed for run in found.runs),
         )
     if how == 6:
-        db.execute("UPDATE runner.job SET max_attempts = 1 WHERE id = %s", (job.id,))
+        db.execute("UPDATE runner.job SET failures = 2 WHERE id = %s", (job.id,))
         return Ending(
             job=job,
             act=lambda store: store.fail(job, error="the disk is full", report=None, slot="gpu0").submission_done,

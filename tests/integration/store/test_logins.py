@@ -151,7 +151,7 @@ def test_a_host_ends_and_forges_nothing_of_another(
     assert thief.ask("SELECT runner.reserve('host-b', '{CPU}', '{}', -1, 60)") == [("CPU",)]
 
     db.execute("UPDATE runner.job SET lease_expires_at = now() - interval '1 minute' WHERE id = %s", (job.id,))
-    assert thief.ask("SELECT state FROM runner.reclaim(1)") == [("queued",)], "taken back, but not ended"
+    assert thief.ask("SELECT state FROM runner.reclaim()") == [("queued",)], "taken back, but not ended"
 
 
 def test_a_name_that_no_host_has_claims_nothing(bench: Bench, log_in: Callable[[str], Login]) -> None:
@@ -213,7 +213,7 @@ def test_a_result_names_its_own_submission(bench: Bench, mine: Login, job: Job) 
     ]
     assert mine.ask("SELECT outcome FROM runner.complete(%s)", psycopg.types.json.Jsonb(wrong)) == [("stale",)]
     for end in (
-        "runner.fail(%s, %s, %s, 'x', 'x', NULL, 1, 1)",
+        "runner.fail(%s, %s, %s, 'x', 'x', NULL)",
         "runner.release(%s, %s, %s, 'x')",
         "runner.stopped(%s, %s, %s)",
     ):

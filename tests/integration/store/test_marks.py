@@ -33,7 +33,6 @@ WORK = {
     "at_most": None,
     "instance": "h",
     "unranked": [],
-    "durable": True,
 }
 #: As a claim and a result write them, in the order of the queue; a tenth of the jobs of each class stays.
 WENT_THROUGH = """\

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import sys
 import threading
 from collections.abc import Callable
@@ -15,21 +14,12 @@ import pytest
 from psycopg import sql
 from psycopg.rows import tuple_row
 
-from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError, StaleAttemptError
-from runner.model import Artifact, Progress, Verdict
+from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
 from runner.store import Store, migrate, queries, roles_sql, schema
 from runner.store.probe import probe
-from tests.integration.store.conftest import Bench, result, run_record
-from tests.plugins.postgres import daemon_login
 from tests.support.waiting import PATIENCE_S, wait_until
 
-VERSIONS = (
-    *("0012_demands", "0013_logins", "0014_turns", "0015_scale", "0016_gateway"),
-    *("0017_dataset", "0018_web_login", "0019_modules", "0020_trace", "0021_late", "0022_follow"),
-    "0023_bounds",
-    "0024_addresses",
-    "0025_values",
-)
+VERSIONS = (schema.BASELINE,)
 
 INT, BIG, TEXT, BOOL, JSON = "integer", "bigint", "text", "boolean", "jsonb"
 TIME, PLAIN_TIME, SHORT = "timestamp with time zone", "timestamp without time zone", "character varying(255)"
@@ -250,21 +240,33 @@ def test_a_code_hash_is_the_sha256_of_the_code(database_url: str) -> None:
     assert digest == hashlib.sha256(b"abc").hexdigest()
 
 
-def test_the_second_migration_applies_nothing(
-    empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Versions are applied once, from any working directory, and logging stays as it was."""
-    monkeypatch.chdir(tmp_path)
-    root = logging.getLogger()
-    before = (root.level, tuple(root.handlers), logging.getLogger("alembic").level)
+def test_the_second_migration_applies_nothing(empty_database_url: str) -> None:
+    """The tables are made once, and their version is recorded."""
     assert tuple(migrate(empty_database_url)) == VERSIONS
     assert tuple(migrate(empty_database_url)) == ()
-    assert (root.level, tuple(root.handlers), logging.getLogger("alembic").level) == before
     assert fetch(empty_database_url, "SELECT version_num FROM runner.migration") == [(VERSIONS[-1],)]
 
 
+def test_migrations_are_applied_once_and_in_order(
+    database_url: str, empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To a database of an earlier release; one that is made now has all of it from the tables' files."""
+    (tmp_path / "0002_first.sql").write_text("CREATE TABLE runner.later (id bigint);", encoding="utf-8")
+    (tmp_path / "0003_next.sql").write_text("INSERT INTO runner.later SELECT 100 % 7;", encoding="utf-8")
+    monkeypatch.setattr(schema, "MIGRATIONS", tmp_path)
+    facts = probe(database_url)
+    assert (facts.version, facts.pending, facts.newer) == (schema.BASELINE, ("0002_first", "0003_next"), False)
+    assert migrate(database_url) == ("0002_first", "0003_next")
+    assert migrate(database_url) == ()
+    assert fetch(database_url, "SELECT id FROM runner.later") == [(2,)]
+    assert probe(database_url).pending == ()
+    assert migrate(empty_database_url) == (schema.BASELINE, "0002_first", "0003_next")
+    assert fetch(empty_database_url, "SELECT to_regclass('runner.later')") == [(None,)]
+    assert probe(empty_database_url).version == "0003_next"
+
+
 def test_concurrent_migrations_apply_each_version_once(empty_database_url: str) -> None:
-    """Four at once: together they applied every version exactly once, and none failed."""
+    """Of four at once one makes the tables, and none fails."""
     barrier = threading.Barrier(4)
     applied: list[str] = []
     errors: list[Exception] = []
@@ -292,8 +294,7 @@ def test_no_login_can_stop_a_migration(database_url: str, monkeypatch: pytest.Mo
     fetch(database_url, "DROP INDEX runner.job_user_idx")
     with psycopg.connect(database_url) as other:
         other.execute("SET ROLE runner_readonly")
-        # Those that releases before this one took.
-        other.execute("SELECT pg_advisory_lock(n) FROM generate_series(7016325910443210, 7016325910443212) AS n")
+        other.execute("SELECT pg_advisory_lock(1)")
         migrate(database_url, roles=True)
     assert valid_indexes(database_url) == set(schema.indexes())
     for query in (queries.MIGRATION_LOCK, queries.TRY_INDEX_LOCK):
@@ -417,16 +418,16 @@ def test_a_user_without_the_right_is_told_what_to_do(postgres_url: str) -> None:
 
 
 def test_only_the_owner_may_execute_our_functions(database_url: str) -> None:
-    """No function is open to PUBLIC, and every one has a pinned search_path."""
+    """No function is open to PUBLIC; each has a pinned search_path, or was parsed when it was made."""
     functions = fetch(
         database_url,
-        "SELECT proname, has_function_privilege('public', oid, 'EXECUTE'), proconfig FROM pg_proc"
-        " WHERE pronamespace = 'runner'::regnamespace",
+        "SELECT proname, has_function_privilege('public', oid, 'EXECUTE'), proconfig, prosqlbody IS NOT NULL"
+        " FROM pg_proc WHERE pronamespace = 'runner'::regnamespace",
     )
-    assert {"submit", "enqueue", "cancel", "settle"} <= {name for name, _, _ in functions}
-    for name, public, settings in functions:
+    assert {"submit", "enqueue", "cancel", "settle"} <= {name for name, *_ in functions}
+    for name, public, settings, parsed in functions:
         assert not public, name
-        assert "search_path=pg_catalog, pg_temp" in settings, name
+        assert parsed or "search_path=pg_catalog, pg_temp" in settings, name
 
 
 def test_a_frontends_role_has_what_it_needs_and_no_more(empty_database_url: str) -> None:
@@ -461,88 +462,22 @@ def test_a_frontends_role_has_what_it_needs_and_no_more(empty_database_url: str)
         connection.execute("SELECT runner.cancel(1, 'u')")
 
 
-def test_a_daemons_role_has_what_it_needs_and_no_more(empty_database_url: str) -> None:
-    """A daemon does all its work through functions; it cannot write a job or a result past them."""
-    migrate(empty_database_url, roles=True)
-    owner = Bench(store=Store(empty_database_url, application_name="test"), url=empty_database_url)
-    owner.board("identity", "CPU", "H100")
-    url = daemon_login(empty_database_url)
-    daemon = Bench(store=Store(url, application_name="test"), url=url)
-    try:
-        daemon.store.sync_gpu_types([("CPU", "cpu", [], "Processor")])
-        for _ in range(2):
-            daemon.register("host-a")
-        for mode in ("test", "benchmark", "leaderboard"):
-            owner.submit(mode=mode, gpu_types=["CPU"])
-        trace = Artifact(name="trace", media_type="text/plain", data=b"")
-        job = daemon.claim(instance="host-a")
-        beat = daemon.store.heartbeat(host="host-a", lease_s=60, held=[(job.id, job.attempt)], instance="host-a")
-        assert [state.ours for state in beat] == [True]
-        daemon.store.progress(job, Progress(phase="test", done=1, total=2))
-        daemon.store.complete(job, result(Verdict.ACCEPTED, run_record(), artifacts=(trace,)))
-        with pytest.raises(StaleAttemptError):
-            daemon.store.complete(job, result(Verdict.INVALID))
-        daemon.store.fail(daemon.claim(instance="host-a"), error="x", report=None, slot="cpu0")
-        daemon.store.release(daemon.claim(instance="host-a"), reason="x")
-        daemon.claim(lease_s=-1, instance="host-a")
-        assert len(daemon.store.reclaim()) == 1
-        daemon.claim(instance="host-a")
-        assert len(daemon.store.recover(host="host-a", keep=(), instance="host-a")) == 1
-        job = daemon.claim(instance="host-a")
-        assert owner.store.cancel(job.submission) == 2
-        daemon.store.cancelled(job)
-        owner.submit(gpu_types=["H100"])
-        reserved = daemon.store.reserve(host="host-a", gpu_types=["H100"], smaller=["CPU"], waited_s=0, hold_s=9)
-        assert reserved == "H100"
-        daemon.store.announce(events=[{}], wake=["CPU"])
-        daemon.store.reap(keep_s=86400)
-        assert [(depth.gpu_type, depth.jobs) for depth in daemon.store.queue_depths()] == [("CPU", 1), ("H100", 1)]
-        facts = probe(url)
-        assert (facts.login, facts.owner, facts.hosts) == ("runner_test_host", False, ("host-a",))
-        daemon.store.unregister_host("host-a", instance="host-a")
-        for forbidden in (
-            "UPDATE leaderboard.submission SET done = true",
-            "INSERT INTO leaderboard.runs DEFAULT VALUES",
-            "UPDATE runner.job SET state = 'queued'",
-            "DELETE FROM runner.job",
-            "UPDATE runner.clock SET turn = 0",
-            "SELECT runner.settle(1)",
-            "SELECT runner.submit('identity', 'u', 'x.py', 'x', 'test')",
-            "SELECT runner.cancel(1)",
-        ):
-            with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
-                connection.execute(forbidden.encode())
-    finally:
-        daemon.store.close()
-        owner.store.close()
-
-
-@pytest.mark.parametrize(
-    ("version", "message", "pending", "newer"),
-    [
-        ("0004_views", "and this release starts at '0012_demands'.* drop schema runner", VERSIONS, False),
-        ("9999_future", "which this release does not know.* Update kernel-runner", (), True),
-    ],
-)
-def test_an_unknown_version_is_refused_with_the_way_out(
-    empty_database_url: str, version: str, message: str, pending: tuple[str, ...], *, newer: bool
-) -> None:
-    """One from before the baseline, and one of a later release: nothing is done, and `check` tells them apart."""
+def test_a_version_of_a_later_release_is_refused_with_the_way_out(empty_database_url: str) -> None:
+    """Nothing is done, and `check` tells that it is newer."""
     fetch(
         empty_database_url,
-        "CREATE SCHEMA runner; CREATE TABLE runner.migration (version_num varchar(32) PRIMARY KEY)",
+        "CREATE SCHEMA runner; CREATE TABLE runner.migration (version_num text PRIMARY KEY);"
+        "INSERT INTO runner.migration VALUES ('9999_future')",
     )
-    with psycopg.connect(empty_database_url) as connection:
-        connection.execute("INSERT INTO runner.migration VALUES (%s)", [version])
-    with pytest.raises(ConfigError, match=rf"at version '{version}', {message}"):
+    with pytest.raises(ConfigError, match=r"at version '9999_future', which .* does not know.* Update kernel-runner"):
         migrate(empty_database_url)
     assert fetch(empty_database_url, "SELECT to_regnamespace('leaderboard')") == [(None,)]
     facts = probe(empty_database_url)
-    assert (facts.version, facts.pending, facts.newer) == (version, pending, newer)
+    assert (facts.version, facts.pending, facts.newer) == ("9999_future", (), True)
 
 
-def test_roles_lose_what_an_earlier_release_granted(empty_database_url: str) -> None:
-    """Daemons of the first release wrote tables themselves and called what is for the owner only now."""
+def test_roles_lose_what_was_granted_beside_ours(empty_database_url: str) -> None:
+    """Rights to write tables, and to call what is for the owner only."""
     migrate(empty_database_url, roles=True)
     fetch(
         empty_database_url,
@@ -574,7 +509,8 @@ def test_large_indexes_are_built_while_others_write(empty_database_url: str) -> 
         wait_until(lambda: fetch(empty_database_url, waits) == [(1,)], "the index waits for the transaction")
         fetch(
             empty_database_url,
-            "SET lock_timeout = '1s'; INSERT INTO runner.clock VALUES ('x', 1, 1); UPDATE runner.job SET priority = 1",
+            "SET lock_timeout = '1s'; INSERT INTO runner.clock (gpu_type, priority, turn) VALUES ('x', 1, 1);"
+            "UPDATE runner.job SET priority = 1",
         )
         assert outcomes == []
     thread.join(timeout=PATIENCE_S)
@@ -598,7 +534,6 @@ def test_an_index_that_is_held_up_costs_nothing_but_itself(
     """The schema is migrated, the error says what is left and why, and the next call builds it anew."""
     settings = queries.Query(
         name="x",
-        purpose="x",
         sql=b"SELECT set_config('lock_timeout', '1s', false), set_config('statement_timeout', '0', false)",
     )
     migrate(empty_database_url)

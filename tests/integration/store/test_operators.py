@@ -123,24 +123,6 @@ def test_an_operators_role_has_what_it_needs_and_no_more(empty_database_url: str
                 connection.execute(forbidden.encode())
 
 
-def test_a_frontends_role_may_not_operate(empty_database_url: str) -> None:
-    """Nor may PUBLIC: no function of an operator's is open to a frontend."""
-    migrate(empty_database_url, roles=True)
-    url = make_conninfo(empty_database_url, options="-c role=runner_frontend")
-    with psycopg.connect(url, autocommit=True) as connection:
-        for forbidden in (
-            "SELECT runner.rerun(submission_id => 1)",
-            "SELECT runner.invalidate(submission_id => 1, reason => 'x')",
-            "SELECT runner.drain('node1')",
-            "SELECT runner.undrain('node1')",
-            "SELECT * FROM runner.matching(1, NULL, NULL, NULL, NULL, NULL)",
-            "SELECT * FROM runner.superseded_run",
-            "SELECT * FROM runner.event",
-        ):
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                connection.execute(forbidden.encode())
-
-
 def test_a_readers_role_reads_what_a_frontend_reads_and_calls_nothing(empty_database_url: str) -> None:
     """For dashboards: no seed, no code, no output of secret runs, no submission in anybody's name."""
     migrate(empty_database_url, roles=True)

@@ -60,7 +60,21 @@ UPDATE runner.job SET state = 'done', verdict = 'accepted', lease_owner = NULL, 
 SUBMIT = b"SELECT runner.submit('identity', 'user 5', 'x.py', 'pass', 'test', ARRAY['L4'])"
 #: One claim in twenty looks for aged jobs as well, by chance. Not the next one.
 NOT_AGED = b"SELECT setseed(0.5)"
-AGED = b"SELECT runner.first_aged('h', %(gpu_types)s::text[], '{1,1,1,1,1}', 1, '{}')"
+#: The next one.
+AGED = b"""
+DO $$
+DECLARE
+    v_seed double precision := 0;
+BEGIN
+    LOOP
+        PERFORM setseed(v_seed);
+        EXIT WHEN random() < 0.05;
+        v_seed := v_seed + 0.001;
+    END LOOP;
+    PERFORM setseed(v_seed);
+END
+$$
+"""
 #: What the transaction at hand has read so far, by index and by walking tables from end to end.
 READ = """
 SELECT i.indexrelname AS name, false AS walked, pg_stat_get_xact_tuples_returned(i.indexrelid) AS number
@@ -87,8 +101,6 @@ class Meter:
     def __init__(self, db: Db) -> None:
         self.db = db
         db.prepare_threshold = 0
-        # One claim in twenty calls it; planned now, it does not add the cost of planning to one that is measured.
-        db.execute("SELECT runner.first_aged('h', '{CPU}', '{1}', 1, '{}')")
         db.execute(NOT_AGED)
         assert db.execute("SELECT random() >= 0.05 AS passes").fetchone() == {"passes": True}
 
@@ -143,7 +155,7 @@ def meter(database_url: str) -> Iterator[Meter]:
 def check(meter: Meter, bench: Bench) -> None:
     """Every statement of a daemon, and those of frontends that must be quick, reads a bounded part of the queue."""
     work = {"host": "h", "gpu_types": list(TYPES), "lease_s": 60, "at_most": None, "instance": "h"}
-    work |= {"unranked": [], "durable": True}
+    work |= {"unranked": []}
     for free in (1, 4):
         claim = meter.cost(queries.CLAIM.sql, {**work, "free": [free] * len(TYPES)})
         # The best of each type, what is taken, and what died so lately that some transaction may still see it.
@@ -163,7 +175,7 @@ def check(meter: Meter, bench: Bench) -> None:
         nothing = meter.cost(queries.CLAIM.sql, {**work, "free": [0] * len(TYPES)}, after=looked)
         assert nothing.pages < most, (looked_at, nothing)
 
-    aged = meter.cost(AGED, {"gpu_types": list(TYPES)})
+    aged = meter.cost(queries.CLAIM.sql, {**work, "free": [1] * len(TYPES)}, after=AGED)
     assert aged.entries.get("job_ready_idx", 0) < 100, aged
     assert aged.pages < 600, aged
     assert aged.walked == {}
@@ -171,14 +183,14 @@ def check(meter: Meter, bench: Bench) -> None:
     jobs = [bench.claim("L4", host="h") for _ in range(8)]
     held = {"ids": [job.id for job in jobs], "attempts": [job.attempt for job in jobs]}
     results = to_jsonb([_result(job, result(Verdict.ACCEPTED, run_record())) for job in jobs])
-    failure = {**vars(jobs[0]), "slot": "s", "error": "x", "report": None, "backoff_s": 1, "backoff_max_s": 1}
+    failure = {**vars(jobs[0]), "slot": "s", "error": "x", "report": None}
     statements: Sequence[tuple[bytes, Mapping[str, object], int]] = [
         (queries.HEARTBEAT.sql, {"host": "h", "lease_s": 60, "instance": "h", **held}, 400),
         (queries.COMPLETE.sql, {"results": results}, 1000),
         (queries.FAIL.sql, failure, 150),
         (queries.RELEASE.sql, {**vars(jobs[0]), "reason": "x"}, 150),
-        (queries.RECLAIM.sql, {"max_reclaims": 5}, 30),
-        (queries.RECOVER.sql, {"host": "other", "instance": "other", **held, "max_reclaims": 5}, 200),
+        (queries.RECLAIM.sql, {}, 30),
+        (queries.RECOVER.sql, {"host": "other", "instance": "other", **held, "died": True}, 200),
         (queries.RESERVE.sql, {"host": "h", "gpu_types": ["B200"], "smaller": ["L4"], "waited_s": 0, "hold_s": 9}, 200),
         (queries.CANCEL.sql, {"submission_id": jobs[1].submission_id, "user_id": None}, 200),
         (queries.HOSTS.sql, {}, 100),
@@ -222,7 +234,7 @@ def test_what_is_not_ranked_is_found_behind_all_ranked_jobs(bench: Bench, db: Db
     bench.register("h", *TYPES)
     db.execute("ANALYZE")
     work = {"host": "h", "gpu_types": list(TYPES), "free": [2] * len(TYPES), "lease_s": 60, "at_most": None}
-    work |= {"instance": "h", "unranked": list(TYPES), "durable": True}
+    work |= {"instance": "h", "unranked": list(TYPES)}
     meter.cost(queries.CLAIM.sql, work)
     bench.submit(gpu_types=["L4"])
     load(db, MANY)

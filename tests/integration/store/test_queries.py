@@ -17,14 +17,21 @@ PAGE = Path(__file__).parents[3] / "docs" / "frontends.md"
 
 
 def test_every_query_has_a_constant_and_every_constant_a_use() -> None:
-    """Nothing in queries.sql is unreachable or forgotten."""
+    """Nothing in queries.sql is unreachable or forgotten, nor is a call of a function."""
     package = Path(queries.__file__).parent
     users = [*package.glob("*.py"), *package.parent.glob("data/*.py")]
     code = "".join(path.read_text() for path in users if path.name != "queries.py")
+    constants = {name: value for name, value in vars(queries).items() if isinstance(value, queries.Query)}
     for name, query in queries.ALL.items():
-        assert getattr(queries, name.upper()) is query
-        assert f"queries.{name.upper()}" in code, f"{name} is never used"
-        assert query.purpose.endswith("."), name
+        assert constants[name.upper()] is query
+    for name in constants:
+        assert f"queries.{name}" in code, f"{name} is never used"
+
+
+def test_a_call_names_its_parameters_and_its_value() -> None:
+    """The types are the function's."""
+    query = queries.call("pause(gpu_type text, more bigint[]) AS changed")
+    assert query.sql == b"SELECT * FROM runner.pause(%(gpu_type)s::text, %(more)s::bigint[]) AS changed"
 
 
 def test_names_arrive_as_they_are(db: psycopg.Connection[dict[str, Any]]) -> None:

@@ -18,8 +18,8 @@ import pytest
 from runner.errors import DatabaseUnavailableError, NotFoundError, StaleAttemptError
 from runner.model import Artifact, JobState, Mode, Progress, Verdict
 from runner.store import Ended, Stop, Store, Wakeup, signals
-from runner.store.claims import MAX_RECLAIMS
 from tests.integration.store.conftest import CODE, TASK, Bench, notes, ranked, result, run_record
+from tests.integration.store.queue_model import MAX_RECLAIMS
 from tests.integration.store.test_pooler import direct_host
 from tests.integration.store.test_submit import count, one, together
 from tests.support.waiting import PATIENCE_S
@@ -52,7 +52,7 @@ def test_a_claim_carries_everything_an_evaluation_needs(bench: Bench, db: Db) ->
     )
     assert (job.secret, job.attempt, job.user_id, job.file_name, job.code) == (False, 1, "u1", "fast.py", CODE)
     assert (job.task, job.extra, job.secret_seed) == (TASK, {"harness": "builtin", "flops": "2*n"}, seed)
-    assert (job.failures, job.max_attempts) == (0, 3)
+    assert job.failures == 0
     assert job.started_at >= job.created_at
     assert words(db, submission_id) == (False, "active", "running", None)
     lease = one(
@@ -67,21 +67,6 @@ def test_a_job_on_a_board_with_odd_content_is_still_claimed(bench: Bench, db: Db
     bench.submit()
     db.execute("""UPDATE leaderboard.leaderboard SET task = '{"files": [1, null]}', deadline = '0001-01-02Z'""")
     assert bench.claim().task == {"files": [1, None]}
-
-
-def test_the_order_is_priority_then_age_and_full_gpu_types_are_passed_over(bench: Bench) -> None:
-    """Higher priority first, older first among equals, and only types with a free slot."""
-    bench.board("identity", "A100", "H100")
-    old = bench.submit(gpu_types=["A100"])
-    new = bench.submit(gpu_types=["A100"])
-    urgent = bench.submit(gpu_types=["A100"], priority=3)
-    other = bench.submit(gpu_types=["H100"], priority=9)
-    claim = bench.store.claim
-    (first,) = claim(host="h", slots={"A100": 1, "H100": 0}, lease_s=9).jobs
-    assert first.submission_id == urgent
-    assert [bench.claim("A100", "H100").submission_id for _ in range(3)] == [other, old, new]
-    assert not claim(host="h", slots={"A100": 1, "H100": 1}, lease_s=9).jobs
-    assert not claim(host="h", slots={}, lease_s=9).jobs
 
 
 def test_many_claimers_get_each_job_once(bench: Bench) -> None:
@@ -101,15 +86,6 @@ def test_many_claimers_get_each_job_once(bench: Bench) -> None:
     assert all(isinstance(outcome, list) for outcome in outcomes), outcomes
     assert len(claimed) == 30
     assert len(set(claimed)) == 30
-
-
-def test_a_locked_job_does_not_hide_the_next_one(bench: Bench, db: Db) -> None:
-    """While the first row is locked, the second is claimed."""
-    bench.board()
-    first, second = bench.submit(), bench.submit()
-    with db.transaction():
-        db.execute("SELECT 1 FROM runner.job WHERE submission_id = %s FOR UPDATE", (first,))
-        assert bench.claim().submission_id == second
 
 
 def test_a_result_is_committed_with_kernelbots_columns(bench: Bench, db: Db) -> None:
@@ -209,31 +185,6 @@ def test_the_same_result_committed_twice_is_no_error(bench: Bench, db: Db) -> No
         bench.store.complete(job, result(Verdict.WRONG_ANSWER, run_record(passed=False)))
 
 
-def test_jobs_that_finish_at_the_same_moment_end_the_submission_once(bench: Bench, db: Db) -> None:
-    """Eight times two threads commit a submission's two jobs at once: one of them ends it, with the right word."""
-    bench.board()
-    for number in range(8):
-        submission_id = bench.submit(mode="leaderboard")
-        bench.free_secret_jobs()
-        jobs = [bench.claim(), bench.claim()]
-        passed = number % 2 == 0
-        outcomes = together(
-            2,
-            bench,
-            lambda store, index, jobs=jobs, passed=passed: (
-                store.complete(  # type: ignore[misc]  # defaults bind the loop's values
-                    jobs[index], ranked(jobs[index], passed=passed or not jobs[index].secret)
-                ).submission_done
-            ),
-        )
-        assert sorted(outcomes, key=str) == [False, True], outcomes
-        done, _, status, error = words(db, submission_id)
-        assert (done, status) == (True, "succeeded" if passed else "failed")
-        assert error == (
-            None if passed else "secret validation failed on CPU; submission will not appear on the leaderboard"
-        )
-
-
 FINAL = [
     ("test", Verdict.ACCEPTED, True, "succeeded", None),
     ("test", Verdict.WRONG_ANSWER, True, "succeeded", None),
@@ -307,17 +258,6 @@ def test_failures_are_retried_with_a_pause_and_end_as_internal_error(bench: Benc
         "failed 3 times through no fault of the submission, at last on host-a, slot cpu0: engine went away"
     )
     assert words(db, submission_id)[2] == "failed"
-
-
-def test_a_released_job_costs_nothing(bench: Bench, db: Db) -> None:
-    """A drain puts the job back at once, without a failure."""
-    bench.board()
-    submission_id = bench.submit()
-    job = bench.claim()
-    bench.store.release(job, reason="draining")
-    assert words(db, submission_id)[2] == "pending"
-    again = bench.claim(host="host-b")
-    assert (again.id, again.attempt, again.failures) == (job.id, 2, 0)
 
 
 def test_a_heartbeat_renews_what_is_ours_and_names_what_is_not(bench: Bench, db: Db) -> None:
@@ -404,33 +344,6 @@ def test_half_a_ranked_submission_is_not_accepted(bench: Bench) -> None:
     view = bench.store.submission(submission_id)
     assert (view.state, view.verdict) == (JobState.CANCELLED, None)
     assert view.jobs[0].verdict is Verdict.ACCEPTED
-
-
-@pytest.mark.parametrize("end", ["fail", "release", "reclaim"])
-def test_a_job_asked_to_stop_is_never_queued_again(bench: Bench, db: Db, end: str) -> None:
-    """Whatever happens to a running job after its cancellation was asked for, it ends cancelled."""
-    bench.board()
-    submission_id = bench.submit()
-    job = bench.claim(lease_s=-1)
-    bench.store.cancel(submission_id)
-    if end == "fail":
-        ended = bench.store.fail(job, error="x", report=None, slot="cpu0")
-        assert ended == Ended(state=JobState.CANCELLED, submission_done=True)
-    elif end == "release":
-        bench.store.release(job, reason="x")
-    else:
-        assert len(bench.store.reclaim()) == 1
-    assert bench.store.submission(submission_id).state is JobState.CANCELLED
-    assert words(db, submission_id)[2:] == ("failed", "cancelled")
-
-
-def test_a_waiting_submission_that_is_cancelled_is_over_at_once(bench: Bench, db: Db) -> None:
-    """Nothing runs, so nothing needs to be waited for."""
-    bench.board()
-    submission_id = bench.submit()
-    assert bench.store.cancel(submission_id) == 1
-    assert words(db, submission_id) == (True, "active", "failed", "cancelled")
-    assert bench.idle()
 
 
 def test_no_text_of_a_submission_can_lose_its_result(bench: Bench, db: Db) -> None:

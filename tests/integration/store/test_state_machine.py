@@ -52,7 +52,7 @@ SELECT setval('runner.claim_number', 1, false);
 """
 JOBS = """
 SELECT j.id, j.submission_id, j.user_id, j.gpu_type, j.mode, j.secret, j.priority, j.turn, j.replaces, j.state,
-       j.verdict, j.attempt, j.failures, j.max_attempts, j.reclaims, j.lease_owner, j.cancel_requested, j.retired_as,
+       j.verdict, j.attempt, j.failures, j.reclaims, j.lease_owner, j.cancel_requested, j.retired_as,
        j.after_public AND j.state = 'queued' AS after_public,
        j.lease_expires_at IS NOT NULL AS leased, j.finished_at IS NOT NULL AS finished,
        (SELECT count(*) FROM runner.superseded_run w WHERE w.job_id = j.id) AS superseded,
@@ -69,7 +69,7 @@ FROM leaderboard.submission s JOIN leaderboard.submission_job_status t ON t.subm
 """
 #: Jobs that end after few failures or reclaims, so that random lives get there.
 SHORT_LIVES = """
-UPDATE runner.job SET max_attempts = 1 + id %% 3, reclaims = id %% 5
+UPDATE runner.job SET failures = id %% 3, reclaims = id %% 5
 WHERE submission_id = %(submission)s AND id <> ALL (%(known)s)
 """
 #: A pause is never over by itself here, however slow the machine.
@@ -302,7 +302,7 @@ class QueueMachine(RuleBasedStateMachine):
         instance = self.model.hosts[host].instance
         claims = self.store.claim(host=host, slots=slots, lease_s=3600, at_most=at_most, instance=instance)
         expected = [self.model.jobs[job.id] for job in claims.jobs]
-        assert expected in self.model.claimable(host, slots, at_most)
+        assert expected == self.model.claimable(host, slots, at_most)
         self.model.claim(host, expected)
         assert (claims.draining, claims.registered, claims.overdue) == (self.model.hosts[host].draining, True, overdue)
         for job, known in zip(claims.jobs, expected, strict=True):
@@ -615,7 +615,7 @@ class QueueMachine(RuleBasedStateMachine):
                 turn=row["turn"],
                 replaces=row["replaces"],
                 after_public=row["after_public"],
-                max_attempts=row["max_attempts"],
+                failures=row["failures"],
                 reclaims=row["reclaims"],
             )
             for row in self.db.execute(JOBS)

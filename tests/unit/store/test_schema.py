@@ -1,4 +1,4 @@
-"""The files of functions and views: one for each, and in which order they are applied."""
+"""The files of schema `runner`: one for each object, and in which order they are applied."""
 
 from __future__ import annotations
 
@@ -12,20 +12,29 @@ import pytest
 from runner.store import schema
 
 STORE = Path(schema.__file__).parents[1]
-MADE = re.compile(r"^CREATE (?:OR REPLACE )?(FUNCTION|PROCEDURE|VIEW|TRIGGER) (?:runner\.)?(\w+)", re.MULTILINE)
+MADE = re.compile(r"^CREATE (?:OR REPLACE )?(FUNCTION|VIEW|TABLE|TYPE|SEQUENCE) (?:runner\.)?(\w+)", re.MULTILINE)
 INDEXES = sorted((STORE / "schema" / "indexes").glob("*.sql"))
-FILES = sorted(path for path in (STORE / "schema").rglob("*.sql") if path.parent.name not in ("schema", "indexes"))
+TABLES = sorted((STORE / "schema" / "tables").glob("*.sql"))
+FILES = sorted(path for folder in ("functions", "views") for path in (STORE / "schema" / folder).glob("*.sql"))
 
 
-def test_no_function_or_view_is_made_in_two_places() -> None:
-    """All SQL of the store taken together: migrations make none, and each is made by one file."""
-    made = Counter(
-        (path, *found) for path in STORE.rglob("*.sql") for found in set(MADE.findall(path.read_text(encoding="utf-8")))
+def test_no_object_is_made_in_two_places() -> None:
+    """The database's truth is one file for each, and migrations make no function and no view."""
+    objects = Counter(
+        pair for path in (*TABLES, *FILES) for pair in set(MADE.findall(path.read_text(encoding="utf-8")))
     )
-    places = Counter((kind, name) for _, kind, name in made)
-    assert len(places) > 40
-    assert [found for found, count in places.items() if count > 1] == []
-    assert [path for path, _, _ in made if path.is_relative_to(STORE / "migrations")] == []
+    assert len(objects) > 100
+    assert [pair for pair, count in objects.items() if count > 1] == []
+    migrated = {kind for text in schema.migrations().values() for kind, _ in MADE.findall(text)}
+    assert migrated.isdisjoint({"FUNCTION", "VIEW"})
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_the_file_of_a_table_makes_it_alone(path: Path) -> None:
+    """It begins with what the table is for."""
+    text = path.read_text(encoding="utf-8")
+    assert [name for _, name in MADE.findall(text)] == [path.stem]
+    assert text.startswith("-- ")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -53,6 +62,7 @@ def test_the_file_of_an_index_builds_it_while_others_write(path: Path) -> None:
 def test_every_file_is_applied_once() -> None:
     """None is forgotten, whatever folder it lies in."""
     assert sorted(schema.objects()) == sorted(path.read_text(encoding="utf-8") for path in FILES)
+    assert sorted(schema.tables()) == sorted(path.read_text(encoding="utf-8") for path in TABLES)
 
 
 def test_what_others_are_made_from_comes_first() -> None:

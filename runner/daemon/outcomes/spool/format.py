@@ -154,7 +154,6 @@ def _job(job: Job) -> Json:
         "user_id": job.user_id,
         "file_name": job.file_name,
         "failures": job.failures,
-        "max_attempts": job.max_attempts,
         "created_at": job.created_at.isoformat(),
         "started_at": job.started_at.isoformat(),
     }
@@ -176,7 +175,6 @@ def _job_of(found: Mapping[str, Any]) -> Job:
         extra=None,
         secret_seed=0,
         failures=found["failures"],
-        max_attempts=found["max_attempts"],
         created_at=read_date(found["created_at"]),
         started_at=read_date(found["started_at"]),
         # An earlier release had none.

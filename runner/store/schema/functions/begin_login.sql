@@ -11,7 +11,7 @@ BEGIN
     IF coalesce(begin_login.code, '') !~ '^[0-9a-f]{8}$' OR coalesce(begin_login.digest, '') !~ '^sha256:[0-9a-f]{64}$' THEN
         PERFORM runner.refuse('KR042', 'a login has a code of 8 hexadecimal digits and a digest', 'Begin it again.');
     END IF;
-    -- Those that KernelBot or an earlier release began have no origin.
+    -- Those that KernelBot began have no origin.
     DELETE FROM leaderboard.user_info u
     WHERE u.id ~ '^temp_' AND u.cli_valid IS NOT TRUE
       AND CASE WHEN EXISTS (SELECT FROM runner.waiting_login w WHERE w.id = u.id)

@@ -9,19 +9,13 @@
 -- at its mark (runner.move_mark). The settings leave the planner no choice: a plan made while the queue was short would be
 -- kept when it is long.
 --
--- Within a class the lowest turn is first. A newcomer starts at the clock's turn, so it is ahead of all further jobs of
--- earlier users. An endless stream of newcomers would starve them. Therefore newcomers are served in rounds: a round
--- serves those who were there when it began. Before every round but the first in a turn, one job of the others is
--- taken.
+-- Within a class the lowest turn is first, which a job got when it was stored: see runner.take_turns.
 --
--- Priorities are strict, but one claim in twenty first takes a job that has waited for an hour behind a higher class: see
--- runner.first_aged.
+-- Priorities are strict, but one claim in twenty looks at the first job of every class. If there is one that has waited for
+-- an hour, it takes the one that has waited longest, so no class waits for ever behind a higher one.
 --
 -- For the types in `unranked`, only jobs whose times do not count are taken: in the same order, along
 -- job_ready_unranked_idx. Of a paused type nothing is taken.
---
--- `overdue` says that runner.reclaim has something to do. Leases of single jobs are looked at each time, from the mark in
--- runner.sweep on. Leases of hosts, ends and starts are looked at by one claim a second of all hosts.
 CREATE OR REPLACE FUNCTION runner.claim(
     host text, gpu_types text[], free integer[], lease_s double precision, at_most integer DEFAULT NULL,
     instance text DEFAULT NULL, unranked text[] DEFAULT '{}'
@@ -29,7 +23,7 @@ CREATE OR REPLACE FUNCTION runner.claim(
     draining boolean, drain_reason text, registered boolean, overdue boolean, rivals integer,
     id bigint, attempt integer, submission_id integer, leaderboard text, gpu_type text, mode text, secret boolean,
     user_id text, file_name text, code bytea, task jsonb, extra jsonb, secret_seed bigint, failures integer,
-    max_attempts integer, created_at timestamptz, started_at timestamptz, avoid_slot text
+    created_at timestamptz, started_at timestamptz, avoid_slot text
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
@@ -37,16 +31,14 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET j
 DECLARE
     v_host record;
     v_taken boolean;
-    v_type record;
-    v_clock record;
+    v_aged boolean := random() < 0.05;
+    v_head record;
     v_class record;
-    v_newcomer boolean;
     v_ids bigint[];
     v_submission_ids integer[];
     v_priorities integer[];
     v_turns bigint[];
     v_free integer[] := claim.free;
-    v_sweep record;
     v_number bigint;
 BEGIN
     IF EXISTS (SELECT FROM runner.pause) THEN
@@ -64,61 +56,36 @@ BEGIN
     v_taken := NOT coalesce(v_host.login = session_user AND v_host.instance = claim.instance, false)
         AND NOT (runner.is_owner() AND coalesce(v_host.instance = claim.instance, true));
     registered := coalesce(v_host.registered, false) AND NOT v_taken;
-    SELECT s.seq, s.looked_at NOT BETWEEN now() - interval '1 second' AND now() AS due,
-           CASE WHEN s.lease_from <= now() THEN s.lease_from ELSE '-infinity' END AS lease_from
-    INTO v_sweep FROM runner.sweep s ORDER BY s.seq DESC LIMIT 1;
-    overdue := EXISTS (SELECT FROM runner.job j
-                       WHERE j.lease_expires_at < now() AND j.lease_expires_at >= v_sweep.lease_from);
-    IF v_sweep.due THEN
-        overdue := overdue OR EXISTS (SELECT FROM runner.lease l WHERE l.expires_at < now() AND l.job_ids <> '{}')
-            OR EXISTS (SELECT FROM runner.job j WHERE j.expires_at < now())
-            OR EXISTS (SELECT FROM runner.job j WHERE j.not_before <= now() AND j.state = 'queued' AND NOT j.ready);
-        UPDATE runner.sweep t SET seq = t.seq + 1, looked_at = now()
-        FROM (SELECT s.seq FROM runner.sweep s WHERE s.seq = v_sweep.seq FOR NO KEY UPDATE SKIP LOCKED) AS free
-        WHERE t.seq = free.seq;
-    END IF;
+    overdue := runner.is_overdue();
     IF v_host.silent AND NOT v_taken THEN
         SELECT count(*) INTO rivals FROM runner.host h
         WHERE h.gpu_types && v_host.gpu_types AND NOT h.draining AND h.stopped_at IS NULL
           AND (h.last_seen > now() - interval '60 seconds' OR h.name = claim.host);
     END IF;
 
-    IF NOT draining AND NOT v_taken AND 0 < ANY (v_free) AND random() < 0.05 THEN
-        SELECT a.* INTO v_type
-        FROM runner.first_aged(claim.host, claim.gpu_types, v_free, claim.at_most, claim.unranked) AS a;
-        IF v_type.id IS NOT NULL THEN
-            v_ids := ARRAY[v_type.id];
-            v_submission_ids := ARRAY[v_type.submission_id];
-            v_priorities := ARRAY[v_type.priority];
-            v_turns := ARRAY[v_type.turn];
-            SELECT c.turn, c.since_id, c.rounds INTO v_clock FROM runner.clock c
-            WHERE c.gpu_type = v_type.gpu_type AND c.priority = v_type.priority
-            ORDER BY c.gpu_type DESC, c.priority DESC, c.seq DESC LIMIT 1;
-        END IF;
-    END IF;
-    IF NOT draining AND NOT v_taken AND v_ids IS NULL THEN
-        FOR v_type IN
-            SELECT t.gpu_type, t.free, t.gpu_type = ANY (claim.unranked) AS unranked, best.priority, best.turn, best.id
-            FROM unnest(claim.gpu_types, v_free) WITH ORDINALITY AS t (gpu_type, free, number)
-            CROSS JOIN LATERAL runner.head(claim.host, t.gpu_type, t.gpu_type = ANY (claim.unranked)) AS best
-            WHERE t.free > 0 AND best.id IS NOT NULL
-            ORDER BY best.priority DESC, t.number
+    IF NOT draining AND NOT v_taken THEN
+        FOR v_head IN
+            WITH RECURSIVE head AS (
+                SELECT t.gpu_type, t.free, t.gpu_type = ANY (claim.unranked) AS unranked, t.number, h.priority, h.turn, h.id
+                FROM unnest(claim.gpu_types, v_free) WITH ORDINALITY AS t (gpu_type, free, number)
+                CROSS JOIN LATERAL runner.head(claim.host, t.gpu_type, t.gpu_type = ANY (claim.unranked)) AS h
+                WHERE t.free > 0 AND h.id IS NOT NULL
+                UNION ALL
+                SELECT t.gpu_type, t.free, t.unranked, t.number, h.priority, h.turn, h.id
+                FROM head t CROSS JOIN LATERAL runner.head(claim.host, t.gpu_type, t.unranked, t.priority) AS h
+                WHERE v_aged AND h.id IS NOT NULL
+            )
+            SELECT t.*, a.since FROM head t
+            LEFT JOIN LATERAL (
+                SELECT j.created_at AS since FROM runner.job j WHERE j.id = t.id AND v_aged OFFSET 0
+            ) AS a ON a.since < now() - interval '1 hour'
+            ORDER BY a.since NULLS LAST, t.priority DESC, t.number
         LOOP
-            SELECT c.turn, c.since_id, c.rounds INTO v_clock FROM runner.clock c
-            WHERE c.gpu_type = v_type.gpu_type AND c.priority = v_type.priority
-            ORDER BY c.gpu_type DESC, c.priority DESC, c.seq DESC LIMIT 1;
-            v_newcomer := v_type.turn <= v_clock.turn AND v_type.id > v_clock.since_id;
-            IF v_newcomer AND v_clock.rounds > 0 THEN
-                SELECT array_agg(p.id), array_agg(p.submission_id), NULL, NULL
-                INTO v_ids, v_submission_ids, v_priorities, v_turns
-                FROM runner.take_first(claim.host, v_type.gpu_type, least(1, claim.at_most), v_type.unranked,
-                                       v_type.priority, v_clock.turn + 1, 0, true) AS p;
-                EXIT WHEN v_ids IS NOT NULL;
-            END IF;
             SELECT array_agg(p.id), array_agg(p.submission_id), array_agg(p.priority), array_agg(p.turn)
             INTO v_ids, v_submission_ids, v_priorities, v_turns
-            FROM runner.take_first(claim.host, v_type.gpu_type, least(v_type.free, claim.at_most), v_type.unranked,
-                                   v_type.priority, v_type.turn, v_type.id) AS p;
+            FROM runner.take_first(
+                claim.host, v_head.gpu_type, least(CASE WHEN v_head.since IS NULL THEN v_head.free ELSE 1 END, claim.at_most),
+                v_head.unranked, v_head.priority, v_head.turn, v_head.id) AS p;
             EXIT WHEN v_ids IS NOT NULL;
         END LOOP;
     END IF;
@@ -133,13 +100,13 @@ BEGIN
                 lease_expires_at = now() + claim.lease_s * interval '1 second', started_at = now(),
                 not_before = NULL, expires_at = NULL, progress = NULL, reserved_by = NULL, reserved_until = NULL
             WHERE j.id = ANY (v_ids)
-            RETURNING j.id, j.attempt, j.submission_id, j.gpu_type, j.mode, j.secret, j.failures, j.max_attempts,
+            RETURNING j.id, j.attempt, j.submission_id, j.gpu_type, j.mode, j.secret, j.failures,
                       j.created_at, j.started_at, j.avoid_host, j.avoid_slot, j.priority, j.turn, j.batch_id, j.user_id
         )
         SELECT draining, drain_reason, registered, overdue, rivals,
                c.id, c.attempt, c.submission_id, l.name, c.gpu_type, c.mode, c.secret, coalesce(s.user_id, c.user_id),
                s.file_name, f.code,
-               CASE WHEN c.batch_id IS NULL THEN l.task ELSE runner.group_of(c.id) END, b.extra, l.secret_seed, c.failures, c.max_attempts, c.created_at, c.started_at,
+               CASE WHEN c.batch_id IS NULL THEN l.task ELSE runner.group_of(c.id) END, b.extra, l.secret_seed, c.failures, c.created_at, c.started_at,
                CASE WHEN c.avoid_host = claim.host THEN c.avoid_slot END
         FROM claimed c
         LEFT JOIN LATERAL (SELECT * FROM leaderboard.submission s WHERE s.id = c.submission_id OFFSET 0) AS s ON true
@@ -149,26 +116,18 @@ BEGIN
         ORDER BY c.priority DESC, c.turn, c.id;
 
         PERFORM runner.show_running(v_submission_ids);
-        IF v_turns IS NULL THEN
-            PERFORM runner.note_claimed(v_ids);
-        END IF;
-        IF v_newcomer THEN
-            PERFORM runner.advance_clock(v_type.gpu_type, v_type.priority, NULL);
-        END IF;
         FOR v_class IN
             SELECT p.priority, max(p.turn) AS turn
             FROM unnest(v_priorities, v_turns) AS p (priority, turn) GROUP BY p.priority ORDER BY p.priority
         LOOP
-            IF v_class.priority <> v_type.priority OR v_clock.turn IS NULL OR v_class.turn > v_clock.turn THEN
-                PERFORM runner.advance_clock(v_type.gpu_type, v_class.priority, v_class.turn);
-            END IF;
+            PERFORM runner.advance_clock(v_head.gpu_type, v_class.priority, v_class.turn);
         END LOOP;
     END IF;
     -- A prime, so that no rhythm of the claims leaves a class out.
     v_number := nextval('runner.claim_number');
     IF v_number % 31 = 0 THEN
         IF v_ids IS NOT NULL THEN
-            PERFORM runner.move_marks(v_type.gpu_type, v_type.priority);
+            PERFORM runner.move_marks(v_head.gpu_type, v_head.priority);
         ELSE
             PERFORM runner.move_marks(claim.gpu_types[1 + (v_number / 31) % greatest(cardinality(claim.gpu_types), 1)]);
         END IF;

@@ -7,7 +7,7 @@
 --   busy       another transaction holds the submission or the batch, or the result was given twice. The caller gives it
 --              again.
 -- A group of a batch brings `items`, one result each. Those that are our fault go back to the queue with their group, after
--- a pause of `backoff_s` that doubles each time, as in runner.fail.
+-- a pause, as in runner.fail.
 -- The first result says for all of them whether the call `waits` for such locks. A release that does not say so waits
 -- for a single result only. A call that does not wait gives up after a second where another lock is held.
 CREATE OR REPLACE FUNCTION runner.complete(results jsonb)
@@ -121,14 +121,12 @@ BEGIN
         IF v_batch_ids IS NOT NULL THEN
             v_again := runner.keep_items(v_committed, complete.results);
             FOR v_group IN
-                SELECT r.job_id, r.error, r.report, r.slot, r.backoff_s, r.backoff_max_s
+                SELECT r.job_id, r.error, r.report, r.slot
                 FROM jsonb_to_recordset(complete.results) AS r (
-                    job_id bigint, error text, report jsonb, slot text, backoff_s double precision,
-                    backoff_max_s double precision)
+                    job_id bigint, error text, report jsonb, slot text)
                 WHERE r.job_id = ANY (v_again) ORDER BY r.job_id
             LOOP
-                PERFORM runner.evaluate_again(v_group.job_id, v_group.slot, v_group.error, v_group.report,
-                                              v_group.backoff_s, v_group.backoff_max_s);
+                PERFORM runner.evaluate_again(v_group.job_id, v_group.slot, v_group.error, v_group.report);
             END LOOP;
         END IF;
         -- The rows are locked, so they are still as found above.

@@ -2,7 +2,7 @@
 -- Another host is to try next if a live one serves the GPU type, else another slot of this host. The caller holds the locks
 -- on the submission or batch and the job.
 CREATE OR REPLACE FUNCTION runner.evaluate_again(
-    job_id bigint, slot text, error text, report jsonb, backoff_s double precision, backoff_max_s double precision
+    job_id bigint, slot text, error text, report jsonb
 ) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -13,8 +13,8 @@ DECLARE
 BEGIN
     SELECT j.gpu_type, j.failures, j.lease_owner, j.attempt, j.submission_id INTO v_job
     FROM runner.job j WHERE j.id = evaluate_again.job_id;
-    v_not_before := now() + least(evaluate_again.backoff_s * 2 ^ v_job.failures, evaluate_again.backoff_max_s)
-                            * interval '1 second';
+    SELECT now() + least(r.pause_s * 2 ^ v_job.failures, r.pause_max_s) * interval '1 second' INTO v_not_before
+    FROM runner.retry r;
     v_elsewhere := EXISTS (
         SELECT FROM runner.host h
         WHERE h.name <> v_job.lease_owner AND NOT h.draining AND h.stopped_at IS NULL

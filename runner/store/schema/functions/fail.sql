@@ -1,9 +1,8 @@
 -- Records an infrastructure failure of a slot. The job goes back to the queue after a pause that doubles each time, or
--- ends. Another host is to try next if a live one serves the GPU type, else another slot of this host. State NULL: the
+-- ends (runner.retry). Another host is to try next if a live one serves the GPU type, else another slot of this host. State NULL: the
 -- attempt was over before, or is not the caller's; state_now and attempt_now say what became of the job.
 CREATE OR REPLACE FUNCTION runner.fail(
     job_id bigint, attempt integer, submission_id integer, slot text, error text, report jsonb,
-    backoff_s double precision, backoff_max_s double precision,
     OUT state text, OUT submission_done boolean, OUT state_now text, OUT attempt_now integer
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -14,7 +13,7 @@ DECLARE
 BEGIN
     PERFORM FROM leaderboard.submission s WHERE s.id = fail.submission_id FOR NO KEY UPDATE;
     PERFORM runner.hold_batch(fail.job_id);
-    SELECT j.state, j.attempt, j.gpu_type, j.failures, j.max_attempts, j.cancel_requested, j.lease_owner, j.submission_id
+    SELECT j.state, j.attempt, j.gpu_type, j.failures, j.cancel_requested, j.lease_owner, j.submission_id
     INTO v_job
     FROM runner.job j WHERE j.id = fail.job_id FOR NO KEY UPDATE;
     state_now := v_job.state;
@@ -24,9 +23,9 @@ BEGIN
         RETURN;
     END IF;
     state := CASE WHEN v_job.cancel_requested THEN 'cancelled'
-                  WHEN v_job.failures + 1 < v_job.max_attempts THEN 'queued' ELSE 'done' END;
+                  WHEN v_job.failures + 1 < (SELECT r.max_attempts FROM runner.retry r) THEN 'queued' ELSE 'done' END;
     IF state = 'queued' THEN
-        PERFORM runner.evaluate_again(fail.job_id, fail.slot, fail.error, fail.report, fail.backoff_s, fail.backoff_max_s);
+        PERFORM runner.evaluate_again(fail.job_id, fail.slot, fail.error, fail.report);
     ELSE
         IF state = 'done' THEN
             v_error := format('failed %s times through no fault of the submission, at last on %s, slot %s: %s',

@@ -24,17 +24,13 @@ BEGIN
             WHERE q.state = 'queued' AND q.ready AND q.mode IN ('test', 'benchmark', 'profile')
               AND q.gpu_type = head.gpu_type
               AND (- q.priority) > - v_below AND (- q.priority) < - coalesce(v_mark.priority, -1001)
-              AND (q.not_before IS NULL OR q.not_before <= now())
-              AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> head.host
-                   OR q.avoid_slot IS NOT NULL)
+              AND runner.may_take(q, head.host)
             ORDER BY (- q.priority), q.turn, q.id LIMIT 1;
         ELSE
             SELECT q.priority, q.turn, q.id INTO head.priority, head.turn, head.id FROM runner.job q
             WHERE q.state = 'queued' AND q.ready AND q.gpu_type = head.gpu_type
               AND q.priority < v_below AND q.priority > coalesce(v_mark.priority, -1001)
-              AND (q.not_before IS NULL OR q.not_before <= now())
-              AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> head.host
-                   OR q.avoid_slot IS NOT NULL)
+              AND runner.may_take(q, head.host)
             ORDER BY q.priority DESC, q.turn, q.id LIMIT 1;
         END IF;
         IF head.id IS NOT NULL OR v_mark.priority IS NULL THEN
@@ -45,17 +41,13 @@ BEGIN
             WHERE q.state = 'queued' AND q.ready AND q.mode IN ('test', 'benchmark', 'profile')
               AND q.gpu_type = head.gpu_type AND (- q.priority) = - v_mark.priority
               AND (q.turn, q.id) >= (v_mark.turn, v_mark.job_id)
-              AND (q.not_before IS NULL OR q.not_before <= now())
-              AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> head.host
-                   OR q.avoid_slot IS NOT NULL)
+              AND runner.may_take(q, head.host)
             ORDER BY q.turn, q.id LIMIT 1;
         ELSE
             SELECT q.priority, q.turn, q.id INTO head.priority, head.turn, head.id FROM runner.job q
             WHERE q.state = 'queued' AND q.ready AND q.gpu_type = head.gpu_type AND q.priority = v_mark.priority
               AND (q.turn, q.id) >= (v_mark.turn, v_mark.job_id)
-              AND (q.not_before IS NULL OR q.not_before <= now())
-              AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> head.host
-                   OR q.avoid_slot IS NOT NULL)
+              AND runner.may_take(q, head.host)
             ORDER BY q.turn, q.id LIMIT 1;
         END IF;
         IF head.id IS NOT NULL THEN

@@ -30,7 +30,7 @@ BEGIN
     ) AS f;
 
     FOR v_job IN
-        SELECT j.id, j.failures + 1 >= j.max_attempts AS last, j.cancel_requested,
+        SELECT j.id, j.failures + 1 >= (SELECT t.max_attempts FROM runner.retry t) AS last, j.cancel_requested,
                (SELECT max(x.result ->> 'message') FROM jsonb_array_elements(r.items) AS x (result)
                 WHERE x.result ->> 'verdict' = 'internal_error') AS message
         FROM ROWS FROM (jsonb_to_recordset(keep_items.results) AS (job_id bigint, items jsonb))

@@ -1,7 +1,7 @@
 -- Takes jobs back whose own lease has expired, and those of hosts whose lease has. Cancels jobs that no host has begun by the
 -- time that their submission gave. Lets jobs into the queue whose start time has come, unless their leaderboard is paused;
 -- they take their turns now.
-CREATE OR REPLACE FUNCTION runner.reclaim(max_reclaims integer, at_most integer DEFAULT 100)
+CREATE OR REPLACE FUNCTION runner.reclaim(at_most integer DEFAULT 100)
 RETURNS TABLE (job_id bigint, submission_id integer, gpu_type text, secret boolean, state text, submission_done boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -10,9 +10,6 @@ DECLARE
     v_job record;
     v_host record;
     v_lease_from timestamptz;
-    -- The jobs are other hosts'. No daemon ends them sooner than this release's daemons do.
-    v_max_reclaims integer := CASE WHEN runner.is_owner() THEN reclaim.max_reclaims
-                                   ELSE greatest(reclaim.max_reclaims, 5) END;
 BEGIN
     SELECT CASE WHEN s.lease_from <= now() THEN s.lease_from ELSE '-infinity' END INTO v_lease_from
     FROM runner.sweep s ORDER BY s.seq DESC LIMIT 1;
@@ -51,7 +48,7 @@ BEGIN
         CONTINUE WHEN (v_job.lease_expires_at < now()) IS NOT TRUE;
         SELECT b.state, b.submission_done INTO state, submission_done
         FROM runner.take_back(
-            v_job.id, format('host %s did not renew its lease', v_job.lease_owner), v_max_reclaims) AS b;
+            v_job.id, format('host %s did not renew its lease', v_job.lease_owner)) AS b;
         job_id := v_job.id;
         submission_id := v_job.submission_id;
         gpu_type := v_job.gpu_type;

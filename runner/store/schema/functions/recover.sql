@@ -1,10 +1,10 @@
 -- Takes back the jobs that run in a host's name, except those that the host names. Does nothing if another daemon
--- or another login owns the name. Returns what became of each job, as runner.reclaim does. With `max_reclaims` the
--- process that ran them has died, perhaps because of them, and each counts like a lost lease. Without, a claim was not
--- answered. That costs a job nothing three times, since a line may break; after that it counts like a lost lease, since
--- the job itself may be too large for the line. A job that another transaction holds is left to its lease.
+-- or another login owns the name. Returns what became of each job, as runner.reclaim does. `died`: the process
+-- that ran them has, perhaps because of them, and each counts like a lost lease. Else a claim was not answered. That costs
+-- a job nothing at first, since a line may break; after runner.retry.max_unanswered_claims it counts like a lost lease,
+-- since the job itself may be too large for the line. A job that another transaction holds is left to its lease.
 CREATE OR REPLACE FUNCTION runner.recover(
-    host text, ids bigint[], attempts integer[], max_reclaims integer DEFAULT NULL, instance text DEFAULT NULL
+    host text, ids bigint[], attempts integer[], died boolean, instance text DEFAULT NULL
 ) RETURNS TABLE (job_id bigint, submission_id integer, gpu_type text, secret boolean, state text, submission_done boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -24,7 +24,7 @@ BEGIN
         PERFORM FROM leaderboard.submission s WHERE s.id = v_job.submission_id FOR NO KEY UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND AND v_job.submission_id IS NOT NULL;
         CONTINUE WHEN NOT runner.hold_batch(v_job.id, false);
-        IF recover.max_reclaims IS NULL AND v_job.unanswered < 3 THEN
+        IF NOT recover.died AND v_job.unanswered < (SELECT t.max_unanswered_claims FROM runner.retry t) THEN
             SELECT r.state, r.submission_done INTO state, submission_done FROM runner.release(
                 v_job.id, v_job.attempt, v_job.submission_id, format('host %s knew nothing of it', recover.host)) AS r;
             CONTINUE WHEN state IS NULL;
@@ -35,9 +35,8 @@ BEGIN
             CONTINUE WHEN NOT FOUND;
             SELECT b.state, b.submission_done INTO state, submission_done FROM runner.take_back(
                 v_job.id,
-                format(CASE WHEN recover.max_reclaims IS NULL THEN 'host %s knew nothing of it'
-                            ELSE 'host %s was started again' END, recover.host),
-                coalesce(recover.max_reclaims, 5)) AS b;
+                format(CASE WHEN recover.died THEN 'host %s was started again' ELSE 'host %s knew nothing of it' END,
+                       recover.host)) AS b;
         END IF;
         job_id := v_job.id;
         submission_id := v_job.submission_id;

@@ -42,7 +42,7 @@ BEGIN
         FROM (SELECT c.user_id, c.gpu_type, count(*)::integer AS evaluations FROM chosen c
               GROUP BY c.user_id, c.gpu_type ORDER BY c.user_id COLLATE "C", c.gpu_type COLLATE "C") AS u
     ), placed AS (
-        SELECT c.*, start.turn - 1 + row_number() OVER (
+        SELECT c.*, start.turn - 2 + 2 * row_number() OVER (
                    PARTITION BY c.user_id, c.gpu_type ORDER BY c.submission_id, c.mode) AS turn
         FROM chosen c JOIN start USING (user_id, gpu_type)
     ), made AS (

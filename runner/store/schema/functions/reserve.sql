@@ -41,9 +41,7 @@ BEGIN
             SELECT q.id, q.gpu_type, q.priority, q.created_at, q.reserved_by, q.reserved_until
             FROM runner.job q
             WHERE q.state = 'queued' AND q.ready AND q.gpu_type = t.gpu_type
-              AND (q.not_before IS NULL OR q.not_before <= now())
-              AND (q.avoid_until IS NULL OR q.avoid_until <= now() OR q.avoid_host <> reserve.host
-                   OR q.avoid_slot IS NOT NULL)
+              AND runner.may_take(q, reserve.host)
             ORDER BY q.priority DESC, q.turn, q.id
             -- No job further down is due before these.
             LIMIT 100

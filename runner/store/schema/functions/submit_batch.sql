@@ -281,7 +281,7 @@ BEGIN
             WITH made AS (
                 INSERT INTO runner.job (batch_id, user_id, gpu_type, mode, secret, priority, turn, ready, not_before,
                                         expires_at)
-                SELECT v_batch.id, v_user_id, v_gpu_type, 'benchmark', false, v_priority, v_turn + g.number - 1,
+                SELECT v_batch.id, v_user_id, v_gpu_type, 'benchmark', false, v_priority, v_turn + 2 * (g.number - 1),
                        submit_batch.start_at > now() IS NOT TRUE,
                        CASE WHEN submit_batch.start_at > now() THEN submit_batch.start_at END, submit_batch.expires_at
                 FROM generate_series(1, v_group_count) AS g (number) ORDER BY g.number

@@ -1,8 +1,8 @@
 -- Ends an attempt whose daemon did not live to end it. That is no failure of the job. But a job whose daemons keep
--- vanishing ends after `max_reclaims` lost leases. The caller holds the locks on the submission or batch and
+-- vanishing ends (runner.retry.max_lost_leases). The caller holds the locks on the submission or batch and
 -- the running job.
 CREATE OR REPLACE FUNCTION runner.take_back(
-    job_id bigint, reason text, max_reclaims integer, OUT state text, OUT submission_done boolean
+    job_id bigint, reason text, OUT state text, OUT submission_done boolean
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -11,7 +11,7 @@ DECLARE
 BEGIN
     SELECT j.* INTO v_job FROM runner.job j WHERE j.id = take_back.job_id;
     state := CASE WHEN v_job.cancel_requested THEN 'cancelled'
-                  WHEN v_job.reclaims + 1 < take_back.max_reclaims THEN 'queued' ELSE 'done' END;
+                  WHEN v_job.reclaims + 1 < (SELECT r.max_lost_leases FROM runner.retry r) THEN 'queued' ELSE 'done' END;
     UPDATE runner.job j
     SET state = take_back.state, reclaims = j.reclaims + 1, lease_owner = NULL, lease_expires_at = NULL,
         progress = NULL,

@@ -38,8 +38,7 @@ OWN_FILES = {
     *("runner/cli/install.py", "runner/cli/task_new.py", "runner/data/manifest.py"),
     *("runner/data/shipped/analyze_submissions.py", "runner/devices/processes.py"),
     *("runner/kernelbook/rows.py", "runner/kernelbook/scripts.py", "runner/store/gateway.py"),
-    *("runner/store/migrations/__init__.py", "runner/store/migrations/script.py", "runner/store/queries.py"),
-    "runner/store/schema/__init__.py",
+    *("runner/store/queries.py", "runner/store/schema/__init__.py"),
 }
 
 Write = Callable[[str, str], Path]

@@ -1,1 +1,0 @@
-"""One module per version; each says which SQL files it executes and which version it follows."""
