@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +12,7 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from runner.daemon.outcomes.spool import ASIDE, DROPPED
+from runner.daemon.outcomes.spool import ASIDE
 from runner.errors import DatabaseUnavailableError
 from runner.model import Artifact, Job, JobResult, JobState, Progress, RunRecord, Verdict
 from runner.store import Completion, Store, migrate
@@ -239,50 +237,6 @@ def test_an_answer_that_was_lost_does_not_make_a_second_commit(rig: Rig, monkeyp
     rig.wait_for(lambda: rig.spool.count == 0, "forgotten")
 
 
-def test_a_full_spool_leaves_the_result_in_memory(rig: Rig, proxy: Proxy) -> None:
-    """The slot waits with it, as if there were no spool, and commits it itself."""
-    rig.spool.max_bytes = 100
-    gate = rig.evaluator.script = Gate()
-    rig.start()
-    submission = rig.submit()
-    assert gate.begun.wait(PATIENCE_S)
-    with capture_logs() as logs:
-        proxy.shut()
-        gate.go.set()
-        said = "database_away_job_end_waits"
-        rig.wait_for(lambda: said in [line["event"] for line in logs], "it waits")
-        proxy.open()
-        (view,) = rig.wait_done(submission)
-    assert (view.jobs[0].verdict, view.jobs[0].attempt, rig.spool.size_bytes) == (Verdict.ACCEPTED, 1, 0)
-    assert [line["event"] for line in logs].count("spool_failed") == 1
-
-
-def test_a_full_disk_costs_the_artifacts_or_nothing(rig: Rig, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ENOSPC for what is large: the result goes without its trace, and says so."""
-    write = os.write
-
-    def nearly_full(descriptor: int, data: bytes) -> int:
-        if len(data) > 100_000:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(descriptor, data)
-
-    monkeypatch.setattr(os, "write", nearly_full)
-    trace = Artifact(name="trace.json.gz", media_type="application/gzip", data=b"x" * 200_000)
-
-    def find() -> JobResult:
-        plain = accepted()
-        return JobResult(**{**vars(plain), "artifacts": (trace,)})
-
-    rig.start()
-    submission = spool_one(rig, proxy, find)
-    proxy.open()
-    (view,) = rig.wait_done(submission)
-    (job,) = view.jobs
-    assert job.verdict is Verdict.ACCEPTED
-    assert job.report is not None
-    assert (job.report[DROPPED], job.artifacts) == (["trace.json.gz"], ())
-
-
 @pytest.mark.usefixtures("long_pauses")
 def test_a_spooled_result_that_the_database_refuses_fails_its_job_and_is_kept(
     rig: Rig, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
@@ -307,17 +261,6 @@ def test_a_spooled_result_that_the_database_refuses_fails_its_job_and_is_kept(
     rig.sql("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
     (view,) = rig.wait_done(submission)
     assert (view.jobs[0].verdict, view.jobs[0].attempt) == (Verdict.ACCEPTED, 2)
-
-
-def test_a_torn_file_in_the_spool_stops_no_other(rig: Rig) -> None:
-    """The daemon starts, works, and has set it aside."""
-    spool = rig.config.state_dir / "spool"
-    spool.mkdir(mode=0o700)
-    (spool / "00000001-1-1.result").write_bytes(b"half a")
-    rig.start()
-    (view,) = rig.wait_done(rig.submit())
-    assert view.jobs[0].verdict is Verdict.ACCEPTED
-    assert [path.name for path in (spool / ASIDE).iterdir()] == ["00000001-1-1.result"]
 
 
 @pytest.fixture(scope="module")
