@@ -74,12 +74,14 @@ class Tiers:
         return next((corpus for corpus in self.corpora if corpus.has(nodeid)), None)
 
     def touched_by(self, paths: Sequence[str]) -> frozenset[str]:
-        """The corpora that a change of these files touches."""
+        """The corpora that a change of these files touches; a page touches none."""
         everything = frozenset(corpus.name for corpus in self.corpora)
         if len(paths) > MAX_FILES:
             return everything
         touched: set[str] = set()
         for path in paths:
+            if path.endswith(".md"):
+                continue
             corpus = self.corpus_of(path)
             if corpus is not None:
                 touched.add(corpus.name)
