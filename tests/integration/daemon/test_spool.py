@@ -22,7 +22,6 @@ from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import JOBS, Gate, Rig, accepted
 from tests.support.waiting import PATIENCE_S
 
-HELD = f"SELECT state = 'running' AND lease_expires_at > now() AS held FROM {JOBS} WHERE id = %(id)s"  # noqa: S608 - a text of ours
 LATE = f"SELECT state = 'running' AND lease_expires_at < now() AS late FROM {JOBS}"  # noqa: S608 - a text of ours
 STALE = "SELECT attempt, verdict, result FROM runner.stale_result"
 
@@ -157,36 +156,6 @@ def test_a_result_whose_commit_hangs_is_spooled_when_the_daemon_ends(
     (view,) = next_rig.wait_done(submission)
     assert (view.jobs[0].verdict, view.jobs[0].attempt, len(view.jobs[0].runs)) == (Verdict.ACCEPTED, 1, 1)
     assert next_rig.evaluator.seen == []
-
-
-def test_the_lease_of_a_spooled_result_is_renewed_until_it_is_delivered(
-    make_rig: Callable[..., Rig], database_url: str, rig: Rig, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the next process too, from its start on, for as long as delivering takes."""
-    rig.start()
-    submission = spool_one(rig, proxy)
-    assert rig.stop() == 0
-    # However long the next one takes to start on a busy machine, it comes in time.
-    rig.sql("UPDATE runner.job SET lease_expires_at = now() + interval '20 seconds'")
-    held = threading.Event()
-    complete = Store.complete
-
-    def slow(store: Store, job: Job, result: JobResult) -> Completion:
-        if not held.is_set():
-            raise DatabaseUnavailableError("not now")
-        return complete(store, job, result)
-
-    monkeypatch.setattr(Store, "complete", slow)
-    next_rig = make_rig(database_url, state_dir=rig.config.state_dir, lease_s=30.0)
-    next_rig.start()
-    job = next_rig.view(submission).jobs[0].id
-    began = next_rig.sql("SELECT now() AS t")[0]["t"]
-    later = f"SELECT FROM {JOBS} WHERE lease_expires_at > %(t)s::timestamptz + interval '31.5 seconds'"
-    next_rig.wait_for(lambda: next_rig.sql(later, t=began), "the lease is renewed, again and again")
-    assert next_rig.sql(HELD, id=job)[0]["held"]
-    held.set()
-    (view,) = next_rig.wait_done(submission)
-    assert (view.jobs[0].attempt, next_rig.evaluator.seen) == (1, [])
 
 
 def test_a_result_of_a_job_that_another_host_took_meanwhile_is_evidence(
