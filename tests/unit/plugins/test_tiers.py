@@ -86,7 +86,7 @@ def test_a_change_brings_back_the_corpora_that_it_touches() -> None:
     assert MANIFEST.touched_by(["pyproject.toml"]) == NAMES
     assert MANIFEST.touched_by(["a/new/place.py"]) == NAMES
     assert MANIFEST.touched_by(["runner/new/place.py"]) == NAMES
-    assert MANIFEST.touched_by([f"docs/{number}.md" for number in range(MAX_FILES + 1)]) == NAMES
+    assert MANIFEST.touched_by([f"docs/{number}.txt" for number in range(MAX_FILES + 1)]) == NAMES
 
 
 def test_the_change_is_what_differs_from_where_it_began(
@@ -107,15 +107,15 @@ def test_the_change_is_what_differs_from_where_it_began(
 
     git("init", "-b", "main")
     assert changed_files() is None
-    commit("first.md")
+    commit("first.txt")
     assert changed_files() is None
-    commit("docs/second.md")
-    assert changed_files() == ["docs/second.md"]
+    commit("docs/second.txt")
+    assert changed_files() == ["docs/second.txt"]
     git("checkout", "-b", "branch")
-    commit("docs/third.md")
-    commit("docs/fourth.md")
-    (tmp_path / "docs" / "fifth.md").write_text("")
-    assert sorted(changed_files() or ()) == ["docs/fifth.md", "docs/fourth.md", "docs/third.md"]
+    commit("docs/third.txt")
+    commit("docs/fourth.txt")
+    (tmp_path / "docs" / "fifth.txt").write_text("")
+    assert sorted(changed_files() or ()) == ["docs/fifth.txt", "docs/fourth.txt", "docs/third.txt"]
     main()
     assert capsys.readouterr().out == "\n"
     (tmp_path / ".git").rename(tmp_path / "elsewhere")
