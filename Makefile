@@ -6,7 +6,7 @@ STACK := $(PY) -m development
 # Where it is set, as in many images, each of the hundreds of processes of a test run would compile all of our modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-unit test-nightly test-trainers gpu test-stress chaos fuzz lint format bench package up down env clean
+.PHONY: help setup demo test test-all test-unit test-nightly test-trainers gpu test-stress chaos fuzz lint format bench package up down env clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -17,9 +17,15 @@ setup: ## the two virtual environments (daemon and evaluation); every other targ
 demo: setup ## real submissions through real containers to a leaderboard and its page; leaves nothing running; ARGS=--look waits
 	@$(STACK) demo $(ARGS)
 
-# Without ARGS everything, in four processes: most tests wait for a time limit, a lease or a container, not for a core.
-test: setup ## every test that needs no GPU; ARGS="path -k word" runs some, one after the other (-n 4: four at a time)
-	@$(STACK) run -- $(PY) -m pytest $(or $(ARGS),-n 4 --dist loadscope --no-loadscope-reorder)
+# In four processes: most tests wait for a time limit, a lease or a container, not for a core.
+PARALLEL := -n 4 --dist loadscope --no-loadscope-reorder
+
+# Of attacks, escapes, solutions and the like one of each class (tests/tiers.toml); CORPORA="attacks escapes" plays those whole.
+test: setup ## every defence once, ten minutes on two cores; ARGS="path -k word" runs some, one after the other
+	@$(STACK) run -- $(PY) -m pytest $(or $(ARGS),--tier quick --corpora "$(CORPORA)" $(PARALLEL))
+
+test-all: setup ## every test that needs no GPU, every attack and every escape; about forty minutes on two cores
+	@$(STACK) run -- $(PY) -m pytest $(PARALLEL)
 
 test-unit: setup ## the tests that need no engine, no database and no process of their own; about a minute on two cores
 	@$(PY) -m pytest -n 2 tests/unit

@@ -14,6 +14,7 @@ pytest_plugins = [
     "tests.plugins.judging",
     "tests.plugins.postgres",
     "tests.plugins.exclusive_tests",
+    "tests.plugins.tiers",
 ]
 
 

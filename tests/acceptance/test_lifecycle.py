@@ -50,17 +50,6 @@ def running(live: LiveRunner) -> int:
     raise AssertionError(f"submission {number} does not run: {live.log}")
 
 
-def test_sigterm_finishes_the_current_run_and_exits_0(live: LiveRunner) -> None:
-    """The result is committed, the next job stays in the queue, no container is left."""
-    number = running(live)
-    waiting = live.submit("vectoradd", SLOW)
-    assert live.stop(signal.SIGTERM) == 0
-    view = live.store.submission(number)
-    assert (view.verdict, view.jobs[0].attempt, len(view.jobs[0].runs)) == (Verdict.ACCEPTED, 1, 1)
-    assert live.store.submission(waiting).state is JobState.QUEUED
-    assert live.containers() == 0
-
-
 def test_a_killed_daemon_loses_no_job_and_doubles_none(live: LiveRunner) -> None:
     """SIGKILL mid-run: its successor removes the container it left, and the job is run again, once, at no cost."""
     number = running(live)

@@ -34,7 +34,7 @@ class Layer:
 LAYERS: Final = (
     Layer(
         name="driver",
-        select=("tests/gpu/test_handles.py",),
+        select=("tests/gpu/test_driver.py",),
         limit_s=90,
         failure="calls on this device cannot be marked; nothing after it can be trusted",
     ),
@@ -103,8 +103,7 @@ LAYERS: Final = (
 )
 #: A sentence, and what the names of the tests begin with that show it. The part before :: is the file.
 STATEMENTS: Final = (
-    ("streams wait for numbers in the host's memory", "test_handles.py::test_streams_wait"),
-    ("a process of another user can open device memory", "test_handles.py::test_interprocess"),
+    ("streams wait for numbers in the host's memory", "test_driver.py::"),
     ("number formats have the bytes that they have on a CPU", "test_formats.py::"),
     ("right submissions are accepted, wrong ones are not", "test_harness.py::"),
     ("honest kernels of 3 to 200 µs are bounded", "test_audit.py::test_honest"),

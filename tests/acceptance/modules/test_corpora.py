@@ -45,6 +45,11 @@ def _groups(table: Mapping[str, tuple[str, str]]) -> list[tuple[str, list[str]]]
     return groups
 
 
+def _id(value: str | list[str]) -> str:
+    """The problem, or the first of the candidates."""
+    return value if isinstance(value, str) else value[0]
+
+
 def _cheats() -> list[tuple[str, list[str]]]:
     """Problem and names; what is to gain a time is timed with no other."""
     verdicts = {name: (cheat.problem, cheat.code) for name, cheat in CHEATS.items() if not cheat.gains_time}
@@ -62,7 +67,7 @@ def test_the_corpora_are_large_enough() -> None:
     assert len({(problem, code) for problem, code in (*HONEST.values(), *WRONG.values())}) == len(codes)
 
 
-@pytest.mark.parametrize(("problem", "names"), _groups(HONEST), ids=str)
+@pytest.mark.parametrize(("problem", "names"), _groups(HONEST), ids=_id)
 def test_honest_styles_are_accepted(processes: ForkedJudges, problem: str, names: list[str]) -> None:
     """No honest style is refused in any round, by its outputs or, in the first one, by its times."""
     for number in range(ROUNDS):
@@ -76,7 +81,7 @@ def test_honest_styles_are_accepted(processes: ForkedJudges, problem: str, names
         assert refused == {}
 
 
-@pytest.mark.parametrize(("problem", "names"), _groups(WRONG), ids=str)
+@pytest.mark.parametrize(("problem", "names"), _groups(WRONG), ids=_id)
 def test_wrong_ones_are_refused(processes: ForkedJudges, problem: str, names: list[str]) -> None:
     """No wrong one is accepted, and each has a sentence."""
     rows = _judged(processes, problem, [WRONG[name][1] for name in names], timed_calls=0)
@@ -107,7 +112,7 @@ def test_the_plain_evaluator_refuses_what_does_not_cheat() -> None:
     assert plain.judged(PROBLEMS["linear"], candidate("linear"))["correct"]
 
 
-@pytest.mark.parametrize(("problem", "names"), _cheats(), ids=str)
+@pytest.mark.parametrize(("problem", "names"), _cheats(), ids=_id)
 def test_cheats_do_not_win(processes: ForkedJudges, problem: str, names: list[str]) -> None:
     """Refused; or accepted, but then with an honest time."""
     rows = _judged(processes, problem, [CHEATS[name].code for name in names], timed_calls=6, inputs=4)

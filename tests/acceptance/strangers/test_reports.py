@@ -10,7 +10,7 @@ import pytest
 FOLDERS = sorted(path for path in Path(__file__).parent.iterdir() if path.is_dir() and path.name != "__pycache__")
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: f"report of {folder.name}")
 def test_a_report_is_named_and_played(folder: Path) -> None:
     """Source, kind, what must come out, and a test."""
     report = tomllib.loads((folder / "report.toml").read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ from tests.benchmarks.queue.server import server
 
 PARTS = (
     *("pickup", "idle", "throughput", "depth", "beats", "recovery", "crowd", "batches"),
-    *("site", "history", "committing"),
+    *("site", "history"),
 )
 #: A thousand real daemons: on fewer cores they do not get beyond their start, and nothing else gets its turn.
 CROWD_CORES = 4

@@ -236,19 +236,12 @@ class Hosts:
             spool=Spool(config.state_dir / "spool", max_bytes=1 << 30),
             instance=name,
         )
-        if not self._options.get("late", True):
-            # Without the second committing thread.
-            daemon._writer.run_late = _wait  # type: ignore[method-assign]
         control = ShutdownControl()
         thread = threading.Thread(target=daemon.run, args=(control,), name=name, daemon=True)
         thread.start()
         self._control.append(control)
         self._threads.append(thread)
         return daemon.readiness
-
-
-def _wait(stop: threading.Event) -> None:
-    stop.wait()
 
 
 def main(options: Mapping[str, Any]) -> None:

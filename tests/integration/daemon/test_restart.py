@@ -78,20 +78,6 @@ def one_spooled_and_one_left(make_rig: Callable[..., Rig], database_url: str) ->
     return rig, spooled, left
 
 
-def test_a_spooled_result_of_the_earlier_process_is_delivered_and_not_computed_again(
-    make_rig: Callable[..., Rig], database_url: str
-) -> None:
-    """It counts for the attempt that found it, and while it waits other jobs of that process go back."""
-    rig, spooled, left = one_spooled_and_one_left(make_rig, database_url)
-    rig.start()
-    first, second = (view.jobs[0] for view in rig.wait_done(spooled, left))
-    assert (first.attempt, first.verdict, first.report) == (1, Verdict.ACCEPTED, {"found": "before"})
-    assert second.attempt == 2
-    assert [job_id for job_id, _, _ in rig.evaluator.seen] == [second.id]
-    # It goes once it is committed.
-    rig.wait_for(lambda: rig.spool.count == 0, "nothing waits any more")
-
-
 @pytest.mark.parametrize("missing", ["the evaluation environment", "the container engine"])
 def test_the_lease_of_a_spooled_result_is_renewed_whatever_else_is_missing(
     make_rig: Callable[..., Rig], database_url: str, missing: str

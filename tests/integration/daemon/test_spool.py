@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +12,7 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from runner.daemon.outcomes.spool import ASIDE, DROPPED
+from runner.daemon.outcomes.spool import ASIDE
 from runner.errors import DatabaseUnavailableError
 from runner.model import Artifact, Job, JobResult, JobState, Progress, RunRecord, Verdict
 from runner.store import Completion, Store, migrate
@@ -24,7 +22,6 @@ from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import JOBS, Gate, Rig, accepted
 from tests.support.waiting import PATIENCE_S
 
-HELD = f"SELECT state = 'running' AND lease_expires_at > now() AS held FROM {JOBS} WHERE id = %(id)s"  # noqa: S608 - a text of ours
 LATE = f"SELECT state = 'running' AND lease_expires_at < now() AS late FROM {JOBS}"  # noqa: S608 - a text of ours
 STALE = "SELECT attempt, verdict, result FROM runner.stale_result"
 
@@ -161,36 +158,6 @@ def test_a_result_whose_commit_hangs_is_spooled_when_the_daemon_ends(
     assert next_rig.evaluator.seen == []
 
 
-def test_the_lease_of_a_spooled_result_is_renewed_until_it_is_delivered(
-    make_rig: Callable[..., Rig], database_url: str, rig: Rig, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the next process too, from its start on, for as long as delivering takes."""
-    rig.start()
-    submission = spool_one(rig, proxy)
-    assert rig.stop() == 0
-    # However long the next one takes to start on a busy machine, it comes in time.
-    rig.sql("UPDATE runner.job SET lease_expires_at = now() + interval '20 seconds'")
-    held = threading.Event()
-    complete = Store.complete
-
-    def slow(store: Store, job: Job, result: JobResult) -> Completion:
-        if not held.is_set():
-            raise DatabaseUnavailableError("not now")
-        return complete(store, job, result)
-
-    monkeypatch.setattr(Store, "complete", slow)
-    next_rig = make_rig(database_url, state_dir=rig.config.state_dir, lease_s=30.0)
-    next_rig.start()
-    job = next_rig.view(submission).jobs[0].id
-    began = next_rig.sql("SELECT now() AS t")[0]["t"]
-    later = f"SELECT FROM {JOBS} WHERE lease_expires_at > %(t)s::timestamptz + interval '31.5 seconds'"
-    next_rig.wait_for(lambda: next_rig.sql(later, t=began), "the lease is renewed, again and again")
-    assert next_rig.sql(HELD, id=job)[0]["held"]
-    held.set()
-    (view,) = next_rig.wait_done(submission)
-    assert (view.jobs[0].attempt, next_rig.evaluator.seen) == (1, [])
-
-
 def test_a_result_of_a_job_that_another_host_took_meanwhile_is_evidence(
     make_rig: Callable[..., Rig], database_url: str, rig: Rig, proxy: Proxy
 ) -> None:
@@ -239,50 +206,6 @@ def test_an_answer_that_was_lost_does_not_make_a_second_commit(rig: Rig, monkeyp
     rig.wait_for(lambda: rig.spool.count == 0, "forgotten")
 
 
-def test_a_full_spool_leaves_the_result_in_memory(rig: Rig, proxy: Proxy) -> None:
-    """The slot waits with it, as if there were no spool, and commits it itself."""
-    rig.spool.max_bytes = 100
-    gate = rig.evaluator.script = Gate()
-    rig.start()
-    submission = rig.submit()
-    assert gate.begun.wait(PATIENCE_S)
-    with capture_logs() as logs:
-        proxy.shut()
-        gate.go.set()
-        said = "database_away_job_end_waits"
-        rig.wait_for(lambda: said in [line["event"] for line in logs], "it waits")
-        proxy.open()
-        (view,) = rig.wait_done(submission)
-    assert (view.jobs[0].verdict, view.jobs[0].attempt, rig.spool.size_bytes) == (Verdict.ACCEPTED, 1, 0)
-    assert [line["event"] for line in logs].count("spool_failed") == 1
-
-
-def test_a_full_disk_costs_the_artifacts_or_nothing(rig: Rig, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ENOSPC for what is large: the result goes without its trace, and says so."""
-    write = os.write
-
-    def nearly_full(descriptor: int, data: bytes) -> int:
-        if len(data) > 100_000:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(descriptor, data)
-
-    monkeypatch.setattr(os, "write", nearly_full)
-    trace = Artifact(name="trace.json.gz", media_type="application/gzip", data=b"x" * 200_000)
-
-    def find() -> JobResult:
-        plain = accepted()
-        return JobResult(**{**vars(plain), "artifacts": (trace,)})
-
-    rig.start()
-    submission = spool_one(rig, proxy, find)
-    proxy.open()
-    (view,) = rig.wait_done(submission)
-    (job,) = view.jobs
-    assert job.verdict is Verdict.ACCEPTED
-    assert job.report is not None
-    assert (job.report[DROPPED], job.artifacts) == (["trace.json.gz"], ())
-
-
 @pytest.mark.usefixtures("long_pauses")
 def test_a_spooled_result_that_the_database_refuses_fails_its_job_and_is_kept(
     rig: Rig, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
@@ -307,17 +230,6 @@ def test_a_spooled_result_that_the_database_refuses_fails_its_job_and_is_kept(
     rig.sql("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
     (view,) = rig.wait_done(submission)
     assert (view.jobs[0].verdict, view.jobs[0].attempt) == (Verdict.ACCEPTED, 2)
-
-
-def test_a_torn_file_in_the_spool_stops_no_other(rig: Rig) -> None:
-    """The daemon starts, works, and has set it aside."""
-    spool = rig.config.state_dir / "spool"
-    spool.mkdir(mode=0o700)
-    (spool / "00000001-1-1.result").write_bytes(b"half a")
-    rig.start()
-    (view,) = rig.wait_done(rig.submit())
-    assert view.jobs[0].verdict is Verdict.ACCEPTED
-    assert [path.name for path in (spool / ASIDE).iterdir()] == ["00000001-1-1.result"]
 
 
 @pytest.fixture(scope="module")

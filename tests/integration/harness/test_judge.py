@@ -29,8 +29,6 @@ ENDINGS: tuple[tuple[str, str, dict[str, object], str, str], ...] = (
     ("wrong_shape", "add", {}, "wrong_answer", "could not be compared: RuntimeError: The size of tensor"),
     ("returns_none", "add", {}, "wrong_answer", "could not be compared"),
     ("returns_object", "add", {}, "wrong_answer", "returned a Result"),
-    ("mutates_inputs", "add", {}, "wrong_answer", "mismatch"),
-    ("stale_output", "add", {"tests": ("size: 64; seed: 1", "size: 64; seed: 2")}, "wrong_answer", "test 2 of 2"),
     ("background_thread", "add", {}, "wrong_answer", "mismatch"),
     ("writes_everywhere", "add", {}, "rejected", "harness's own channel"),
     ("forges_done", "add", {}, "rejected", "harness's own channel"),
@@ -145,15 +143,6 @@ def test_a_time_below_its_floor_is_rejected(judge: Run) -> None:
     assert message_of(step).endswith(" µs is impossible: the case needs at least 6e+07 µs for memory (a minute)")
     assert lines_of(step)["benchmark.1.status"] == "fail"
     assert [f"benchmark.{index}.mean" in lines_of(step) for index in range(3)] == [True, False, True]
-
-
-def test_cheating_after_the_warm_up_is_seen(judge: Run) -> None:
-    """The outputs of timed calls are checked too."""
-    report = judge("fast_after_warm_up", modes=("benchmark", "leaderboard"))
-
-    assert [(step.name, verdict_of(step)) for step in report.steps] == [("benchmark", "wrong_answer")]
-    assert lines_of(report.steps[0])["benchmark.0.status"] == "fail"
-    assert "mismatch" in lines_of(report.steps[0])["benchmark.0.error"]
 
 
 def test_what_was_printed_before_a_failed_import_is_kept(judge: Run) -> None:

@@ -13,25 +13,8 @@ from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import lines_of
 from tests.acceptance.judging.forked_judges import ForkedJudges
 
-from .conftest import Run, make_request, message_of, verdict_of
+from .conftest import make_request, message_of, verdict_of
 from .test_ranks import details_of, evaluate
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize("submission", ["patches_time", "forges_claim"])
-def test_forged_clock_does_not_lower_the_time(judge: Run, submission: str) -> None:
-    """A kernel of 5 ms is never reported as less, whatever it does to the clocks of its process."""
-    (step, *_) = judge(submission, modes=("benchmark",)).steps
-
-    if submission == "forges_claim" and verdict_of(step) == "rejected":
-        assert "on the judge's clock" in message_of(step)
-        assert "benchmark.0.mean" not in lines_of(step)
-        return
-    # A busy machine may leave too few calls for a rejection; the judge's own time counts then.
-    assert verdict_of(step) == "accepted", message_of(step)
-    assert float(lines_of(step)["benchmark.0.best"]) >= 5_000_000
-    assert step.judged is not None
-    assert step.judged.assurance["timing"] in ("audited", "measured")
 
 
 @pytest.mark.alone

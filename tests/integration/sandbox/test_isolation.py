@@ -8,7 +8,7 @@ from typing import Any
 
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import DeviceDriver, Devices
-from tests.integration.sandbox.conftest import MIB, WORKERS, Workshop
+from tests.integration.sandbox.conftest import WORKERS, Workshop
 
 _PROBE = """
 import getpass, json, os, pwd, resource, socket, ctypes
@@ -168,20 +168,3 @@ os.write(2, struct.pack('!I', len(body)) + body)
     step, report = workshop.program(forged)
     assert "forged" in step.stdout
     assert report.message is None
-
-
-def test_memory_files_do_not_outlive_a_box(workshop: Workshop) -> None:
-    """What one container wrote to its writable places is not there in the next."""
-    write = "for p in ('/work', '/tmp', '/dev/shm'): open(p + '/left', 'w').write('x')"
-    look = "import os; print([p for p in ('/work', '/tmp', '/dev/shm') if os.path.exists(p + '/left')])"
-    step, _ = workshop.program(write)
-    assert step.exit_code == 0, step.stderr
-    step, _ = workshop.program(look)
-    assert step.stdout == "[]\n"
-
-
-def test_a_full_work_directory_is_the_programs_problem(workshop: Workshop) -> None:
-    """Writing more than the tmpfs holds fails inside, and the report still comes."""
-    step, _ = workshop.program(f"open('/work/big', 'wb').write(bytes({150 * MIB}))")
-    assert step.exit_code == 1
-    assert "No space left" in step.stderr

@@ -88,24 +88,6 @@ while True: pass
     assert first.stdout == "started\n"
 
 
-def test_a_daemon_does_not_survive_its_step(workshop: Workshop) -> None:
-    """A double fork into a new session is dead before the next step starts, and the step did not wait for it."""
-    source = """
-import os, time
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        time.sleep(1000)
-    os._exit(0)
-os.wait()
-"""
-    report = workshop.steps(_then_look(workshop, source), _AFTER)
-    first, after = report.steps
-    assert first.exit_code == 0
-    assert not first.timed_out
-    assert after.stdout == ALONE
-
-
 def test_an_undumpable_process_is_found_and_killed(workshop: Workshop) -> None:
     """A process whose /proc directory belongs to root does not hide from the cleaning up."""
     source = """

@@ -1,4 +1,4 @@
-"""A slot at work: which ending of an evaluation becomes which outcome, and that its writer gets it."""
+"""A slot at work: what ends after its result is known, and what our own failures say."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Script = Callable[[Lease], JobResult]
 class Working:
     """One slot's worker in a thread, on fakes."""
 
-    def __init__(self, parts: Parts, script: Script) -> None:
+    def __init__(self, parts: Parts) -> None:
         self.parts = parts
-        self.script = script
+        self.script: Script = lambda _lease: result()
         self.lease: Lease | None = None
         self.signals = SlotSignals()
         self.give_up = threading.Event()
@@ -113,25 +113,14 @@ def work(parts: Parts) -> Iterator[Callable[..., Working]]:
     """Starts slots that end with the test."""
     made: list[Working] = []
 
-    def start(script: Script = lambda _lease: result(), parts: Parts = parts) -> Working:
-        made.append(Working(parts, script))
+    def start() -> Working:
+        made.append(Working(parts))
         return made[-1]
 
     yield start
     for working in made:
         working.parts.store.meanwhile = lambda: None
         working.end()
-
-
-def test_a_result_is_committed_and_announced_and_the_slot_is_free(parts: Parts, work: Callable[..., Working]) -> None:
-    """Claimed, then done; no lease and no progress is left behind."""
-    working = work()
-    working.do(1)
-    assert parts.store.completed == [(1, result())]
-    assert parts.events() == ["claimed", "done"]
-    assert parts.publisher._events[0]["host"] == "h"
-    assert parts.publisher._progress == {}
-    assert (parts.held(), parts.spool.count) == (set(), 0)
 
 
 def test_a_result_is_committed_while_its_slot_is_still_being_cleared(
@@ -154,29 +143,6 @@ def test_a_result_is_committed_while_its_slot_is_still_being_cleared(
     assert (parts.store.failed, parts.publisher._progress) == ([], {})
     assert parts.events() == ["claimed", "done"] * 2
     assert (parts.held(), parts.spool.count) == (set(), 0)
-
-
-@pytest.mark.parametrize(
-    ("reason", "wrote", "said"),
-    [
-        (StopReason.CANCELLED, [("cancelled", 1)], ["claimed", "cancelled"]),
-        (StopReason.SHUTDOWN, [("release", 1)], ["claimed", "queued"]),
-        (StopReason.LOST, [], ["claimed"]),
-    ],
-)
-def test_a_run_that_was_told_to_stop_is_settled_as_what_it_was_told(
-    parts: Parts, work: Callable[..., Working], reason: StopReason, wrote: list[tuple[str, int]], said: list[str]
-) -> None:
-    """Cancelled, given back, or nothing at all when the job is no longer ours."""
-
-    def told(lease: Lease) -> JobResult:
-        lease.stop(reason)
-        raise CancelledByRequest("told to")
-
-    work(told).do(1)
-    assert (parts.store.given_back, parts.events(), parts.store.completed) == (wrote, said, [])
-    assert parts.publisher._gpu_types == ({"CPU"} if "queued" in said else set())
-    assert parts.held() == set()
 
 
 def test_failures_of_ours_name_their_cause_and_slot(parts: Parts, work: Callable[..., Working]) -> None:
@@ -207,45 +173,3 @@ def test_failures_of_ours_name_their_cause_and_slot(parts: Parts, work: Callable
         (3, "the harness said nothing; password=***", "cpu0"),
     ]
     assert parts.events() == ["claimed", "queued"] * 4
-
-
-def test_a_stale_result_is_the_stores_evidence(parts: Parts, work: Callable[..., Working]) -> None:
-    """The slot drops it, without an event, and goes on."""
-    parts.store.stale = {1}
-    working = work()
-    working.do(1)
-    working.do(2)
-    assert [job_id for job_id, _ in parts.store.completed] == [2]
-    assert (parts.spool.count, parts.held(), parts.events()) == (0, set(), ["claimed", "claimed", "done"])
-
-
-def test_a_slot_takes_the_next_job_while_its_last_result_is_written(parts: Parts, work: Callable[..., Working]) -> None:
-    """Free as soon as the result is handed over; the lease stays held until it is committed."""
-    hanging, let_go = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        hanging.set()
-        assert let_go.wait(PATIENCE_S)
-
-    parts.store.meanwhile = hang
-    working = work()
-    working.give(1)
-    working.wait_free()
-    assert hanging.wait(PATIENCE_S)
-    begun = threading.Event()
-
-    def second(_lease: Lease) -> JobResult:
-        begun.set()
-        return result()
-
-    working.script = second
-    working.give(2)
-    assert begun.wait(PATIENCE_S)
-    assert (1, False) in parts.held()
-    assert parts.store.completed == []
-    working.wait_free()
-    parts.store.meanwhile = lambda: None
-    let_go.set()
-    working.wait_written()
-    assert [job_id for job_id, _ in parts.store.completed] == [1, 2]
-    assert parts.events() == ["claimed", "claimed", "done", "done"]

@@ -58,6 +58,13 @@ class Bench:
         kernel: Callable[[Any], Any] = self.module("submission").custom_kernel
         return kernel
 
+    def candidate(self, name: str) -> Callable[[Any], Any]:
+        """The reference, or the custom_kernel of one of the task's files."""
+        if name == "reference":
+            reference: Callable[[Any], Any] = self.module("reference").ref_kernel
+            return reference
+        return self.kernel((TASKS / self.folder.name / name).read_text())
+
     @staticmethod
     def module(name: str) -> ModuleType:
         """One of the task's files, imported."""

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from tests.unit.problems.bench import Bench
-from tests.unit.problems.oracle import TASKS
 from tests.unit.problems.oracles.amd_fp8_mm import expected as expected_fp8
 from tests.unit.problems.oracles.amd_fp8_mm import wide as wide_fp8
 from tests.unit.problems.oracles.amd_mla_decode import expected as expected_mla
@@ -34,7 +33,7 @@ def test_every_number_is_copied(bench: Bench, solution: str) -> None:
     """All 65,536 patterns, infinities and NaN too, are accepted as they are and arrive bit by bit."""
     source = torch.arange(1 << 16).to(torch.int16).view(torch.float16)
     data = (source, torch.zeros_like(source))
-    output = bench.kernel((TASKS / bench.folder.name / solution).read_text())(data)
+    output = bench.candidate(solution)(data)
     assert torch.equal(output.view(torch.int16), source.view(torch.int16))
     assert bench.check(data, output) == (True, "")
 
@@ -84,11 +83,7 @@ def test_made_up_fp8_matrices(bench: Bench, solution: str) -> None:
     a_scale.fill_(1.0)
     a_scale[3], a_scale[4] = 0.0, -2.0
     data = (a.T.view(torch.float8_e4m3fnuz), b, a_scale, b_scale, c)
-    kernel = (
-        bench.module("reference").ref_kernel
-        if solution == "reference"
-        else bench.kernel((TASKS / bench.folder.name / solution).read_text())
-    )
+    kernel = bench.candidate(solution)
     found = kernel(data)
     exact = wide_fp8(b, b_scale, 128)
     plain = [row for row in range(64) if row not in (1, 2, 3, 4)]
@@ -164,11 +159,7 @@ def test_no_token_is_undecided(bench: Bench) -> None:
 )
 def test_made_up_routes(bench: Bench, solution: str) -> None:
     """All tokens go to the same experts and none to the others; all experts are chosen; one token, of zeros."""
-    kernel = (
-        bench.module("reference").ref_kernel
-        if solution == "reference"
-        else bench.kernel((TASKS / bench.folder.name / solution).read_text())
-    )
+    kernel = bench.candidate(solution)
     tokens, weights, config = bench.generate(MOE_CASE)
     same = {**weights, "router.weight": torch.zeros_like(weights["router.weight"])}
     tokens[..., 0] = 1
@@ -252,11 +243,7 @@ def test_the_angles_are_those_of_bfloat16(bench: Bench) -> None:
 )
 def test_made_up_caches(bench: Bench, solution: str) -> None:
     """An empty cache and a full one; equal weights; one entry that outweighs all others by far."""
-    kernel = (
-        bench.module("reference").ref_kernel
-        if solution == "reference"
-        else bench.kernel((TASKS / bench.folder.name / solution).read_text())
-    )
+    kernel = bench.candidate(solution)
     for seq_len, factor in ((0, 1), (63, 1), (40, 0), (40, 256)):
 
         def made(seq_len: int = seq_len, factor: int = factor) -> Any:  # noqa: ANN401 what the task makes

@@ -9,7 +9,7 @@ import torch
 
 from tests.unit.problems.bench import Bench
 from tests.unit.problems.nvfp4 import wide
-from tests.unit.problems.oracle import TASKS, oracle_of
+from tests.unit.problems.oracle import oracle_of
 
 FP4, FP8, HALF = torch.float4_e2m1fn_x2, torch.float8_e4m3fn, torch.float16
 ONE = pytest.mark.parametrize("bench", ["nvfp4_gemv", "nvfp4_gemm", "nvfp4_dual_gemm"], indirect=True)
@@ -150,11 +150,7 @@ def scaled(value: float, shape: tuple[int, ...]) -> torch.Tensor:
 def test_made_up_matrices(bench: Bench, solution: str) -> None:
     """Structure and special values: a row that picks single values of b, zeros, the largest numbers, NaN scales."""
     m, n, k = 128, 128, 256
-    kernel = (
-        bench.module("reference").ref_kernel
-        if solution == "reference"
-        else bench.kernel((TASKS / bench.folder.name / solution).read_text())
-    )
+    kernel = bench.candidate(solution)
     _, b, _, sfb, _, permuted_b, _ = bench.generate({"m": m, "n": n, "k": k, "l": 1, "seed": 5})
     packed = torch.zeros(m, k // 2, 1, dtype=torch.uint8)
     for row in range(m):

@@ -71,17 +71,6 @@ def test_a_database_that_goes_away_in_between_loses_nothing(parts: Parts) -> Non
     assert [job_id for job_id, _ in parts.store.completed] == [1, 2, 3]
 
 
-def test_a_result_that_came_too_late_is_the_databases_evidence(parts: Parts) -> None:
-    """The store keeps it; here it is forgotten, without an event, and the ones behind it are delivered."""
-    parts.store.stale = {1}
-    for job_id in (1, 2):
-        assert parts.replayer.accept(job(job_id), result(), slot="cpu0")
-    with capture_logs() as logs:
-        assert deliver(parts) == 1
-    assert (parts.spool.count, parts.held(), parts.events()) == (0, set(), ["done"])
-    assert [line["event"] for line in logs if line["log_level"] == "warning"] == ["spooled_result_too_late"]
-
-
 def test_a_result_of_another_database_is_set_aside(parts: Parts, tmp_path: Path) -> None:
     """Where there is no such job no table could keep the evidence, so the file is kept, with the reason in the log."""
     parts.store.gone = {1}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -45,8 +43,6 @@ class Crowd:
         self.under_way = threading.Event()
         self.go_on = threading.Event()
         self.batches: list[list[int]] = []
-        #: How often each thread has asked for the time: with each look at what there is to write.
-        self.looks: Counter[int] = Counter()
         self.writer = OutcomeWriter(
             lambda purpose: parts.fake(purpose, self.late if purpose == "late commit" else None),
             parts.keeper,
@@ -57,7 +53,7 @@ class Crowd:
             leaving=lambda: self.leaving,
             give_up=self.give_up,
             patience_s=patience_s,
-            clock=self.clock,
+            clock=lambda: self.now_s,
         )
         commit_all = self.store.complete_all
 
@@ -67,11 +63,6 @@ class Crowd:
 
         self.store.complete_all = noted  # type: ignore[method-assign, assignment]
         self._threads: list[threading.Thread] = []
-
-    def clock(self) -> float:
-        """The time stands still unless a test moves it."""
-        self.looks[threading.get_ident()] += 1
-        return self.now_s
 
     def start(self, *bodies: Callable[[threading.Event], None]) -> None:
         """Start the threads that write at once, or these."""
@@ -200,20 +191,6 @@ def test_a_result_that_is_refused_or_stale_spoils_none_of_the_others(crowd: Crow
     assert said == ["job_end_not_stored", "result_too_late"]
 
 
-def test_while_the_database_is_away_everything_goes_to_the_spool(crowd: Crowd) -> None:
-    """Leases stay held until it is delivered, and every job is told once."""
-    crowd.store.away.set()
-    with capture_logs() as logs:
-        crowd.start()
-        crowd.submit(1)
-        crowd.submit(2)
-        crowd.wait(lambda: crowd.writer.pending == 0)
-    assert crowd.parts.held() == {(1, False), (2, False)}
-    assert crowd.parts.replayer.keys() == [(1, 2), (2, 2)]
-    said = [line["event"] for line in logs if line["log_level"] == "warning"]
-    assert said == ["database_away_result_spooled"] * 2
-
-
 def test_a_slot_waits_when_too_many_results_are_not_written(parts: Parts) -> None:
     """So many for each slot, then the next one hands over and waits; it goes on when there is room."""
     crowd = Crowd(parts, slots=1)
@@ -283,25 +260,6 @@ def test_a_commit_that_does_not_come_back_delays_no_other(crowd: Crowd, monkeypa
     crowd.go_on.set()
     crowd.wait_empty()
     assert crowd.batches == [[0]]
-
-
-def test_a_result_whose_commit_hangs_can_be_rescued(crowd: Crowd) -> None:
-    """A database that swallows packets: the end of the daemon spools the result, and it is committed once."""
-    crowd.store.meanwhile = crowd.hold
-    crowd.start()
-    crowd.submit(0)
-    crowd.submit(1)
-    assert crowd.under_way.wait(PATIENCE_S)
-    assert crowd.writer.spool_pending() == []
-    assert sorted(crowd.parts.replayer.keys()) == [(0, 2), (1, 2)]
-    crowd.store.away.set()
-    crowd.store.meanwhile = lambda: None
-    crowd.go_on.set()
-    crowd.wait(lambda: crowd.writer.pending == 0)
-    assert sorted(crowd.parts.replayer.keys()) == [(0, 2), (1, 2)]
-    crowd.store.away.clear()
-    assert crowd.parts.replayer.replay_once(crowd.parts.fake("test")) == 2
-    assert (sorted(job_id for job_id, _ in crowd.store.completed), crowd.parts.held()) == ([0, 1], set())
 
 
 def test_what_comes_after_the_end_is_spooled(crowd: Crowd) -> None:
@@ -484,23 +442,3 @@ def test_a_thread_that_breaks_finds_its_results_again(crowd: Crowd) -> None:
     assert crowd.writer.pending == 1
     crowd.start()
     crowd.wait_empty()
-
-
-def test_a_result_wakes_no_thread_that_does_not_write_it(crowd: Crowd) -> None:
-    """On a busy host each such wake-up takes the interpreter from the slots."""
-    writes_endings = threading.Thread(target=crowd.writer.run_endings, args=(crowd.stop,), daemon=True)
-    writes_endings.start()
-
-    def looks() -> int:
-        return crowd.looks[writes_endings.ident or 0]
-
-    wait_until(lambda: looks() >= 3, "the thread waits for endings")
-    before = looks()
-    for number in range(1, 31):
-        crowd.submit(number)
-        # So that a thread that was woken also looks.
-        time.sleep(0.005)
-    assert looks() - before < 10
-    crowd.stop.set()
-    crowd.writer.nudge()
-    writes_endings.join(PATIENCE_S)

@@ -1,5 +1,0 @@
-import os
-
-
-def custom_kernel(data):
-    os._exit(0)

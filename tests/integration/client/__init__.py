@@ -1,1 +1,0 @@
-"""Tests of the client of batches on a real database."""

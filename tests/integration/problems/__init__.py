@@ -1,1 +1,0 @@
-"""The problems that ship with the project."""
