@@ -34,8 +34,8 @@ from runner.errors import ConfigError
 from runner.marks import ENCODING
 
 DEFAULT_PATH: Final = Path("/etc/kernel-runner/config.toml")
-#: A year. No clock of a thread, a container or the database takes times without an end.
-_LONGEST_S: Final = 31_536_000.0
+#: Ten days. No clock of a thread, a container or the database takes times without an end.
+_LONGEST_S: Final = 864_000.0
 _EXAMPLE_URL: Final = "postgresql://runner@db.example/kernelbot"
 _SECRET: Final = frozenset({"database_url"})
 #: The shortest token for the gateway's admin routes.
