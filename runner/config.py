@@ -34,6 +34,8 @@ from runner.errors import ConfigError
 from runner.marks import ENCODING
 
 DEFAULT_PATH: Final = Path("/etc/kernel-runner/config.toml")
+#: Ten days. No clock of a thread, a container or the database takes times without an end.
+_LONGEST_S: Final = 864_000.0
 _EXAMPLE_URL: Final = "postgresql://runner@db.example/kernelbot"
 _SECRET: Final = frozenset({"database_url"})
 #: The shortest token for the gateway's admin routes.
@@ -241,7 +243,7 @@ class Config(BaseModel):
     The longest time between two looks at the queue. The database announces new jobs at once; polling finds those whose
     announcement was lost. Pauses vary at random between 75 % and 97 % of this value.
     """
-    drain_timeout_s: Annotated[float, Reload.AT_ONCE] = Field(default=1800.0, ge=0.0, examples=[600.0])
+    drain_timeout_s: Annotated[float, Reload.AT_ONCE] = Field(default=1800.0, ge=0.0, le=_LONGEST_S, examples=[600.0])
     """
     How long a stopping daemon waits for its current runs. Then it gives them back to the queue, at no cost to the
     submissions. The service manager must wait longer than this.
@@ -268,12 +270,12 @@ class Config(BaseModel):
     How many claims of a job may remain without an answer, because the connection broke, before each further one
     counts as a lost lease.
     """
-    build_timeout_s: Annotated[float, Reload.AT_ONCE] = Field(default=120.0, gt=0.0, examples=[300.0])
+    build_timeout_s: Annotated[float, Reload.AT_ONCE] = Field(default=120.0, gt=0.0, le=_LONGEST_S, examples=[300.0])
     """
     How long nvcc may take, or a submission's first import, which compiles its extensions. It applies once to the build
     and once more to the run. The task's own time limits begin after that.
     """
-    max_run_s: Annotated[float, Reload.AT_ONCE] = Field(default=7200.0, gt=0.0, examples=[3600.0])
+    max_run_s: Annotated[float, Reload.AT_ONCE] = Field(default=7200.0, gt=0.0, le=_LONGEST_S, examples=[3600.0])
     """
     The longest evaluation of one job, whatever limits its task has. If a run has not ended two minutes after that, the
     daemon stops it and counts a failure of the host. If it has not let go five minutes later, the daemon leaves the job
@@ -287,7 +289,7 @@ class Config(BaseModel):
     started with. The daemon starts them while the slot is free, or while its next job would have to wait for one
     anyway. `kernel-runner host list --json` shows this bound and the next two (`slots[].warm_pool`).
     """
-    warm_max_age_s: Annotated[float, Reload.AT_ONCE] = Field(default=3600.0, gt=0.0, examples=[900.0])
+    warm_max_age_s: Annotated[float, Reload.AT_ONCE] = Field(default=3600.0, gt=0.0, le=_LONGEST_S, examples=[900.0])
     """How long a container waits at most. Then the daemon replaces it while its slot is free."""
     warm_memory_mib: Annotated[int, Reload.AT_ONCE] = Field(default=8192, ge=0, examples=[16384])
     """
@@ -301,7 +303,7 @@ class Config(BaseModel):
     Where every core belongs to a slot, a submission compiles on its own slot's cores before its run, and a candidate in
     its run; with 0, both in the run. Each worker needs as much memory as a run on the host's largest GPU type.
     """
-    reserve_after_s: Annotated[float, Reload.AT_ONCE] = Field(default=60.0, ge=0.0, examples=[300.0])
+    reserve_after_s: Annotated[float, Reload.AT_ONCE] = Field(default=60.0, ge=0.0, le=_LONGEST_S, examples=[300.0])
     """
     For a slot of several devices that it shares with smaller slots. When its oldest job has waited this long, the host
     gives the devices to no smaller job, so that they come free together. One host at a time does so for a job; any
@@ -452,6 +454,14 @@ class Config(BaseModel):
     def _absolute(cls, value: Path | None) -> Path | None:
         if value is not None and not value.is_absolute():
             raise ValueError("an absolute path: a service has no working directory to speak of")
+        return value
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch(cls, value: object) -> object:
+        if isinstance(value, bool):
+            # As a number it would be 0 or 1.
+            raise ValueError("a text, a number or a list: no key is true or false")  # noqa: TRY004 pydantic collects it
         return value
 
     @field_validator("http_listen")

@@ -31,6 +31,9 @@ from runner.store import Store, direct_address
 
 #: A table on something that is no terminal is as wide as it needs to be: nothing is cut off for a program's sake.
 _UNBOUNDED_WIDTH = 100_000
+#: A terminal that says it has fewer columns has no size yet, or cannot show a table: it has the usual ones.
+_NARROWEST = 40
+_USUAL_WIDTH, _USUAL_HEIGHT = 80, 25
 _CONTINUATION = re.compile(r"\n[\t ]+(?![-\t ])")
 
 Priority = Annotated[int, typer.Option("--priority", metavar="N", min=-1000, max=1000, help="Higher goes first.")]
@@ -210,7 +213,7 @@ def console(*, stderr: bool) -> Console:
     """A console on the current stdout or stderr."""
     stream = sys.stderr if stderr else sys.stdout
     terminal = stream.isatty()
-    return Console(
+    made = Console(
         file=stream,
         force_terminal=terminal,
         no_color=None if terminal else True,
@@ -220,6 +223,11 @@ def console(*, stderr: bool) -> Console:
         markup=False,
         soft_wrap=not terminal,
     )
+    if made.width < _NARROWEST:
+        made.width = _USUAL_WIDTH
+    if not made.height:
+        made.height = _USUAL_HEIGHT
+    return made
 
 
 def example(*texts: str) -> str:

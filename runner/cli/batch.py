@@ -107,7 +107,7 @@ def run(
                 session(context).config.require_database_url(),
                 gpu_type=gpu,
                 batch=batch,
-                user_id=user or login_name("say who submits with --user"),
+                user_id=login_name("say who submits with --user") if user is None else user,
                 settings=settings,
                 outstanding=outstanding,
                 group_size=group_size,

@@ -7,6 +7,7 @@ store, the engine and the device detection. After a failed question the later on
 from __future__ import annotations
 
 import platform
+import pwd
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +40,7 @@ from sandbox.errors import SandboxError
 from sandbox.host.engine import DockerEngine, EngineFacts
 from sandbox.policy import hardening
 from sandbox.protocol import Step, StepResult
+from sandbox.spec import ACCOUNTS
 
 #: Connections that a host keeps while it is idle, and how many a busy one has at most.
 CONNECTIONS_OF_AN_IDLE_HOST: Final = 1
@@ -49,6 +51,9 @@ TRANSACTIONS_SINCE_WRITE: Final = 10_000
 #: Seconds for the interpreter of the evaluation environment to import torch outside a container: a cold disk is slow.
 _IMPORT_TIMEOUT_S = 180.0
 _COMPILE_TIMEOUT_S = 120.0
+
+#: Whom the host gives which uids in containers of their own.
+_SUBORDINATE = (Path("/etc/subuid"), Path("/etc/subgid"))
 
 _PYTHON_PROBE = """\
 import os, pwd, torch
@@ -347,6 +352,8 @@ def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterat
         found = f"Docker API {facts.api_version}, version {facts.version}, at {engine.base_url}"
         yield Finding(name="engine", mark=Mark.OK, found=found)
         yield from engines.engine_kind(facts)
+        if not facts.rootless:
+            yield _uids()
         yield from engines.versions({**facts.components, **engines.toolkit_version()})
         yield _cgroup(facts)
         yield from _disks(config, facts)
@@ -356,6 +363,28 @@ def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterat
             mine = [slot for slot in slots if slot.gpu_type == name]
             yield from engines.device_access(registry.get(name), mine, facts.cdi)
         yield from _sandbox(engine, config, registry, slots)
+
+
+def _uids() -> Finding:
+    """Whether users of this host have uids of containers, or may have them in containers of their own."""
+    name, first, last = "uids of containers", ACCOUNTS[0].judge - 1, ACCOUNTS[-1].worker
+    users = {entry.pw_name for entry in pwd.getpwall() if first <= entry.pw_uid <= last}
+    for file in _SUBORDINATE:
+        text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+        for line in text.splitlines():
+            user, _, given = line.partition(":")
+            start, _, count = given.partition(":")
+            if start.isdecimal() and count.isdecimal() and int(start) <= last and first < int(start) + int(count):
+                users.add(f"{user} (by {file})")
+    if not users:
+        return Finding(name=name, mark=Mark.OK, found=f"{first} to {last}, no user's")
+    shown = ", ".join(sorted(users)[:3]) + (f" and {len(users) - 3} more" if len(users) > 3 else "")
+    return Finding(
+        name=name,
+        mark=Mark.WARNING,
+        found=f"{first} to {last}; among them are those of {shown}, who could read and end what runs in containers",
+        remedy="give these users other uids, or serve from a host without them",
+    )
 
 
 def _cgroup(facts: EngineFacts) -> Finding:

@@ -94,7 +94,7 @@ def submit(
     with current.store() as store:
         submission_id = store.submit(
             leaderboard=None if leaderboard is None else store.board_name(leaderboard),
-            user_id=user or login_name("say who submits with --user"),
+            user_id=login_name("say who submits with --user") if user is None else user,
             user_name=user_name,
             file_name=file.name,
             code=code,

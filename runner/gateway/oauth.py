@@ -212,7 +212,7 @@ async def _person(provider: Provider, code: str, verifier: str, back: str) -> Ma
             status, told = await _asked(
                 client, "GET", provider.person_url, headers={"Authorization": f"Bearer {token}"}
             )
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, ImportError, OSError, ValueError) as error:
         raise Refusal(502, f"{provider.title} does not answer. Try again later.") from error
     if status != 200:
         raise Refusal(502, f"{provider.title} told of no person")

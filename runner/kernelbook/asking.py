@@ -84,7 +84,7 @@ class Endpoint:
         """Clients, as many for each address; requests are to be shared among them evenly.
 
         Raises:
-            ConfigError: see `require_key`; or the environment's proxy cannot be used.
+            ConfigError: see `require_key`; or the environment's proxy or certificates cannot be used.
         """
         import httpx2
 
@@ -107,8 +107,11 @@ class Endpoint:
                 for _ in range(pools)
                 for url in self.urls
             ]
-        except (ImportError, ValueError, httpx2.InvalidURL) as error:
-            raise ConfigError(f"a proxy of the environment (HTTPS_PROXY, ALL_PROXY) cannot be used: {error}") from error
+        except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
+            raise ConfigError(
+                "a proxy or a file of certificates that the environment names (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, "
+                f"SSL_CERT_FILE, SSLKEYLOGFILE) cannot be used: {error}"
+            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +142,7 @@ class Service:
                         return Failure(why=why), None
         except TimeoutError:
             return Failure(why=f"no answer in {self.timeout_s:g} s"), None
-        except (httpx2.HTTPError, OSError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             return Failure(why=f"{type(error).__name__}: {error}".rstrip(": ")), None
         return decide(response.status_code, bytes(body_bytes)), _retry_after(response.headers.get("retry-after"))
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import io
 import json
 import os
 import socket
@@ -166,6 +167,26 @@ def _fork() -> bool:
     return True
 
 
+def _open_streams() -> None:
+    """Make Python's streams anew: those of the template remember that they could seek in the template's own files."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        old = getattr(sys, name)
+        if old is None:
+            continue
+        mode = "w" if number else "r"
+        raw = io.FileIO(number, mode, closefd=False)
+        raw.name = f"<{name}>"
+        stream = io.TextIOWrapper(
+            io.BufferedWriter(raw) if number else io.BufferedReader(raw),
+            encoding=old.encoding,
+            errors=old.errors,
+            line_buffering=old.line_buffering,
+        )
+        stream.mode = mode
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
 def _become(order: Mapping[str, Any], descriptors: Sequence[int]) -> str:
     """Turn this fork into the process that is wanted; return its source."""
     *given, handshake = descriptors
@@ -180,6 +201,7 @@ def _become(order: Mapping[str, Any], descriptors: Sequence[int]) -> str:
         )
         # As after exec: a worker opens its own memory file, which belongs to root while this is 0.
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+        _open_streams()
         os.environ.clear()
         os.environ.update(order["env"])
         # What the preload may have found out for the template's own environment.
