@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from runner.errors import EvaluationError
-from runner.evaluation.container_spec import Environment, make_spec
+from runner.evaluation.container_spec import make_spec
+from runner.evaluation.context import Environment, Place
 from runner.gpu_types import GpuType
 from runner.model import Slot
 from sandbox.host.container import ContainerReport
@@ -65,7 +66,9 @@ def run_programs(
         EvaluationError: the container broke.
     """
     labels = {"kernel-runner.job": "check"}
-    spec = make_spec(gpu, slot, environment, Boot(kind="steps"), wall_s=wall_s, labels=labels)
+    spec = make_spec(
+        Place(gpu=gpu, slot=slot, environment=environment), Boot(kind="steps"), wall_s=wall_s, labels=labels
+    )
     with engine.start(spec) as container:
         report = container.run(
             StepsRequest(files=files, steps=tuple(steps)), on_progress=None, cancel=threading.Event()

@@ -21,24 +21,23 @@ from runner.devices.quarantine import Quarantine
 from runner.devices.sampler import Sampler
 from runner.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
 from runner.evaluation.build_cache import Build, BuildCache
-from runner.evaluation.build_plan import BuildPlan, make_build_plan, should_build
-from runner.evaluation.container_spec import Environment
+from runner.evaluation.build_plan import make_build_plan, should_build
+from runner.evaluation.context import JobContext, Place
 from runner.evaluation.open_gates import OpenGates
-from runner.evaluation.plan import Plan
+from runner.evaluation.plan import Plan, make_probe
 from runner.evaluation.result_rows import Evidence
 from runner.evaluation.verdict import compile_failure, decide
 from runner.evaluation.warm_pool import WarmPool, remove
 from runner.gpu_types import GpuType
 from runner.logs import get_logger
-from runner.model import Artifact, Job, JobResult, Json, Mode, Progress, Slot
-from runner.task_format.model import Task
+from runner.model import Artifact, JobResult, Json, Mode, Progress, Slot
 from sandbox import protocol
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.build_archive import BuildArchive, JoinedArchives
 from sandbox.host.container import Container, ContainerReport, MessageQueue
 from sandbox.host.engine import DockerEngine
 from sandbox.protocol import PairRequest
-from sandbox.spec import Ending, SandboxSpec
+from sandbox.spec import Ending
 
 _log = get_logger(__name__)
 
@@ -58,57 +57,26 @@ class HostResources:
     gates: OpenGates = field(default_factory=OpenGates)
 
     @contextmanager
-    def using(self, slot: Slot, waiting: SandboxSpec) -> Iterator[None]:
+    def using(self, place: Place) -> Iterator[None]:
         """Use a slot's devices and cores; afterwards the pool is refilled.
 
         Raises:
             EvaluationError: the slot was quarantined after it got its job: something of an earlier run still computes.
         """
-        stuck = self.quarantine.reasons().get(slot.name)
+        name = place.slot.name
+        stuck = self.quarantine.reasons().get(name)
         if stuck is not None:
-            raise EvaluationError(f"slot {slot.name} cannot be used: {stuck}")
-        with self.gate.using(slot):
+            raise EvaluationError(f"slot {name} cannot be used: {stuck}")
+        with self.gate.using(place.slot):
             try:
                 yield
             finally:
-                self.refill_pool(slot, waiting)
+                self.refill_pool(place)
 
-    def refill_pool(self, slot: Slot, waiting: SandboxSpec) -> None:
+    def refill_pool(self, place: Place) -> None:
         """Let containers wait for the slot's next jobs; those jobs decide whether they fit."""
-        if slot.name not in self.quarantine.reasons():
-            self.warm_pool.release(slot.name, waiting)
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobContext:
-    """A job with everything that was looked up for it."""
-
-    job: Job
-    slot: Slot
-    task: Task
-    gpu: GpuType
-    environment: Environment
-    build_timeout_s: float
-    plan: Plan
-    #: The container that waits for the slot's next job.
-    waiting: SandboxSpec
-    #: KernelBot's facts of the system, and what `system_info.runner` says.
-    system: Json
-    runner: Json
-    #: On the monotonic clock.
-    started_ns: int
-
-    def build_plan(self, cpus: tuple[int, ...]) -> BuildPlan:
-        """Plan the build, on these cores."""
-        return make_build_plan(
-            self.job,
-            self.task,
-            self.gpu,
-            self.slot,
-            self.environment,
-            cpus=cpus,
-            build_timeout_s=self.build_timeout_s,
-        )
+        if place.slot.name not in self.quarantine.reasons():
+            self.warm_pool.release(place.slot.name, make_probe(place).spec)
 
 
 class Attempt:
@@ -117,12 +85,14 @@ class Attempt:
     def __init__(
         self,
         context: JobContext,
+        plan: Plan,
         resources: HostResources,
         *,
         cancel: threading.Event,
         on_progress: OnProgress | None,
     ) -> None:
         self._context = context
+        self._plan = plan
         self._resources = resources
         self._cancel = cancel
         self._on_progress = on_progress
@@ -174,7 +144,7 @@ class Attempt:
             context.slot,
             beside=beside,
             image=context.environment.image,
-            plan=context.build_plan(builds.cpus(context.slot, beside=beside)),
+            plan=make_build_plan(context, cpus=builds.cpus(context.slot, beside=beside)),
             cancel=self._cancel,
         )
         self._waited_ns += time.monotonic_ns() - asked_ns - self._built_ns
@@ -186,18 +156,17 @@ class Attempt:
             return None
         begun_ns = time.monotonic_ns() - build.report.outcome.wall_ns
         evidence = self._evidence(build.report, build, begun_ns)
-        return compile_failure(self._context.job, self._context.task, self._context.plan, evidence)
+        return compile_failure(self._context, self._plan, evidence)
 
     # -- run -----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
         """Use the slot: check its devices, and clear it afterwards."""
-        with self._resources.using(self._context.slot, self._context.waiting):
+        with self._resources.using(self._context):
             try:
                 self._cool_down()
-                ranked = self._context.job.mode.ranked
-                self._before = inspect_before(self._context.slot, self._resources, ranked=ranked)
+                self._before = inspect_before(self._context, self._resources, ranked=self._context.job.mode.ranked)
                 yield
             finally:
                 self._used.close()
@@ -207,7 +176,7 @@ class Attempt:
         context = self._context
         if context.job.mode in {Mode.TEST, Mode.PROFILE}:
             return
-        self._cooled_s = cool_down(context.slot, self._resources, context.gpu, cancel=self._cancel)
+        self._cooled_s = cool_down(context, self._resources, cancel=self._cancel)
         self._waited_ns += round((self._cooled_s or 0.0) * 1e9)
 
     def _measure(self, build: Build | None) -> JobResult:
@@ -222,20 +191,18 @@ class Attempt:
         if slot.devices:
             # Remove the container first: only then is everything on the device left over.
             self._used.close()
-            after = inspect_after(slot, self._resources, self._before, report)
+            after = inspect_after(context, self._resources, self._before, report)
             self._devices = gate.metadata(slot, self._before, after, sampler)
         if report.outcome.ending is Ending.CANCELLED:
             seconds = report.outcome.wall_ns / 1e9
             raise CancelledByRequest(f"job {context.job.id} was cancelled after {seconds:.1f} s")
-        return decide(context.job, context.task, context.plan, self._evidence(report, build, begun_ns))
+        return decide(context, self._plan, self._evidence(report, build, begun_ns))
 
     def _execute(self, archive: BuildArchive | None) -> tuple[ContainerReport, int, Sampler | None]:
-        context = self._context
         executed = execute_sampled(
-            context.plan,
-            context.slot,
+            self._plan,
+            self._context,
             self._resources,
-            context.gpu,
             cancel=self._cancel,
             on_progress=self._on_progress,
             archive=archive,
@@ -271,35 +238,37 @@ class Attempt:
             self._on_progress(Progress(phase=phase, done=0, total=0))
 
 
-def cool_down(slot: Slot, resources: HostResources, gpu: GpuType, *, cancel: threading.Event) -> float | None:
+def cool_down(place: Place, resources: HostResources, *, cancel: threading.Event) -> float | None:
     """Let a slot's devices cool down as far as its GPU type asks; the seconds waited, or None: it asks for nothing."""
-    if gpu.cool_below_c is None or not slot.devices:
+    gpu = place.gpu
+    if gpu.cool_below_c is None or not place.slot.devices:
         return None
-    return resources.gate.cool(slot, below_c=gpu.cool_below_c, limit_s=gpu.cool_limit_s, cancel=cancel)
+    return resources.gate.cool(place.slot, below_c=gpu.cool_below_c, limit_s=gpu.cool_limit_s, cancel=cancel)
 
 
-def inspect_before(slot: Slot, resources: HostResources, *, ranked: bool) -> Inspection:
+def inspect_before(place: Place, resources: HostResources, *, ranked: bool) -> Inspection:
     """The slot's devices before a run.
 
     Raises:
         EvaluationError: they are not fit for it.
     """
-    found = resources.gate.inspect(slot)
-    metrics.inspected(slot, found.readings)
-    if found.health.bars(ranked=ranked):
-        raise EvaluationError(f"slot {slot.name} is {found.health.condition}: {'; '.join(found.health.reasons)}")
-    return found
+    before = resources.gate.inspect(place.slot)
+    metrics.inspected(place.slot, before.readings)
+    health = before.health
+    if health.bars(ranked=ranked):
+        raise EvaluationError(f"slot {place.slot.name} is {health.condition}: {'; '.join(health.reasons)}")
+    return before
 
 
-def inspect_after(slot: Slot, resources: HostResources, before: Inspection, report: ContainerReport) -> Inspection:
+def inspect_after(place: Place, resources: HostResources, before: Inspection, report: ContainerReport) -> Inspection:
     """The slot's devices after a run whose container is gone.
 
     Raises:
         EvaluationError: something happened to them during the run.
     """
-    after = resources.gate.inspect(slot)
-    metrics.inspected(slot, after.readings)
-    spoiled = resources.gate.spoiled(slot, before, after)
+    after = resources.gate.inspect(place.slot)
+    metrics.inspected(place.slot, after.readings)
+    spoiled = resources.gate.spoiled(place.slot, before, after)
     if spoiled is not None and report.outcome.ending is not Ending.CANCELLED:
         raise EvaluationError(f"the result does not count: {spoiled}")
     return after
@@ -308,9 +277,8 @@ def inspect_after(slot: Slot, resources: HostResources, before: Inspection, repo
 @contextmanager
 def execute_sampled(
     plan: Plan,
-    slot: Slot,
+    place: Place,
     resources: HostResources,
-    gpu: GpuType,
     *,
     cancel: threading.Event,
     on_progress: OnProgress | None = None,
@@ -328,14 +296,14 @@ def execute_sampled(
     # Called by the sampler's thread: the judge needs a reading while the call beside it is still known.
     def tell(readings: Sequence[Reading]) -> None:
         if messages is not None:
-            for reading in judge_readings(readings, gpu, at_ns=time.monotonic_ns()):
+            for reading in judge_readings(readings, place.gpu, at_ns=time.monotonic_ns()):
                 messages.put(reading.to_message())
 
     with ExitStack() as used:
-        with resources.gate.sampling(slot, gpu.sample_every_s, on_round=tell) as sampler:
+        with resources.gate.sampling(place.slot, place.gpu.sample_every_s, on_round=tell) as sampler:
             executed = execute(
                 plan,
-                slot,
+                place.slot,
                 resources,
                 cancel=cancel,
                 on_progress=on_progress,

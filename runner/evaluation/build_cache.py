@@ -22,9 +22,10 @@ from runner.devices import spare_cpus
 from runner.devices.quarantine import Quarantine
 from runner.errors import CancelledByRequest, EngineUnavailableError
 from runner.evaluation.build_plan import BuildPlan
+from runner.evaluation.secret import run_of, runs_of_build
 from runner.evaluation.warm_pool import CANCEL_POLL_S, remove
 from runner.logs import get_logger
-from runner.model import Job, Mode, Slot
+from runner.model import Job, Slot
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import ContainerReport
@@ -64,8 +65,8 @@ class _Entry:
     #: Held during the build; the submission's other job waits for it.
     building: threading.Lock = field(default_factory=threading.Lock)
     build: Build | None = None
-    #: Which jobs still need it: public (False), secret (True).
-    awaited: set[bool]
+    #: Which runs of the submission still need it.
+    awaited: set[str]
     until_s: float
 
 
@@ -177,7 +178,7 @@ class BuildCache:
         with self._changed:
             entry = self._entries.get(_key(job, image))
             if entry is not None:
-                entry.awaited.discard(job.secret)
+                entry.awaited.discard(run_of(job))
                 if not entry.awaited:
                     del self._entries[_key(job, image)]
 
@@ -188,8 +189,8 @@ class BuildCache:
         with self._changed:
             for key in [key for key, entry in self._entries.items() if entry.until_s < now_s]:
                 del self._entries[key]
-            jobs = {False, True} if job.mode is Mode.LEADERBOARD else {job.secret}
-            return self._entries.setdefault(_key(job, image), _Entry(awaited=jobs, until_s=now_s + KEPT_S))
+            entry = _Entry(awaited=runs_of_build(job), until_s=now_s + KEPT_S)
+            return self._entries.setdefault(_key(job, image), entry)
 
     def _evict(self, newest: _Entry) -> None:
         with self._changed:

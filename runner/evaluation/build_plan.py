@@ -1,4 +1,4 @@
-"""Whether a submission is built before it has a device, and how; pure, no I/O, no clock.
+"""What compiles a submission, and whether it is built before it has a device; pure, no I/O, no clock.
 
 A build has a container of its own, with the same policy and no device. It does what the run would begin with: nvcc for
 lang cu, importing the submission for Python, running the file for a candidate of a group. The compilers' caches travel
@@ -13,23 +13,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from runner.evaluation.compile_steps import PROGRAM, compile_steps, task_files
-from runner.evaluation.container_spec import CACHES, Environment, harness_process, job_labels, make_spec
-from runner.evaluation.plan import WALL_MARGIN_S
+from runner.errors import TaskError
+from runner.evaluation.container_spec import CACHES, STAGE, WALL_MARGIN_S, harness_process, job_labels, make_spec
+from runner.evaluation.context import JobContext, Place
 from runner.gpu_types.model import GpuType, Vendor
-from runner.model import Job, Slot
-from runner.task_format.model import CuConfig, Harness, Task
+from runner.task_format.model import HARNESS, SUBMISSION, CuConfig, Harness, Task
 from sandbox.protocol import MAX_ARCHIVE_BYTES, Step, StepsRequest
 from sandbox.spec import Boot, SandboxSpec
 from tasks.harness.judge.modules.group import Candidate
 
+#: What nvcc makes of a task's sources.
+PROGRAM: Final = "eval.out"
+#: Under the built-in harness that is a library for the worker to call, which finds the call's layout in a header.
+_LIBRARY_FLAGS: Final = ("-shared", "-Xcompiler=-fPIC", f"-I{STAGE}/tasks/harness/include")
 #: Words of Python submissions that compile something during the import, into one of CACHES. Triton's and
 #: torch.compile's kernels are compiled when they are first called, with inputs and on the device: a build has neither.
 _BUILDS: Final = re.compile(rb"load_inline|cpp_extension|triton\.compile\s*\(|\.warmup\s*\(|aot_compile|aoti_compile")
 #: Submissions that name it may compile. Candidates of KernelBook's form all name it, for helpers of their launches.
 _INDUCTOR: Final = b"torch._inductor"
-
-
 #: Exit code of a module's build that compilers have refused, and the name of its file.
 REFUSED: Final = 3
 _MODULE_FILE: Final = "candidate.py"
@@ -56,88 +57,143 @@ def compiles(code: bytes) -> bool:
     return _BUILDS.search(code) is not None
 
 
-def make_build_plan(
-    job: Job,
-    task: Task,
-    gpu: GpuType,
-    slot: Slot,
-    environment: Environment,
-    *,
-    cpus: tuple[int, ...],
-    build_timeout_s: float,
-) -> BuildPlan:
-    """Plan the build of a job that has a plan.
-
-    Args:
-        job: whose submission is built; its cases and seeds stay out of it.
-        task: the parsed task of its leaderboard.
-        gpu: the registry's entry for the job's GPU type.
-        slot: where the job will run.
-        environment: the inside of the type's containers.
-        cpus: the cores to build on.
-        build_timeout_s: limit of the compiler, or of the import.
+def make_build_plan(context: JobContext, *, cpus: tuple[int, ...]) -> BuildPlan:
+    """Plan the build of a job that has a plan, on these cores; its cases and seeds stay out of it.
 
     Raises:
         TaskError: as `make_plan`.
     """
+    task = context.task
+    files = task_files(context) if task.harness is Harness.PROGRAM else _shown_files(context)
     if isinstance(task.config, CuConfig) or task.harness is Harness.PROGRAM:
-        files = task_files(job, task) if task.harness is Harness.PROGRAM else _shown_files(job, task)
-        steps: tuple[Step, ...] = compile_steps(job, task, gpu, environment, build_timeout_s)
+        steps: tuple[Step, ...] = compile_steps(context)
     else:
-        files = _shown_files(job, task)
-        argv = (*harness_process(environment, "prebuild"), task.submission_name)
-        steps = (Step(name="compile", argv=argv, timeout_s=build_timeout_s, result_pipe=False),)
-    labels = {**job_labels(job), "kernel-runner.build": str(job.submission_id)}
+        argv = (*harness_process(context.environment, "prebuild"), task.submission_name)
+        steps = (Step(name="compile", argv=argv, timeout_s=context.build_timeout_s, result_pipe=False),)
+    labels = {**job_labels(context.job), "kernel-runner.build": str(context.job.submission_id)}
     keep = (PROGRAM,) if isinstance(task.config, CuConfig) else tuple(CACHES.values())
-    return _plan(StepsRequest(files=files, steps=steps, keep=keep), gpu, replace(slot, cpus=cpus), environment, labels)
+    return _plan(context, StepsRequest(files=files, steps=steps, keep=keep), cpus, labels)
 
 
 def make_module_build_plan(
-    candidate: Candidate,
-    gpu: GpuType,
-    slot: Slot,
-    environment: Environment,
-    *,
-    cpus: tuple[int, ...],
-    build_timeout_s: float,
-    labels: Mapping[str, str],
+    candidate: Candidate, place: Place, *, cpus: tuple[int, ...], build_timeout_s: float, labels: Mapping[str, str]
 ) -> BuildPlan:
     """Plan the build of a candidate of a group: its file alone, in a container of its own.
 
     Args:
         candidate: what is built; no other candidate and nothing of the reference is there.
-        gpu: the registry's entry for the group's GPU type.
-        slot: where the group will run.
-        environment: the inside of the type's containers.
+        place: where the group will run.
         cpus: the cores to build on.
         build_timeout_s: limit of the file's run.
         labels: of the container.
     """
-    argv = (*harness_process(environment, "prebuild"), _MODULE_FILE, str(REFUSED), *candidate.entry_points)
+    argv = (*harness_process(place.environment, "prebuild"), _MODULE_FILE, str(REFUSED), *candidate.entry_points)
     step = Step(name="compile", argv=argv, timeout_s=build_timeout_s, result_pipe=False)
     files = {_MODULE_FILE: candidate.code.encode("utf-8", "surrogatepass")}
     request = StepsRequest(files=files, steps=(step,), keep=tuple(CACHES.values()))
-    labels = {**labels, "kernel-runner.build": f"candidate {candidate.id}"}
-    return _plan(request, gpu, replace(slot, cpus=cpus), environment, labels)
+    return _plan(place, request, cpus, {**labels, "kernel-runner.build": f"candidate {candidate.id}"})
 
 
-def _plan(
-    request: StepsRequest, gpu: GpuType, slot: Slot, environment: Environment, labels: Mapping[str, str]
-) -> BuildPlan:
+def _plan(place: Place, request: StepsRequest, cpus: tuple[int, ...], labels: Mapping[str, str]) -> BuildPlan:
     spec = make_spec(
-        gpu,
         # The same container but for its cores, and without the device.
-        replace(slot, devices=(), numa_node=None),
-        environment,
+        replace(place, slot=replace(place.slot, cpus=cpus, devices=(), numa_node=None)),
         Boot(kind="steps"),
         wall_s=sum(step.timeout_s for step in request.steps) + WALL_MARGIN_S,
-        labels=dict(labels),
+        labels=labels,
     )
     # The archive is part of the report, a third larger as base64.
     report_bytes = spec.limits.report_bytes + MAX_ARCHIVE_BYTES * 3 // 2
     return BuildPlan(spec=replace(spec, limits=replace(spec.limits, report_bytes=report_bytes)), request=request)
 
 
-def _shown_files(job: Job, task: Task) -> dict[str, bytes]:
+def _shown_files(context: JobContext) -> dict[str, bytes]:
     """The worker's folder under the built-in harness: the submission, and the files of its task that it may see."""
-    return {name: task.judge_files[name].encode() for name in task.worker_files} | {task.submission_name: job.code}
+    task = context.task
+    shown = {name: task.judge_files[name].encode() for name in task.worker_files}
+    return shown | {task.submission_name: context.job.code}
+
+
+def task_files(context: JobContext) -> dict[str, bytes]:
+    """What lies in /work when a task's own programs run.
+
+    Raises:
+        TaskError: one of them is not there: the task names the built-in eval program and does not use it.
+    """
+    files = context.task.files
+    missing = next((name for name, text in files.items() if text == HARNESS), None)
+    if missing is not None:
+        raise TaskError(
+            f"{context.board}: files.{missing} is {HARNESS}, but the task is evaluated by its own "
+            "program (remove `harness: program` from runner.yml, or give the file a source)"
+        )
+    return {name: context.job.code if text == SUBMISSION else text.encode() for name, text in files.items()}
+
+
+def compile_steps(context: JobContext) -> tuple[Step, ...]:
+    """The programs that compile a submission before its first mode.
+
+    Raises:
+        TaskError: the GPU type has no such compiler, or the task no such program.
+    """
+    task, gpu = context.task, context.gpu
+    if isinstance(task.config, CuConfig):
+        if gpu.vendor is Vendor.AMD:
+            raise TaskError(
+                f"{context.board}: lang cu needs nvcc, {gpu.name} is an AMD type "
+                "(offer the leaderboard on NVIDIA types only)"
+            )
+        return _nvcc_steps(context, task.config)
+    if task.harness is Harness.BUILTIN:
+        # The worker imports the submission itself, before the clock of the first mode.
+        return ()
+    if task.config.main not in task.files:
+        raise TaskError(
+            f"{context.board}: config.main is {task.config.main!r}, which is none of the task's "
+            f"files ({', '.join(task.files)})"
+        )
+    # Importing the submission once fills its compile caches before the first mode; its failure is no verdict.
+    return (
+        Step(
+            name="compile",
+            argv=(context.environment.python, task.submission_name),
+            env={"POPCORN_SEED": "1"},
+            timeout_s=context.build_timeout_s,
+            result_pipe=False,
+        ),
+    )
+
+
+def _nvcc_steps(context: JobContext, config: CuConfig) -> tuple[Step, ...]:
+    task, gpu = context.task, context.gpu
+    if gpu.vendor is Vendor.NONE:
+        arch: tuple[str, ...] = ()
+    elif gpu.nvcc_arch is None:
+        arch = ("-arch=native",)
+    else:
+        arch = (f"-gencode=arch=compute_{gpu.nvcc_arch},code=sm_{gpu.nvcc_arch}",)
+    argv = (
+        "nvcc",
+        "--std=c++20",
+        "-O3",
+        "-DNDEBUG",
+        *arch,
+        *(_LIBRARY_FLAGS if task.harness is Harness.BUILTIN else ()),
+        *(f"-I{path}" for path in config.include_dirs),
+        *(f"-D{name}={value}" for name, value in config.defines.items()),
+        *config.sources,
+        "-o",
+        PROGRAM,
+    )
+    return (
+        Step(name="nvcc-version", argv=("nvcc", "--version"), timeout_s=30.0, result_pipe=False, continue_if="exit_0"),
+        Step(
+            name="compile",
+            argv=argv,
+            timeout_s=context.build_timeout_s,
+            result_pipe=False,
+            continue_if="exit_0",
+            # The program must not find the sources it was judged by.
+            remove_after=tuple(task.files),
+        ),
+    )

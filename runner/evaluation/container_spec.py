@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from runner.evaluation.case_memory import tensor_bytes
+from runner.evaluation.context import Environment, Place
 from runner.gpu_types.model import GpuType, Vendor
 from runner.model import Device, Job, Slot
 from sandbox.spec import (
-    Bind,
     Boot,
     DeviceDriver,
     Devices,
@@ -37,6 +36,8 @@ CACHES = {
     "TRITON_CACHE_DIR": ".cache/triton",
     "TORCHINDUCTOR_CACHE_DIR": ".cache/torchinductor",
 }
+#: Added to the sum of the programs' own limits: imports, file transfer, killing. The inner limits always end first.
+WALL_MARGIN_S = 60.0
 #: Kind of a vendor's devices in CDI specs, and the node that each device has for itself.
 _CDI_KINDS = {
     Vendor.NVIDIA: ("nvidia.com/gpu", re.compile(r"/dev/nvidia\d+")),
@@ -49,29 +50,16 @@ _PRELOAD = 'import sys; sys.path.insert(0, "{stage}"); import tasks.harness.prel
 _PROCESS = 'import sys; sys.path.insert(0, "{stage}"); from {module} import main; sys.exit(main())'
 
 
-@dataclass(frozen=True, kw_only=True)
-class Environment:
-    """The inside of a container for one GPU type, found once by the evaluator when it starts."""
-
-    image: str
-    python: str
-    binds: tuple[Bind, ...]
-    #: What this engine offers for the type's vendor beside CDI: NVIDIA's runtime or plain nodes.
-    device_driver: DeviceDriver = DeviceDriver.NODES
-    #: Devices that the engine can give by CDI: full name -> their nodes inside. They are asked for by name.
-    cdi: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    #: The slice of all containers; None: where the engine puts them.
-    cgroup_parent: str | None = None
-
-
-def make_spec(  # noqa: D417 the arguments are records
-    gpu: GpuType, slot: Slot, environment: Environment, boot: Boot, *, wall_s: float, labels: Mapping[str, str]
-) -> SandboxSpec:
+def make_spec(place: Place, boot: Boot, *, wall_s: float, labels: Mapping[str, str]) -> SandboxSpec:
     """The container for a slot; the same for every submission on a GPU type.
 
     Args:
+        place: where it runs.
+        boot: what it runs.
         wall_s: seconds from the request to the end of the report, after which the container is killed.
+        labels: what it is for.
     """
+    gpu, slot, environment = place.gpu, place.slot, place.environment
     scratch_bytes = gpu.scratch_mib << 20
     tmpfs = [
         Tmpfs(target="/work", size_bytes=scratch_bytes, owner=Owner.WORKER),

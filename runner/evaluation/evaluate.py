@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import tasks
 from runner import __version__
@@ -27,9 +26,10 @@ from runner.errors import (
     EvaluationError,
     TaskError,
 )
-from runner.evaluation.attempt import Attempt, HostResources, JobContext, OnProgress, execute
+from runner.evaluation.attempt import Attempt, HostResources, OnProgress, execute
 from runner.evaluation.build_cache import BuildCache
-from runner.evaluation.container_spec import HOST_IMAGE, Environment
+from runner.evaluation.container_spec import HOST_IMAGE
+from runner.evaluation.context import Environment, JobContext, Place
 from runner.evaluation.groups import group_result
 from runner.evaluation.modules import GroupHost, evaluate_group
 from runner.evaluation.plan import make_plan, make_probe
@@ -171,7 +171,7 @@ class Evaluator:
         self._prune()
         for slot in slots:
             gpu = self._registry.get(slot.gpu_type)
-            self._resources.refill_pool(slot, make_probe(gpu, slot, self._environment(gpu)).spec)
+            self._resources.refill_pool(self._place(slot))
 
     def _prove(self, gpu: GpuType, slots: Sequence[Slot]) -> Json:
         """The facts of a GPU type, from the first of its slots whose device works.
@@ -182,10 +182,10 @@ class Evaluator:
         *others, last = slots if slots[0].devices else slots[:1]
         for slot in others:
             try:
-                return self._system(gpu, slot)
+                return self._system(self._place(slot))
             except EvaluationError as error:
                 _log.warning("probe_failed", gpu_type=gpu.name, slot=slot.name, error=str(error))
-        return self._system(gpu, last)
+        return self._system(self._place(last))
 
     def _prune(self) -> None:
         """Remove root file systems that earlier processes imported for environments that have changed since.
@@ -210,7 +210,7 @@ class Evaluator:
             raise CancelledByRequest(f"job {job.id} was cancelled before it began")
         host = self.group_host(slot)
         found = evaluate_group(
-            host, job.task, job=job, slot=slot, gpu_type=job.gpu_type, cancelled=cancel, on_progress=on_progress
+            host, job.task, job=job, gpu_type=job.gpu_type, cancelled=cancel, on_progress=on_progress
         )
         eval_ns = time.monotonic_ns() - started_ns
         return group_result(job, slot, found.rows, eval_ns=eval_ns, phases_ns=found.phases_ns)
@@ -244,13 +244,19 @@ class Evaluator:
         if job.is_group:
             yield self._evaluate_group(job, slot, cancel=cancel, on_progress=on_progress)
             return
-        context = self._context_of(job, slot)
-        if isinstance(context, JobResult):
-            yield context
+        try:
+            context = self._context(job, slot)
+            plan = make_plan(context)
+        except TaskError as error:
+            yield invalid(str(error))
+            return
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            yield invalid(f"{job.file_name} is not UTF-8 text: byte {error.start} is {byte:#04x}")
             return
         if cancel.is_set():
             raise CancelledByRequest(f"job {job.id} was cancelled before its container started")
-        attempt = Attempt(context, self._resources, cancel=cancel, on_progress=on_progress)
+        attempt = Attempt(context, plan, self._resources, cancel=cancel, on_progress=on_progress)
         with attempt.run() as result:
             if self._reader is None:
                 yield result
@@ -267,51 +273,42 @@ class Evaluator:
             EngineUnavailableError, EvaluationError: the environment cannot be made.
         """
         gpu = self._registry.get(slot.gpu_type)
-        environment = self._environment(gpu)
         return GroupHost(
+            gpu=gpu,
+            slot=slot,
+            environment=self._environment(gpu),
             resources=self._resources,
             times=self._reference_times,
-            gpu=gpu,
-            environment=environment,
             max_run_s=self._settings.max_run_s,
             build_timeout_s=self._settings.build_timeout_s,
-            waiting=make_probe(gpu, slot, environment).spec,
         )
 
-    def _context_of(self, job: Job, slot: Slot) -> JobContext | JobResult:
-        """What a job needs to run, or its result if it cannot be evaluated at all."""
+    def _context(self, job: Job, slot: Slot) -> JobContext:
+        """Everything that a job needs to run.
+
+        Raises:
+            EngineUnavailableError, EvaluationError: no environment can be made, or its probe failed.
+            TaskError: its task is none.
+            UnicodeDecodeError: its submission is no text.
+        """
         started_ns = time.monotonic_ns()
-        gpu = self._registry.get(job.gpu_type)
-        try:
-            task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
-            job.code.decode("utf-8")
-            environment = self._environment(gpu)
-            settings = self._settings
-            return JobContext(
-                job=job,
-                slot=slot,
-                task=task,
-                gpu=gpu,
-                environment=environment,
-                build_timeout_s=settings.build_timeout_s,
-                plan=make_plan(
-                    job,
-                    task,
-                    gpu,
-                    slot,
-                    environment,
-                    build_timeout_s=settings.build_timeout_s,
-                    max_run_s=settings.max_run_s,
-                ),
-                waiting=make_probe(gpu, slot, environment).spec,
-                system=self._system(gpu, slot),
-                runner=self._runner_info(slot, environment, gpu),
-                started_ns=started_ns,
-            )
-        except TaskError as error:
-            return invalid(str(error))
-        except UnicodeDecodeError as error:
-            return invalid(f"{job.file_name} is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}")
+        task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
+        job.code.decode("utf-8")
+        place = self._place(slot, self._registry.get(job.gpu_type))
+        return JobContext(
+            **vars(place),
+            job=job,
+            task=task,
+            build_timeout_s=self._settings.build_timeout_s,
+            max_run_s=self._settings.max_run_s,
+            system=self._system(place),
+            runner=self._runner_info(place),
+            started_ns=started_ns,
+        )
+
+    def _place(self, slot: Slot, gpu: GpuType | None = None) -> Place:
+        gpu = gpu or self._registry.get(slot.gpu_type)
+        return Place(gpu=gpu, slot=slot, environment=self._environment(gpu))
 
     def _environment(self, gpu: GpuType) -> Environment:
         with self._lock:
@@ -350,17 +347,17 @@ class Evaluator:
             cgroup_parent=facts.slice,
         )
 
-    def _system(self, gpu: GpuType, slot: Slot) -> Json:
+    def _system(self, place: Place) -> Json:
         """KernelBot's system facts for a GPU type, measured once by the probe container.
 
         Raises:
             EngineUnavailableError, EvaluationError: the probe failed.
         """
-        known = self._systems.get(gpu.name)
-        if known is not None:
-            return known
-        plan = make_probe(gpu, slot, self._environment(gpu))
-        with execute(plan, slot, self._resources, cancel=threading.Event()) as (report, _):
+        gpu = place.gpu
+        if gpu.name in self._systems:
+            return self._systems[gpu.name]
+        plan = make_probe(place)
+        with execute(plan, place.slot, self._resources, cancel=threading.Event()) as (report, _):
             pass
         step = next((step for step in report.steps if step.name == "facts"), None)
         system = step.judged.details.get("system") if step is not None and step.judged is not None else None
@@ -373,8 +370,8 @@ class Evaluator:
         self._systems[gpu.name] = {**system, "hostname": self._settings.host_name}
         return self._systems[gpu.name]
 
-    def _runner_info(self, slot: Slot, environment: Environment, gpu: GpuType) -> dict[str, Any]:
-        facts = self._facts
+    def _runner_info(self, place: Place) -> Json:
+        gpu, slot, facts = place.gpu, place.slot, self._facts
         return {
             "version": __version__,
             "host": self._settings.host_name,
@@ -383,7 +380,7 @@ class Evaluator:
             "devices": [{"uuid": device.uuid, "name": device.name} for device in slot.devices],
             **({"clocks": asdict(gpu.clocks)} if slot.devices else {}),
             "cpus": list(slot.cpus),
-            "image": environment.image,
+            "image": place.environment.image,
             "runtime": gpu.runtime,
             "emulated": "cuda" if gpu.emulate_cuda else None,
             "engine": None if facts is None else f"docker {facts.version}",

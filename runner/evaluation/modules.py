@@ -27,18 +27,19 @@ from runner.evaluation.attempt import (
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import REFUSED, compiles, make_module_build_plan
 from runner.evaluation.case_memory import tensor_bytes
-from runner.evaluation.container_spec import Environment, job_labels, make_spec, pair_boot
+from runner.evaluation.container_spec import job_labels, make_spec, pair_boot
+from runner.evaluation.context import Place
 from runner.evaluation.groups import FoundGroup
 from runner.evaluation.plan import Plan
 from runner.evaluation.reference_times import KeptTimes, key_of
 from runner.gpu_types.model import GpuType, Vendor
 from runner.logs import get_logger
-from runner.model import Job, Progress, Slot
+from runner.model import Job, Progress
 from runner.task_format.model import Harness
 from sandbox.host.build_archive import BuildArchive, JoinedArchives
 from sandbox.host.container import ContainerReport
 from sandbox.protocol import MAX_ARCHIVE_BYTES, PairRequest, StepResult
-from sandbox.spec import Ending, SandboxSpec
+from sandbox.spec import Ending
 from tasks.harness.judge.modules.group import CANDIDATES, Candidate, Group, GroupError, Result, failed_results
 from tasks.harness.judge.modules.reference_times import last_reported
 from tasks.harness.judge.modules.request import payload_of
@@ -59,29 +60,23 @@ Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupHost:
+class GroupHost(Place):
     """What a group needs of the host that evaluates it."""
 
     #: What all evaluations of the host share.
     resources: HostResources
     #: Times of references that earlier groups have left.
     times: KeptTimes
-    gpu: GpuType
-    #: The inside of the type's containers.
-    environment: Environment
     #: The operator's limit of one container's run.
     max_run_s: float
     #: The operator's limit of one candidate's build.
     build_timeout_s: float
-    #: The container that waits for the slot's next job.
-    waiting: SandboxSpec
 
 
 def evaluate_group(
     host: GroupHost,
     group: Mapping[str, Any],
     *,
-    slot: Slot,
     gpu_type: str,
     cancelled: threading.Event,
     job: Job | None = None,
@@ -92,7 +87,6 @@ def evaluate_group(
     Args:
         host: what `Evaluator.group_host` says of it.
         group: its JSON form (docs/trainers.md).
-        slot: where it runs.
         gpu_type: of the group; the slot's.
         cancelled: set by another thread to stop the run.
         job: for the containers' labels.
@@ -107,6 +101,7 @@ def evaluate_group(
         EngineUnavailableError: the engine went away, or refuses containers.
         EvaluationError: the slot cannot be used, or a container cannot be started.
     """
+    slot = host.slot
     if gpu_type != slot.gpu_type:
         raise EvaluationError(f"the group is for {gpu_type}, slot {slot.name} is of type {slot.gpu_type}")
     try:
@@ -116,13 +111,13 @@ def evaluate_group(
     parts = _parts(group, parsed)
     resources = host.resources
     labels = {"kernel-runner.job": "group"} if job is None else job_labels(job)
-    run = _Run(host=host, slot=slot, labels=labels, cancelled=cancelled, on_progress=on_progress)
+    run = _Run(host=host, labels=labels, cancelled=cancelled, on_progress=on_progress)
     began_ns = time.monotonic_ns()
     run.build(parsed, job_id=None if job is None else job.id)
     built_ns = time.monotonic_ns()
-    with resources.using(slot, host.waiting):
+    with resources.using(host):
         if parsed.settings.timed_calls:
-            cool_down(slot, resources, host.gpu, cancel=cancelled)
+            cool_down(host, resources, cancel=cancelled)
         run.phases.update(build=built_ns - began_ns, wait=time.monotonic_ns() - built_ns)
         rows = [row for part in parts for row in run.judge(part, parsed)]
     return FoundGroup(rows=rows, phases_ns=dict(run.phases))
@@ -133,7 +128,6 @@ class _Run:
     """The evaluation of one group."""
 
     host: GroupHost
-    slot: Slot
     labels: Mapping[str, str]
     cancelled: threading.Event
     on_progress: OnProgress | None
@@ -158,10 +152,8 @@ class _Run:
         def make(candidate: Candidate) -> tuple[Build, int]:
             plan = make_module_build_plan(
                 candidate,
-                self.host.gpu,
-                self.slot,
-                self.host.environment,
-                cpus=cache.cpus(self.slot, beside=True),
+                self.host,
+                cpus=cache.cpus(self.host.slot, beside=True),
                 build_timeout_s=timeout_s,
                 labels=self.labels,
             )
@@ -184,7 +176,7 @@ class _Run:
         Raises:
             CancelledByRequest, EngineUnavailableError, EvaluationError: as `evaluate_group`.
         """
-        host, slot, resources = self.host, self.slot, self.host.resources
+        host, slot, resources = self.host, self.host.slot, self.host.resources
         key = key_of(group, slot, image=host.environment.image, runtime=host.gpu.runtime)
         ids = [candidate["id"] for candidate in part["candidates"]]
         builds = {number: self.builds[number][0] for number in ids if number in self.builds}
@@ -192,9 +184,7 @@ class _Run:
         archives = archives_of({number: build for number, build in builds.items() if number not in refused})
         plan = make_group_plan(
             part,
-            gpu=host.gpu,
-            slot=slot,
-            environment=host.environment,
+            host,
             max_run_s=host.max_run_s,
             labels=self.labels,
             reference_times={} if group.settings.fresh_reference else host.times.get(key),
@@ -209,13 +199,12 @@ class _Run:
             if self.on_progress is not None:
                 self.on_progress(progress)
 
-        before = inspect_before(slot, resources, ranked=False)
+        before = inspect_before(host, resources, ranked=False)
         began_ns = time.monotonic_ns()
         executed = execute_sampled(
             plan,
-            slot,
+            host,
             resources,
-            host.gpu,
             cancel=self.cancelled,
             on_progress=on_progress,
             archive=JoinedArchives(list(archives.values())) if archives else None,
@@ -223,7 +212,7 @@ class _Run:
         with executed as (report, ready_ns, _):
             ended_ns = time.monotonic_ns()
         self.phases.update(phases_of(report, spans_ns=(began_ns, ready_ns, ended_ns, time.monotonic_ns())))
-        inspect_after(slot, resources, before, report)
+        inspect_after(host, resources, before, report)
         if report.outcome.ending is Ending.CANCELLED:
             raise CancelledByRequest("the group was cancelled")
         times = last_reported(report.steps)
@@ -266,10 +255,8 @@ def with_build(row: Mapping[str, Any], builds: Mapping[int, tuple[Build, int]]) 
 
 def make_group_plan(
     group: Mapping[str, Any],
+    place: Place,
     *,
-    gpu: GpuType,
-    slot: Slot,
-    environment: Environment,
     max_run_s: float,
     labels: Mapping[str, str],
     reference_times: Mapping[str, Any] | None = None,
@@ -280,9 +267,7 @@ def make_group_plan(
 
     Args:
         group: its JSON form.
-        gpu: the registry's entry for its GPU type.
-        slot: where it runs.
-        environment: the inside of the type's containers.
+        place: where it runs.
         max_run_s: the operator's limit.
         labels: of the container.
         reference_times: what is known of its reference's times.
@@ -296,13 +281,16 @@ def make_group_plan(
     # The judge's own work beside a candidate may take as long as that, and so may a worker and the judge beside it with
     # the reference.
     wall_s = _MARGIN_S + 2 * (len(parsed.candidates) + 1) * parsed.settings.timeout_s
-    device = "cpu" if gpu.vendor is Vendor.NONE and not gpu.emulate_cuda else "cuda"
     payload = payload_of(
-        group, device=device, memory_bytes=tensor_bytes(gpu), reference_times=reference_times, builds=builds
+        group,
+        device=place.device,
+        memory_bytes=tensor_bytes(place.gpu),
+        reference_times=reference_times,
+        builds=builds,
     )
-    boot = pair_boot(environment)
+    boot = pair_boot(place.environment)
     return Plan(
-        spec=make_spec(gpu, slot, environment, boot, wall_s=min(wall_s, max_run_s), labels=dict(labels)),
+        spec=make_spec(place, boot, wall_s=min(wall_s, max_run_s), labels=dict(labels)),
         request=PairRequest(payload=payload, successive=True, archives=archives or {}),
         harness=Harness.BUILTIN,
         run_names=tuple(f"candidate.{candidate.id}" for candidate in parsed.candidates),

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from runner.errors import EvaluationError
+from runner.evaluation.context import JobContext
 from runner.evaluation.mode_result import ModeResult
 from runner.evaluation.plan import Plan
 from runner.evaluation.result_rows import (
@@ -22,8 +23,9 @@ from runner.evaluation.result_rows import (
     mode_assurance,
     run_record,
 )
+from runner.evaluation.secret import demand_of
 from runner.evaluation.speed_of_light import SpeedOfLight
-from runner.model import Demand, Job, JobResult, Mode, RunRecord, TimingAssurance, Verdict
+from runner.model import Job, JobResult, Mode, RunRecord, TimingAssurance, Verdict
 from runner.task_format.model import CuConfig, Harness, Ranking, Task
 from sandbox.protocol import Judged, StepResult
 from sandbox.spec import Ending, Outcome
@@ -44,12 +46,13 @@ IN_PROCESS: Mapping[str, str] = {"correctness": "in_process", "timing": TimingAs
 _ACCEPTED = Finding(verdict=Verdict.ACCEPTED)
 
 
-def decide(job: Job, task: Task, plan: Plan, evidence: Evidence) -> JobResult:
+def decide(context: JobContext, plan: Plan, evidence: Evidence) -> JobResult:
     """The result of one attempt.
 
     Raises:
         EvaluationError: the container or the harness broke in a way the submission cannot have caused.
     """
+    job, task = context.job, context.task
     _check_ending(evidence)
     runs: list[RunRecord] = []
     assurance: Mapping[str, str] = IN_PROCESS
@@ -83,8 +86,7 @@ def decide(job: Job, task: Task, plan: Plan, evidence: Evidence) -> JobResult:
                     compilation=compilation,
                     assurance=assurance,
                     scored_by=task if job.mode is Mode.LEADERBOARD else None,
-                    # Public times rank. Of the secret job only the verdict counts, so it keeps its score.
-                    demand=Demand() if job.secret else job.demand,
+                    demand=demand_of(job),
                     speeds_of_light=plan.speeds_of_light.get(name, ()),
                     most_bytes=RESULT_BYTES // len(plan.run_names),
                 )
@@ -105,14 +107,14 @@ def decide(job: Job, task: Task, plan: Plan, evidence: Evidence) -> JobResult:
     )
 
 
-def compile_failure(job: Job, task: Task, plan: Plan, evidence: Evidence) -> JobResult | None:
+def compile_failure(context: JobContext, plan: Plan, evidence: Evidence) -> JobResult | None:
     """The result of a job whose build leaves nothing to run; None if it has to be run to know.
 
     Only a compiler that no device takes part in has a verdict. `evidence` is of the container that built.
     """
     try:
-        failed = _compilation_finding(task, plan, evidence)
-        return None if failed is None else decide(job, task, plan, evidence)
+        failed = _compilation_finding(context.task, plan, evidence)
+        return None if failed is None else decide(context, plan, evidence)
     except EvaluationError:
         # That container broke. The run compiles again, and if it breaks as well, it can be retried.
         return None

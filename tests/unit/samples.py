@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
-from runner.evaluation.container_spec import Environment
+from runner.evaluation.context import Environment, JobContext, Place
 from runner.gpu_types.model import GpuType, Vendor
 from runner.model import Job, Mode, Slot
 from runner.task_format.model import SUBMISSION, CuConfig, Extra, Harness, Lang, PyConfig, Ranking, Task
@@ -19,6 +20,7 @@ H100 = GpuType(name="H100", vendor=Vendor.NVIDIA, nvcc_arch="90a")
 MI300 = GpuType(name="MI300", vendor=Vendor.AMD)
 SLOT = Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0, 1))
 ENVIRONMENT = Environment(image="sha256:abc", python="/opt/eval/bin/python", binds=())
+PLACE = Place(gpu=CPU, slot=SLOT, environment=ENVIRONMENT)
 
 
 def job(*, mode: Mode = Mode.LEADERBOARD, secret: bool = False, gpu_type: str = "CPU", code: bytes = b"x = 1\n") -> Job:
@@ -42,6 +44,12 @@ def job(*, mode: Mode = Mode.LEADERBOARD, secret: bool = False, gpu_type: str = 
         created_at=now,
         started_at=now,
     )
+
+
+def context(made: Task | None = None, **changes: Any) -> JobContext:  # noqa: ANN401 fields of JobContext
+    """The context of a job on the CPU type."""
+    facts: dict[str, Any] = {"job": job(), "task": made or task(), **vars(PLACE)}
+    return JobContext(**{**facts, **changes})
 
 
 def task(

@@ -12,6 +12,6 @@ from tests.unit import samples
 
 def asked(task: Task, code: bytes, mode: Mode) -> JudgeRequest:
     """What a daemon asks the judge for a submission of a mode, with the built-in harness, on a host without devices."""
-    plan = make_plan(samples.job(mode=mode, code=code), task, samples.CPU, samples.SLOT, samples.ENVIRONMENT)
+    plan = make_plan(samples.context(task, job=samples.job(mode=mode, code=code)))
     assert isinstance(plan.request, PairRequest)
     return JudgeRequest.from_payload(plan.request.payload)

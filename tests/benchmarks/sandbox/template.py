@@ -10,7 +10,8 @@ import threading
 import time
 from dataclasses import replace
 
-from runner.evaluation.container_spec import Environment, pair_boot
+from runner.evaluation.container_spec import pair_boot
+from runner.evaluation.context import Environment
 from runner.evaluation.plan import make_probe
 from tests.benchmarks.sandbox.containers import MIB, ROOT, bench
 from tests.unit import samples
@@ -23,7 +24,7 @@ def main() -> None:
     package = ROOT / "tasks"
     with bench({"tasks/__init__.py": package / "__init__.py", "tasks/harness": package / "harness"}) as at:
         environment = Environment(image=at.spec.image, python=at.spec.python, binds=at.spec.binds)
-        request = make_probe(samples.CPU, samples.SLOT, environment).request
+        request = make_probe(replace(samples.PLACE, environment=environment)).request
         limits = replace(at.spec.limits, memory_bytes=2048 * MIB)
         boot = pair_boot(environment)
         specs = {

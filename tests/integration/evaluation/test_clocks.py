@@ -99,9 +99,7 @@ def group_rows(
     }
     with evaluator_of(engine, settings, answers, ClockPolicy()) as (made, slot):
         host = made.group_host(slot)
-        found = evaluate_group(
-            host, group, slot=slot, gpu_type="CPU", cancelled=threading.Event(), on_progress=on_progress
-        )
+        found = evaluate_group(host, group, gpu_type="CPU", cancelled=threading.Event(), on_progress=on_progress)
         return list(found.rows)
 
 

@@ -90,7 +90,6 @@ def _run(evaluator: Evaluator, codes: list[str], phases: list[str] | None = None
     return modules.evaluate_group(
         evaluator.group_host(SLOT),
         group,
-        slot=SLOT,
         gpu_type=SLOT.gpu_type,
         cancelled=threading.Event(),
         on_progress=note,
@@ -244,7 +243,6 @@ def test_a_group_can_be_cancelled_while_it_is_built(made: Evaluator, monkeypatch
         modules.evaluate_group(
             made.group_host(SLOT),
             group,
-            slot=SLOT,
             gpu_type=SLOT.gpu_type,
             cancelled=cancelled,
             on_progress=hear,

@@ -70,9 +70,7 @@ def _run(evaluator: Evaluator, codes: list[str], reference: str = REFERENCE, **s
         "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
     }
     host = evaluator.group_host(samples.SLOT)
-    rows = evaluate_group(
-        host, group, slot=samples.SLOT, gpu_type=samples.SLOT.gpu_type, cancelled=threading.Event()
-    ).rows
+    rows = evaluate_group(host, group, gpu_type=samples.SLOT.gpu_type, cancelled=threading.Event()).rows
     assert [row["id"] for row in rows] == list(range(len(codes)))
     return [dict(row) for row in rows]
 

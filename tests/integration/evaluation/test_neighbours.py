@@ -32,9 +32,7 @@ def _verdicts(evaluator: Evaluator) -> Mapping[str, list[str]]:
             "candidates": [{"id": number, "code": part[number // 2][1]} for number in range(2 * len(part))],
         }
         host = evaluator.group_host(samples.SLOT)
-        rows = evaluate_group(
-            host, group, slot=samples.SLOT, gpu_type=samples.SLOT.gpu_type, cancelled=threading.Event()
-        ).rows
+        rows = evaluate_group(host, group, gpu_type=samples.SLOT.gpu_type, cancelled=threading.Event()).rows
         for number, (name, _) in enumerate(part):
             found[name] = sorted(str(row["verdict"]) for row in rows[2 * number : 2 * number + 2])
     return found

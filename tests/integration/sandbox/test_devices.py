@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from runner.evaluation.container_spec import Environment, make_spec
+from runner.evaluation.container_spec import make_spec
+from runner.evaluation.context import Environment, Place
 from runner.model import Device, Slot
 from sandbox.errors import EngineRefused
 from sandbox.host.engine import DockerEngine
@@ -224,7 +225,12 @@ def test_the_engine_is_asked_for_the_leased_devices_and_no_other(
         device_driver=offer[0],
         cdi=offer[1],
     )
-    asked = _asked(workshop, make_spec(samples.H100, slot, environment, Boot(kind="steps"), wall_s=60, labels={}))
+    asked = _asked(
+        workshop,
+        make_spec(
+            Place(gpu=samples.H100, slot=slot, environment=environment), Boot(kind="steps"), wall_s=60, labels={}
+        ),
+    )
     host = asked["HostConfig"]
     assert [(request["Driver"], request["DeviceIDs"]) for request in host["DeviceRequests"]] == requests
     assert all("Count" not in request for request in host["DeviceRequests"])

@@ -16,6 +16,7 @@ from runner.evaluation.build_plan import (
     should_build,
 )
 from runner.evaluation.container_spec import CACHES
+from runner.evaluation.context import JobContext
 from runner.evaluation.plan import Plan, make_plan
 from runner.evaluation.result_rows import Evidence
 from runner.evaluation.verdict import compile_failure, decide
@@ -32,14 +33,18 @@ CPUS = (6, 7)
 
 def build(task: Task, job: Job | None = None, gpu: GpuType = samples.CPU) -> BuildPlan:
     """The build of a job."""
-    return make_build_plan(
-        job or samples.job(), task, gpu, samples.SLOT, samples.ENVIRONMENT, cpus=CPUS, build_timeout_s=9
-    )
+    context = samples.context(task, job=job or samples.job(), gpu=gpu, build_timeout_s=9)
+    return make_build_plan(context, cpus=CPUS)
+
+
+def context_of(task: Task, gpu: GpuType = samples.CPU) -> JobContext:
+    """The context of a test job."""
+    return samples.context(task, job=samples.job(mode=Mode.TEST), gpu=gpu)
 
 
 def run(task: Task, gpu: GpuType = samples.CPU) -> Plan:
     """The run of a test job."""
-    return make_plan(samples.job(mode=Mode.TEST), task, gpu, samples.SLOT, samples.ENVIRONMENT)
+    return make_plan(context_of(task, gpu))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +123,7 @@ def test_a_candidate_is_built_alone(gpu: GpuType) -> None:
     """In the container of a run but for device, cores and judge; with its own file and the names of its class."""
     candidate = Candidate(id=7, code="its code", entry_points=("ModelNew", "NetNew"))
     plan = make_module_build_plan(
-        candidate, gpu, samples.SLOT, samples.ENVIRONMENT, cpus=CPUS, build_timeout_s=9, labels={"a": "b"}
+        candidate, context_of(samples.task(), gpu), cpus=CPUS, build_timeout_s=9, labels={"a": "b"}
     )
     ran = run(samples.task(), gpu).spec
     assert dict(plan.request.files) == {"candidate.py": b"its code"}
@@ -201,7 +206,7 @@ VERSION = samples.step("nvcc-version", {}, stdout="release 13")
 def test_only_what_the_compiler_itself_says_is_a_verdict(found: Evidence, verdict: Verdict | None) -> None:
     """What our side broke, the run finds out again."""
     task = samples.cu_task()
-    result = compile_failure(samples.job(), task, run(task), found)
+    result = compile_failure(context_of(task), run(task), found)
     assert (None if result is None else result.verdict) == verdict
     assert result is None or result.runs == ()
 
@@ -211,7 +216,7 @@ def test_a_python_build_has_no_verdict() -> None:
     for harness in Harness:
         task = samples.task(harness=harness)
         found = evidence(samples.step("compile", {}, exit_code=1, stderr="ImportError"))
-        assert compile_failure(samples.job(), task, run(task), found) is None
+        assert compile_failure(context_of(task), run(task), found) is None
 
 
 def test_rows_tell_of_the_compilation_wherever_it_was() -> None:
@@ -222,7 +227,7 @@ def test_rows_tell_of_the_compilation_wherever_it_was() -> None:
         evidence(VERSION, samples.step("compile", {}, stderr="remark")),
         steps=(samples.step("test", {"test-count": "1", "test.0.status": "pass", "check": "pass"}),),
     )
-    result = decide(samples.job(mode=Mode.TEST), task, plan, found)
+    result = decide(context_of(task), plan, found)
     assert result.verdict is Verdict.ACCEPTED
     assert result.runs[0].compilation is not None
     assert result.runs[0].compilation["stderr"] == "remark"

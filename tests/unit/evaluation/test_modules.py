@@ -10,9 +10,7 @@ import pytest
 
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import REFUSED
-from runner.evaluation.container_spec import Environment
 from runner.evaluation.modules import archives_of, make_group_plan, phases_of, refusal_of, rows_of, with_build
-from runner.gpu_types import Registry
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import ContainerReport
 from sandbox.protocol import ARCHIVE_PIECE_BYTES, MAX_ARCHIVE_BYTES, ArchivePiece, Judged, PairRequest, StepResult
@@ -55,11 +53,7 @@ def _report(*results: Result, **outcome: Any) -> ContainerReport:  # noqa: ANN40
 
 def test_the_container_is_that_of_every_job() -> None:
     """Its request asks for workers one after the other; its time is that of candidates, reference and judge."""
-    gpu = Registry.load().get(samples.SLOT.gpu_type)
-    environment = Environment(image="i", python="/p", binds=())
-    plan = make_group_plan(
-        _GROUP, gpu=gpu, slot=samples.SLOT, environment=environment, max_run_s=1000.0, labels={"a": "b"}
-    )
+    plan = make_group_plan(_GROUP, samples.PLACE, max_run_s=1000.0, labels={"a": "b"})
     assert isinstance(plan.request, PairRequest)
     assert plan.request.to_message()["successive"] is True
     assert plan.request.payload["group"] == _GROUP

@@ -58,7 +58,8 @@ def decided(
     """The result of a job that reported these steps; the task's harness is its own program unless given."""
     task = task or samples.task(harness=Harness.PROGRAM)
     job = replace(samples.job(mode=mode, secret=secret), demand=demand or Demand())
-    plan = make_plan(job, task, gpu, samples.SLOT, samples.ENVIRONMENT)
+    context = samples.context(task, job=job, gpu=gpu)
+    plan = make_plan(context)
     evidence = Evidence(
         steps=steps,
         artifacts=(),
@@ -69,7 +70,7 @@ def decided(
         system={"gpu": "CPU", "hostname": "h"},
         runner={"host": "h"},
     )
-    return decide(job, task, plan, evidence)
+    return decide(context, plan, evidence)
 
 
 def chain(leaderboard: Mapping[str, str] = BENCH_PASS) -> tuple[StepResult, ...]:

@@ -21,7 +21,7 @@ from sandbox.spec import Boot, SandboxSpec
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit import samples
 
-SPEC = make_probe(samples.CPU, samples.SLOT, samples.ENVIRONMENT).spec
+SPEC = make_probe(samples.PLACE).spec
 OTHER = replace(SPEC, boot=Boot(kind="steps"))
 
 

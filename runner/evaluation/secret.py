@@ -1,0 +1,61 @@
+"""Everything that differs between the public and the secret run of a submission. Pure.
+
+A secret run shows that a submission passes on data that nobody has seen. Only its verdict counts, so its times are
+taken in fewer calls and do not rank. No other module of the evaluation asks whether a job is secret.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import replace
+from typing import Final
+
+from runner.model import Demand, Job, Mode
+from runner.task_format.model import Case, CaseSet, Task
+from tasks.harness.judge.request import ModeRequest
+from tasks.harness.judge.stopping import Timing
+
+_NAMES: Final = {False: "public", True: "secret"}
+#: When a case has been timed enough: a fifth of what a public run is given.
+_TIMING: Final = Timing(max_runs=20, max_kernel_s=5.0)
+
+
+def tests_of(job: Job, cases: CaseSet) -> tuple[Case, ...]:
+    """The test cases: only a secret run has the hidden ones, after the others."""
+    return (*(cases.tests or ()), *((cases.hidden or ()) if job.secret else ()))
+
+
+def seed_of(job: Job, task: Task) -> int | None:
+    """The seed of the inputs: the task's own, if any, or one of the secret job's own."""
+    return derived_seed(job.secret_seed, job.id) if job.secret else task.seed
+
+
+def derived_seed(secret_seed: int, job_id: int) -> int:
+    """The seed of a secret job. No two jobs have the same data, and no submission ever sees the board's own seed.
+
+    Returns:
+        An int below 2**31, as KernelBot's secret seeds are (numpy needs less than 2**32).
+    """
+    digest = hmac.new(str(secret_seed).encode(), f"job {job_id}".encode(), hashlib.sha256).digest()
+    return int.from_bytes(digest[:4]) & 0x7FFF_FFFF
+
+
+def timed(job: Job, leaderboard: ModeRequest, task: Task) -> ModeRequest:
+    """The timed calls of a ranked job: fewer in a secret run, unless the task has a rule of its own."""
+    return replace(leaderboard, timing=task.extra.timing or _TIMING, ranked=False) if job.secret else leaderboard
+
+
+def demand_of(job: Job) -> Demand:
+    """What its times must satisfy to rank. Public times rank; a secret run keeps its score whatever it is worth."""
+    return Demand() if job.secret else job.demand
+
+
+def run_of(job: Job) -> str:
+    """Which run of its submission a job is."""
+    return _NAMES[job.secret]
+
+
+def runs_of_build(job: Job) -> set[str]:
+    """Which runs use the build of a job's submission: a ranked one has a public and a secret run."""
+    return set(_NAMES.values()) if job.mode is Mode.LEADERBOARD else {run_of(job)}
