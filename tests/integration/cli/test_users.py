@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import http.client
 import os
-import socket
 import subprocess
 import sys
-import threading
 import time
-from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 
@@ -75,8 +72,8 @@ def status_of(port: int, path: str, **headers: str) -> int:
         connection.close()
 
 
-def gateway(url: str, port: int, folder: Path, listening: socket.socket | None = None) -> subprocess.Popen[bytes]:
-    """The command as systemd starts it: with credentials in a folder, and perhaps a socket as descriptor 3."""
+def gateway(url: str, port: int, folder: Path) -> subprocess.Popen[bytes]:
+    """The command as systemd starts it, with credentials in a folder."""
     (folder / "database_url").write_text(f"{url}\n", encoding="utf-8")
     (folder / "gateway_admin_token").write_text(f"{ADMIN}\n", encoding="utf-8")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("KERNEL_RUNNER_", "DATABASE_"))}
@@ -87,11 +84,7 @@ def gateway(url: str, port: int, folder: Path, listening: socket.socket | None =
         "KERNEL_RUNNER_STATE_DIR": str(folder),
     }
     command = [sys.executable, "-m", "runner.cli", "gateway"]
-    if listening is None:
-        return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-    # The number of the process that will be is known to the shell that becomes it.
-    handed = ["bash", "-c", f'export LISTEN_FDS=1 LISTEN_PID=$$; exec "$@" 3<&{listening.fileno()}', "bash", *command]
-    return subprocess.Popen(handed, env=environment, stderr=subprocess.DEVNULL, pass_fds=[listening.fileno()])
+    return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
 
 
 def wait_for(port: int, path: str, wanted: int) -> None:
@@ -136,42 +129,6 @@ def test_a_short_admin_token_is_refused(database_url: str, tmp_path: Path) -> No
     assert done.returncode == 2
     assert "at least 16" in done.stderr
     assert "short" not in done.stderr.replace(str(tmp_path), "")
-
-
-def test_a_restart_refuses_no_connection(database_url: str, tmp_path: Path) -> None:
-    """The service manager's socket stays: who asks meanwhile waits for the next process."""
-    with socket.create_server(("127.0.0.1", 0), backlog=64) as listening, ExitStack() as stack:
-        port = int(listening.getsockname()[1])
-        statuses: list[int] = []
-        ended = threading.Event()
-
-        def poll() -> None:
-            while not ended.is_set():
-                statuses.append(status_of(port, "/leaderboards"))
-                time.sleep(0.01)
-
-        first = gateway(gateway_login(database_url), port, tmp_path, listening)
-        stack.callback(first.kill)
-        wait_for(port, "/readyz", 200)
-        polling = threading.Thread(target=poll)
-        polling.start()
-        try:
-            time.sleep(0.3)
-            first.terminate()
-            assert first.wait(PATIENCE_S) == 0
-            second = gateway(gateway_login(database_url), port, tmp_path, listening)
-            stack.callback(second.kill)
-            before = len(statuses)
-            until = time.monotonic() + PATIENCE_S
-            while len(statuses) < before + 10 and time.monotonic() < until:
-                time.sleep(0.05)
-        finally:
-            ended.set()
-            polling.join(PATIENCE_S)
-        second.terminate()
-        assert second.wait(PATIENCE_S) == 0
-    assert len(statuses) > 10
-    assert set(statuses) == {200}
 
 
 def test_an_operator_gives_and_takes_logins(database_url: str) -> None:
