@@ -235,7 +235,7 @@ class GroupJudge:
         """Let a worker of the reference's own try it, then find out in this process how it behaves."""
         settings = self._settings
         # A reference that crashes or hangs does so there first, not in this process.
-        client, fault = self._load_reference()
+        client, failed = self._load_reference()
         reference = Reference(
             self._group.reference,
             self._group.entry_point,
@@ -250,17 +250,17 @@ class GroupJudge:
         for name in (settings.baseline, *settings.further_baselines):
             if name in DEVICE_BASELINES and self._device == "cpu":
                 raise InvalidReference(f"the baseline {name} needs a device, and this GPU type has none")
-        if fault is not None:
-            raise InvalidReference(f"the reference does not run: {_of_module(fault)}") from fault
+        if failed is not None:
+            raise InvalidReference(f"the reference does not run: {_of_module(failed)}") from failed
         side = self._reference_worker(reference, settings.baseline, client)
         self._prepared = prepare(reference, settings, memory_bytes=self._request.memory_bytes)
         self._reference_side = side
         further = [name for name in settings.further_baselines if name != settings.baseline]
         if settings.timed_calls:
             for name in further:
-                client, fault = self._load_reference()
-                if fault is not None:
-                    raise InvalidReference(f"the reference does not run: {_of_module(fault)}") from fault
+                client, failed = self._load_reference()
+                if failed is not None:
+                    raise InvalidReference(f"the reference does not run: {_of_module(failed)}") from failed
                 self._further[name] = self._reference_worker(reference, name, client)
         try:
             for each in (side, *self._further.values()):
