@@ -182,7 +182,7 @@ def _open_streams() -> None:
             errors=old.errors,
             line_buffering=old.line_buffering,
         )
-        stream.mode = mode
+        stream.mode = mode  # type: ignore[misc]  # as the interpreter does, whatever typeshed says
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
 

@@ -155,7 +155,8 @@ def main() -> int:
         collector = Collector(
             stdout_fd=int(os.environ.pop("KR_WORKER_STDOUT_FD")),
             stderr_fd=int(os.environ.pop("KR_WORKER_STDERR_FD")),
-            init_fd=0,
+            # What a task or a reference closes is not this one.
+            init_fd=os.dup(0),
         )
         line = socket.socket(fileno=int(os.environ.pop("KR_WORKER_FD")))
         single_rank = SingleRank(line, collector, control=control)

@@ -90,6 +90,15 @@ def _set_streams(streams: tuple[Any, Any]) -> None:
     sys.stdout, sys.stderr = streams
 
 
+def _keep_streams_open() -> None:
+    """Put nothing where standard streams have been closed: what is opened next would get their numbers."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
 #: Name -> how to read it, how to set it. In the order in which they are set.
 _SETTINGS: Mapping[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "function modes": (lambda: _modes("function"), lambda modes: _set_modes("function", modes)),
@@ -132,6 +141,7 @@ class OwnSettings:
         try:
             yield
         finally:
+            _keep_streams_open()
             now = _read()
             _apply(before, now)
             self._theirs = {name: value for name, value in now.items() if not _same(value, before[name])}

@@ -19,6 +19,8 @@ from .paritybench import Config
 from .values import DTYPES, Unsupported
 
 _MARK = "\N{START OF HEADING}kind"
+#: Classes of tensors that have nothing of their own but numbers.
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _ROOT = "torch"
 
 
@@ -63,8 +65,10 @@ def decode_value(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """An output with tuples and dicts in place of their subclasses: torch's return types, models' own."""
+    """An output with tuples, dicts and tensors in place of their subclasses: torch's return types, models' own."""
     kind = type(value)
+    if isinstance(value, torch.Tensor):
+        return value if kind in _PLAIN else value.as_subclass(torch.Tensor)
     if isinstance(value, tuple) and kind is not torch.Size:
         if kind is tuple and all(type(item) is torch.Tensor for item in value):
             return value
@@ -79,16 +83,15 @@ def plain(value: Any) -> Any:
 def loadable_state(module: Any) -> dict[str, torch.Tensor]:
     """The entries of a module's state_dict that other numbers can be copied to, by name.
 
-    Others are constants of its constructor: views that repeat an element, sparse, quantised and inference tensors. And
-    lazy ones have no numbers yet.
+    Others are constants of its constructor: views that repeat an element, sparse, quantised and inference tensors, and
+    those of a class of their own. And lazy ones have no numbers yet.
     """
     if not isinstance(module, torch.nn.Module):
         return {}
     return {
         name: item
         for name, item in module.state_dict(keep_vars=True).items()
-        if isinstance(item, torch.Tensor)
-        and not is_lazy(item)
+        if type(item) in _PLAIN
         and item.layout is torch.strided
         and item.dtype in DTYPES.values()
         and item.device.type != "meta"

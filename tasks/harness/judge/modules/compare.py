@@ -35,8 +35,8 @@ class Tolerance:
 
     def of(self, dtype: torch.dtype) -> tuple[float, float]:
         """rtol and atol of a tensor of this dtype."""
-        default = default_tolerance(dtype)
-        return (default if self.rtol is None else self.rtol), (default if self.atol is None else self.atol)
+        rtol, atol = default_tolerance(dtype)
+        return (rtol if self.rtol is None else self.rtol), (atol if self.atol is None else self.atol)
 
 
 @dataclass(kw_only=True)
@@ -49,9 +49,14 @@ class Comparison:
     max_rel_error: float = 0.0
 
 
-def default_tolerance(dtype: torch.dtype) -> float:
-    """The default for outputs of a dtype, absolute and relative."""
-    return LOW_TOLERANCE if dtype in _LOW or dtype.itemsize == 1 else DEFAULT_TOLERANCE
+def default_tolerance(dtype: torch.dtype) -> tuple[float, float]:
+    """The default for outputs of a dtype, relative and absolute. Two roundings of a number differ by a step of it."""
+    if dtype.is_floating_point and dtype.itemsize == 1:
+        step = torch.finfo(dtype).eps
+        # Of powers of two a step is the number itself.
+        return max(LOW_TOLERANCE, step if step < 1 else 0.0), LOW_TOLERANCE
+    both = LOW_TOLERANCE if dtype in _LOW or dtype.itemsize == 1 else DEFAULT_TOLERANCE
+    return both, both
 
 
 def compare(expected: object, found: object, tolerance: Tolerance) -> Comparison:
@@ -236,10 +241,14 @@ def _spread(want: torch.Tensor, have: torch.Tensor) -> tuple[float, int]:
     return (math.sqrt(squares / count) if count > 1 else largest), unlike
 
 
+def in_double(item: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Its numbers in parts, in a dtype that torch computes in: for some it has no comparison, for some no isfinite."""
+    return (part.double() for part in _parts(as_real(item)))
+
+
 def _pairs_at_once(want: torch.Tensor, have: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Both in parts, in double: a whole output in double, and what is worked out from it, takes ten times its bytes."""
-    for one, other in zip(_parts(want), _parts(have), strict=True):
-        yield one.double(), other.double()
+    yield from zip(in_double(want), in_double(have), strict=True)
 
 
 def _finite_pairs(want: torch.Tensor, have: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

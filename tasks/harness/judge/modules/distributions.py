@@ -14,6 +14,8 @@ from typing import Any
 import torch
 
 ORIGINAL = "original"
+#: Dtypes whose numbers are changed. Of others torch knows no least one, or single steps are all they have.
+_RANGED = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int16, torch.int32, torch.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +64,7 @@ def copied(value: Any) -> Any:
 
 
 def observe(draws: Sequence[Any]) -> list[Range | None]:
-    """What several draws show of each tensor; None for those that are left alone: empty, complex, or of one byte."""
+    """What several draws show of each tensor; None for those that are left alone: empty, or of other dtypes."""
     columns = zip(*(tensors_of(draw) for draw in draws), strict=False)
     return [_range_of(column) for column in columns]
 
@@ -70,7 +72,7 @@ def observe(draws: Sequence[Any]) -> list[Range | None]:
 def _range_of(column: Sequence[torch.Tensor]) -> Range | None:
     first = column[0]
     same_shape = all(item.shape == first.shape and item.dtype == first.dtype for item in column)
-    if not same_shape or not first.numel() or first.is_complex() or first.dtype.itemsize == 1:
+    if not same_shape or not first.numel() or first.dtype not in _RANGED:
         return None
     if not all(bool(item.isfinite().all()) for item in column):
         return None
@@ -124,7 +126,8 @@ def names_for(draws: Sequence[Any]) -> list[str]:
     names = [ORIGINAL]
     for name in (*_FLOATS, *_INTEGERS):
         changed = transformed(draws[0], name, seen)
-        if any(not torch.equal(a, b) for a, b in zip(tensors_of(changed), tensors_of(draws[0]), strict=True)):
+        pairs = zip(tensors_of(changed), tensors_of(draws[0]), strict=True)
+        if any(one is not other and not torch.equal(one, other) for one, other in pairs):
             names.append(name)
     return names
 

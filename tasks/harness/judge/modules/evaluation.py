@@ -234,6 +234,8 @@ class GroupJudge:
     def _prepare(self, directory: Path) -> None:
         """Let a worker of the reference's own try it, then find out in this process how it behaves."""
         settings = self._settings
+        # A reference that crashes or hangs does so there first, not in this process.
+        client, failed = self._load_reference()
         reference = Reference(
             self._group.reference,
             self._group.entry_point,
@@ -248,13 +250,18 @@ class GroupJudge:
         for name in (settings.baseline, *settings.further_baselines):
             if name in DEVICE_BASELINES and self._device == "cpu":
                 raise InvalidReference(f"the baseline {name} needs a device, and this GPU type has none")
-        # A reference that crashes or hangs does so there first, not in this process.
-        side = self._reference_worker(reference, settings.baseline)
+        if failed is not None:
+            raise InvalidReference(f"the reference does not run: {_of_module(failed)}") from failed
+        side = self._reference_worker(reference, settings.baseline, client)
         self._prepared = prepare(reference, settings, memory_bytes=self._request.memory_bytes)
         self._reference_side = side
         further = [name for name in settings.further_baselines if name != settings.baseline]
         if settings.timed_calls:
-            self._further = {name: self._reference_worker(reference, name) for name in further}
+            for name in further:
+                client, failed = self._load_reference()
+                if failed is not None:
+                    raise InvalidReference(f"the reference does not run: {_of_module(failed)}") from failed
+                self._further[name] = self._reference_worker(reference, name, client)
         try:
             for each in (side, *self._further.values()):
                 each.clock = Clock(settings.timeout_s)
@@ -262,8 +269,29 @@ class GroupJudge:
         except Fault as fault:
             raise InvalidReference(f"the reference's weights cannot be loaded: {_of_module(fault)}") from fault
 
-    def _reference_worker(self, reference: Reference, baseline: str) -> ModuleSide:
-        """A worker that hosts the reference, and has called it once.
+    def _load_reference(self) -> tuple[WorkerClient, Fault | None]:
+        """A worker that has run the reference's file; and what the file raised, which is said better in this process.
+
+        Raises:
+            InvalidReference: it ends the worker, so it would end this process, too.
+        """
+        client = self._connect("reference")
+        clock = Clock(self._settings.timeout_s)
+        try:
+            client.load_module(self._group.reference, [self._group.entry_point], deadline_ns=clock.deadline_ns)
+        except Fault as fault:
+            if fault.timed_out:
+                limit_s = self._settings.timeout_s
+                raise InvalidReference(
+                    f"the reference cannot be imported: its file takes over {limit_s:g} s"
+                ) from fault
+            if fault.gone:
+                raise InvalidReference(f"the reference does not run: {_of_module(fault)}") from fault
+            return client, fault
+        return client, None
+
+    def _reference_worker(self, reference: Reference, baseline: str, client: WorkerClient) -> ModuleSide:
+        """A worker that hosts the reference, and has called it once. `client`: has run its file.
 
         Raises:
             InvalidReference: it does not run.
@@ -272,12 +300,8 @@ class GroupJudge:
         inputs = reference.inputs(secrets.randbelow(_SEEDS))
         require_fit(inputs, {}, None, self._request.memory_bytes)
         clock = Clock(self._settings.timeout_s)
-        side = ModuleSide(
-            self._connect("reference"), reference, control=self._control, subject="the reference", clock=clock
-        )
+        side = ModuleSide(client, reference, control=self._control, subject="the reference", clock=clock)
         try:
-            text, names = self._group.reference, [self._group.entry_point]
-            side.client.load_module(text, names, deadline_ns=clock.deadline_ns)
             if reference.memory_bytes is not None and baseline == "eager":
                 # Compilers need memory of their own.
                 side.limit_memory(reference.memory_bytes)

@@ -18,7 +18,7 @@ from tasks.harness.judge.problem import seed_all
 from tasks.harness.judge.snapshots import held
 from tasks.harness.shared.values import Unsupported, pack
 
-from .compare import Tolerance, compare, default_tolerance, kernelbench_allclose
+from .compare import DEFAULT_TOLERANCE, Tolerance, compare, default_tolerance, in_double, kernelbench_allclose
 from .distributions import ORIGINAL, copied, names_for, observe, tensors_of, transformed
 from .group import Settings
 from .moments import DRAWS
@@ -291,12 +291,11 @@ def _usable(prepared: Prepared, draws: list[list[Any]], *, in_eval: bool) -> lis
 def _usable_shift(prepared: Prepared, inputs: list[Any], *, in_eval: bool) -> State | None:
     """Shifted weights with which the reference gives finite numbers; None where there are none."""
     reference, parameters = prepared.reference, prepared.reference.parameters()
-    moved = shifted(prepared.state, parameters, torch.Generator().manual_seed(_fresh()))
-    if not any(not torch.equal(item, prepared.state[name]) for name, item in moved.items()):
-        return None
-    reference.load(moved)
-    # Entries that share their memory now have the values of the last one.
+    reference.load(shifted(prepared.state, parameters, torch.Generator().manual_seed(_fresh())))
+    # Entries that share their memory now have the values of the last one, and copies of a module's own still their own.
     moved = reference.state()
+    if all(same_bits(item, prepared.state[name]) for name, item in moved.items()):
+        return None
     modes = (True, False) if prepared.mode == "both" else (in_eval,)
     sound = True
     for mode in modes:
@@ -372,15 +371,17 @@ def _require_finite(output: object) -> None:
     for item in tensors_of(output):
         if not (item.is_floating_point() or item.is_complex()) or not item.numel():
             continue
-        if bool(item.isnan().any()):
-            raise InvalidReference("its output holds NaN")
-        if not bool(item.isfinite().any()):
+        finite = False
+        for part in in_double(item):
+            if bool(part.isnan().any()):
+                raise InvalidReference("its output holds NaN")
+            finite = finite or bool(part.isfinite().any())
+        if not finite:
             raise InvalidReference("its output holds no finite number")
 
 
 def _shown_tolerance(output: object, settings: Settings) -> dict[str, float]:
-    widest = max(
-        (default_tolerance(item.dtype) for item in tensors_of(output) if item.is_floating_point()), default=1e-4
-    )
-    rtol, atol = settings.rtol, settings.atol
-    return {"rtol": widest if rtol is None else rtol, "atol": widest if atol is None else atol}
+    every = [default_tolerance(item.dtype) for item in tensors_of(output) if item.is_floating_point()]
+    widest = {name: max(column) for name, column in zip(("rtol", "atol"), zip(*every, strict=True), strict=False)}
+    asked = {"rtol": settings.rtol, "atol": settings.atol}
+    return {name: widest.get(name, DEFAULT_TOLERANCE) if own is None else own for name, own in asked.items()}

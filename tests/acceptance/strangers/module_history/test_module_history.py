@@ -54,3 +54,10 @@ def test_state_is_no_history(processes: ForkedJudges, forward: str, init: str) -
     reference, copy = pair(forward, init)
     (row,) = judged(processes, reference, copy, timed_calls=0)
     assert row["verdict"] == "accepted", row
+
+
+def test_a_change_after_many_calls_is_never_a_candidates_fault(processes: ForkedJudges) -> None:
+    """Where the judge's reference changes while a group is judged, a new one says so; before, nothing is to be seen."""
+    reference, copy = pair(_COUNTED.format(calls=60), "")
+    rows = judged(processes, reference, *[copy] * 6, timed_calls=10)
+    assert {row["verdict"] for row in rows} == {"accepted", "invalid"}, rows
