@@ -17,7 +17,6 @@ from runner.devices.gate import HealthGate
 from runner.devices.nvidia import Nvml
 from runner.errors import EvaluationError
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.evaluation.modules import evaluate_group
 from runner.gpu_types import ClockPolicy, GpuType, Registry, Vendor
 from runner.model import Device, JobResult, Mode, Progress, Slot, Verdict
 from runner.task_format import extra_to_stored, load_folder, to_stored
@@ -91,16 +90,13 @@ def group_rows(
     on_progress: Callable[[Progress], None] | None = None,
 ) -> list[Mapping[str, Any]]:
     """The results of a group of modules on a slot whose device answers so."""
-    group = {
-        "kind": "module",
-        "reference": REFERENCE,
-        "settings": {"timed_calls": 5, "inputs": 2, "timeout_s": PATIENCE_S},
-        "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
-    }
+    group = samples.group(
+        *({"id": number, "code": code} for number, code in enumerate(codes)),
+        reference=REFERENCE,
+        settings={"timed_calls": 5, "inputs": 2, "timeout_s": PATIENCE_S},
+    )
     with evaluator_of(engine, settings, answers, ClockPolicy()) as (made, slot):
-        host = made.group_host(slot)
-        found = evaluate_group(host, group, gpu_type="CPU", cancelled=threading.Event(), on_progress=on_progress)
-        return list(found.rows)
+        return list(made.run(group, slot, cancel=threading.Event(), on_progress=on_progress).items)
 
 
 def test_clocks_are_told_to_the_judge_and_shown(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:
