@@ -21,6 +21,7 @@ from runner import __version__
 from runner.devices import spare_cpus
 from runner.devices.gate import HealthGate
 from runner.devices.quarantine import Quarantine
+from runner.devices.vendors import SUPPORTED
 from runner.errors import (
     CancelledByRequest,
     EngineUnavailableError,
@@ -40,7 +41,7 @@ from runner.evaluation.reference_times import KeptTimes
 from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
 from runner.evaluation.warm_pool import PoolBounds, WarmPool
-from runner.gpu_types import GpuType, Registry, Vendor
+from runner.gpu_types import GpuType, Registry
 from runner.logs import get_logger
 from runner.model import GroupJob, Job, JobResult, Json, Slot, SubmissionJob
 from runner.task_format import from_stored
@@ -360,5 +361,5 @@ def _rivals(slot: Slot, slots: Iterable[Slot]) -> frozenset[str]:
 
 def _driver(gpu: GpuType) -> DeviceDriver:
     """How devices of a type that have no CDI name are asked for: by NVIDIA's runtime for an image, else by node."""
-    through_runtime = gpu.vendor is Vendor.NVIDIA and gpu.image != HOST_IMAGE
-    return DeviceDriver.NVIDIA if through_runtime else DeviceDriver.NODES
+    own = gpu.vendor in SUPPORTED and gpu.image != HOST_IMAGE
+    return SUPPORTED[gpu.vendor].driver if own else DeviceDriver.NODES

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from runner.devices.gate import HealthGate
-from runner.devices.nvidia import Nvml
+from runner.devices.vendors.nvidia import Nvml
 from runner.errors import EvaluationError
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.gpu_types import ClockPolicy, GpuType, Registry, Vendor
@@ -64,7 +64,7 @@ def evaluator_of(
 ) -> Iterator[tuple[Evaluator, Slot]]:
     """An evaluator, and a slot whose device answers so."""
     fake = FakeNvml(lambda: [answers])
-    gate_of = {Vendor.NVIDIA: lambda: Nvml(fake)}
+    gate_of = {Vendor.NVIDIA.value: lambda: Nvml(fake)}
     device = Device(
         uuid=answers["nvmlDeviceGetUUID"], name="NVIDIA H100 80GB HBM3", vendor=Vendor.NVIDIA.value, index=0
     )
