@@ -20,7 +20,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
 from runner.config import mask_password
-from runner.model import Job
+from runner.model import Job, SubmissionJob
 
 #: Values under these keys are never written, whatever they hold.
 _FORBIDDEN: Final = frozenset({"code", "password", "request", "secret", "secret_seed", "seed", "task", "token"})
@@ -109,7 +109,7 @@ def _about_the_job(_logger: object, _method: str, event: MutableMapping[str, Any
             "submission": job.submission_id,
             "attempt": job.attempt,
             "run": f"{job.id}.{job.attempt}",
-            "leaderboard": job.leaderboard,
+            **({"leaderboard": job.leaderboard} if isinstance(job, SubmissionJob) else {}),
             "gpu_type": job.gpu_type,
             "mode": str(job.mode),
             **more,

@@ -137,41 +137,46 @@ class Claimed:
 
 @dataclass(frozen=True, kw_only=True)
 class Job(Claimed):
-    """A claimed job with everything its evaluation needs."""
+    """A claimed job: `SubmissionJob` or `GroupJob`."""
 
-    leaderboard: str
     mode: Mode
     user_id: str
-    #: The name the user gave the file, e.g. `fast.py`; inside the container it is always the task's @SUBMISSION@ name.
-    file_name: str
-    code: bytes
-    #: `leaderboard.leaderboard.task` as stored; parse with `runner.task_format`.
+    #: What is to be evaluated, as stored.
     task: Json
-    #: What `runner.yml` said (see `runner.task_format`), or None for a board that KernelBot made.
-    extra: Json | None
-    #: The board's secret seed. Reaches only the judge, never an in-process eval (one is derived per job).
-    secret_seed: int = field(repr=False)
     #: Infrastructure failures so far.
     failures: int
     created_at: datetime
     started_at: datetime
     #: A slot of this host that has just failed it, to be avoided if there is another.
     avoid_slot: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmissionJob(Job):
+    """The job of a submission; `task` is `leaderboard.leaderboard.task` (parse it with `runner.task_format`)."""
+
+    leaderboard: str
+    #: The name the user gave the file, e.g. `fast.py`; inside the container it is always the task's @SUBMISSION@ name.
+    file_name: str
+    code: bytes
+    #: What `runner.yml` said (see `runner.task_format`), or None for a board that KernelBot made.
+    extra: Json | None
+    #: The board's secret seed. Reaches only the judge, never an in-process eval (one is derived per job).
+    secret_seed: int = field(repr=False)
     #: What its leaderboard demanded when it was claimed.
     demand: Demand = field(default_factory=Demand)
-    #: The batch of a group; None: a job of a submission. A group has no leaderboard, no file and no code: its `task` is
-    #: a reference, settings and candidates, each with the id of its item.
-    batch_id: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupJob(Job):
+    """A group of a batch; `task` is a reference, settings and candidates, each with the id of its item."""
+
+    batch_id: int
 
     @property
     def about(self) -> Json:
-        """The fields that every event has of it; of a group also its batch."""
-        return super().about if self.batch_id is None else {**super().about, "batch_id": self.batch_id}
-
-    @property
-    def is_group(self) -> bool:
-        """Whether it is a group of a batch."""
-        return self.batch_id is not None
+        """The fields that every event has of it, and its batch."""
+        return {**super().about, "batch_id": self.batch_id}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,12 @@ from typing import Final
 
 from runner.cli.finding import Finding, Mark
 from runner.cli.versions import FLOORS, below_floor
+from runner.devices.vendors import SUPPORTED
 from runner.evaluation.container_spec import HOST_IMAGE, cdi_name
-from runner.gpu_types import GpuType, Vendor
+from runner.gpu_types import GpuType
 from runner.model import Slot
 from sandbox.host.engine import EngineFacts
+from sandbox.spec import DeviceDriver
 
 #: How Podman names itself among the components of an engine.
 _PODMAN: Final = "podman engine"
@@ -24,14 +26,6 @@ _TOOLKIT: Final = "nvidia-container-toolkit"
 #: Programs that tell the toolkit's version, newest first.
 _TOOLKIT_PROGRAMS: Final = ("nvidia-ctk", "nvidia-container-cli")
 _ANSWER_S: Final = 10.0
-#: Names of the nodes that computing needs, beside the device's own, and how they are made.
-_NODES: Final[Mapping[Vendor, tuple[tuple[str, ...], str]]] = {
-    Vendor.NVIDIA: (
-        ("nvidiactl", "nvidia-uvm"),
-        "as root: nvidia-modprobe -u -c=0 (the service does it at each start), then restart kernel-runner",
-    ),
-    Vendor.AMD: (("kfd", "renderD"), "see what the driver says (dmesg, amd-smi), then restart kernel-runner"),
-}
 #: An engine may quote the whole of what it refuses.
 _LONGEST: Final = 300
 NO_PODMAN: Final = (
@@ -109,7 +103,7 @@ def device_access(gpu: GpuType, slots: Sequence[Slot], offered: Mapping[str, tup
     if gpu.image != HOST_IMAGE and all(names):
         yield Finding(name=name, mark=Mark.OK, found=f"by CDI: {', '.join(filter(None, names))}")
         return
-    if gpu.image != HOST_IMAGE and gpu.vendor is Vendor.NVIDIA:
+    if gpu.image != HOST_IMAGE and SUPPORTED[gpu.vendor].driver is DeviceDriver.NVIDIA:
         found = "through NVIDIA's runtime: the engine offers no CDI name that is theirs"
         remedy = (
             "with it, `systemctl daemon-reload` can take the devices of running containers away where cgroups are of "
@@ -117,17 +111,19 @@ def device_access(gpu: GpuType, slots: Sequence[Slot], offered: Mapping[str, tup
         )
         yield Finding(name=name, mark=Mark.OK, found=found, remedy=remedy)
         return
-    needed, remedy = _NODES[gpu.vendor]
+    support = SUPPORTED[gpu.vendor]
     lacking = sorted(
         {
             f"{device.vendor} {device.index} has no {wanted}"
             for device in devices
-            for wanted in needed
+            for wanted in support.needed_nodes
             if not any(Path(node).name.startswith(wanted) for node in device.nodes)
         }
     )
     if lacking:
-        yield Finding(name=name, mark=Mark.FAILED, found=f"by device node: {'; '.join(lacking)}", remedy=remedy)
+        yield Finding(
+            name=name, mark=Mark.FAILED, found=f"by device node: {'; '.join(lacking)}", remedy=support.nodes_remedy
+        )
     else:
         yield Finding(name=name, mark=Mark.OK, found="by device node")
 

@@ -29,7 +29,7 @@ from runner.devices import detect_slots
 from runner.errors import CancelledByRequest, ConfigError
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.gpu_types import GpuType, Registry, Vendor
-from runner.model import Job, Mode, Progress, Slot, Verdict
+from runner.model import Mode, Progress, Slot, SubmissionJob, Verdict
 from runner.task_format import extra_to_stored, load, to_stored
 from runner.task_format.model import TaskFolder
 from sandbox.errors import NotReaped
@@ -139,10 +139,10 @@ def emulating(gpu_type: GpuType) -> GpuType:
     return replace(gpu_type, emulate_cuda=True)
 
 
-def make_job(folder: TaskFolder, file_name: str, code: bytes, gpu_type: str, mode: Mode) -> Job:
+def make_job(folder: TaskFolder, file_name: str, code: bytes, gpu_type: str, mode: Mode) -> SubmissionJob:
     """A claimed job as the store would hand it out, for a board that exists only here."""
     now = datetime.now(UTC)
-    return Job(
+    return SubmissionJob(
         id=0,
         attempt=1,
         submission_id=0,

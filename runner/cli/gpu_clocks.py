@@ -11,7 +11,8 @@ from typing import Any
 
 from runner.cli.finding import Finding, Mark
 from runner.devices import Details, Look, Reading, described
-from runner.gpu_types import ClockPolicy, Registry, Vendor
+from runner.devices.vendors import SUPPORTED
+from runner.gpu_types import ClockPolicy, Registry
 from runner.model import Slot
 
 #: How a device is locked at each start of the daemon, which itself may not.
@@ -29,7 +30,7 @@ class Demand:
     def text(self, vendor: str) -> str:
         """In a few words, for a device of a vendor."""
         clocks = ((self.clocks.sm_mhz, "SM"), (self.clocks.memory_mhz, "memory"))
-        most = " at most" if vendor == Vendor.AMD else ""
+        most = " at most" if SUPPORTED[vendor].clock_is_limit else ""
         return ", ".join(f"{name} {mhz} MHz{most}" for mhz, name in clocks if mhz is not None) or "no clock"
 
 
@@ -123,8 +124,8 @@ def _clocks(details: Details, reading: Reading) -> Sequence[tuple[str, int | Non
 
 
 def _too_high(look: Look, demand: Demand) -> Iterator[str]:
-    """Clocks that the device never reaches; on AMD, where a demand is an upper limit, that does no harm."""
-    if look.details is None or look.device.vendor == Vendor.AMD:
+    """Clocks that the device never reaches; where a demand is an upper limit, that does no harm."""
+    if look.details is None or SUPPORTED[look.device.vendor].clock_is_limit:
         return
     for key, wanted, most in (
         ("sm_mhz", demand.clocks.sm_mhz, look.details.max_sm_clock_mhz),

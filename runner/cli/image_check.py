@@ -16,6 +16,7 @@ from runner.cli import image_probe
 from runner.cli.finding import Finding, Mark
 from runner.cli.programs import host_environment, image_environment, run_programs
 from runner.config import Config
+from runner.devices.vendors import SUPPORTED
 from runner.errors import EvaluationError, KernelRunnerError
 from runner.gpu_types import GpuType, Vendor
 from runner.model import Slot
@@ -37,9 +38,6 @@ _PACKAGES: Final[Mapping[str, tuple[str, Vendor | None]]] = {
     "helion": ("Helion", None),
     "tinygrad": ("tinygrad", None),
 }
-#: Vendor -> its compiler for devices, and its profilers.
-_COMPILERS: Final = {Vendor.NVIDIA: "nvcc", Vendor.AMD: "hipcc"}
-_PROFILERS: Final = {Vendor.NVIDIA: ("ncu", "nsys", "compute-sanitizer"), Vendor.AMD: ("rocprofv3",)}
 
 
 def examine(
@@ -120,7 +118,7 @@ def findings(answer: Mapping[str, Any], gpu: GpuType) -> Iterator[Finding]:
             yield _package(title, answer["modules"][name])
     if answer["cutlass"] is not None or gpu.vendor is Vendor.NVIDIA:
         yield _headers(answer["cutlass"], answer["variables"])
-    for name in _PROFILERS.get(gpu.vendor, ()):
+    for name in SUPPORTED[gpu.vendor].profilers if gpu.vendor in SUPPORTED else ():
         yield _profiler(name, answer["tools"][name])
 
 
@@ -131,7 +129,7 @@ def _torch(torch: Mapping[str, Any], gpu: GpuType) -> Iterator[Finding]:
         return
     built = ", ".join(f"{name} {torch[key]}" for name, key in (("CUDA", "cuda"), ("ROCm", "hip")) if torch[key])
     found = f"{torch['version']}, {built or 'for CPUs alone'}"
-    needed = {Vendor.NVIDIA: "cuda", Vendor.AMD: "hip"}.get(gpu.vendor)
+    needed = SUPPORTED[gpu.vendor].torch_build if gpu.vendor in SUPPORTED else None
     if needed is not None and not torch[needed]:
         remedy = f"install a build of torch for {'CUDA' if needed == 'cuda' else 'ROCm'} (`image build --index URL`)"
         yield Finding(
@@ -204,7 +202,7 @@ def _version(found: Mapping[str, str]) -> str:
 
 
 def _compiler(answer: Mapping[str, Any], gpu: GpuType) -> Iterator[Finding]:
-    name = _COMPILERS[gpu.vendor]
+    name = SUPPORTED[gpu.vendor].compiler
     tool = answer["tools"][name]
     if tool is None:
         yield Finding(

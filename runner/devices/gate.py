@@ -17,14 +17,12 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from runner.devices import processes
-from runner.devices.amd import AmdSmi
 from runner.devices.facts import Details, Reading, UnreachableError
 from runner.devices.health import XID_HOLD_S, Condition, Health, History, clock_deviations, is_grave, judge, spoiled
-from runner.devices.listing import OPENERS
-from runner.devices.nvidia import Nvml
 from runner.devices.quarantine import Quarantine
 from runner.devices.sampler import Sampler
-from runner.gpu_types import GpuType, Vendor
+from runner.devices.vendors import SUPPORTED, Library
+from runner.gpu_types import GpuType
 from runner.model import Device, Json, Slot
 
 #: How long a device may take to answer. A healthy one takes milliseconds.
@@ -38,14 +36,13 @@ _SETTLE_POLL_S: Final = 0.1
 _COOL_POLL_S: Final = 0.5
 
 T = TypeVar("T")
-_Library = Nvml | AmdSmi
 
 
 class DriverCalls:
     """Calls of the driver about one device, each in a thread of its own. Threadsafe; one call at a time."""
 
     def __init__(
-        self, device: Device, opener: Callable[[], _Library | None], *, limit_s: float, open_limit_s: float
+        self, device: Device, opener: Callable[[], Library | None], *, limit_s: float, open_limit_s: float
     ) -> None:
         self._device = device
         self._opener = opener
@@ -53,9 +50,9 @@ class DriverCalls:
         self._open_limit_s = open_limit_s
         #: Held from before a call until it is over, however long that takes.
         self._free = threading.Lock()
-        self._library: _Library | None = None
+        self._library: Library | None = None
 
-    def ask(self, call: Callable[[_Library, Device], T]) -> T:
+    def ask(self, call: Callable[[Library, Device], T]) -> T:
         """The answer of the device.
 
         Raises:
@@ -103,7 +100,7 @@ class DriverCalls:
             finally:
                 self._free.release()
 
-    def _open(self) -> _Library:
+    def _open(self) -> Library:
         if self._library is None:
             self._library = self._opener()
         if self._library is None:
@@ -148,7 +145,7 @@ class HealthGate:
         quarantine: Quarantine,
         *,
         type_of: Callable[[Slot], GpuType],
-        openers: Mapping[Vendor, Callable[[], _Library | None]] = OPENERS,
+        openers: Mapping[str, Callable[[], Library | None]] | None = None,
         limit_s: float = LIMIT_S,
         open_limit_s: float = OPEN_LIMIT_S,
         settle_s: float = SETTLE_S,
@@ -157,7 +154,7 @@ class HealthGate:
         self._quarantine = quarantine
         #: The GPU type whose clock policy applies to a slot.
         self._type_of = type_of
-        self._openers = openers
+        self._openers = openers or {name: support.open for name, support in SUPPORTED.items()}
         self._limit_s = limit_s
         self._open_limit_s = open_limit_s
         self._settle_s = settle_s
@@ -276,7 +273,7 @@ class HealthGate:
     def _watch(self, device: Device) -> _Watched:
         with self._lock:
             if device.uuid not in self._watched:
-                opener = self._openers[Vendor(device.vendor)]
+                opener = self._openers[device.vendor]
                 calls = DriverCalls(device, opener, limit_s=self._limit_s, open_limit_s=self._open_limit_s)
                 self._watched[device.uuid] = _Watched(calls=calls)
             return self._watched[device.uuid]

@@ -8,7 +8,8 @@ from enum import StrEnum
 from typing import Final
 
 from runner.devices.facts import Reading
-from runner.gpu_types import ClockPolicy, GpuType, Vendor
+from runner.devices.vendors import SUPPORTED
+from runner.gpu_types import ClockPolicy, GpuType
 
 #: So much more memory than when it was idle may be in use on a device without counting as a leftover of a run.
 SLACK_BYTES: Final = 256 << 20
@@ -101,9 +102,11 @@ def judge(reading: Reading, history: History, clocks: ClockPolicy) -> Health:
 def clock_deviations(reading: Reading, gpu: GpuType) -> tuple[str, ...]:
     """How a reading deviates from the clocks that a GPU type demands of a device at work; empty: it does not.
 
-    `sm_clock_off` and `memory_clock_off`: by more than 1 % and 15 MHz. AMD's demand is an upper limit, and its devices
+    `sm_clock_off` and `memory_clock_off`: by more than 1 % and 15 MHz. Where a demand is an upper limit (AMD), devices
     lower their clocks between calls, so only higher clocks are off. `…_unknown`: the device does not report the clock.
     """
+    support = SUPPORTED.get(gpu.vendor)
+    limit = support is not None and support.clock_is_limit
     found: list[str] = []
     for name, demanded, is_now in (
         ("sm_clock", gpu.clocks.sm_mhz, reading.sm_clock_mhz),
@@ -115,7 +118,7 @@ def clock_deviations(reading: Reading, gpu: GpuType) -> tuple[str, ...]:
             found.append(f"{name}_unknown")
             continue
         above = is_now - demanded
-        if (above if gpu.vendor is Vendor.AMD else abs(above)) > max(CLOCK_SLACK * demanded, CLOCK_SLACK_MHZ):
+        if (above if limit else abs(above)) > max(CLOCK_SLACK * demanded, CLOCK_SLACK_MHZ):
             found.append(f"{name}_off")
     return tuple(found)
 

@@ -5,21 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from runner.devices.amd import AmdSmi
 from runner.devices.facts import Details, Reading, UnreachableError
-from runner.devices.nvidia import Nvml
-from runner.gpu_types import Vendor
+from runner.devices.vendors import SUPPORTED, Library
 from runner.model import Device
 
 T = TypeVar("T")
-
-#: How each vendor's library is opened.
-OPENERS: Final[dict[Vendor, Callable[[], Nvml | AmdSmi | None]]] = {
-    Vendor.NVIDIA: Nvml.open,
-    Vendor.AMD: AmdSmi.open,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +36,7 @@ def look_at_devices() -> tuple[tuple[Look, ...], tuple[str, ...]]:
     return each_library(_looks)
 
 
-def _looks(library: Nvml | AmdSmi, problem: Callable[[str], None]) -> Iterator[Look]:
+def _looks(library: Library, problem: Callable[[str], None]) -> Iterator[Look]:
     for device in library.devices(problem):
         try:
             yield Look(device=device, details=library.details(device), reading=library.read(device))
@@ -60,16 +52,16 @@ def list_devices() -> Listing:
 
 
 def each_library(
-    ask: Callable[[Nvml | AmdSmi, Callable[[str], None]], Iterable[T]],
+    ask: Callable[[Library, Callable[[str], None]], Iterable[T]],
 ) -> tuple[tuple[T, ...], tuple[str, ...]]:
     """The answers of every vendor's library, and the problems. Never raises."""
     found: list[T] = []
     problems: list[str] = []
-    for vendor, opener in OPENERS.items():
+    for vendor, support in SUPPORTED.items():
         # A vendor's library is foreign code around a driver. Its exceptions must not stop a host that can work without
         # it, and no type covers what the AMD bindings raise.
         try:
-            library = opener()
+            library = support.open()
             if library is None:
                 continue
             try:

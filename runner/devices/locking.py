@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from runner.devices.amd import AmdSmi
 from runner.devices.facts import RefusedError, UnreachableError
 from runner.devices.listing import each_library
-from runner.devices.nvidia import Nvml
+from runner.devices.vendors import Library
 from runner.gpu_types import ClockPolicy
 from runner.model import Device
 
@@ -27,7 +26,7 @@ def set_clocks(demands: Mapping[str, ClockPolicy], *, lock: bool) -> Mapping[str
         UUID of each device -> the setting that it or its driver refused, and why; None: none was refused.
     """
 
-    def change(library: Nvml | AmdSmi, problem: Callable[[str], None]) -> Iterator[tuple[str, str | None]]:
+    def change(library: Library, problem: Callable[[str], None]) -> Iterator[tuple[str, str | None]]:
         for device in library.devices(problem):
             if device.uuid in demands:
                 yield device.uuid, _refusal(library, device, demands[device.uuid], lock=lock)
@@ -36,7 +35,7 @@ def set_clocks(demands: Mapping[str, ClockPolicy], *, lock: bool) -> Mapping[str
     return dict.fromkeys(demands, "it is not listed any more") | dict(changed)
 
 
-def _refusal(library: Nvml | AmdSmi, device: Device, clocks: ClockPolicy, *, lock: bool) -> str | None:
+def _refusal(library: Library, device: Device, clocks: ClockPolicy, *, lock: bool) -> str | None:
     try:
         (library.lock if lock else library.release)(device, clocks)
     except (RefusedError, UnreachableError) as error:

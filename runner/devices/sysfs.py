@@ -5,14 +5,10 @@ from __future__ import annotations
 import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
 
 SYSFS = Path("/sys")
 DEV = Path("/dev")
 PROC = Path("/proc")
-
-#: Nodes that CUDA opens beside the device itself. The last one exists only where a profiler was installed.
-_NVIDIA_HELPERS: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 
 
 def cpus_of_node(node: int | None) -> frozenset[int]:
@@ -51,46 +47,6 @@ def pci_address(text: str) -> str:
     """A PCI address as sysfs writes it: four digits in the domain, lower case. NVML has eight, and upper case."""
     domain, _, rest = text.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
-
-
-def nvidia_nodes(minor: int) -> tuple[str, ...]:
-    """The nodes of an NVIDIA device for containers that no container toolkit prepares."""
-    helpers = (DEV / name for name in _NVIDIA_HELPERS)
-    return tuple(str(path) for path in (DEV / f"nvidia{minor}", *helpers) if path.exists())
-
-
-def nvidia_capabilities(minor: int, instance: int | None, part: int | None) -> tuple[str, ...]:
-    """The nodes that open an instance of a divided NVIDIA device, beside those of the whole one.
-
-    Args:
-        minor: of the whole device.
-        instance: number of the GPU instance; None: not known.
-        part: number of the compute instance in it; None: not known.
-    """
-    directory = PROC / f"driver/nvidia/capabilities/gpu{minor}/mig/gi{instance}"
-    found: list[str] = []
-    for access in (directory / "access", directory / f"ci{part}" / "access"):
-        try:
-            lines = access.read_text(encoding="ascii").splitlines()
-        except OSError:
-            continue
-        numbers = [line.partition(":")[2].strip() for line in lines if line.startswith("DeviceFileMinor:")]
-        found += [str(DEV / "nvidia-caps" / f"nvidia-cap{number}") for number in numbers]
-    return tuple(found)
-
-
-def amd_nodes(address: str, render: int | None = None) -> tuple[str, ...]:
-    """The nodes of an AMD device: `/dev/kfd`, which all devices share, and its render node.
-
-    Args:
-        address: of the PCI device.
-        render: the number of the render node, as the driver's library says. Partitions of a device have one each, which
-            the PCI device does not show. None: it does not say.
-    """
-    if render is not None:
-        return (str(DEV / "kfd"), str(DEV / "dri" / f"renderD{render}"))
-    directory = SYSFS / "bus/pci/devices" / address / "drm"
-    return (str(DEV / "kfd"), *(str(DEV / "dri" / entry.name) for entry in sorted(directory.glob("renderD*"))))
 
 
 def groups(nodes: Iterable[str]) -> tuple[int, ...]:

@@ -1,16 +1,18 @@
 """From a claimed job to its result, without a database.
 
     evaluate         `Evaluator`: the environments of a host, and one job after the other
+    context          a job with everything that was looked up for it
+    kinds            kernels, third parties' programs and groups of modules: each plans, decides, makes rows
+    secret           everything that differs between public and secret runs
     attempt          one job on one slot: build, wait for the slot, run, result
-    plan             modes, cases and the request to the container
+    plan             one container and one request to it
     container_spec   the container of a slot
-    compile_steps    the compiler's programs
     case_memory      which cases fit into a GPU type's memory
-    build_plan       what is built before the run
+    build_plan       what compiles a submission, and is built before the run
     build_cache      builds, and keeps what they leave for the submission's jobs
     warm_pool        started containers that wait for jobs
     mode_result      the result lines of one mode, as numbers
-    verdict          the verdict, from what the container reported
+    verdict          the parts of a verdict that depend on no kind
     result_rows      the rows of `leaderboard.runs`, in KernelBot's keys
     speed_of_light   the time of a perfect kernel, and impossible times
     source_advice    remarks of a source code reader, beside the verdict

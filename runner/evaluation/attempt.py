@@ -10,27 +10,27 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 
 from runner import metrics
 from runner.devices.facts import Reading
 from runner.devices.gate import HealthGate, Inspection
-from runner.devices.health import Condition, Health, clock_deviations
+from runner.devices.health import clock_deviations
 from runner.devices.quarantine import Quarantine
 from runner.devices.sampler import Sampler
 from runner.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
 from runner.evaluation.build_cache import Build, BuildCache
-from runner.evaluation.build_plan import make_build_plan, should_build
-from runner.evaluation.context import JobContext, Place
+from runner.evaluation.context import Place, SubmissionContext
+from runner.evaluation.kinds.kind import Builds, Kind, Run, Spent
 from runner.evaluation.open_gates import OpenGates
 from runner.evaluation.plan import Plan, make_probe
-from runner.evaluation.result_rows import Evidence
-from runner.evaluation.verdict import compile_failure, decide
 from runner.evaluation.warm_pool import WarmPool, remove
 from runner.gpu_types import GpuType
 from runner.logs import get_logger
-from runner.model import Artifact, JobResult, Json, Mode, Progress, Slot
+from runner.model import JobResult, Progress, Slot
 from sandbox import protocol
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.build_archive import BuildArchive, JoinedArchives
@@ -83,27 +83,15 @@ class Attempt:
     """Belongs to one thread. `run` may be called once."""
 
     def __init__(
-        self,
-        context: JobContext,
-        plan: Plan,
-        resources: HostResources,
-        *,
-        cancel: threading.Event,
-        on_progress: OnProgress | None,
+        self, kind: Kind, resources: HostResources, *, cancel: threading.Event, on_progress: OnProgress | None
     ) -> None:
-        self._context = context
-        self._plan = plan
+        self._kind = kind
+        self._context = kind.context
         self._resources = resources
         self._cancel = cancel
         self._on_progress = on_progress
-        #: Time spent on its own build, and on waiting: for a build worker, another job's build, or cooler devices.
-        self._built_ns = 0
-        self._waited_ns = 0
-        #: The inspection before the run, and what the result says of the devices.
-        self._before = Inspection(readings=(), health=Health(condition=Condition.FIT))
-        self._devices: list[Json] | None = None
-        #: How long the devices cooled down before the run; None: it was not asked for.
-        self._cooled_s: float | None = None
+        self._builds: Builds = {}
+        self._spent = Spent()
         #: Removes the used containers.
         self._used = ExitStack()
 
@@ -116,202 +104,179 @@ class Attempt:
         Raises:
             CancelledByRequest: it was cancelled and its container is gone.
             EngineUnavailableError: the engine went away or refuses containers.
-            EvaluationError: container or harness broke in a way the submission cannot have caused.
+            EvaluationError: container or harness broke in a way that nothing evaluated can have caused.
         """
-        builds, context = self._resources.builds, self._context
-        wanted = builds.wanted and should_build(context.job.code, context.task, context.gpu)
-        beside = wanted and builds.workers > 0
-        build = self._build(beside=True) if beside else None
-        failed = self._compile_failure(build)
-        if failed is None:
+        kind = self._kind
+        beside = self._resources.builds.workers > 0
+        if beside:
+            self._build(beside=True)
+        result = kind.refused(self._builds, self._account())
+        if result is None:
             with self._slot():
-                if wanted and not beside:
-                    build = self._build(beside=False)
-                    failed = self._compile_failure(build)
-                if failed is None:
-                    yield self._measure(build)
-                    return
-        yield failed
+                if not beside:
+                    self._build(beside=False)
+                    result = kind.refused(self._builds, self._account())
+                if result is None:
+                    for plan, archive in kind.plans(self._builds):
+                        self._measure(plan, archive)
+                    result = kind.decide(self._builds, self._account())
+                yield result
+                return
+        yield result
+
+    def _account(self) -> Spent:
+        return replace(self._spent, elapsed_ns=time.monotonic_ns() - self._context.started_ns)
 
     # -- build ---------------------------------------------------------------------------------------------------
 
-    def _build(self, *, beside: bool) -> Build:
-        """The build of the submission, made now or by its other job (public or secret)."""
-        context, builds, asked_ns = self._context, self._resources.builds, time.monotonic_ns()
-        self._post_phase("build")
-        build, self._built_ns = builds.get(
-            context.job,
-            context.slot,
-            beside=beside,
-            image=context.environment.image,
-            plan=make_build_plan(context, cpus=builds.cpus(context.slot, beside=beside)),
-            cancel=self._cancel,
-        )
-        self._waited_ns += time.monotonic_ns() - asked_ns - self._built_ns
-        return build
+    def _build(self, *, beside: bool) -> None:
+        """Build what is to be built before the run, as many at a time as there are build workers.
 
-    def _compile_failure(self, build: Build | None) -> JobResult | None:
-        """The result if nothing was compiled that could run."""
-        if build is None or build.report is None or build.archive is not None:
-            return None
-        begun_ns = time.monotonic_ns() - build.report.outcome.wall_ns
-        evidence = self._evidence(build.report, build, begun_ns)
-        return compile_failure(self._context, self._plan, evidence)
+        Raises:
+            CancelledByRequest: it was cancelled, and the containers are gone.
+            EngineUnavailableError: no engine answers.
+        """
+        cache, began_ns = self._resources.builds, time.monotonic_ns()
+        cpus = cache.cpus(self._context.slot, beside=beside)
+        plans = self._kind.build_plans(cpus, beside=beside) if cache.wanted else {}
+        if not plans:
+            return
+
+        def make(number: int) -> tuple[Build, int]:
+            # The submission's other job (public or secret) has the same build.
+            if isinstance(self._context, SubmissionContext):
+                return cache.get(self._context, beside=beside, plan=plans[number], cancel=self._cancel)
+            what = {"job": self._context.job.id, "candidate": number}
+            return cache.build(plans[number], what=what, cancel=self._cancel)
+
+        threads = ThreadPoolExecutor(max(1, cache.workers), thread_name_prefix="build")
+        try:
+            # Their log lines name the job, too.
+            builds = [(number, threads.submit(copy_context().run, make, number)) for number in plans]
+            total = len(builds) if len(builds) > 1 else 0
+            for done, (number, build) in enumerate(builds):
+                self._post(Progress(phase="build", done=done, total=total))
+                self._builds = {**self._builds, number: build.result()}
+        finally:
+            # After a failure no further build begins, and no thread outlives the evaluation.
+            threads.shutdown(cancel_futures=True)
+        took_ns = time.monotonic_ns() - began_ns
+        built_ns = min(took_ns, sum(build_ns for _, build_ns in self._builds.values()))
+        waited_ns = self._spent.waited_ns + took_ns - built_ns
+        self._spent = replace(self._spent, built_ns=built_ns, waited_ns=waited_ns)
+
+    def _post(self, progress: Progress) -> None:
+        if self._on_progress is not None:
+            self._on_progress(progress)
 
     # -- run -----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
-        """Use the slot: check its devices, and clear it afterwards."""
-        with self._resources.using(self._context):
-            try:
-                self._cool_down()
-                self._before = inspect_before(self._context, self._resources, ranked=self._context.job.mode.ranked)
-                yield
-            finally:
-                self._used.close()
+        """Use the slot: let its devices cool down as far as its GPU type asks, and clear it afterwards."""
+        gpu, slot, gate = self._context.gpu, self._context.slot, self._resources.gate
+        with self._resources.using(self._context), self._used:
+            if self._kind.timed and gpu.cool_below_c is not None and slot.devices:
+                cooled_s = gate.cool(slot, below_c=gpu.cool_below_c, limit_s=gpu.cool_limit_s, cancel=self._cancel)
+                waited_ns = self._spent.waited_ns + round(cooled_s * 1e9)
+                self._spent = replace(self._spent, cooled_s=cooled_s, waited_ns=waited_ns)
+            yield
 
-    def _cool_down(self) -> None:
-        """Let the devices of a timed run cool down as far as its GPU type asks."""
-        context = self._context
-        if context.job.mode in {Mode.TEST, Mode.PROFILE}:
-            return
-        self._cooled_s = cool_down(context, self._resources, cancel=self._cancel)
-        self._waited_ns += round((self._cooled_s or 0.0) * 1e9)
+    def _measure(self, plan: Plan, archive: BuildArchive | JoinedArchives | None) -> None:
+        """Run a container between two inspections of the slot's devices.
 
-    def _measure(self, build: Build | None) -> JobResult:
-        context, gate, slot = self._context, self._resources.gate, self._context.slot
-        archive = None if build is None else build.archive
-        report, begun_ns, sampler = self._execute(archive)
-        if archive is not None and _broke_before_submission(report):
-            _log.warning("build_archive_not_usable", job=context.job.id, error=report.message or report.outcome.detail)
-            build = None
+        Raises:
+            CancelledByRequest, EngineUnavailableError, EvaluationError: as `run`.
+        """
+        slot, gate = self._context.slot, self._resources.gate
+        before = self._inspect_before()
+        run, sampler = self._execute(plan, archive)
+        # A group's request says which archives there are, and its judge is told of one that it cannot unpack.
+        if isinstance(archive, BuildArchive) and _broke_before_submission(run.report):
+            error = run.report.message or run.report.outcome.detail
+            _log.warning("build_archive_not_usable", job=self._context.job.id, error=error)
             self._used.close()
-            report, begun_ns, sampler = self._execute(None)
-        if slot.devices:
+            run, sampler = self._execute(plan, None)
+            run = replace(run, archive_broken=True)
+        if slot.devices or plan.alone:
             # Remove the container first: only then is everything on the device left over.
             self._used.close()
-            after = inspect_after(context, self._resources, self._before, report)
-            self._devices = gate.metadata(slot, self._before, after, sampler)
-        if report.outcome.ending is Ending.CANCELLED:
-            seconds = report.outcome.wall_ns / 1e9
-            raise CancelledByRequest(f"job {context.job.id} was cancelled after {seconds:.1f} s")
-        return decide(context, self._plan, self._evidence(report, build, begun_ns))
+            run = replace(run, gone_ns=time.monotonic_ns())
+        if slot.devices:
+            after = self._inspect_after(before, run.report)
+            run = replace(run, devices=tuple(gate.metadata(slot, before, after, sampler)))
+        if run.report.outcome.ending is Ending.CANCELLED:
+            seconds = run.report.outcome.wall_ns / 1e9
+            raise CancelledByRequest(f"job {self._context.job.id} was cancelled after {seconds:.1f} s")
+        self._kind.heard(run)
 
-    def _execute(self, archive: BuildArchive | None) -> tuple[ContainerReport, int, Sampler | None]:
-        executed = execute_sampled(
-            self._plan,
-            self._context,
-            self._resources,
-            cancel=self._cancel,
-            on_progress=self._on_progress,
-            archive=archive,
-        )
-        return self._used.enter_context(executed)
+    def _inspect_before(self) -> Inspection:
+        """The slot's devices before a run.
 
-    def _evidence(self, report: ContainerReport, build: Build | None, begun_ns: int) -> Evidence:
-        compiled = () if build is None or build.report is None else build.report.steps
-        return Evidence(
-            steps=() if build is not None and report is build.report else report.steps,
-            compiled=compiled,
-            artifacts=tuple(
-                Artifact(name=name, media_type=media_type, data=data) for name, media_type, data in report.artifacts
-            ),
-            ok=report.ok,
-            message=report.message,
-            outcome=report.outcome,
-            request_offset_ns=max(0, begun_ns - self._context.started_ns),
-            built_ns=self._built_ns,
-            waited_ns=self._waited_ns,
-            system=self._context.system,
-            runner={**self._context.runner, "sandbox": dict(report.attested), **self._observed()},
-        )
+        Raises:
+            EvaluationError: they are not fit for it.
+        """
+        slot = self._context.slot
+        before = self._resources.gate.inspect(slot)
+        metrics.inspected(slot, before.readings)
+        health = before.health
+        if health.bars(ranked=self._kind.ranked):
+            raise EvaluationError(f"slot {slot.name} is {health.condition}: {'; '.join(health.reasons)}")
+        return before
 
-    def _observed(self) -> Json:
-        return {
-            **({} if self._devices is None else {"devices": self._devices}),
-            **({} if self._cooled_s is None else {"cooled_s": round(self._cooled_s, 3)}),
-        }
+    def _inspect_after(self, before: Inspection, report: ContainerReport) -> Inspection:
+        """The slot's devices after a run whose container is gone.
 
-    def _post_phase(self, phase: str) -> None:
-        if self._on_progress is not None:
-            self._on_progress(Progress(phase=phase, done=0, total=0))
+        Raises:
+            EvaluationError: something happened to them during the run.
+        """
+        slot, gate = self._context.slot, self._resources.gate
+        after = gate.inspect(slot)
+        metrics.inspected(slot, after.readings)
+        spoiled = gate.spoiled(slot, before, after)
+        if spoiled is not None and report.outcome.ending is not Ending.CANCELLED:
+            raise EvaluationError(f"the result does not count: {spoiled}")
+        return after
 
+    def _execute(self, plan: Plan, archive: BuildArchive | JoinedArchives | None) -> tuple[Run, Sampler | None]:
+        """Run a container while the slot's devices are sampled; the judge gets the readings as they come."""
+        gpu, slot = self._context.gpu, self._context.slot
+        messages = MessageQueue() if isinstance(plan.request, PairRequest) else None
+        phases: set[str] = set()
 
-def cool_down(place: Place, resources: HostResources, *, cancel: threading.Event) -> float | None:
-    """Let a slot's devices cool down as far as its GPU type asks; the seconds waited, or None: it asks for nothing."""
-    gpu = place.gpu
-    if gpu.cool_below_c is None or not place.slot.devices:
-        return None
-    return resources.gate.cool(place.slot, below_c=gpu.cool_below_c, limit_s=gpu.cool_limit_s, cancel=cancel)
+        # Called by the sampler's thread: the judge needs a reading while the call beside it is still known.
+        def tell(readings: Sequence[Reading]) -> None:
+            if messages is not None:
+                for reading in judge_readings(readings, gpu, at_ns=time.monotonic_ns()):
+                    messages.put(reading.to_message())
 
+        def hear(progress: Progress) -> None:
+            phases.add(progress.phase)
+            self._post(progress)
 
-def inspect_before(place: Place, resources: HostResources, *, ranked: bool) -> Inspection:
-    """The slot's devices before a run.
-
-    Raises:
-        EvaluationError: they are not fit for it.
-    """
-    before = resources.gate.inspect(place.slot)
-    metrics.inspected(place.slot, before.readings)
-    health = before.health
-    if health.bars(ranked=ranked):
-        raise EvaluationError(f"slot {place.slot.name} is {health.condition}: {'; '.join(health.reasons)}")
-    return before
-
-
-def inspect_after(place: Place, resources: HostResources, before: Inspection, report: ContainerReport) -> Inspection:
-    """The slot's devices after a run whose container is gone.
-
-    Raises:
-        EvaluationError: something happened to them during the run.
-    """
-    after = resources.gate.inspect(place.slot)
-    metrics.inspected(place.slot, after.readings)
-    spoiled = resources.gate.spoiled(place.slot, before, after)
-    if spoiled is not None and report.outcome.ending is not Ending.CANCELLED:
-        raise EvaluationError(f"the result does not count: {spoiled}")
-    return after
-
-
-@contextmanager
-def execute_sampled(
-    plan: Plan,
-    place: Place,
-    resources: HostResources,
-    *,
-    cancel: threading.Event,
-    on_progress: OnProgress | None = None,
-    archive: BuildArchive | JoinedArchives | None = None,
-) -> Iterator[tuple[ContainerReport, int, Sampler | None]]:
-    """Run a request as `execute` does, while the slot's devices are sampled; the judge gets the readings as they come.
-
-    The block also gets the sampler; None where nothing is sampled.
-
-    Raises:
-        CancelledByRequest, EngineUnavailableError, EvaluationError: as `Attempt.run`.
-    """
-    messages = MessageQueue() if isinstance(plan.request, PairRequest) else None
-
-    # Called by the sampler's thread: the judge needs a reading while the call beside it is still known.
-    def tell(readings: Sequence[Reading]) -> None:
-        if messages is not None:
-            for reading in judge_readings(readings, place.gpu, at_ns=time.monotonic_ns()):
-                messages.put(reading.to_message())
-
-    with ExitStack() as used:
-        with resources.gate.sampling(place.slot, place.gpu.sample_every_s, on_round=tell) as sampler:
+        asked_ns = time.monotonic_ns()
+        with self._resources.gate.sampling(slot, gpu.sample_every_s, on_round=tell) as sampler:
             executed = execute(
                 plan,
-                place.slot,
-                resources,
-                cancel=cancel,
-                on_progress=on_progress,
+                slot,
+                self._resources,
+                cancel=self._cancel,
+                on_progress=hear,
                 archive=archive,
                 messages=messages,
             )
-            report, begun_ns = used.enter_context(executed)
-        yield report, begun_ns, sampler
+            report, ready_ns = self._used.enter_context(executed)
+        ended_ns = time.monotonic_ns()
+        run = Run(
+            plan=plan,
+            report=report,
+            asked_ns=asked_ns,
+            ready_ns=ready_ns,
+            ended_ns=ended_ns,
+            gone_ns=ended_ns,
+            phases=frozenset(phases),
+        )
+        return run, sampler
 
 
 @contextmanager

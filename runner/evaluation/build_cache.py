@@ -22,10 +22,11 @@ from runner.devices import spare_cpus
 from runner.devices.quarantine import Quarantine
 from runner.errors import CancelledByRequest, EngineUnavailableError
 from runner.evaluation.build_plan import BuildPlan
+from runner.evaluation.context import SubmissionContext
 from runner.evaluation.secret import run_of, runs_of_build
 from runner.evaluation.warm_pool import CANCEL_POLL_S, remove
 from runner.logs import get_logger
-from runner.model import Job, Slot
+from runner.model import Slot
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import ContainerReport
@@ -120,21 +121,17 @@ class BuildCache:
 
     def get(
         self,
-        job: Job,
-        slot: Slot,
+        context: SubmissionContext,
         *,
         beside: bool,
-        image: str,
         plan: BuildPlan,
         cancel: threading.Event,
     ) -> tuple[Build, int]:
         """The build of a job's submission; made now, unless its other job (public or secret) has made it.
 
         Args:
-            job: whose submission.
-            slot: where the job will run.
+            context: of the job.
             beside: whether to build on spare cores. Else it uses the cores of the slot, which the caller holds.
-            image: the id of the image it is built in and will run in.
             plan: of the build, on the cores that `cpus` returns.
             cancel: set by another thread to stop it.
 
@@ -145,14 +142,14 @@ class BuildCache:
             CancelledByRequest: it was cancelled, and the container is gone.
             EngineUnavailableError: no engine answers.
         """
-        entry, built_ns = self._entry(job, image), 0
-        what = {"job": job.id, "submission": job.submission}
+        entry, built_ns = self._entry(context), 0
+        what = {"job": context.job.id, "submission": context.job.submission}
         with _hold(entry.building, what, cancel):
             if entry.build is None:
                 if beside:
                     entry.build, built_ns = self.build(plan, what=what, cancel=cancel)
                 else:
-                    entry.build, built_ns = self._make(what, plan, slot.name, cancel)
+                    entry.build, built_ns = self._make(what, plan, context.slot.name, cancel)
                 self._evict(entry)
             return entry.build, built_ns
 
@@ -173,24 +170,24 @@ class BuildCache:
         with self._build_worker(what, cancel):
             return self._make(what, plan, BUILD_WORKER, cancel)
 
-    def done(self, job: Job, image: str) -> None:
+    def done(self, context: SubmissionContext) -> None:
         """The job has its result; the build is dropped when no other job needs it."""
         with self._changed:
-            entry = self._entries.get(_key(job, image))
+            entry = self._entries.get(_key(context))
             if entry is not None:
-                entry.awaited.discard(run_of(job))
+                entry.awaited.discard(run_of(context.job))
                 if not entry.awaited:
-                    del self._entries[_key(job, image)]
+                    del self._entries[_key(context)]
 
     # -- the table -----------------------------------------------------------------------------------------------
 
-    def _entry(self, job: Job, image: str) -> _Entry:
+    def _entry(self, context: SubmissionContext) -> _Entry:
         now_s = time.monotonic()
         with self._changed:
             for key in [key for key, entry in self._entries.items() if entry.until_s < now_s]:
                 del self._entries[key]
-            entry = _Entry(awaited=runs_of_build(job), until_s=now_s + KEPT_S)
-            return self._entries.setdefault(_key(job, image), entry)
+            entry = _Entry(awaited=runs_of_build(context.job), until_s=now_s + KEPT_S)
+            return self._entries.setdefault(_key(context), entry)
 
     def _evict(self, newest: _Entry) -> None:
         with self._changed:
@@ -286,6 +283,7 @@ def _size(entry: _Entry) -> int:
     return 0 if entry.build is None or entry.build.archive is None else entry.build.archive.size_bytes
 
 
-def _key(job: Job, image: str) -> tuple[int, str, str, str]:
+def _key(context: SubmissionContext) -> tuple[int, str, str, str]:
     """The submission, and what else determines its build. Equal files of two users are two submissions."""
-    return job.submission, hashlib.sha256(job.code).hexdigest(), job.gpu_type, image
+    job = context.job
+    return job.submission, hashlib.sha256(job.code).hexdigest(), job.gpu_type, context.environment.image

@@ -15,7 +15,7 @@ from typing import Final
 
 from runner.errors import TaskError
 from runner.evaluation.container_spec import CACHES, STAGE, WALL_MARGIN_S, harness_process, job_labels, make_spec
-from runner.evaluation.context import JobContext, Place
+from runner.evaluation.context import Place, SubmissionContext
 from runner.gpu_types.model import GpuType, Vendor
 from runner.task_format.model import HARNESS, SUBMISSION, CuConfig, Harness, Task
 from sandbox.protocol import MAX_ARCHIVE_BYTES, Step, StepsRequest
@@ -57,11 +57,11 @@ def compiles(code: bytes) -> bool:
     return _BUILDS.search(code) is not None
 
 
-def make_build_plan(context: JobContext, *, cpus: tuple[int, ...]) -> BuildPlan:
-    """Plan the build of a job that has a plan, on these cores; its cases and seeds stay out of it.
+def make_build_plan(context: SubmissionContext, *, cpus: tuple[int, ...]) -> BuildPlan:
+    """Plan the build of a submission, on these cores; its cases and seeds stay out of it.
 
     Raises:
-        TaskError: as `make_plan`.
+        TaskError: as `compile_steps`.
     """
     task = context.task
     files = task_files(context) if task.harness is Harness.PROGRAM else _shown_files(context)
@@ -107,14 +107,14 @@ def _plan(place: Place, request: StepsRequest, cpus: tuple[int, ...], labels: Ma
     return BuildPlan(spec=replace(spec, limits=replace(spec.limits, report_bytes=report_bytes)), request=request)
 
 
-def _shown_files(context: JobContext) -> dict[str, bytes]:
+def _shown_files(context: SubmissionContext) -> dict[str, bytes]:
     """The worker's folder under the built-in harness: the submission, and the files of its task that it may see."""
     task = context.task
     shown = {name: task.judge_files[name].encode() for name in task.worker_files}
     return shown | {task.submission_name: context.job.code}
 
 
-def task_files(context: JobContext) -> dict[str, bytes]:
+def task_files(context: SubmissionContext) -> dict[str, bytes]:
     """What lies in /work when a task's own programs run.
 
     Raises:
@@ -130,7 +130,7 @@ def task_files(context: JobContext) -> dict[str, bytes]:
     return {name: context.job.code if text == SUBMISSION else text.encode() for name, text in files.items()}
 
 
-def compile_steps(context: JobContext) -> tuple[Step, ...]:
+def compile_steps(context: SubmissionContext) -> tuple[Step, ...]:
     """The programs that compile a submission before its first mode.
 
     Raises:
@@ -164,7 +164,7 @@ def compile_steps(context: JobContext) -> tuple[Step, ...]:
     )
 
 
-def _nvcc_steps(context: JobContext, config: CuConfig) -> tuple[Step, ...]:
+def _nvcc_steps(context: SubmissionContext, config: CuConfig) -> tuple[Step, ...]:
     task, gpu = context.task, context.gpu
     if gpu.vendor is Vendor.NONE:
         arch: tuple[str, ...] = ()

@@ -5,12 +5,12 @@ Owns what every container of a GPU type has in common. Must not know the submiss
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
+from runner.devices.vendors import SUPPORTED
 from runner.evaluation.case_memory import tensor_bytes
 from runner.evaluation.context import Environment, Place
-from runner.gpu_types.model import GpuType, Vendor
+from runner.gpu_types.model import GpuType
 from runner.model import Device, Job, Slot
 from sandbox.spec import (
     Boot,
@@ -38,11 +38,6 @@ CACHES = {
 }
 #: Added to the sum of the programs' own limits: imports, file transfer, killing. The inner limits always end first.
 WALL_MARGIN_S = 60.0
-#: Kind of a vendor's devices in CDI specs, and the node that each device has for itself.
-_CDI_KINDS = {
-    Vendor.NVIDIA: ("nvidia.com/gpu", re.compile(r"/dev/nvidia\d+")),
-    Vendor.AMD: ("amd.com/gpu", re.compile(r"/dev/dri/renderD\d+")),
-}
 #: Process of the built-in harness -> the module with its `main`.
 _HARNESS_MODULES = {**MODULES, "prebuild": "tasks.harness.worker.prebuild"}
 #: Imports torch once for all processes of the harness.
@@ -175,13 +170,14 @@ def cdi_name(device: Device, offered: Mapping[str, tuple[str, ...]]) -> str | No
         device: the device.
         offered: full name -> nodes inside, as the engine's facts say.
     """
-    kind, node = _CDI_KINDS[Vendor(device.vendor)]
+    support = SUPPORTED[device.vendor]
+    kind, node = support.cdi_kind, support.own_node
     by_uuid = f"{kind}={device.uuid}"
     own = {path for path in device.nodes if node.fullmatch(path)}
     if by_uuid in offered and (not offered[by_uuid] or own <= set(offered[by_uuid])):
         return by_uuid
     # The instances of a divided device share its node. By that one would get the whole device.
-    if not own or (device.vendor == Vendor.NVIDIA and device.partition is not None):
+    if not own or (support.instances_share_node and device.partition is not None):
         return None
     names = (name for name in sorted(offered) if name.startswith(f"{kind}="))
     return next((name for name in names if {path for path in offered[name] if node.fullmatch(path)} == own), None)

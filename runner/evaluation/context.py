@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from runner.evaluation.secret import seed_of
 from runner.gpu_types.model import GpuType, Vendor
-from runner.model import Job, Json, Slot
+from runner.model import GroupJob, Job, Json, Slot, SubmissionJob
 from runner.task_format.model import Case, CaseSet, Ranking, Task
 from sandbox.spec import Bind, DeviceDriver
 
@@ -56,19 +56,33 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class JobContext(Place):
-    """A job, its task, its place and its limits."""
+    """A job, its place and its limits."""
 
     job: Job
-    task: Task
     #: The operator's limit of the submission's first import, or of the compiler.
     build_timeout_s: float = BUILD_TIMEOUT_S
     #: The operator's cap on one evaluation; never lengthens the task's own limits.
     max_run_s: float = math.inf
+    #: On the monotonic clock.
+    started_ns: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupContext(JobContext):
+    """A group of a batch."""
+
+    job: GroupJob
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmissionContext(JobContext):
+    """The job of a submission, with the task of its leaderboard."""
+
+    job: SubmissionJob
+    task: Task
     #: KernelBot's facts of the system, and what `system_info.runner` says.
     system: Json = field(default_factory=dict)
     runner: Json = field(default_factory=dict)
-    #: On the monotonic clock.
-    started_ns: int = 0
 
     @property
     def board(self) -> str:

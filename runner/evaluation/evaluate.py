@@ -14,12 +14,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import tasks
 from runner import __version__
 from runner.devices import spare_cpus
 from runner.devices.gate import HealthGate
 from runner.devices.quarantine import Quarantine
+from runner.devices.vendors import SUPPORTED
 from runner.errors import (
     CancelledByRequest,
     EngineUnavailableError,
@@ -29,18 +31,21 @@ from runner.errors import (
 from runner.evaluation.attempt import Attempt, HostResources, OnProgress, execute
 from runner.evaluation.build_cache import BuildCache
 from runner.evaluation.container_spec import HOST_IMAGE
-from runner.evaluation.context import Environment, JobContext, Place
-from runner.evaluation.groups import group_result
-from runner.evaluation.modules import GroupHost, evaluate_group
-from runner.evaluation.plan import make_plan, make_probe
+from runner.evaluation.context import Environment, GroupContext, Place, SubmissionContext
+from runner.evaluation.kinds.group import Group
+from runner.evaluation.kinds.kernel import Kernel
+from runner.evaluation.kinds.kind import Kind
+from runner.evaluation.kinds.program import Program
+from runner.evaluation.plan import make_probe
 from runner.evaluation.reference_times import KeptTimes
 from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
 from runner.evaluation.warm_pool import PoolBounds, WarmPool
-from runner.gpu_types import GpuType, Registry, Vendor
+from runner.gpu_types import GpuType, Registry
 from runner.logs import get_logger
-from runner.model import Job, JobResult, Json, Slot
+from runner.model import GroupJob, Job, JobResult, Json, Slot, SubmissionJob
 from runner.task_format import from_stored
+from runner.task_format.model import Harness
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.engine import DockerEngine, EngineFacts
 from sandbox.host.hostroot import HostRoot
@@ -117,14 +122,9 @@ class Evaluator:
 
     def adopt(self, settings: EvaluationSettings) -> None:
         """Apply new limits to later jobs; running ones keep theirs."""
+        now = self._settings
         self._settings = replace(
-            self._settings,
-            build_timeout_s=settings.build_timeout_s,
-            max_run_s=settings.max_run_s,
-            warm_containers=settings.warm_containers,
-            build_workers=settings.build_workers,
-            warm_max_age_s=settings.warm_max_age_s,
-            warm_memory_bytes=settings.warm_memory_bytes,
+            settings, eval_python=now.eval_python, state_dir=now.state_dir, host_name=now.host_name
         )
         self._warm_pool.adopt(settings.pool_bounds)
         self._build_cache.resize(settings.build_workers)
@@ -201,20 +201,6 @@ class Evaluator:
             if gone:
                 _log.info("old_root_file_systems_removed", count=gone)
 
-    def _evaluate_group(
-        self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: OnProgress | None
-    ) -> JobResult:
-        """Evaluate a group of a batch; raises as `evaluate` does."""
-        started_ns = time.monotonic_ns()
-        if cancel.is_set():
-            raise CancelledByRequest(f"job {job.id} was cancelled before it began")
-        host = self.group_host(slot)
-        found = evaluate_group(
-            host, job.task, job=job, gpu_type=job.gpu_type, cancelled=cancel, on_progress=on_progress
-        )
-        eval_ns = time.monotonic_ns() - started_ns
-        return group_result(job, slot, found.rows, eval_ns=eval_ns, phases_ns=found.phases_ns)
-
     def run(self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: OnProgress | None = None) -> JobResult:
         """The result of `evaluate`, when its container is gone."""
         with self.evaluate(job, slot, cancel=cancel, on_progress=on_progress) as result:
@@ -241,70 +227,50 @@ class Evaluator:
             EngineUnavailableError: the engine went away or refuses containers.
             EvaluationError: container or harness broke in a way the submission cannot have caused.
         """
-        if job.is_group:
-            yield self._evaluate_group(job, slot, cancel=cancel, on_progress=on_progress)
-            return
         try:
-            context = self._context(job, slot)
-            plan = make_plan(context)
+            kind = self._kind(job, slot)
         except TaskError as error:
             yield invalid(str(error))
             return
-        except UnicodeDecodeError as error:
-            byte = error.object[error.start]
-            yield invalid(f"{job.file_name} is not UTF-8 text: byte {error.start} is {byte:#04x}")
-            return
         if cancel.is_set():
             raise CancelledByRequest(f"job {job.id} was cancelled before its container started")
-        attempt = Attempt(context, plan, self._resources, cancel=cancel, on_progress=on_progress)
-        with attempt.run() as result:
-            if self._reader is None:
+        with Attempt(kind, self._resources, cancel=cancel, on_progress=on_progress).run() as result:
+            if self._reader is None or not isinstance(job, SubmissionJob):
                 yield result
-        self._build_cache.done(job, context.environment.image)
-        if self._reader is not None:
+        if isinstance(kind.context, SubmissionContext):
+            self._build_cache.done(kind.context)
+        if self._reader is not None and isinstance(job, SubmissionJob):
             # The reader's remarks are a part of the result. It reads after the run, so that it takes nothing from it.
             advice = advise(job.code, found=self._reader, cores=self._spare_cores)
             yield replace(result, report={**result.report, "advice": advice})
 
-    def group_host(self, slot: Slot) -> GroupHost:
-        """What a group of modules on a slot needs of this host (`modules.evaluate_group`).
-
-        Raises:
-            EngineUnavailableError, EvaluationError: the environment cannot be made.
-        """
-        gpu = self._registry.get(slot.gpu_type)
-        return GroupHost(
-            gpu=gpu,
-            slot=slot,
-            environment=self._environment(gpu),
-            resources=self._resources,
-            times=self._reference_times,
-            max_run_s=self._settings.max_run_s,
-            build_timeout_s=self._settings.build_timeout_s,
-        )
-
-    def _context(self, job: Job, slot: Slot) -> JobContext:
-        """Everything that a job needs to run.
+    def _kind(self, job: Job, slot: Slot) -> Kind:
+        """A job with everything that was looked up for it.
 
         Raises:
             EngineUnavailableError, EvaluationError: no environment can be made, or its probe failed.
-            TaskError: its task is none.
-            UnicodeDecodeError: its submission is no text.
+            TaskError: its task is none or cannot be evaluated as asked, or its submission is no text.
         """
-        started_ns = time.monotonic_ns()
-        task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
-        job.code.decode("utf-8")
         place = self._place(slot, self._registry.get(job.gpu_type))
-        return JobContext(
+        facts: dict[str, Any] = {
             **vars(place),
-            job=job,
-            task=task,
-            build_timeout_s=self._settings.build_timeout_s,
-            max_run_s=self._settings.max_run_s,
-            system=self._system(place),
-            runner=self._runner_info(place),
-            started_ns=started_ns,
-        )
+            "job": job,
+            "build_timeout_s": self._settings.build_timeout_s,
+            "max_run_s": self._settings.max_run_s,
+            "started_ns": time.monotonic_ns(),
+        }
+        if isinstance(job, GroupJob):
+            return Group(GroupContext(**facts), self._reference_times)
+        if not isinstance(job, SubmissionJob):
+            raise TypeError(f"job {job.id} is neither of a submission nor a group")
+        task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
+        try:
+            job.code.decode("utf-8")
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            raise TaskError(f"{job.file_name} is not UTF-8 text: byte {error.start} is {byte:#04x}") from error
+        context = SubmissionContext(**facts, task=task, system=self._system(place), runner=self._runner_info(place))
+        return Kernel(context) if task.harness is Harness.BUILTIN else Program(context)
 
     def _place(self, slot: Slot, gpu: GpuType | None = None) -> Place:
         gpu = gpu or self._registry.get(slot.gpu_type)
@@ -395,5 +361,5 @@ def _rivals(slot: Slot, slots: Iterable[Slot]) -> frozenset[str]:
 
 def _driver(gpu: GpuType) -> DeviceDriver:
     """How devices of a type that have no CDI name are asked for: by NVIDIA's runtime for an image, else by node."""
-    through_runtime = gpu.vendor is Vendor.NVIDIA and gpu.image != HOST_IMAGE
-    return DeviceDriver.NVIDIA if through_runtime else DeviceDriver.NODES
+    own = gpu.vendor in SUPPORTED and gpu.image != HOST_IMAGE
+    return SUPPORTED[gpu.vendor].driver if own else DeviceDriver.NODES

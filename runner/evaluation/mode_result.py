@@ -17,7 +17,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from runner.errors import EvaluationError
 from runner.model import TimingAssurance
-from sandbox.protocol import Judged, StepResult
+from sandbox.protocol import Judged
 from tasks.harness.judge.report import CaseReport, TimingReport
 
 #: A time below this is none, and its logarithm in seconds may not exist.
@@ -58,18 +58,12 @@ class ModeResult:
     cases: tuple[CaseReport, ...] = ()
 
     @classmethod
-    def read(cls, step: StepResult, *, asked: int) -> Self:
-        """Read the report of a step in which so many cases were asked for.
+    def of_judge(cls, mode: str, judged: Judged, *, asked: int) -> Self:
+        """Read the judge's report of a mode in which so many cases were asked for.
 
         Raises:
-            EvaluationError: the judge's report has another form than the judge gives it.
+            EvaluationError: it has another form than the judge gives it.
         """
-        if step.judged is None:
-            return cls._of_program(step.result, asked=asked)
-        return cls._of_judge(step.name, step.judged, asked=asked)
-
-    @classmethod
-    def _of_judge(cls, mode: str, judged: Judged, *, asked: int) -> Self:
         try:
             cases = _REPORTS.validate_json(json.dumps(judged.cases))
         except ValidationError as error:
@@ -90,7 +84,8 @@ class ModeResult:
         )
 
     @classmethod
-    def _of_program(cls, lines: Mapping[str, str], *, asked: int) -> Self:
+    def of_program(cls, lines: Mapping[str, str], *, asked: int) -> Self:
+        """Read the lines of an eval program that was asked for so many cases."""
         tests, benchmarks = (_case_count(lines, kind) for kind in ("test", "benchmark"))
         means = [lines.get(f"benchmark.{index}.mean") for index in range(min(benchmarks or 0, asked))]
         return cls(

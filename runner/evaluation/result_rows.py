@@ -13,13 +13,11 @@ from typing import Any
 
 from runner.errors import EvaluationError
 from runner.evaluation.mode_result import CaseTiming, ModeResult, assurance_of
-from runner.evaluation.plan import Plan
 from runner.evaluation.speed_of_light import SpeedOfLight
 from runner.model import Artifact, Demand, Json, RunRecord, TimingAssurance, Verdict
-from runner.task_format.model import CuConfig, Ranking, Task
+from runner.task_format.model import CuConfig, Harness, Ranking, Task
 from sandbox.protocol import Judged, StepResult
 from sandbox.spec import Outcome
-from tasks.harness.judge.report import result_lines
 
 #: KernelBot calls a program's run successful for these exit codes; 112 means "ran, check failed".
 _SUCCESS_CODES = (0, 112)
@@ -58,14 +56,6 @@ class Evidence:
     runner: Json
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One step's verdict and the sentence that goes with it."""
-
-    verdict: Verdict
-    message: str | None = None
-
-
 def score_s(task: Task, timings: Sequence[CaseTiming]) -> float:
     """The score of a passed leaderboard run, in seconds: last, arithmetic or geometric mean of its benchmark means.
 
@@ -83,9 +73,10 @@ def score_s(task: Task, timings: Sequence[CaseTiming]) -> float:
 def run_record(
     step: StepResult,
     reported: ModeResult,
-    finding: Finding,
+    verdict: Verdict,
     evidence: Evidence,
     *,
+    lines: Mapping[str, str],
     compilation: Json | None,
     assurance: Mapping[str, str],
     scored_by: Task | None,
@@ -93,8 +84,8 @@ def run_record(
     speeds_of_light: Sequence[SpeedOfLight],
     most_bytes: int = RESULT_BYTES,
 ) -> RunRecord:
-    """One step as a row of `leaderboard.runs`. `most_bytes`: of the texts of its result."""
-    passed = finding.verdict is Verdict.ACCEPTED and reported.check == "pass"
+    """One step as a row of `leaderboard.runs`. `lines`: its result; `most_bytes`: of the texts of that."""
+    passed = verdict is Verdict.ACCEPTED and reported.check == "pass"
     scored = passed and step.name == "leaderboard"
     start = evidence.request_offset_ns + max(0, step.start_ns)
     exit_code = _TIMEOUT_CODE if step.timed_out else step.exit_code
@@ -124,9 +115,7 @@ def run_record(
             "duration": step.duration_ns / 1e9,
         },
         # Lines that arrived before a timeout say nothing about a whole mode; KernelBot stores none either.
-        result={}
-        if step.timed_out
-        else within(_with_speed_of_light(_lines(step, reported), reported, speeds_of_light), most_bytes),
+        result={} if step.timed_out else within(_with_speed_of_light(lines, reported, speeds_of_light), most_bytes),
         system_info={**system, "runner": runner},
     )
 
@@ -170,12 +159,9 @@ def _judge_system(step: StepResult) -> dict[str, Any]:
     return dict(system) if isinstance(system, Mapping) else {}
 
 
-def _lines(step: StepResult, reported: ModeResult) -> Mapping[str, str]:
-    """The result in KernelBot's keys. An eval program wrote them; its assurance is left out, as it can give none."""
-    if step.judged is not None:
-        count = reported.tests if step.name == "test" else reported.benchmarks
-        return result_lines(step.name, reported.cases, count=count, passed=reported.check == "pass")
-    return {key: value for key, value in step.result.items() if not _ASSURANCE_KEY.fullmatch(key)}
+def without_assurance(lines: Mapping[str, str]) -> dict[str, str]:
+    """The lines without those that only the judge may write."""
+    return {key: value for key, value in lines.items() if not _ASSURANCE_KEY.fullmatch(key)}
 
 
 def mode_assurance(judged: Judged, reported: ModeResult) -> dict[str, str]:
@@ -249,11 +235,11 @@ def compilation_record(task: Task, evidence: Evidence) -> Json | None:
     }
 
 
-def job_report(plan: Plan, evidence: Evidence, assurance: Mapping[str, str], eval_ns: int) -> dict[str, Any]:
+def job_report(harness: Harness, evidence: Evidence, assurance: Mapping[str, str], eval_ns: int) -> dict[str, Any]:
     """`runner.job.report`: phases, outcome and steps."""
     outcome = evidence.outcome
     return {
-        "harness": plan.harness.value,
+        "harness": harness.value,
         "assurance": dict(assurance),
         "phases_ns": {
             "build": evidence.built_ns,

@@ -11,7 +11,7 @@ import hmac
 from dataclasses import replace
 from typing import Final
 
-from runner.model import Demand, Job, Mode
+from runner.model import Demand, Job, Mode, SubmissionJob
 from runner.task_format.model import Case, CaseSet, Task
 from tasks.harness.judge.request import ModeRequest
 from tasks.harness.judge.stopping import Timing
@@ -26,7 +26,7 @@ def tests_of(job: Job, cases: CaseSet) -> tuple[Case, ...]:
     return (*(cases.tests or ()), *((cases.hidden or ()) if job.secret else ()))
 
 
-def seed_of(job: Job, task: Task) -> int | None:
+def seed_of(job: SubmissionJob, task: Task) -> int | None:
     """The seed of the inputs: the task's own, if any, or one of the secret job's own."""
     return derived_seed(job.secret_seed, job.id) if job.secret else task.seed
 
@@ -46,7 +46,7 @@ def timed(job: Job, leaderboard: ModeRequest, task: Task) -> ModeRequest:
     return replace(leaderboard, timing=task.extra.timing or _TIMING, ranked=False) if job.secret else leaderboard
 
 
-def demand_of(job: Job) -> Demand:
+def demand_of(job: SubmissionJob) -> Demand:
     """What its times must satisfy to rank. Public times rank; a secret run keeps its score whatever it is worth."""
     return Demand() if job.secret else job.demand
 

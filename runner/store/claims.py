@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
-from runner.model import Claimed, Demand, Job, JobState, Mode, TimingAssurance
+from runner.model import Claimed, Demand, GroupJob, Job, JobState, Mode, SubmissionJob, TimingAssurance
 from runner.store import queries
 from runner.store.base import Base, expect, text_array
 from runner.store.connection import Broken, Row
@@ -16,9 +16,8 @@ from runner.store.session import Unloadable
 
 #: What a claim says of the host, in every row, and of a job.
 _STANDING: Final = ("draining", "drain_reason", "registered", "overdue", "rivals", "now_s")
-_JOB: Final = tuple(field.name for field in fields(Job) if field.name not in ("demand", "batch_id"))
-#: What a group has instead of the columns of a submission.
-_NO_SUBMISSION: Final = {"leaderboard": "", "file_name": "", "code": b"", "extra": None, "secret_seed": 0}
+_SUBMISSION_JOB: Final = tuple(field.name for field in fields(SubmissionJob) if field.name != "demand")
+_ANY_JOB: Final = tuple(field.name for field in fields(Job))
 #: A claim waits for no lock. Its connection leads nowhere if it is not answered within this; after a minute of silence
 #: another daemon may take the host's name.
 CLAIM_ANSWER_S: Final = 20.0
@@ -136,7 +135,7 @@ class Claiming(Base):
 def _job(claimed: Row) -> Job | Unreadable:
     if isinstance(claimed, Broken):
         return _unreadable(claimed, claimed.cause)
-    own = {name: claimed[name] for name in _JOB}
+    own = {name: claimed[name] for name in _SUBMISSION_JOB}
     for name, value in own.items():
         if isinstance(value, Unloadable):
             return _unreadable(own, f"{name}: {value.cause}")
@@ -147,7 +146,7 @@ def _job(claimed: Row) -> Job | Unreadable:
         own["demand"] = _demand(claimed["timing"], claimed["tolerance"])
     except ValueError as error:
         return _unreadable(own, str(error))
-    return Job(**own)
+    return SubmissionJob(**own)
 
 
 @functools.lru_cache(maxsize=64)
@@ -155,7 +154,7 @@ def _demand(timing: str, tolerance: float) -> Demand:
     return Demand(timing=TimingAssurance(timing), tolerance=tolerance)
 
 
-def _group(own: dict[str, Any]) -> Job:
+def _group(own: Mapping[str, Any]) -> GroupJob:
     """A claimed group of a batch.
 
     Raises:
@@ -165,7 +164,7 @@ def _group(own: dict[str, Any]) -> Job:
     if not isinstance(task, Mapping) or task.get("kind") != "module" or not task.get("reference"):
         raise ValueError("it is a group that this release cannot evaluate")
     group = {key: value for key, value in task.items() if key != "batch_id"}
-    return Job(**{**own, **_NO_SUBMISSION, "task": group, "batch_id": task["batch_id"]})
+    return GroupJob(**{**{name: own[name] for name in _ANY_JOB}, "task": group, "batch_id": task["batch_id"]})
 
 
 def _unreadable(row: Mapping[str, Any], cause: str) -> Unreadable:

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 
 from runner.errors import StaleAttemptError
-from runner.model import Artifact, Claimed, Job, JobResult, JobState, Json, Progress, RunRecord
+from runner.model import Artifact, Claimed, GroupJob, Job, JobResult, JobState, Json, Progress, RunRecord
 from runner.store import queries
 from runner.store.base import Base, expect, text
 from runner.store.clean import clean_text, to_jsonb
@@ -154,7 +154,7 @@ def _result(job: Job, result: JobResult) -> dict[str, Any]:
         "build_ms": result.build_ns // 1_000_000,
         "eval_ms": result.eval_ns // 1_000_000,
         "runs": [_run(run) for run in result.runs],
-        **(_items(result) if job.is_group else {}),
+        **(_items(result) if isinstance(job, GroupJob) else {}),
     }
 
 

@@ -36,6 +36,7 @@ from runner.gpu_types import Registry
 from runner.model import Device, Job, JobResult, Progress, Slot
 from runner.store import ConnectPacer, Store
 from tests.chaos.script import Script, found
+from tests.support.jobs import of_submission
 
 _PR_SET_PDEATHSIG: Final = 1
 #: Runs are short here: when another job is taken beside one, and how often that is looked into.
@@ -111,7 +112,7 @@ class Evaluator:
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
     ) -> Iterator[JobResult]:
         """Do as the job's script says."""
-        script = Script.from_code(job.code)
+        script = Script.from_code(of_submission(job).code)
         nonce = uuid.uuid4().hex
         with self._on(slot, job, nonce):
             self._journal.write("begun", job, slot, nonce)

@@ -20,6 +20,7 @@ from tests.chaos import ledger, producer
 from tests.chaos.ledger import Books, Db
 from tests.chaos.producer import Deed, Order
 from tests.chaos.script import Ended, Script, final_status, found
+from tests.support.jobs import of_submission
 
 GPU_TYPES = ("H100", "MI300")
 HOST = "a"
@@ -109,7 +110,7 @@ class World:
     def _claim(self) -> bool:
         claims = self.store.claim(host=HOST, slots=dict.fromkeys(GPU_TYPES, 1), lease_s=60.0)
         for job in claims.jobs:
-            script = Script.from_code(job.code)
+            script = Script.from_code(of_submission(job).code)
             nonce = uuid.uuid4().hex
             about = {
                 "job": job.id,

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from runner.evaluation.context import Environment, JobContext, Place
+from runner.evaluation.context import Environment, Place, SubmissionContext
+from runner.evaluation.kinds.kernel import Kernel
+from runner.evaluation.kinds.program import Program
 from runner.gpu_types.model import GpuType, Vendor
-from runner.model import Job, Mode, Slot
+from runner.model import GroupJob, Mode, Slot, SubmissionJob
 from runner.task_format.model import SUBMISSION, CuConfig, Extra, Harness, Lang, PyConfig, Ranking, Task
 from sandbox.protocol import Judged, StepResult
 from sandbox.spec import Ending, Outcome
@@ -23,10 +25,12 @@ ENVIRONMENT = Environment(image="sha256:abc", python="/opt/eval/bin/python", bin
 PLACE = Place(gpu=CPU, slot=SLOT, environment=ENVIRONMENT)
 
 
-def job(*, mode: Mode = Mode.LEADERBOARD, secret: bool = False, gpu_type: str = "CPU", code: bytes = b"x = 1\n") -> Job:
+def job(
+    *, mode: Mode = Mode.LEADERBOARD, secret: bool = False, gpu_type: str = "CPU", code: bytes = b"x = 1\n"
+) -> SubmissionJob:
     """A claimed job of user u on leaderboard `board`."""
     now = datetime(2026, 1, 2, tzinfo=UTC)
-    return Job(
+    return SubmissionJob(
         id=7,
         attempt=2,
         submission_id=3,
@@ -46,10 +50,35 @@ def job(*, mode: Mode = Mode.LEADERBOARD, secret: bool = False, gpu_type: str = 
     )
 
 
-def context(made: Task | None = None, **changes: Any) -> JobContext:  # noqa: ANN401 fields of JobContext
+def group(*candidates: Mapping[str, Any], **more: Any) -> GroupJob:  # noqa: ANN401 keys of a group
+    """A claimed group with these candidates."""
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    return GroupJob(
+        id=7,
+        attempt=2,
+        submission_id=None,
+        gpu_type="CPU",
+        mode=Mode.BENCHMARK,
+        secret=False,
+        user_id="u",
+        task={"kind": "module", "reference": "r", "candidates": list(candidates), **more},
+        failures=0,
+        max_attempts=3,
+        created_at=now,
+        started_at=now,
+        batch_id=7,
+    )
+
+
+def context(made: Task | None = None, **changes: Any) -> SubmissionContext:  # noqa: ANN401 its fields
     """The context of a job on the CPU type."""
     facts: dict[str, Any] = {"job": job(), "task": made or task(), **vars(PLACE)}
-    return JobContext(**{**facts, **changes})
+    return SubmissionContext(**{**facts, **changes})
+
+
+def submission(context: SubmissionContext) -> Kernel | Program:
+    """A job that has been planned."""
+    return Kernel(context) if context.task.harness is Harness.BUILTIN else Program(context)
 
 
 def task(

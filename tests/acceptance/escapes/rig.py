@@ -28,7 +28,7 @@ from typing import Final, Self
 from runner.errors import EvaluationError
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.gpu_types import Registry
-from runner.model import Job, JobResult, Mode, Slot
+from runner.model import JobResult, Mode, Slot, SubmissionJob
 from runner.task_format import extra_to_stored, load_folder, to_stored
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec
@@ -228,7 +228,7 @@ class Rig:
         finally:
             self._free.put(slot)
 
-    def _run(self, job: Job, slot: Slot) -> tuple[str, str | None, str]:
+    def _run(self, job: SubmissionJob, slot: Slot) -> tuple[str, str | None, str]:
         try:
             result = self._evaluator.run(job, slot, cancel=threading.Event())
         except EvaluationError as error:
@@ -255,7 +255,7 @@ class Rig:
         median = result.runs[0].result.get("benchmark.0.median", "inf") if result.runs else "inf"
         return result.verdict.value, float(median)
 
-    def _job(self, board: str, code: bytes, *, timeout_s: int) -> Job:
+    def _job(self, board: str, code: bytes, *, timeout_s: int) -> SubmissionJob:
         task = replace(
             load_folder(FOLDERS[board]).task,
             test_timeout_s=timeout_s,
@@ -263,7 +263,7 @@ class Rig:
         )
         now = datetime.now(UTC)
         number = next(self._numbers)
-        return Job(
+        return SubmissionJob(
             id=number,
             attempt=1,
             submission_id=number,

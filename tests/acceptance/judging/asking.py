@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from runner.evaluation.plan import make_plan
 from runner.model import Mode
 from runner.task_format.model import Task
 from sandbox.protocol import PairRequest
@@ -12,6 +11,6 @@ from tests.unit import samples
 
 def asked(task: Task, code: bytes, mode: Mode) -> JudgeRequest:
     """What a daemon asks the judge for a submission of a mode, with the built-in harness, on a host without devices."""
-    plan = make_plan(samples.context(task, job=samples.job(mode=mode, code=code)))
+    plan = samples.submission(samples.context(task, job=samples.job(mode=mode, code=code))).plan
     assert isinstance(plan.request, PairRequest)
     return JudgeRequest.from_payload(plan.request.payload)

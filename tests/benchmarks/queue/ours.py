@@ -30,6 +30,7 @@ from runner.logs import configure
 from runner.model import Job, JobResult, Mode, Progress, RunRecord, Slot, Verdict
 from runner.store import ConnectPacer, Stop, Store, Wakeup, migrate
 from tests.benchmarks.queue.worker import Notebook, say_ready
+from tests.support.jobs import of_submission
 
 PACKAGE: Final = None
 #: By the indexes of what is queued and leased: asked 50 times a second, a walk along all jobs would be measured too.
@@ -131,7 +132,7 @@ class AtOnce:
     ) -> Iterator[JobResult]:
         """What an evaluation of this mode writes: a row per run, with a result, and a score if ranked."""
         self._notebook.note("start", job.submission)
-        if job.code == ENDLESS:
+        if of_submission(job).code == ENDLESS:
             cancel.wait()
             self._notebook.note("stop", job.submission)
             raise CancelledByRequest("told to")

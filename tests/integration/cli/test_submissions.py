@@ -14,6 +14,7 @@ import pytest
 from runner.model import Job, JobResult, Mode, Progress, RunRecord, TimingAssurance, Verdict
 from runner.store import Store
 from tests.integration.cli.conftest import Call
+from tests.support.jobs import of_submission
 from tests.support.waiting import PATIENCE_S
 
 SECRET_MARK = "hidden-c0ffee"
@@ -24,7 +25,7 @@ def _result(job: Job, verdict: Verdict) -> JobResult:
     passed = verdict is Verdict.ACCEPTED
     ranked = job.mode is Mode.LEADERBOARD
     text = SECRET_MARK if job.secret else "n: 16; seed: 3"
-    demanded = TimingAssurance.CLAIMED if job.secret else job.demand.timing
+    demanded = TimingAssurance.CLAIMED if job.secret else of_submission(job).demand.timing
     withheld = {"unranked": {"score_s": 2.5e-6, "detail": "the judge's clock cannot vouch for it"}}
     unranked = {} if TimingAssurance.CLAIMED.satisfies(demanded) else withheld
     run = RunRecord(

@@ -17,7 +17,7 @@ from typing import Any
 
 import psycopg
 
-from runner.evaluation.groups import group_result
+from runner.evaluation.kinds.group import group_result
 from runner.model import Job, JobResult, Progress, Slot
 
 SLOT = Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,))
@@ -53,7 +53,7 @@ def looking(pause_s: float = 0.0) -> Callable[..., JobResult]:
 
     def script(job: Job, _cancel: threading.Event, _on_progress: Callable[[Progress], None]) -> JobResult:
         time.sleep(pause_s * len(job.task["candidates"]))
-        return group_result(job, SLOT, [find(candidate) for candidate in job.task["candidates"]], eval_ns=1)
+        return group_result(job, SLOT.name, [find(candidate) for candidate in job.task["candidates"]], eval_ns=1)
 
     return script
 

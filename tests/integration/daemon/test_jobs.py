@@ -14,6 +14,7 @@ from runner.errors import EngineUnavailableError, EvaluationError
 from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
 from runner.store import Stop, Store, Wakeup
 from tests.integration.daemon.rig import JOBS, Gate, Rig, accepted, at_once, cpu_slots
+from tests.support.jobs import of_submission
 from tests.support.waiting import PATIENCE_S
 
 
@@ -174,7 +175,7 @@ def test_an_unexpected_exception_costs_the_job_an_attempt_and_the_daemon_nothing
     wrong = rig.submit(code=b"wrong")
 
     def script(job: Job, cancel: threading.Event, progress: Callable[[Progress], None]) -> JobResult:
-        if job.code == b"wrong":
+        if of_submission(job).code == b"wrong":
             raise ZeroDivisionError("a bug")
         return at_once(job, cancel, progress)
 

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from runner.devices.gate import HealthGate
-from runner.devices.nvidia import Nvml
+from runner.devices.vendors.nvidia import Nvml
 from runner.errors import EvaluationError
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.evaluation.modules import evaluate_group
 from runner.gpu_types import ClockPolicy, GpuType, Registry, Vendor
 from runner.model import Device, JobResult, Mode, Progress, Slot, Verdict
 from runner.task_format import extra_to_stored, load_folder, to_stored
@@ -65,7 +64,7 @@ def evaluator_of(
 ) -> Iterator[tuple[Evaluator, Slot]]:
     """An evaluator, and a slot whose device answers so."""
     fake = FakeNvml(lambda: [answers])
-    gate_of = {Vendor.NVIDIA: lambda: Nvml(fake)}
+    gate_of = {Vendor.NVIDIA.value: lambda: Nvml(fake)}
     device = Device(
         uuid=answers["nvmlDeviceGetUUID"], name="NVIDIA H100 80GB HBM3", vendor=Vendor.NVIDIA.value, index=0
     )
@@ -91,16 +90,13 @@ def group_rows(
     on_progress: Callable[[Progress], None] | None = None,
 ) -> list[Mapping[str, Any]]:
     """The results of a group of modules on a slot whose device answers so."""
-    group = {
-        "kind": "module",
-        "reference": REFERENCE,
-        "settings": {"timed_calls": 5, "inputs": 2, "timeout_s": PATIENCE_S},
-        "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
-    }
+    group = samples.group(
+        *({"id": number, "code": code} for number, code in enumerate(codes)),
+        reference=REFERENCE,
+        settings={"timed_calls": 5, "inputs": 2, "timeout_s": PATIENCE_S},
+    )
     with evaluator_of(engine, settings, answers, ClockPolicy()) as (made, slot):
-        host = made.group_host(slot)
-        found = evaluate_group(host, group, gpu_type="CPU", cancelled=threading.Event(), on_progress=on_progress)
-        return list(found.rows)
+        return list(made.run(group, slot, cancel=threading.Event(), on_progress=on_progress).items)
 
 
 def test_clocks_are_told_to_the_judge_and_shown(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:

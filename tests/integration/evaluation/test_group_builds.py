@@ -16,12 +16,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from runner.errors import CancelledByRequest
-from runner.evaluation import modules
 from runner.evaluation.build_cache import Build
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.evaluation.groups import FoundGroup
+from runner.evaluation.kinds import group as kind
 from runner.gpu_types import Registry
-from runner.model import Progress, Slot
+from runner.model import JobResult, Progress, Slot
 from sandbox import protocol
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.engine import ContainerReport, DockerEngine
@@ -75,25 +74,18 @@ def made(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[
     evaluator.close()
 
 
-def _run(evaluator: Evaluator, codes: list[str], phases: list[str] | None = None, **settings: Any) -> FoundGroup:  # noqa: ANN401 any setting
-    group = {
-        "kind": "module",
-        "reference": REFERENCE,
-        "settings": {"timed_calls": 0, "inputs": 2, "timeout_s": PATIENCE_S, **settings},
-        "candidates": [{"id": 10 + number, "code": code} for number, code in enumerate(codes)],
-    }
+def _run(evaluator: Evaluator, codes: list[str], phases: list[str] | None = None, **settings: Any) -> JobResult:  # noqa: ANN401 any setting
+    group = samples.group(
+        *({"id": 10 + number, "code": code} for number, code in enumerate(codes)),
+        reference=REFERENCE,
+        settings={"timed_calls": 0, "inputs": 2, "timeout_s": PATIENCE_S, **settings},
+    )
 
     def note(progress: Progress) -> None:
         if phases is not None:
             phases.append(progress.phase)
 
-    return modules.evaluate_group(
-        evaluator.group_host(SLOT),
-        group,
-        gpu_type=SLOT.gpu_type,
-        cancelled=threading.Event(),
-        on_progress=note,
-    )
+    return evaluator.run(group, SLOT, cancel=threading.Event(), on_progress=note)
 
 
 def _notes(name: str, *, expects: list[str] | None = None) -> str:
@@ -117,8 +109,8 @@ def _built(logs: list[Any]) -> dict[int, dict[str, Any]]:
     return {entry["candidate"]: entry for entry in logs if entry["event"] == "build_finished"}
 
 
-def _verdicts(found: FoundGroup) -> list[str]:
-    return [row["verdict"] for row in found.rows]
+def _verdicts(found: JobResult) -> list[str]:
+    return [item["verdict"] for item in found.items]
 
 
 def test_what_compiles_is_built_beside_the_slot_and_not_again(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +118,7 @@ def test_what_compiles_is_built_beside_the_slot_and_not_again(made: Evaluator, m
     used = _watch_slot(made, monkeypatch)
     during: list[bool] = []
     output: dict[str, str] = {}
-    build, rows_of = made._build_cache.build, modules.rows_of
+    build, rows_of = made._build_cache.build, kind.rows_of
 
     def watch_build(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 handed through
         built = build(*args, **kwargs)
@@ -138,11 +130,11 @@ def test_what_compiles_is_built_beside_the_slot_and_not_again(made: Evaluator, m
         return rows_of(group, report, **facts)
 
     monkeypatch.setattr(made._build_cache, "build", watch_build)
-    monkeypatch.setattr(modules, "rows_of", watch_report)
+    monkeypatch.setattr(kind, "rows_of", watch_report)
     phases: list[str] = []
     with capture_logs() as logs:
         found = _run(made, [GOOD, _COMPILES, _REFUSED], phases)
-    assert _verdicts(found) == ["accepted", "accepted", "compile_error"], found.rows
+    assert _verdicts(found) == ["accepted", "accepted", "compile_error"], found.items
     builds = _built(logs)
     assert sorted(builds) == [11, 12]
     assert during == [False, False]
@@ -150,13 +142,13 @@ def test_what_compiles_is_built_beside_the_slot_and_not_again(made: Evaluator, m
     assert (builds[11]["exit_codes"], builds[12]["exit_codes"]) == ({"compile": 0}, {"compile": 3})
     assert "ninja: no work to do." in output["candidate.11"]
     assert output["candidate.12"] == ""
-    plain, compiled, refused = found.rows
+    plain, compiled, refused = found.items
     assert "undeclared" in refused["message"]
     assert (refused["stage"], refused["compiled"], refused["kb_correct"]) == ("compile", False, False)
     # Running the file takes milliseconds, a build at least an import of torch.
     assert plain["build_ms"] < min(compiled["build_ms"], refused["build_ms"])
     assert phases.index("build") < phases.index("candidates")
-    assert found.phases_ns["build"] >= max(build["seconds"] for build in builds.values()) * 1e9
+    assert found.report["phases_ns"]["build"] >= max(build["seconds"] for build in builds.values()) * 1e9
 
 
 def test_a_build_is_for_its_candidate_alone_and_is_no_verdict(made: Evaluator) -> None:
@@ -169,7 +161,7 @@ def test_a_build_is_for_its_candidate_alone_and_is_no_verdict(made: Evaluator) -
         codes.append(_notes(name, expects=None if kept else []).replace("else:", f"    {does}\nelse:", 1))
     with capture_logs() as logs:
         found = _run(made, codes)
-    assert _verdicts(found) == ["accepted"] * 6, found.rows
+    assert _verdicts(found) == ["accepted"] * 6, found.items
     assert {number: build["bundle_bytes"] > 0 for number, build in _built(logs).items()} == {
         **dict.fromkeys((10, 12), True),
         **{13 + number: kept for number, kept in enumerate(bad.values())},
@@ -222,7 +214,7 @@ def test_an_archive_that_cannot_be_unpacked_leaves_nothing(
 
     monkeypatch.setattr(made._build_cache, "build", build)
     found = _run(made, [_notes("one", expects=[]), _notes("two")])
-    assert _verdicts(found) == ["accepted"] * 2, found.rows
+    assert _verdicts(found) == ["accepted"] * 2, found.items
 
 
 def test_a_group_can_be_cancelled_while_it_is_built(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,17 +226,7 @@ def test_a_group_can_be_cancelled_while_it_is_built(made: Evaluator, monkeypatch
         if progress.phase == "build":
             cancelled.set()
 
-    group: Mapping[str, Any] = {
-        "kind": "module",
-        "reference": REFERENCE,
-        "candidates": [{"id": 1, "code": "import time  # load_inline\ntime.sleep(600)\n"}],
-    }
+    group = samples.group({"id": 1, "code": "import time  # load_inline\ntime.sleep(600)\n"}, reference=REFERENCE)
     with pytest.raises(CancelledByRequest, match=r"cancelled (before|while) it was built"):
-        modules.evaluate_group(
-            made.group_host(SLOT),
-            group,
-            gpu_type=SLOT.gpu_type,
-            cancelled=cancelled,
-            on_progress=hear,
-        )
+        made.run(group, SLOT, cancel=cancelled, on_progress=hear)
     assert not used.is_set()

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.evaluation.modules import evaluate_group
 from runner.evaluation.reference_times import key_of
 from runner.gpu_types import GpuType, Registry
 from sandbox.host.engine import DockerEngine
@@ -63,14 +62,9 @@ if os.fork() == 0:
 
 
 def _run(evaluator: Evaluator, codes: list[str], reference: str = REFERENCE, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
-    group = {
-        "kind": "module",
-        "reference": reference,
-        "settings": {"timed_calls": 5, "timeout_s": 200, **settings},
-        "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
-    }
-    host = evaluator.group_host(samples.SLOT)
-    rows = evaluate_group(host, group, gpu_type=samples.SLOT.gpu_type, cancelled=threading.Event()).rows
+    candidates = ({"id": number, "code": code} for number, code in enumerate(codes))
+    group = samples.group(*candidates, reference=reference, settings={"timed_calls": 5, "timeout_s": 200, **settings})
+    rows = evaluator.run(group, samples.SLOT, cancel=threading.Event()).items
     assert [row["id"] for row in rows] == list(range(len(codes)))
     return [dict(row) for row in rows]
 
@@ -123,16 +117,16 @@ def test_a_bad_reference_is_invalid_for_all(evaluator: Evaluator) -> None:
 def test_times_of_the_reference_are_kept_for_the_next_group(evaluator: Evaluator) -> None:
     """Under the slot and the reference; not where a candidate was never timed."""
     reference = f"{REFERENCE}# kept\n"
-    host = evaluator.group_host(samples.SLOT)
+    environment, times = evaluator._environments["CPU"], evaluator._reference_times
     group = Group.from_message({"kind": "module", "reference": reference, "candidates": [{"id": 0, "code": ""}]})
-    key = key_of(group, samples.SLOT, image=host.environment.image, runtime=host.gpu.runtime)
+    key = key_of(group, samples.SLOT, image=environment.image, runtime=Registry.load().get("CPU").runtime)
     _run(evaluator, [_WRONG], reference=reference)
-    assert host.times.get(key) == {}
+    assert times.get(key) == {}
     (row,) = _run(evaluator, [GOOD], reference=reference)
     assert row["verdict"] == "accepted", row
-    (times,) = host.times.get(key).values()
+    (kept,) = times.get(key).values()
     # Five calls before the candidate and five after it, less those that the machine spoilt.
-    assert 5 < len(times["counted_ns"]) == row["reference_stats"]["calls"] <= 10
+    assert 5 < len(kept["counted_ns"]) == row["reference_stats"]["calls"] <= 10
     assert row["software"].startswith("torch ")
 
 

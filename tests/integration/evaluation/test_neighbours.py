@@ -5,10 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.evaluation.modules import evaluate_group
 from runner.gpu_types import Registry
 from sandbox.host.engine import DockerEngine
 from tests.acceptance.modules.neighbours import attacks, without_cleaning
@@ -25,14 +23,12 @@ def _verdicts(evaluator: Evaluator) -> Mapping[str, list[str]]:
     all_attacks = list(attacks(candidate("linear")).items())
     for start in range(0, len(all_attacks), _AT_ONCE):
         part = all_attacks[start : start + _AT_ONCE]
-        group: dict[str, Any] = {
-            "kind": "module",
-            "reference": PROBLEMS["linear"],
-            "settings": {"timed_calls": 0, "inputs": 2, "timeout_s": 100},
-            "candidates": [{"id": number, "code": part[number // 2][1]} for number in range(2 * len(part))],
-        }
-        host = evaluator.group_host(samples.SLOT)
-        rows = evaluate_group(host, group, gpu_type=samples.SLOT.gpu_type, cancelled=threading.Event()).rows
+        group = samples.group(
+            *({"id": number, "code": part[number // 2][1]} for number in range(2 * len(part))),
+            reference=PROBLEMS["linear"],
+            settings={"timed_calls": 0, "inputs": 2, "timeout_s": 100},
+        )
+        rows = evaluator.run(group, samples.SLOT, cancel=threading.Event()).items
         for number, (name, _) in enumerate(part):
             found[name] = sorted(str(row["verdict"]) for row in rows[2 * number : 2 * number + 2])
     return found

@@ -12,7 +12,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from runner.errors import StaleAttemptError
-from runner.model import Job, JobResult, JobState, Verdict
+from runner.model import GroupJob, Job, JobResult, JobState, Verdict
 from runner.store import Completion, HostRecord, Store
 from tests.integration.store.conftest import Bench, notes
 from tests.plugins.postgres import daemon_login
@@ -130,7 +130,7 @@ def test_items_of_one_reference_and_settings_are_one_job(bench: Bench, db: Db) -
         "settings": {"inputs": 3},
         "candidates": [{"id": rows[20]["item_id"], "entry_point": "ModelNew", "code": "class ModelNew: pass  # 20"}],
     }
-    assert last.is_group
+    assert isinstance(last, GroupJob)
     assert last.submission_id is None
     assert last.batch_id == rows[0]["batch_id"]
     assert not last.mode.ranked

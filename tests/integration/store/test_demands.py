@@ -14,6 +14,7 @@ from runner.model import Demand, Job, JobResult, TimingAssurance, Verdict
 from runner.store import Selection
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.integration.store.test_submit import one
+from tests.support.jobs import of_submission
 
 Db = psycopg.Connection[dict[str, Any]]
 SCORE_S = 2.5e-6
@@ -28,7 +29,7 @@ KERNELBOT = (
 def found(job: Job, timing: str, *, score_s: float = SCORE_S, correctness: str = "judge") -> JobResult:
     """What a daemon writes of a ranked job whose time is worth so much: a score where the board's demand is met."""
     runner: dict[str, Any] = {"host": "h", "assurance": {"correctness": correctness, "timing": timing}}
-    demand = Demand() if job.secret else job.demand
+    demand = Demand() if job.secret else of_submission(job).demand
     ranks = TimingAssurance(timing).satisfies(demand.timing)
     if not ranks:
         runner["unranked"] = {"score_s": score_s, "detail": "the judge's clock cannot vouch for it"}
@@ -199,7 +200,8 @@ def test_a_job_is_claimed_with_what_its_board_demands(bench: Bench, db: Db) -> N
     bench.submit(mode="leaderboard")
     bench.submit(leaderboard="plain", user_id="u2")
     bench.free_secret_jobs()
-    demands = {(job.leaderboard, job.secret): job.demand for job in (bench.claim(), bench.claim(), bench.claim())}
+    jobs = [of_submission(bench.claim()) for _ in range(3)]
+    demands = {(job.leaderboard, job.secret): job.demand for job in jobs}
     strict = Demand(timing=TimingAssurance.AUDITED, tolerance=0.05)
     assert demands == {("identity", False): strict, ("identity", True): strict, ("plain", False): Demand()}
 

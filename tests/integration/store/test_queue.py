@@ -22,6 +22,7 @@ from tests.integration.store.conftest import CODE, TASK, Bench, notes, ranked, r
 from tests.integration.store.queue_model import MAX_RECLAIMS
 from tests.integration.store.test_pooler import direct_host
 from tests.integration.store.test_submit import count, one, together
+from tests.support.jobs import of_submission
 from tests.support.waiting import PATIENCE_S
 
 Db = psycopg.Connection[dict[str, Any]]
@@ -42,7 +43,7 @@ def test_a_claim_carries_everything_an_evaluation_needs(bench: Bench, db: Db) ->
     """Code, task, extra, seed and the fencing token come with the job, and the submission shows as running."""
     bench.board(extra={"harness": "builtin", "flops": "2*n"})
     submission_id = bench.submit(mode="leaderboard")
-    job = bench.claim(lease_s=30)
+    job = of_submission(bench.claim(lease_s=30))
     seed = one(db, "SELECT secret_seed FROM leaderboard.leaderboard")["secret_seed"]
     assert (job.submission_id, job.leaderboard, job.gpu_type, job.mode) == (
         submission_id,

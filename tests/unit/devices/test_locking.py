@@ -12,7 +12,7 @@ import pytest
 from runner.devices import list_devices, sysfs
 from runner.devices.facts import RefusedError
 from runner.devices.locking import set_clocks
-from runner.devices.nvidia import Nvml
+from runner.devices.vendors.nvidia import Nvml
 from runner.gpu_types import ClockPolicy
 from tests.fakes.amd import AmdSmi as FakeAmdSmi
 from tests.fakes.nvml import Nvml as FakeNvml

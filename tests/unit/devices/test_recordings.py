@@ -15,9 +15,9 @@ import pytest
 
 from runner.config import Config
 from runner.devices import Details, Listing, detect_slots, list_devices, sysfs
-from runner.devices.amd import AmdSmi
-from runner.devices.nvidia import Nvml
 from runner.devices.slots import types_of
+from runner.devices.vendors.amd import AmdSmi
+from runner.devices.vendors.nvidia import Nvml
 from runner.gpu_types import Registry, Vendor
 from tests.fakes import amd as fake_amd
 from tests.fakes import nvml as fake_nvml

@@ -16,12 +16,11 @@ from runner.evaluation.build_plan import (
     should_build,
 )
 from runner.evaluation.container_spec import CACHES
-from runner.evaluation.context import JobContext
-from runner.evaluation.plan import Plan, make_plan
+from runner.evaluation.context import SubmissionContext
+from runner.evaluation.plan import Plan
 from runner.evaluation.result_rows import Evidence
-from runner.evaluation.verdict import compile_failure, decide
 from runner.gpu_types.model import GpuType, Vendor
-from runner.model import Job, Mode, Verdict
+from runner.model import Mode, SubmissionJob, Verdict
 from runner.task_format.model import Extra, Harness, Task
 from sandbox.protocol import StepResult, StepsRequest
 from sandbox.spec import Ending
@@ -31,20 +30,20 @@ from tests.unit import samples
 CPUS = (6, 7)
 
 
-def build(task: Task, job: Job | None = None, gpu: GpuType = samples.CPU) -> BuildPlan:
+def build(task: Task, job: SubmissionJob | None = None, gpu: GpuType = samples.CPU) -> BuildPlan:
     """The build of a job."""
     context = samples.context(task, job=job or samples.job(), gpu=gpu, build_timeout_s=9)
     return make_build_plan(context, cpus=CPUS)
 
 
-def context_of(task: Task, gpu: GpuType = samples.CPU) -> JobContext:
+def context_of(task: Task, gpu: GpuType = samples.CPU) -> SubmissionContext:
     """The context of a test job."""
     return samples.context(task, job=samples.job(mode=Mode.TEST), gpu=gpu)
 
 
 def run(task: Task, gpu: GpuType = samples.CPU) -> Plan:
     """The run of a test job."""
-    return make_plan(context_of(task, gpu))
+    return samples.submission(context_of(task, gpu)).plan
 
 
 @pytest.mark.parametrize(
@@ -206,7 +205,7 @@ VERSION = samples.step("nvcc-version", {}, stdout="release 13")
 def test_only_what_the_compiler_itself_says_is_a_verdict(found: Evidence, verdict: Verdict | None) -> None:
     """What our side broke, the run finds out again."""
     task = samples.cu_task()
-    result = compile_failure(context_of(task), run(task), found)
+    result = samples.submission(context_of(task)).compile_failure(found)
     assert (None if result is None else result.verdict) == verdict
     assert result is None or result.runs == ()
 
@@ -216,18 +215,17 @@ def test_a_python_build_has_no_verdict() -> None:
     for harness in Harness:
         task = samples.task(harness=harness)
         found = evidence(samples.step("compile", {}, exit_code=1, stderr="ImportError"))
-        assert compile_failure(context_of(task), run(task), found) is None
+        assert samples.submission(context_of(task)).compile_failure(found) is None
 
 
 def test_rows_tell_of_the_compilation_wherever_it_was() -> None:
     """KernelBot's readers find nvcc's facts with a run that had no compiler in it."""
     task = samples.cu_task()
-    plan = run(task)
     found = replace(
         evidence(VERSION, samples.step("compile", {}, stderr="remark")),
         steps=(samples.step("test", {"test-count": "1", "test.0.status": "pass", "check": "pass"}),),
     )
-    result = decide(context_of(task), plan, found)
+    result = samples.submission(context_of(task)).judge(found)
     assert result.verdict is Verdict.ACCEPTED
     assert result.runs[0].compilation is not None
     assert result.runs[0].compilation["stderr"] == "remark"

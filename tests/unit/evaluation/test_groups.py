@@ -4,41 +4,34 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime
 from importlib import resources
 from typing import Any
 
 import pytest
 
-from runner.evaluation.groups import KEYS, MAX_TEXT, VERDICTS, group_result
-from runner.model import Job, Mode, Slot, Verdict
+from runner.evaluation.kinds.group import KEYS, MAX_TEXT, VERDICTS, group_result
+from runner.model import GroupJob, Verdict
+from tests.unit import samples
 
-SLOT = Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,))
 FINE: dict[str, Any] = {"verdict": "accepted", "stage": "done", "correct": True, "message": "right", "speedup": 1.5}
 
 
-def group(*ids: int) -> Job:
+def group(*ids: int) -> GroupJob:
     """A claimed group with these items."""
-    now = datetime(2026, 5, 1, tzinfo=UTC)
-    return Job(
-        id=1, attempt=1, submission_id=None, gpu_type="CPU", secret=False, leaderboard="", mode=Mode.BENCHMARK,
-        user_id="u", file_name="", code=b"", extra=None, secret_seed=0, failures=0, created_at=now,
-        started_at=now, batch_id=7,
-        task={"kind": "module", "candidates": [{"id": number, "code": ""} for number in ids]},
-    )  # fmt: skip
+    return samples.group(*({"id": number, "code": ""} for number in ids))
 
 
 def test_every_candidate_has_its_result() -> None:
     """With all keys; the group is accepted whatever the candidates are."""
     found = group_result(
-        group(4, 5), SLOT, [{**FINE, "id": 4}, {"id": 5, "verdict": "time_limit", "message": "slow"}], eval_ns=9
+        group(4, 5), "cpu0", [{**FINE, "id": 4}, {"id": 5, "verdict": "time_limit", "message": "slow"}], eval_ns=9
     )
     assert found.verdict is Verdict.ACCEPTED
     assert [(item["id"], item["verdict"]) for item in found.items] == [(4, "accepted"), (5, "time_limit")]
     assert all(tuple(item) == KEYS for item in found.items)
     assert found.report["slot"] == "cpu0"
     assert (found.runs, found.build_ns, found.eval_ns) == ((), 0, 9)
-    built = group_result(group(4), SLOT, [{**FINE, "id": 4}], eval_ns=9, phases_ns={"build": 6, "wait": 1})
+    built = group_result(group(4), "cpu0", [{**FINE, "id": 4}], eval_ns=9, phases_ns={"build": 6, "wait": 1})
     assert (built.build_ns, built.eval_ns) == (6, 3)
 
 
@@ -58,7 +51,7 @@ def test_every_candidate_has_its_result() -> None:
 )
 def test_what_makes_no_sense_is_our_fault(result: dict[str, Any], says: str) -> None:
     """And evaluated again; the neighbour keeps its result."""
-    found = group_result(group(4, 5), SLOT, [{**result, "id": 4}, {**FINE, "id": 5}], eval_ns=1)
+    found = group_result(group(4, 5), "cpu0", [{**result, "id": 4}, {**FINE, "id": 5}], eval_ns=1)
     assert [item["verdict"] for item in found.items] == ["internal_error", "accepted"]
     assert says in found.items[0]["message"]
     assert found.verdict is Verdict.INTERNAL_ERROR
@@ -66,14 +59,14 @@ def test_what_makes_no_sense_is_our_fault(result: dict[str, Any], says: str) -> 
 
 def test_an_interval_may_begin_at_nothing() -> None:
     """A short call, beside what its hand-over may have cost."""
-    found = group_result(group(4), SLOT, [{**FINE, "id": 4, "speedup_low": 0.0}], eval_ns=1)
+    found = group_result(group(4), "cpu0", [{**FINE, "id": 4, "speedup_low": 0.0}], eval_ns=1)
     assert [(item["verdict"], item["speedup_low"]) for item in found.items] == [("accepted", 0.0)]
 
 
 def test_foreign_doubled_and_missing_candidates() -> None:
     """Only the first result of each candidate that was asked for counts; a missing one is evaluated again."""
     given = [{**FINE, "id": 9}, {**FINE, "id": 4}, {**FINE, "id": 4, "message": "again"}, {**FINE, "id": "5"}, {**FINE}]
-    found = group_result(group(4, 5), SLOT, given, eval_ns=1)
+    found = group_result(group(4, 5), "cpu0", given, eval_ns=1)
     assert [(item["id"], item["message"]) for item in found.items] == [(4, "right")]
     assert found.error == "1 of 2 candidates have no result"
 
@@ -87,7 +80,7 @@ def test_results_are_bounded_and_fit_for_json() -> None:
         **FINE, "id": 4, "message": "a\0b" + "x" * 10_000, "speedup": math.nan, "max_abs_error": math.inf,
         "flags": ["f"] * 1000, "kernel_use": {"custom": deep, "lone": "\ud800"}, "more": "x" * 10_000,
     }  # fmt: skip
-    (item,) = group_result(group(4), SLOT, [given], eval_ns=1).items
+    (item,) = group_result(group(4), "cpu0", [given], eval_ns=1).items
     assert len(item["message"]) == MAX_TEXT
     assert "\0" not in item["message"]
     assert (item["speedup"], item["max_abs_error"], len(item["flags"])) == (None, None, 100)

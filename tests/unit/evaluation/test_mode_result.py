@@ -19,7 +19,7 @@ def test_a_mean_that_is_no_time_is_none(text: str) -> None:
     """What a program wrote is kept for the message."""
     step = samples.step("benchmark", {"benchmark-count": "1", "benchmark.0.mean": text})
 
-    (timing,) = ModeResult.read(step, asked=1).timings
+    (timing,) = ModeResult.of_program(step.result, asked=1).timings
 
     assert (timing.mean_ns, timing.mean_text) == (None, text)
 
@@ -27,14 +27,14 @@ def test_a_mean_that_is_no_time_is_none(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "-1", "two", "²", "1234567"])
 def test_a_count_that_is_no_sane_number_is_none(text: str) -> None:
     """Digits, and at most six of them."""
-    reported = ModeResult.read(samples.step("test", {"test-count": text, "benchmark-count": "2"}), asked=2)
+    reported = ModeResult.of_program({"test-count": text, "benchmark-count": "2"}, asked=2)
 
     assert (reported.tests, reported.benchmarks) == (None, 2)
 
 
 def test_no_more_timings_are_read_than_were_asked_for() -> None:
     """A program may announce a million cases; the announced number is kept for the verdict."""
-    reported = ModeResult.read(samples.step("benchmark", {"benchmark-count": "999999"}), asked=2)
+    reported = ModeResult.of_program({"benchmark-count": "999999"}, asked=2)
 
     assert (reported.benchmarks, len(reported.timings)) == (999_999, 2)
 
@@ -47,8 +47,8 @@ def test_only_the_judge_vouches_for_a_time() -> None:
     )
     lines = result_lines("benchmark", cases, count=2, passed=True)
 
-    known, unknown = ModeResult.read(samples.step("benchmark", {}, judged=samples.judged(*cases)), asked=2).timings
-    claims = ModeResult.read(samples.step("benchmark", lines), asked=2).timings
+    known, unknown = ModeResult.of_judge("benchmark", samples.judged(*cases), asked=2).timings
+    claims = ModeResult.of_program(lines, asked=2).timings
 
     assert (known.timing, known.interval_ns) == (TimingAssurance.AUDITED, (10.0, 12.5))
     assert (unknown.timing, unknown.interval_ns) == (TimingAssurance.CLAIMED, None)
@@ -59,8 +59,8 @@ def test_the_first_failed_case_is_the_failure() -> None:
     """Tests come before benchmarks; what a program leaves out is said to be missing."""
     lines = {"test-count": "2", "test.1.status": "fail", "benchmark-count": "1", "benchmark.0.status": "fail"}
 
-    assert ModeResult.read(samples.step("test", lines), asked=2).failure == "case 1 (?): no reason given"
-    assert ModeResult.read(samples.step("test", {"test-count": "2"}), asked=2).failure is None
+    assert ModeResult.of_program(lines, asked=2).failure == "case 1 (?): no reason given"
+    assert ModeResult.of_program({"test-count": "2"}, asked=2).failure is None
 
 
 CASE = CaseReport(spec="n: 1", status="fail", error="late", timing=samples.timing(1234.5, interval=(1200.0, 1300.1)))
@@ -68,7 +68,7 @@ CASE = CaseReport(spec="n: 1", status="fail", error="late", timing=samples.timin
 
 def test_the_judges_reports_arrive_as_the_same_records() -> None:
     """Nothing is lost or changed on the way, and a case that was not begun has no time."""
-    reported = ModeResult.read(samples.step("benchmark", {}, judged=samples.judged(CASE, announced=2)), asked=2)
+    reported = ModeResult.of_judge("benchmark", samples.judged(CASE, announced=2), asked=2)
 
     assert reported.cases == (CASE,)
     assert [timing.mean_ns for timing in reported.timings] == [1234.5, None]
@@ -80,7 +80,7 @@ def test_a_judge_reports_no_more_cases_than_it_announces() -> None:
     for announced in (1, -1):
         judged = samples.judged(*[CASE] * 2, announced=announced)
         with pytest.raises(EvaluationError, match=f"2 of {announced} cases"):
-            ModeResult.read(samples.step("benchmark", {}, judged=judged), asked=2)
+            ModeResult.of_judge("benchmark", judged, asked=2)
 
 
 def _summary(**changes: object) -> Callable[[dict[str, Any]], None]:
@@ -114,4 +114,4 @@ def test_a_report_of_another_form_is_our_fault(change: Callable[[dict[str, Any]]
     change(judged.cases[0])  # type: ignore[arg-type]  # a dict, as in JSON
 
     with pytest.raises(EvaluationError, match=f"the judge's report of 'benchmark' has at {where}"):
-        ModeResult.read(samples.step("benchmark", {}, judged=judged), asked=1)
+        ModeResult.of_judge("benchmark", judged, asked=1)

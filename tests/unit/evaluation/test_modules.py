@@ -10,7 +10,11 @@ import pytest
 
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import REFUSED
-from runner.evaluation.modules import archives_of, make_group_plan, phases_of, refusal_of, rows_of, with_build
+from runner.evaluation.context import GroupContext
+from runner.evaluation.kinds.group import Group, archives_of, phases_of, refusal_of, rows_of, with_build
+from runner.evaluation.kinds.kind import Run
+from runner.evaluation.plan import Plan, make_probe
+from runner.evaluation.reference_times import KeptTimes
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import ContainerReport
 from sandbox.protocol import ARCHIVE_PIECE_BYTES, MAX_ARCHIVE_BYTES, ArchivePiece, Judged, PairRequest, StepResult
@@ -51,14 +55,26 @@ def _report(*results: Result, **outcome: Any) -> ContainerReport:  # noqa: ANN40
     )
 
 
+def plans_of(group: dict[str, Any]) -> list[tuple[Plan, object]]:
+    """The containers of a group of which nothing was built."""
+    job = samples.group(**group)
+    return list(Group(GroupContext(**vars(samples.PLACE), job=job, max_run_s=1000.0), KeptTimes()).plans({}))
+
+
 def test_the_container_is_that_of_every_job() -> None:
     """Its request asks for workers one after the other; its time is that of candidates, reference and judge."""
-    plan = make_group_plan(_GROUP, samples.PLACE, max_run_s=1000.0, labels={"a": "b"})
+    ((plan, archive),) = plans_of(_GROUP)
+    assert archive is None
     assert isinstance(plan.request, PairRequest)
     assert plan.request.to_message()["successive"] is True
     assert plan.request.payload["group"] == _GROUP
     assert plan.spec.limits.wall_s == pytest.approx(60 + 6 * 10)
     assert plan.spec.boot.kind == "pair"
+
+
+def _run(report: ContainerReport, asked_ns: int, ready_ns: int, ended_ns: int, gone_ns: int) -> Run:
+    plan = make_probe(samples.PLACE)
+    return Run(plan=plan, report=report, asked_ns=asked_ns, ready_ns=ready_ns, ended_ns=ended_ns, gone_ns=gone_ns)
 
 
 def _build(tmp_path: Path, *, size: int = 0, exit_code: int = 0, stderr: str = "") -> Build:
@@ -173,7 +189,7 @@ def test_a_report_says_where_the_time_went() -> None:
         step(5, ended_ms=30, took_ms=20, parts={"worker": 1.5, "timing": 10, "foreign": 3.0}),
         step(3, ended_ms=70, took_ms=40, parts={"worker": 2.5, "timing": float("nan"), "compile": -1, "done": "x"}),
     )
-    found = phases_of(replace(_report(), steps=steps), spans_ns=(0, 100 * ms, 300 * ms, 340 * ms))
+    found = phases_of(_run(replace(_report(), steps=steps), 0, 100 * ms, 300 * ms, 340 * ms))
     assert found == {
         "container": 100 * ms,
         "removal": 40 * ms,
@@ -182,4 +198,4 @@ def test_a_report_says_where_the_time_went() -> None:
         "worker": 4 * ms,
         "timing": 10 * ms,
     }
-    assert phases_of(_report(), spans_ns=(0, 1, 2, 3)) == {"container": 1, "removal": 1}
+    assert phases_of(_run(_report(), 0, 1, 2, 3)) == {"container": 1, "removal": 1}

@@ -9,7 +9,9 @@ import pytest
 from runner.errors import TaskError
 from runner.evaluation.case_memory import tensor_bytes
 from runner.evaluation.container_spec import cdi_name, make_spec
-from runner.evaluation.plan import CASES_FILE, Plan, make_plan, make_probe
+from runner.evaluation.context import SubmissionContext
+from runner.evaluation.kinds.program import CASES_FILE
+from runner.evaluation.plan import Plan, make_probe
 from runner.evaluation.secret import derived_seed
 from runner.gpu_types import Registry
 from runner.gpu_types.model import Figures, Vendor
@@ -36,9 +38,14 @@ def steps(plan: Plan) -> dict[str, Step]:
     return {step.name: step for step in plan.request.steps}
 
 
+def plan_of(context: SubmissionContext) -> Plan:
+    """The plan of a job."""
+    return samples.submission(context).plan
+
+
 def planned(task: Task, *, mode: Mode = Mode.LEADERBOARD, secret: bool = False) -> Plan:
     """A plan on the CPU type."""
-    return make_plan(samples.context(task, job=samples.job(mode=mode, secret=secret)))
+    return plan_of(samples.context(task, job=samples.job(mode=mode, secret=secret)))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +132,7 @@ def test_multi_gpu_programs_learn_the_number_of_devices() -> None:
     """POPCORN_GPUS is set for multi_gpu tasks only."""
     slot = replace(samples.SLOT, devices=tuple(Device(uuid=f"u{i}", name="x", vendor="amd", index=i) for i in range(8)))
     task = samples.task(harness=Harness.PROGRAM, multi_gpu=True)
-    plan = make_plan(samples.context(task, slot=slot))
+    plan = plan_of(samples.context(task, slot=slot))
     assert steps(plan)["test"].env == {"POPCORN_GPUS": "8"}
 
 
@@ -166,12 +173,12 @@ def test_more_ranks_than_devices_are_refused() -> None:
     device = Device(uuid="u", name="x", vendor="amd", index=0)
     slot = replace(samples.SLOT, name="amd0", devices=(device,))
     with pytest.raises(TaskError, match="world_size 2, but slot amd0 has 1 devices"):
-        make_plan(samples.context(several(2), gpu=samples.MI300, slot=slot))
+        plan_of(samples.context(several(2), gpu=samples.MI300, slot=slot))
 
 
 def test_cuda_sources_are_compiled_for_the_type_and_removed_before_they_run() -> None:
     """The type's architecture, the task's includes and defines; not its compile flags, which KernelBot ignores."""
-    plan = make_plan(samples.context(samples.cu_task(), gpu=samples.H100))
+    plan = plan_of(samples.context(samples.cu_task(), gpu=samples.H100))
     programs = steps(plan)
     assert list(programs) == ["nvcc-version", "compile", "test", "benchmark", "leaderboard"]
     argv = programs["compile"].argv
@@ -186,7 +193,7 @@ def test_under_the_builtin_harness_nvcc_makes_a_library_for_the_worker() -> None
     """Found in the archive if it was built ahead, else compiled by the worker; the reference is the judge's alone."""
     task = samples.cu_task()
     task = replace(task, files={**task.files, "reference.py": "ref"}, extra=Extra(harness=Harness.BUILTIN))
-    plan = make_plan(samples.context(task, gpu=samples.H100))
+    plan = plan_of(samples.context(task, gpu=samples.H100))
     assert plan.built_request is not None
     for built, request in enumerate(map(judge_request, (plan, replace(plan, request=plan.built_request)))):
         assert request.compiled is not None
@@ -196,7 +203,7 @@ def test_under_the_builtin_harness_nvcc_makes_a_library_for_the_worker() -> None
         assert set(request.worker_files) == {"eval.cu", "util.h"}
         assert plan.spec.boot.kind == "pair"
     with pytest.raises(TaskError, match="AMD"):
-        make_plan(samples.context(task, gpu=samples.MI300))
+        plan_of(samples.context(task, gpu=samples.MI300))
 
 
 def test_a_case_set_of_the_gpu_type_replaces_the_tasks_cases() -> None:
@@ -222,7 +229,7 @@ def test_devices_are_asked_for_by_the_engines_driver() -> None:
         (DeviceDriver.NODES, {}, (DeviceDriver.NODES, ("/dev/nvidia0", "/dev/nvidiactl"), ())),
     ):
         environment = replace(samples.ENVIRONMENT, device_driver=driver, cdi=cdi)
-        plan = make_plan(samples.context(gpu=samples.H100, slot=slot, environment=environment))
+        plan = plan_of(samples.context(gpu=samples.H100, slot=slot, environment=environment))
         assert plan.spec.devices is not None
         assert (plan.spec.devices.driver, plan.spec.devices.ids, plan.spec.devices.nodes) == expected
         assert plan.spec.devices.groups == (44,)
@@ -283,17 +290,17 @@ def test_the_wall_limit_lies_outside_the_programs_own_limits() -> None:
 
 def test_the_operators_build_limit_reaches_judge_and_programs() -> None:
     """build_timeout_s bounds the first import under either harness, and nvcc."""
-    pair = make_plan(samples.context(build_timeout_s=7))
+    pair = plan_of(samples.context(build_timeout_s=7))
     assert judge_request(pair).build_timeout_s == 7
     for task in (samples.task(harness=Harness.PROGRAM), samples.cu_task()):
-        plan = make_plan(samples.context(task, gpu=samples.H100, build_timeout_s=7))
+        plan = plan_of(samples.context(task, gpu=samples.H100, build_timeout_s=7))
         assert steps(plan)["compile"].timeout_s == 7
 
 
 def test_the_operators_cap_shortens_the_wall_limit() -> None:
     """max_run_s bounds one evaluation whatever the task allows, and never lengthens it."""
-    assert make_plan(samples.context(max_run_s=5)).spec.limits.wall_s == 5
-    assert make_plan(samples.context(max_run_s=1e6)).spec.limits.wall_s < 1000
+    assert plan_of(samples.context(max_run_s=5)).spec.limits.wall_s == 5
+    assert plan_of(samples.context(max_run_s=1e6)).spec.limits.wall_s < 1000
 
 
 def test_the_container_inherits_no_environment_and_knows_its_job() -> None:
@@ -342,7 +349,7 @@ def test_cuda_sources_are_refused_on_amd() -> None:
     """There is no nvcc for an AMD type."""
     assert samples.MI300.vendor is Vendor.AMD
     with pytest.raises(TaskError, match="AMD"):
-        make_plan(samples.context(samples.cu_task(), gpu=samples.MI300))
+        plan_of(samples.context(samples.cu_task(), gpu=samples.MI300))
 
 
 def test_the_probe_asks_for_facts_and_holds_no_submission() -> None:
@@ -363,7 +370,7 @@ def test_the_judge_gets_a_floor_for_every_case_that_is_timed() -> None:
     slot = replace(samples.SLOT, devices=(Device(uuid="u", name="NVIDIA H100 PCIe", vendor="nvidia", index=0),))
     gpu = Registry.load().get("H100")
     work, at = lit(flops="1e15 * size"), {"job": samples.job(gpu_type="H100"), "gpu": gpu, "slot": slot}
-    plan = make_plan(samples.context(work, **at))
+    plan = plan_of(samples.context(work, **at))
     test, *timed = judge_request(plan).modes
     assert test.floors == ()
     for mode in timed:
@@ -372,7 +379,7 @@ def test_the_judge_gets_a_floor_for_every_case_that_is_timed() -> None:
         ]
         assert tuple(light.floor for light in plan.speeds_of_light[mode.name]) == mode.floors
     assert set(plan.speeds_of_light) == {"benchmark", "leaderboard"}
-    last = make_plan(samples.context(replace(work, ranking_by=Ranking.LAST), **at))
+    last = plan_of(samples.context(replace(work, ranking_by=Ranking.LAST), **at))
     assert judge_request(last).modes[1].floors == timed[0].floors[1:]
 
 
@@ -387,7 +394,7 @@ def test_the_judge_gets_the_tasks_rule_for_stopping() -> None:
 def test_the_judge_gets_the_boards_tolerance() -> None:
     """What the board asks for reaches the request; a board that says nothing asks for a tenth."""
     strict = replace(samples.job(), demand=Demand(timing=TimingAssurance.AUDITED, tolerance=0.02))
-    plans = (make_plan(samples.context(job=job)) for job in (strict, samples.job()))
+    plans = (plan_of(samples.context(job=job)) for job in (strict, samples.job()))
     assert [judge_request(plan).tolerance for plan in plans] == [0.02, 0.1]
 
 
@@ -436,10 +443,10 @@ def test_a_case_that_cannot_fit_is_refused(gpu: str, harness: Harness, gib: floa
     made = replace(lit(bytes=f"{gib * 2 * (1 << 30)} + size - 101"), tests=())
     made = replace(made, extra=replace(made.extra, harness=harness))
     at = {"job": samples.job(mode=Mode.BENCHMARK, gpu_type=gpu), "gpu": entry}
-    assert make_plan(samples.context(made, **at)).run_names == ("benchmark",)
+    assert plan_of(samples.context(made, **at)).run_names == ("benchmark",)
     large = replace(made, extra=replace(made.extra, bytes=f"{gib * 2 * (1 << 30)} + size * 1e7"))
     with pytest.raises(TaskError, match=r"leaderboard 'board': case size: 100; seed: 0 has at least .* GiB") as caught:
-        make_plan(samples.context(large, **at))
+        plan_of(samples.context(large, **at))
     assert f"more than {words} (give this GPU type smaller cases" in str(caught.value)
 
 
@@ -460,7 +467,7 @@ EMULATING = replace(samples.CPU, emulate_cuda=True)
 
 def emulated(task: Task, mode: Mode = Mode.TEST) -> Plan:
     """A plan on a type that emulates CUDA."""
-    return make_plan(samples.context(task, job=samples.job(mode=mode), gpu=EMULATING))
+    return plan_of(samples.context(task, job=samples.job(mode=mode), gpu=EMULATING))
 
 
 @pytest.mark.parametrize("harness", Harness)

@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from runner.evaluation import plan, secret
+from runner.evaluation import secret
 from runner.evaluation.build_plan import make_build_plan
 from runner.model import Demand, Mode, TimingAssurance
 from runner.task_format.model import Harness
 from sandbox.protocol import PairRequest
 from tests.unit import samples
 
-EVALUATION = Path(plan.__file__).parent
+EVALUATION = Path(secret.__file__).parent
 TASK = samples.task(hidden=2, seed=5)
 JOBS = {is_secret: samples.job(secret=is_secret) for is_secret in (False, True)}
 
 
 def payload(*, is_secret: bool) -> dict[str, Any]:
     """What the judge is asked, with a mode by its name."""
-    request = plan.make_plan(samples.context(TASK, job=JOBS[is_secret])).request
+    request = samples.submission(samples.context(TASK, job=JOBS[is_secret])).plan.request
     assert isinstance(request, PairRequest)
     modes = {mode["name"]: mode for mode in request.payload["modes"]}
     return {**request.payload, "modes": modes}
@@ -46,7 +46,7 @@ def test_hidden_cases_seed_and_fewer_calls_are_all_that_the_judge_is_told() -> N
 def test_container_and_build_are_the_same(harness: Harness) -> None:
     """Both runs of a submission share its build."""
     contexts = [samples.context(samples.task(harness=harness), job=job) for job in JOBS.values()]
-    public, private = (plan.make_plan(context).spec for context in contexts)
+    public, private = (samples.submission(context).plan.spec for context in contexts)
     assert public == private
     assert make_build_plan(contexts[0], cpus=(1,)) == make_build_plan(contexts[1], cpus=(1,))
     assert {secret.run_of(job) for job in JOBS.values()} == secret.runs_of_build(JOBS[False])

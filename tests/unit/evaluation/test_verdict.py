@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from runner.errors import EvaluationError
-from runner.evaluation.plan import make_plan
 from runner.evaluation.result_rows import Evidence, limit_lines, within
-from runner.evaluation.verdict import decide
 from runner.gpu_types import Dtype, Figures, GpuType
 from runner.model import Demand, JobResult, Mode, TimingAssurance, Verdict
 from runner.task_format.model import Extra, Harness, Ranking, Task
@@ -58,8 +56,6 @@ def decided(
     """The result of a job that reported these steps; the task's harness is its own program unless given."""
     task = task or samples.task(harness=Harness.PROGRAM)
     job = replace(samples.job(mode=mode, secret=secret), demand=demand or Demand())
-    context = samples.context(task, job=job, gpu=gpu)
-    plan = make_plan(context)
     evidence = Evidence(
         steps=steps,
         artifacts=(),
@@ -70,7 +66,7 @@ def decided(
         system={"gpu": "CPU", "hostname": "h"},
         runner={"host": "h"},
     )
-    return decide(context, plan, evidence)
+    return samples.submission(samples.context(task, job=job, gpu=gpu)).judge(evidence)
 
 
 def chain(leaderboard: Mapping[str, str] = BENCH_PASS) -> tuple[StepResult, ...]:

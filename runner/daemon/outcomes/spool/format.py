@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any, BinaryIO, Final
 
 from runner.dates import read_date
-from runner.model import Artifact, Job, JobResult, Json, Mode, RunRecord, Verdict
+from runner.model import Artifact, GroupJob, Job, JobResult, Json, Mode, RunRecord, SubmissionJob, Verdict
 
 FORMAT: Final = "kernel-runner result"
 VERSION: Final = 1
@@ -56,7 +56,8 @@ class Decoded:
 
 def bare(job: Job) -> Job:
     """The job without what strangers or users must not find on disk and no commit needs."""
-    return replace(job, code=b"", task={}, extra=None, secret_seed=0)
+    without = replace(job, task={})
+    return replace(without, code=b"", extra=None, secret_seed=0) if isinstance(without, SubmissionJob) else without
 
 
 def without_artifacts(result: JobResult) -> JobResult:
@@ -142,17 +143,22 @@ def _digest(parts: Sequence[bytes]) -> str:
 
 
 def _job(job: Job) -> Json:
+    match job:
+        case SubmissionJob():
+            own: Json = {"leaderboard": job.leaderboard, "file_name": job.file_name}
+        case GroupJob():
+            own = {"batch_id": job.batch_id}
+        case _:
+            raise TypeError(f"job {job.id} is neither of a submission nor a group")
     return {
+        **own,
         "id": job.id,
         "attempt": job.attempt,
         "submission_id": job.submission_id,
-        "batch_id": job.batch_id,
-        "leaderboard": job.leaderboard,
         "gpu_type": job.gpu_type,
         "mode": job.mode.value,
         "secret": job.secret,
         "user_id": job.user_id,
-        "file_name": job.file_name,
         "failures": job.failures,
         "created_at": job.created_at.isoformat(),
         "started_at": job.started_at.isoformat(),
@@ -160,26 +166,18 @@ def _job(job: Job) -> Json:
 
 
 def _job_of(found: Mapping[str, Any]) -> Job:
-    return Job(
-        id=found["id"],
-        attempt=found["attempt"],
-        submission_id=found["submission_id"],
-        leaderboard=found["leaderboard"],
-        gpu_type=found["gpu_type"],
-        mode=Mode(found["mode"]),
-        secret=found["secret"],
-        user_id=found["user_id"],
-        file_name=found["file_name"],
-        code=b"",
-        task={},
-        extra=None,
-        secret_seed=0,
-        failures=found["failures"],
-        created_at=read_date(found["created_at"]),
-        started_at=read_date(found["started_at"]),
-        # An earlier release had none.
-        batch_id=found.get("batch_id"),
-    )
+    names = ("id", "attempt", "submission_id", "gpu_type", "secret", "user_id", "failures")
+    own: dict[str, Any] = {
+        **{name: found[name] for name in names},
+        "mode": Mode(found["mode"]),
+        "task": {},
+        "created_at": read_date(found["created_at"]),
+        "started_at": read_date(found["started_at"]),
+    }
+    if found["submission_id"] is None:
+        return GroupJob(**own, batch_id=found["batch_id"])
+    texts = {name: found[name] for name in ("leaderboard", "file_name")}
+    return SubmissionJob(**own, **texts, code=b"", extra=None, secret_seed=0)
 
 
 def _result(result: JobResult) -> Json:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from runner.model import Artifact, Job, JobResult, RunRecord, Verdict
+from runner.model import Artifact, JobResult, RunRecord, SubmissionJob, Verdict
 from tests.unit import samples
 
 #: Every code point, lone surrogates and NUL too: a submission can print them all.
@@ -56,10 +56,11 @@ def results(draw: st.DrawFn) -> JobResult:
     )
 
 
-def job(job_id: int = 7, attempt: int = 2, *, code: bytes = b"the source of a stranger") -> Job:
+def job(job_id: int = 7, attempt: int = 2, *, code: bytes = b"the source of a stranger") -> SubmissionJob:
     """A claimed job that holds what must not get onto the disk."""
     values: dict[str, Any] = vars(samples.job(secret=True, code=code))
-    return Job(**{**values, "id": job_id, "attempt": attempt, "task": {"files": {"reference.py": "the answer"}}})
+    task = {"files": {"reference.py": "the answer"}}
+    return SubmissionJob(**{**values, "id": job_id, "attempt": attempt, "task": task})
 
 
 def result(*artifacts: bytes, **report: object) -> JobResult:

@@ -24,6 +24,7 @@ from runner.daemon.outcomes.spool.format import (
     without_artifacts,
 )
 from runner.model import JobResult
+from tests.unit import samples
 from tests.unit.daemon.outcomes.spool.samples import ANY_TEXT, job, result, results
 
 
@@ -60,15 +61,13 @@ def test_the_job_comes_back_without_source_task_and_seed() -> None:
 
 
 def test_a_group_keeps_its_batch_and_the_results_of_its_items() -> None:
-    """Its reference and candidates are not on the disk; what an earlier release wrote is no group."""
-    group = replace(job(), submission_id=None, batch_id=7, task={"kind": "module", "reference": "the reference"})
+    """Its reference and candidates are not on the disk."""
+    group = samples.group(reference="the reference")
     found = replace(result(), items=({"id": 4, "verdict": "accepted", "message": "\x00\ud800", "speedup": 1.5},))
     whole = b"".join(encode(group, found, slot="cpu0").parts)
     assert read(whole).job == bare(group)
-    assert read(whole).job.is_group
     assert read(whole).result == found
     assert b"the reference" not in whole
-    assert not read(written(result())).job.is_group
 
 
 def test_what_the_store_would_write_is_what_is_kept() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
@@ -9,6 +10,7 @@ from typing import Any, Final
 
 from runner.devices import sysfs
 from runner.devices.facts import Details, Reading, RefusedError, UnreachableError
+from runner.devices.vendors import Support
 from runner.gpu_types import ClockPolicy, Vendor
 from runner.model import Device
 
@@ -53,8 +55,6 @@ _USERS: Final = _Users()
 class AmdSmi:
     """AMD SMI while it is open. For one thread at a time. A value that a device does not report is None in a record."""
 
-    vendor: Final = Vendor.AMD
-
     def __init__(self, library: Any) -> None:  # noqa: ANN401 - the bindings have no types
         self._smi = library
         #: UUID -> the last counts of the time in which each reason held the clocks down.
@@ -88,11 +88,7 @@ class AmdSmi:
                 problem(f"amd device {index} cannot be used: {_said(error)}")
 
     def details(self, device: Device) -> Details:
-        """The settings of a device.
-
-        Raises:
-            UnreachableError: it does not answer.
-        """
+        """The settings of a device."""
         handle = self._handle(device)
         asic = self._answers("amdsmi_get_gpu_asic_info", handle)
         driver = self._answers("amdsmi_get_gpu_driver_info", handle)
@@ -110,11 +106,7 @@ class AmdSmi:
         )
 
     def read(self, device: Device) -> Reading:
-        """The state of a device now.
-
-        Raises:
-            UnreachableError: it does not answer.
-        """
+        """The state of a device now."""
         handle = self._handle(device)
         try:
             usage = self._smi.amdsmi_get_gpu_vram_usage(handle)
@@ -135,32 +127,18 @@ class AmdSmi:
         )
 
     def sample(self, device: Device) -> Reading:
-        """Only clocks, temperature, power and throttle reasons: reading these does not disturb a timed run.
-
-        Raises:
-            UnreachableError: it does not answer.
-        """
+        """Only clocks, temperature, power and throttle reasons: reading these does not disturb a timed run."""
         handle = self._handle(device)
         return Reading(throttle=self._grown_residencies(device, handle), **self._state(handle))
 
     def lock(self, device: Device, clocks: ClockPolicy) -> None:
-        """Bound the clock as a policy demands (performance determinism mode).
-
-        Raises:
-            RefusedError: the device or its driver refuses.
-            UnreachableError: it does not answer.
-        """
+        """Bound the clock as a policy demands (performance determinism mode)."""
         if clocks.sm_mhz is not None:
             what = f"at most {clocks.sm_mhz} MHz"
             self._set(what, "amdsmi_set_gpu_perf_determinism_mode", self._handle(device), clocks.sm_mhz)
 
     def release(self, device: Device, clocks: ClockPolicy) -> None:
-        """Give the clock that a policy bounds back to the driver.
-
-        Raises:
-            RefusedError: the device or its driver refuses.
-            UnreachableError: it does not answer.
-        """
+        """Give the clock that a policy bounds back to the driver."""
         if clocks.sm_mhz is not None:
             level = self._constant("AmdSmiDevPerfLevel", "AUTO")
             self._set("performance level auto", "amdsmi_set_gpu_perf_level", self._handle(device), level)
@@ -211,7 +189,7 @@ class AmdSmi:
         asic = smi.amdsmi_get_gpu_asic_info(handle)
         compute = self._ask("amdsmi_get_gpu_compute_partition", handle)
         place = self._answers("amdsmi_get_gpu_enumeration_info", handle)
-        nodes = sysfs.amd_nodes(address, _number(place.get("drm_render")))
+        nodes = _nodes(address, _number(place.get("drm_render")))
         return Device(
             uuid=smi.amdsmi_get_gpu_device_uuid(handle),
             name=str(asic["market_name"]),
@@ -322,3 +300,34 @@ def _is(page: object, status: str) -> bool:
 
 def _is_active(name: str, on: object) -> bool:
     return name.startswith("active_") and on is True
+
+
+def _nodes(address: str, render: int | None = None) -> tuple[str, ...]:
+    """The nodes of an AMD device: `/dev/kfd`, which all devices share, and its render node.
+
+    Args:
+        address: of the PCI device.
+        render: the number of the render node, as the driver's library says. Partitions of a device have one each, which
+            the PCI device does not show. None: it does not say.
+    """
+    if render is not None:
+        return (str(sysfs.DEV / "kfd"), str(sysfs.DEV / "dri" / f"renderD{render}"))
+    directory = sysfs.SYSFS / "bus/pci/devices" / address / "drm"
+    return (
+        str(sysfs.DEV / "kfd"),
+        *(str(sysfs.DEV / "dri" / entry.name) for entry in sorted(directory.glob("renderD*"))),
+    )
+
+
+SUPPORT: Final = Support(
+    open=AmdSmi.open,
+    cdi_kind="amd.com/gpu",
+    own_node=re.compile(r"/dev/dri/renderD\d+"),
+    instances_share_node=False,
+    needed_nodes=("kfd", "renderD"),
+    nodes_remedy="see what the driver says (dmesg, amd-smi), then restart kernel-runner",
+    clock_is_limit=True,
+    compiler="hipcc",
+    profilers=("rocprofv3",),
+    torch_build="hip",
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -9,8 +10,10 @@ from typing import Any, Final
 
 from runner.devices import sysfs
 from runner.devices.facts import Details, Reading, RefusedError, UnreachableError
+from runner.devices.vendors import Support
 from runner.gpu_types import CLOCK_REASONS, ClockPolicy, Vendor
 from runner.model import Device
+from sandbox.spec import DeviceDriver
 
 #: Bits of nvmlDeviceGetCurrentClocksEventReasons.
 _THROTTLE: Final = {0x2 << position: name for position, name in enumerate(CLOCK_REASONS[Vendor.NVIDIA])}
@@ -34,6 +37,8 @@ _GONE: Final = (
     "NVMLError_GpuNotFound",
     "NVMLError_ResetRequired",
 )
+#: Nodes that CUDA opens beside the device itself. The last one exists only where a profiler was installed.
+_NVIDIA_HELPERS: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 #: The meaning of a refused setting, for an operator.
 _REFUSALS: Final = {
     "NVMLError_NoPermission": "the driver allows it to root alone",
@@ -45,8 +50,6 @@ _REFUSALS: Final = {
 
 class Nvml:
     """NVML while it is open. For one thread at a time. A value that a device does not report is None in a record."""
-
-    vendor: Final = Vendor.NVIDIA
 
     def __init__(self, library: Any) -> None:  # noqa: ANN401 - the bindings have no types
         self._nvml = library
@@ -96,11 +99,7 @@ class Nvml:
                 yield from found
 
     def details(self, device: Device) -> Details:
-        """The settings of a device.
-
-        Raises:
-            UnreachableError: it does not answer.
-        """
+        """The settings of a device."""
         nvml, handle = self._nvml, self._handle(device)
         capability = self._ask("nvmlDeviceGetCudaComputeCapability", handle)
         memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
@@ -120,11 +119,7 @@ class Nvml:
         )
 
     def read(self, device: Device) -> Reading:
-        """The state of a device now.
-
-        Raises:
-            UnreachableError: it does not answer.
-        """
+        """The state of a device now."""
         handle = self._handle(device)
         try:
             used = self._nvml.nvmlDeviceGetMemoryInfo(handle).used
@@ -155,20 +150,11 @@ class Nvml:
         )
 
     def sample(self, device: Device) -> Reading:
-        """Only clocks, temperature, power and throttle reasons: reading these does not disturb a timed run.
-
-        Raises:
-            UnreachableError: it does not answer.
-        """
+        """Only clocks, temperature, power and throttle reasons: reading these does not disturb a timed run."""
         return Reading(**self._state(self._handle(device)))
 
     def lock(self, device: Device, clocks: ClockPolicy) -> None:
-        """Lock the clocks that a policy demands; the others stay as they are.
-
-        Raises:
-            RefusedError: the device or its driver refuses one.
-            UnreachableError: it does not answer.
-        """
+        """Lock the clocks that a policy demands; the others stay as they are."""
         handle = self._whole(device)
         for clock, function, mhz in (
             ("SM clock", "nvmlDeviceSetGpuLockedClocks", clocks.sm_mhz),
@@ -178,12 +164,7 @@ class Nvml:
                 self._set(f"{clock} at {mhz} MHz", function, handle, mhz, mhz)
 
     def release(self, device: Device, clocks: ClockPolicy) -> None:
-        """Give the clocks that a policy demands back to the driver.
-
-        Raises:
-            RefusedError: the device or its driver refuses.
-            UnreachableError: it does not answer.
-        """
+        """Give the clocks that a policy demands back to the driver."""
         handle = self._whole(device)
         if clocks.sm_mhz is not None:
             self._set("SM clock", "nvmlDeviceResetGpuLockedClocks", handle)
@@ -226,7 +207,7 @@ class Nvml:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         pci = nvml.nvmlDeviceGetPciInfo(handle)
         address = sysfs.pci_address(pci.busId)
-        nodes = sysfs.nvidia_nodes(nvml.nvmlDeviceGetMinorNumber(handle))
+        nodes = _nodes(nvml.nvmlDeviceGetMinorNumber(handle))
         number = getattr(pci, "pciDeviceId", None)
         whole = Device(
             uuid=nvml.nvmlDeviceGetUUID(handle),
@@ -256,7 +237,7 @@ class Nvml:
             instance = self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
             if instance is not None:
                 _, _, profile = nvml.nvmlDeviceGetName(instance).partition(" MIG ")
-                caps = sysfs.nvidia_capabilities(
+                caps = _capabilities(
                     nvml.nvmlDeviceGetMinorNumber(handle),
                     self._ask("nvmlDeviceGetGpuInstanceId", instance),
                     self._ask("nvmlDeviceGetComputeInstanceId", instance),
@@ -332,3 +313,44 @@ def _flag(answer: Any, position: int | None = None) -> bool | None:  # noqa: ANN
 def _constant(library: Any, name: str) -> int | None:  # noqa: ANN401 - the bindings have no types
     """A constant of the bindings; None: they are too old for it, and `_ask` then asks nothing."""
     return getattr(library, name, None)
+
+
+def _nodes(minor: int) -> tuple[str, ...]:
+    """The nodes of an NVIDIA device for containers that no container toolkit prepares."""
+    helpers = (sysfs.DEV / name for name in _NVIDIA_HELPERS)
+    return tuple(str(path) for path in (sysfs.DEV / f"nvidia{minor}", *helpers) if path.exists())
+
+
+def _capabilities(minor: int, instance: int | None, part: int | None) -> tuple[str, ...]:
+    """The nodes that open an instance of a divided NVIDIA device, beside those of the whole one.
+
+    Args:
+        minor: of the whole device.
+        instance: number of the GPU instance; None: not known.
+        part: number of the compute instance in it; None: not known.
+    """
+    directory = sysfs.PROC / f"driver/nvidia/capabilities/gpu{minor}/mig/gi{instance}"
+    found: list[str] = []
+    for access in (directory / "access", directory / f"ci{part}" / "access"):
+        try:
+            lines = access.read_text(encoding="ascii").splitlines()
+        except OSError:
+            continue
+        numbers = [line.partition(":")[2].strip() for line in lines if line.startswith("DeviceFileMinor:")]
+        found += [str(sysfs.DEV / "nvidia-caps" / f"nvidia-cap{number}") for number in numbers]
+    return tuple(found)
+
+
+SUPPORT: Final = Support(
+    open=Nvml.open,
+    cdi_kind="nvidia.com/gpu",
+    own_node=re.compile(r"/dev/nvidia\d+"),
+    instances_share_node=True,
+    driver=DeviceDriver.NVIDIA,
+    needed_nodes=("nvidiactl", "nvidia-uvm"),
+    nodes_remedy="as root: nvidia-modprobe -u -c=0 (the service does it at each start), then restart kernel-runner",
+    clock_is_limit=False,
+    compiler="nvcc",
+    profilers=("ncu", "nsys", "compute-sanitizer"),
+    torch_build="cuda",
+)

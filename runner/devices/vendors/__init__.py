@@ -1,0 +1,93 @@
+"""The vendors of accelerators, a module each: its library, its nodes, its names in CDI, its tools, its clocks.
+
+A further vendor is a module here with a `SUPPORT`, and a member of `runner.gpu_types.Vendor` with the clock reasons
+that its library reports.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol
+
+from runner.devices.facts import Details, Reading
+from runner.gpu_types import ClockPolicy, Vendor
+from runner.model import Device
+from sandbox.spec import DeviceDriver
+
+
+class Library(Protocol):
+    """A vendor's library while it is open. For one thread at a time.
+
+    All calls about a device raise UnreachableError if it does not answer. A value that it does not report is None in a
+    record.
+    """
+
+    def close(self) -> None:
+        """Close the library."""
+
+    def devices(self, problem: Callable[[str], None]) -> Iterator[Device]:
+        """Every device, or its parts if it is divided. `problem` gets a sentence for each one left out."""
+
+    def details(self, device: Device) -> Details:
+        """The settings of a device."""
+
+    def read(self, device: Device) -> Reading:
+        """The state of a device now."""
+
+    def sample(self, device: Device) -> Reading:
+        """Only what can be read without disturbing a timed run: clocks, temperature, power and throttle reasons."""
+
+    def lock(self, device: Device, clocks: ClockPolicy) -> None:
+        """Lock the clocks that a policy demands.
+
+        Raises:
+            RefusedError: the device or its driver refuses.
+        """
+
+    def release(self, device: Device, clocks: ClockPolicy) -> None:
+        """Give the clocks that a policy demands back to the driver.
+
+        Raises:
+            RefusedError: the device or its driver refuses.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Support:
+    """A vendor."""
+
+    #: Opens its library. None on a host without its driver, which is a normal host; any exception is a problem.
+    open: Callable[[], Library | None]
+    #: Kind of its devices in CDI specs, and the node that each device has for itself.
+    cdi_kind: str
+    own_node: re.Pattern[str]
+    #: Whether the instances of a divided device have only the whole device's own node.
+    instances_share_node: bool
+    #: How an image's containers get devices that have no CDI name.
+    driver: DeviceDriver = DeviceDriver.NODES
+    #: How the names of nodes begin that computing needs beside the device's own, and how they are made.
+    needed_nodes: tuple[str, ...]
+    nodes_remedy: str
+    #: Whether a clock that is demanded is an upper limit, and not the clock itself.
+    clock_is_limit: bool
+    #: Its compiler for devices, its profilers, and how torch's builds for it are called.
+    compiler: str
+    profilers: tuple[str, ...]
+    torch_build: str
+
+
+def supported(folders: Sequence[str]) -> Mapping[str, Support]:
+    """Name of a vendor -> its support, from the modules in these folders, in the order of the enumeration."""
+    order = {vendor.value: number for number, vendor in enumerate(Vendor)}
+    names = sorted(
+        (entry.name for entry in pkgutil.iter_modules(folders)), key=lambda name: order.get(name, len(order))
+    )
+    return {name: import_module(f"{__name__}.{name}").SUPPORT for name in names}
+
+
+#: Of all vendors.
+SUPPORTED = supported(__path__)

@@ -1,0 +1,375 @@
+"""The job of a submission: modes, cases and limits become a plan, steps become a verdict and rows. Pure.
+
+Container code is untrusted even when it is ours: case counts, finiteness, positivity and time bounds are checked again
+here. A verdict comes from the judge (`kernel`) or from the eval program's result lines (`program`), together with the
+observations of engine and cgroup; never from an exit code alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from runner.errors import EvaluationError, TaskError
+from runner.evaluation import secret
+from runner.evaluation.build_cache import Build
+from runner.evaluation.build_plan import BuildPlan, compile_steps, make_build_plan, should_build
+from runner.evaluation.case_memory import misfit
+from runner.evaluation.container_spec import WALL_MARGIN_S, job_labels, make_spec
+from runner.evaluation.context import SubmissionContext
+from runner.evaluation.kinds.kind import Builds, Run, Spent
+from runner.evaluation.mode_result import ModeResult
+from runner.evaluation.plan import Plan
+from runner.evaluation.result_rows import RESULT_BYTES, Evidence, compilation_record, job_report, run_record
+from runner.evaluation.speed_of_light import SpeedOfLight, speed_of_light
+from runner.evaluation.verdict import (
+    ACCEPTED,
+    Finding,
+    check_ending,
+    compilation_finding,
+    implausible,
+    memory_finding,
+    missing_step,
+)
+from runner.model import Artifact, JobResult, Mode, RunRecord, TimingAssurance, Verdict
+from runner.task_format.model import Case, CuConfig, Harness, Ranking
+from sandbox.host.build_archive import BuildArchive
+from sandbox.host.container import ContainerReport
+from sandbox.protocol import Request, Step, StepResult
+from sandbox.spec import Boot
+from tasks.harness.judge.request import ModeRequest
+
+#: A job's error is one sentence for a status line.
+_KEPT_ERROR_CHARACTERS = 4000
+_IN_PROCESS: Mapping[str, str] = {"correctness": "in_process", "timing": TimingAssurance.CLAIMED.value}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requests:
+    """What a container is asked, how it boots, and how long its programs may take."""
+
+    request: Request
+    #: As in `Plan`.
+    built_request: Request | None
+    boot: Boot
+    budget_s: float
+
+
+class Submission(ABC):
+    """Plans, decides and makes rows of one job; a subclass knows its harness."""
+
+    harness: ClassVar[Harness]
+    #: What a kill for memory looks like from within.
+    after_a_kill: ClassVar[frozenset[Verdict]]
+    #: Whether what it lets pass must be possible and complete: what is not is our fault.
+    ours: ClassVar[bool]
+    #: A case as the harness reads it.
+    line: Callable[[Case], str]
+
+    def __init__(self, context: SubmissionContext) -> None:
+        """Plan the job.
+
+        Raises:
+            TaskError: the task cannot be evaluated as asked: no cases, no eval program, a language the GPU type lacks.
+        """
+        self.context = context
+        self.timed = context.job.mode not in {Mode.TEST, Mode.PROFILE}
+        self.ranked = context.job.mode.ranked
+        self.plan = self._make_plan()
+        self._runs: list[Run] = []
+
+    # -- what a harness knows ------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def requests(self, modes: Sequence[ModeRequest], compiler: tuple[Step, ...]) -> Requests:
+        """What to ask for these modes; `compiler`: what compiles the submission, unless it has been built.
+
+        Raises:
+            TaskError: the slot has not what the task needs.
+        """
+
+    def shared(self) -> Mapping[str, str]:
+        """As `Plan.shared`."""
+        return {}
+
+    @abstractmethod
+    def read(self, step: StepResult) -> ModeResult:
+        """The report of a step.
+
+        Raises:
+            EvaluationError: it is not of the form that the harness gives it.
+        """
+
+    @abstractmethod
+    def finding(self, step: StepResult, reported: ModeResult) -> Finding:
+        """The verdict on a step by its report alone.
+
+        Raises:
+            EvaluationError: the harness could not evaluate it.
+        """
+
+    @abstractmethod
+    def lines(self, step: StepResult, reported: ModeResult) -> Mapping[str, str]:
+        """The report in KernelBot's keys."""
+
+    def assurance(self, step: StepResult, reported: ModeResult) -> Mapping[str, str]:  # noqa: ARG002 a harness's
+        """What a step's report is worth."""
+        return _IN_PROCESS
+
+    # -- plan ----------------------------------------------------------------------------------------------------
+
+    def _make_plan(self) -> Plan:
+        context = self.context
+        lights = tuple(
+            speed_of_light(context.task, case, context.gpu, device_name=context.device_name)
+            for case in context.ranked_cases
+        )
+        modes, shared = self._modes(lights), self.shared()
+        run_names = tuple(mode.name for mode in modes)
+        self._refuse_misfits()
+        if context.gpu.emulate_cuda:
+            self._refuse_what_is_not_emulated()
+        asked = self.requests([mode for mode in modes if mode.name not in shared], compile_steps(context))
+        wall_s = min(asked.budget_s + WALL_MARGIN_S, context.max_run_s)
+        return Plan(
+            spec=make_spec(context, asked.boot, wall_s=wall_s, labels=job_labels(context.job)),
+            request=asked.request,
+            built_request=asked.built_request,
+            run_names=run_names,
+            shared=shared,
+            case_counts={mode.name: len(mode.cases) for mode in modes},
+            speeds_of_light={name: lights for name in run_names if name in ("benchmark", "leaderboard")},
+        )
+
+    def _modes(self, lights: Sequence[SpeedOfLight]) -> tuple[ModeRequest, ...]:
+        context, job, task = self.context, self.context.job, self.context.task
+        test = ModeRequest(
+            name="test", cases=self._lines(secret.tests_of(job, context.cases)), timeout_s=task.test_timeout_s
+        )
+        benchmark = ModeRequest(
+            name="benchmark",
+            cases=self._lines(context.ranked_cases),
+            timeout_s=task.benchmark_timeout_s,
+            floors=tuple(light.floor for light in lights),
+            timing=task.extra.timing,
+        )
+        match job.mode:
+            case Mode.TEST:
+                modes: tuple[ModeRequest, ...] = (test,)
+            case Mode.BENCHMARK:
+                modes = (benchmark,)
+            case Mode.PROFILE:
+                modes = tuple(
+                    ModeRequest(name=f"profile.{index}", cases=(line,), timeout_s=task.benchmark_timeout_s)
+                    for index, line in enumerate(self._lines(context.cases.benchmarks or ()))
+                )
+            case Mode.LEADERBOARD | Mode.PRIVATE:
+                leaderboard = replace(benchmark, name="leaderboard", timeout_s=task.ranked_timeout_s)
+                modes = (test, benchmark, secret.timed(job, leaderboard, task))
+        empty = [mode.name for mode in modes if not mode.cases]
+        if empty or not modes:
+            what = "tests" if empty == ["test"] else "benchmarks"
+            raise TaskError(
+                f"{context.board}: mode {job.mode} on {job.gpu_type} needs {what}, the task has none "
+                f"(add `{what}` to task.yml, or `cases` for this GPU type to runner.yml)"
+            )
+        return modes
+
+    def _lines(self, cases: Sequence[Case]) -> tuple[str, ...]:
+        return tuple(self.line(case) for case in cases)
+
+    def _refuse_misfits(self) -> None:
+        context = self.context
+        for case in context.cases.every:
+            problem = misfit(context.task, case, context.gpu)
+            if problem is not None:
+                raise TaskError(
+                    f"{context.board}: {problem} (give this GPU type smaller cases in runner.yml, or do "
+                    "not offer the leaderboard on it)"
+                )
+
+    def _refuse_what_is_not_emulated(self) -> None:
+        context = self.context
+        where = f"{context.board} on {context.gpu.name}, which emulates CUDA on the CPU"
+        if context.job.mode in (Mode.LEADERBOARD, Mode.PRIVATE):
+            raise TaskError(
+                f"{where}: nothing is ranked there (use mode test, benchmark or profile, or another GPU type)"
+            )
+        if context.task.multi_gpu:
+            raise TaskError(
+                f"{where}: one device is emulated, the task is for several (use a type without emulate_cuda)"
+            )
+        if isinstance(context.task.config, CuConfig):
+            raise TaskError(f"{where}: lang cu needs a device that runs compiled code (use another GPU type)")
+
+    # -- build and run -------------------------------------------------------------------------------------------
+
+    def build_plans(self, cpus: tuple[int, ...], *, beside: bool) -> Mapping[int, BuildPlan]:  # noqa: ARG002 anywhere
+        """The submission, if a build probably saves time."""
+        context = self.context
+        if not should_build(context.job.code, context.task, context.gpu):
+            return {}
+        return {0: make_build_plan(context, cpus=cpus)}
+
+    def plans(self, builds: Builds) -> Iterator[tuple[Plan, BuildArchive | None]]:
+        """One container."""
+        build = _build_of(builds)
+        yield self.plan, None if build is None else build.archive
+
+    def heard(self, run: Run) -> None:
+        """Keep the run for the verdict."""
+        self._runs.append(run)
+
+    # -- verdict and rows ----------------------------------------------------------------------------------------
+
+    def refused(self, builds: Builds, spent: Spent) -> JobResult | None:
+        """The result if nothing was compiled that could run."""
+        build = _build_of(builds)
+        if build is None or build.report is None or build.archive is not None:
+            return None
+        offset_ns = spent.elapsed_ns - build.report.outcome.wall_ns
+        return self.compile_failure(replace(self._evidence(build.report, build, spent, offset_ns), steps=()))
+
+    def compile_failure(self, evidence: Evidence) -> JobResult | None:
+        """The result of a build that leaves nothing to run; None if the job has to be run to know.
+
+        Only a compiler that no device takes part in has a verdict.
+        """
+        try:
+            if self._compilation_finding(evidence) is None:
+                return None
+            return self.judge(evidence)
+        except EvaluationError:
+            # That container broke. The run compiles again, and if it breaks as well, it can be retried.
+            return None
+
+    def decide(self, builds: Builds, spent: Spent) -> JobResult:
+        """The result of the run.
+
+        Raises:
+            EvaluationError: the container or the harness broke in a way the submission cannot have caused.
+        """
+        (run,) = self._runs
+        build = None if run.archive_broken else _build_of(builds)
+        evidence = self._evidence(run.report, build, spent, run.ready_ns - self.context.started_ns)
+        devices = {} if run.devices is None else {"devices": list(run.devices)}
+        cooled = {} if spent.cooled_s is None else {"cooled_s": round(spent.cooled_s, 3)}
+        return self.judge(replace(evidence, runner={**evidence.runner, **devices, **cooled}))
+
+    def _evidence(self, report: ContainerReport, build: Build | None, spent: Spent, offset_ns: int) -> Evidence:
+        return Evidence(
+            steps=report.steps,
+            compiled=() if build is None or build.report is None else build.report.steps,
+            artifacts=tuple(
+                Artifact(name=name, media_type=media_type, data=data) for name, media_type, data in report.artifacts
+            ),
+            ok=report.ok,
+            message=report.message,
+            outcome=report.outcome,
+            request_offset_ns=max(0, offset_ns),
+            built_ns=spent.built_ns,
+            waited_ns=spent.waited_ns,
+            system=self.context.system,
+            runner={**self.context.runner, "sandbox": dict(report.attested)},
+        )
+
+    def judge(self, evidence: Evidence) -> JobResult:
+        """The result that this evidence amounts to.
+
+        Raises:
+            EvaluationError: as `decide`.
+        """
+        job, plan = self.context.job, self.plan
+        check_ending(evidence)
+        runs: list[RunRecord] = []
+        assurance: Mapping[str, str] = _IN_PROCESS
+        finding = self._compilation_finding(evidence)
+        compilation = compilation_record(self.context.task, evidence)
+        by_name = {step.name: step for step in evidence.steps}
+        if len(by_name) != len(evidence.steps):
+            raise EvaluationError(f"job {job.id}: the container reported a step twice")
+        if finding is None:
+            finding = ACCEPTED
+            for name in plan.run_names:
+                if finding.verdict is not Verdict.ACCEPTED and name in plan.shared.values():
+                    # It has been told by the first of its rows, as if nothing had run after that.
+                    break
+                step = by_name.get(plan.shared.get(name, name))
+                if step is None:
+                    if finding.verdict is Verdict.ACCEPTED:
+                        finding = missing_step(job, name, evidence)
+                    break
+                step = replace(step, name=name)
+                reported = self.read(step)
+                step_finding = self._step_finding(step, reported, evidence)
+                assurance = self.assurance(step, reported)
+                runs.append(
+                    run_record(
+                        step,
+                        reported,
+                        step_finding.verdict,
+                        evidence,
+                        lines=self.lines(step, reported),
+                        compilation=compilation,
+                        assurance=assurance,
+                        scored_by=self.context.task if job.mode is Mode.LEADERBOARD else None,
+                        demand=secret.demand_of(job),
+                        speeds_of_light=plan.speeds_of_light.get(name, ()),
+                        most_bytes=RESULT_BYTES // len(plan.run_names),
+                    )
+                )
+                if finding.verdict is Verdict.ACCEPTED:
+                    finding = step_finding
+        eval_ns = sum(by_name[name].duration_ns for name in plan.run_names if name in by_name)
+        total_ns = evidence.request_offset_ns + evidence.outcome.wall_ns
+        return JobResult(
+            verdict=finding.verdict,
+            runs=tuple(runs),
+            # A program's result line may be megabytes long; all of it is in the run's result.
+            error=None if finding.message is None else finding.message[:_KEPT_ERROR_CHARACTERS],
+            report=job_report(self.harness, evidence, assurance, eval_ns),
+            build_ns=max(0, total_ns - evidence.waited_ns - eval_ns),
+            eval_ns=eval_ns,
+            artifacts=evidence.artifacts,
+        )
+
+    def _compilation_finding(self, evidence: Evidence) -> Finding | None:
+        """The verdict when the compiler did not get as far as an executable; None when it did or there is none."""
+        return compilation_finding(evidence) if isinstance(self.context.task.config, CuConfig) else None
+
+    def _step_finding(self, step: StepResult, reported: ModeResult, evidence: Evidence) -> Finding:
+        finding = self.finding(step, reported)
+        # A compiler that was killed has failed. Only the cgroup knows why.
+        if evidence.outcome.oom_kills and finding.verdict in self.after_a_kill:
+            return memory_finding(step.name)
+        if finding.verdict is not Verdict.ACCEPTED:
+            return finding
+        problem = self.implausible(step, reported)
+        if problem is None:
+            return finding
+        if self.ours:
+            raise EvaluationError(f"job {self.context.job.id}: the judge accepted {step.name!r}, but {problem}")
+        return Finding(verdict=Verdict.REJECTED, message=f"{step.name}: {problem}")
+
+    def implausible(self, step: StepResult, reported: ModeResult) -> str | None:
+        """The fault in a passed step's numbers, as the rest of a sentence; None: no fault."""
+        asked = self.plan.case_counts[step.name]
+        if step.name.startswith("profile"):
+            return None
+        if step.name == "test":
+            tests = reported.tests
+            return None if tests == asked else f"it reports {tests} tests where {asked} were asked for"
+        lights = self.plan.speeds_of_light.get(step.name, ())
+        # Some programs run only the last case in leaderboard mode, so fewer are possible where we trust the process.
+        fewest = asked if self.ours else 1
+        problem = implausible(step, reported, asked=asked, fewest=fewest, speeds_of_light=lights)
+        last = step.name == "leaderboard" and self.context.task.ranking_by is Ranking.LAST
+        if problem is None and last and reported.benchmarks != 1:
+            return f"ranking_by last needs exactly one benchmark, it reports {reported.benchmarks}"
+        return problem
+
+
+def _build_of(builds: Builds) -> Build | None:
+    return builds[0][0] if 0 in builds else None
