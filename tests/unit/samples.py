@@ -63,7 +63,6 @@ def group(*candidates: Mapping[str, Any], **more: Any) -> GroupJob:  # noqa: ANN
         user_id="u",
         task={"kind": "module", "reference": "r", "candidates": list(candidates), **more},
         failures=0,
-        max_attempts=3,
         created_at=now,
         started_at=now,
         batch_id=7,
