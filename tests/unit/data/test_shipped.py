@@ -27,6 +27,7 @@ from runner.data.shipped.analyze_submissions import (
     user_stats,
     valid,
 )
+from runner.data.tables import FLAT
 from tests.unit.data import samples
 from tests.unit.data.samples import START, row
 
@@ -148,7 +149,7 @@ def test_the_published_lines_run_in_an_exported_folder(tmp_path: Path, name: str
     They write a file that has the name of a flat one; the commands tell them apart, too.
     """
     folder = samples.write_export(tmp_path / "export", ROWS, name=name)
-    program = "\n".join([DATABASE.replace("{names!r}", repr(samples.FLAT.names)), *DOCUMENT])
+    program = "\n".join([DATABASE.replace("{names!r}", repr(FLAT.names)), *DOCUMENT])
     done = python(folder, "-c", program)
     assert done.returncode == 0, done.stderr
     assert "problem_name" in done.stdout
