@@ -47,7 +47,6 @@ class Clocks:
         return SimpleNamespace(
             monotonic_ns=lambda: self.now_ns,
             perf_counter_ns=lambda: self.now_ns,
-            process_time_ns=lambda: self.processor_ns,
         )
 
     @contextmanager
@@ -89,8 +88,13 @@ class ScriptedWorkers:
         self._delayed = cycle(script.delayed_ns)
         self._costs = cycle(script.controls_ns or (math.inf,))
         self.done: list[tuple[object, ...]] = []
-        self.checkers_ns = 0
+        self._checkers_ns = 0
         self.spans_ns: list[int] = []
+
+    @property
+    def judging_ns(self) -> int:
+        """See Workers."""
+        return self._clocks.processor_ns + self._checkers_ns
 
     def call(self, arguments: object, *, rng_seed: object, output_capacities: object, deadline_ns: int) -> Call:
         """The next call of the script."""
@@ -117,7 +121,7 @@ class ScriptedWorkers:
         self.done.append(("check",))
         self._clocks.processor_ns += self._script.check_ns
         self._clocks.now_ns += self._script.check_ns
-        self.checkers_ns += self._script.checkers_ns
+        self._checkers_ns += self._script.checkers_ns
         return ""
 
     def control(self, cases: object, count: int, *, like: Call, deadline_ns: int) -> Sequence[float] | None:

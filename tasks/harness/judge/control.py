@@ -74,6 +74,11 @@ class Control:
         theirs.close()
         return cls(pid, ours, core)
 
+    @property
+    def waiting_cpu_ns(self) -> int:
+        """See WorkerClient."""
+        return 0 if self._client is None else self._client.waiting_cpu_ns
+
     def open(self, *, deadline_ns: int) -> bool:
         """Open its flags and call it until its code is warm; whether calls can go by flags.
 

@@ -105,6 +105,7 @@ class MultiRank:
         self._checkers = RankCheckers(checkers)
         self._joined = False
         self._waited_ns = 0
+        self._waiting_cpu_ns = 0
         #: Of the last call: the type of a returned object that is no tensor data, by rank.
         self._opaque: Mapping[int, str] = {}
 
@@ -114,9 +115,9 @@ class MultiRank:
         return self._waited_ns
 
     @property
-    def checkers_ns(self) -> int:
+    def judging_ns(self) -> int:
         """See Workers."""
-        return self._checkers.waited_ns
+        return time.thread_time_ns() - self._waiting_cpu_ns + self._checkers.used_ns
 
     def prepare(self, files: Mapping[str, str], directory: Path, *, deadline_ns: int) -> None:
         """See Workers."""
@@ -403,7 +404,7 @@ class MultiRank:
         """One answer of each rank."""
         asked = list(self._ranks() if ranks is None else ranks)
         wanted = (expected,) if isinstance(expected, str) else expected
-        start = time.monotonic_ns()
+        start, began_ns = time.monotonic_ns(), time.thread_time_ns()
         heard = gather(
             [self._channels[rank] for rank in asked],
             good=lambda message: message["op"] in wanted,
@@ -412,6 +413,7 @@ class MultiRank:
             spin_ns=spin_ns,
         )
         self._waited_ns += time.monotonic_ns() - start
+        self._waiting_cpu_ns += time.thread_time_ns() - began_ns
         answers = {asked[one.index]: one.message for one in heard if one.error is None}
         if self._collector.flooded:
             raise flooded()

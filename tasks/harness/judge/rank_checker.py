@@ -21,6 +21,7 @@ import hashlib
 import os
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ class RankChecker:
         }
         while True:
             message, descriptors = self._channel.receive()
+            began_ns = time.process_time_ns()
             try:
                 answer, sent = handlers[message["op"]](message, descriptors)
             except TaskFault as fault:
@@ -94,6 +96,7 @@ class RankChecker:
             finally:
                 for descriptor in descriptors:
                     os.close(descriptor)
+            answer = {**answer, "used_ns": time.process_time_ns() - began_ns}
             self._channel.send(encode(answer, descriptors=len(sent)), sent)
             for descriptor in sent:
                 os.close(descriptor)

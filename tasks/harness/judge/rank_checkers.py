@@ -32,8 +32,8 @@ class RankCheckers:
         self._all = [
             Channel(sock, max_bytes=MAX_FROM_JUDGE_BYTES, accept_descriptors=True, wake_fd=None) for sock in sockets
         ]
-        #: How long their answers have been waited for.
-        self.waited_ns = 0
+        #: Processor time of their answers so far: of the one that needed most, each time.
+        self.used_ns = 0
 
     def close(self) -> None:
         """Close the sockets, at which rank checkers end. One that hangs is killed after the judge has ended."""
@@ -58,14 +58,13 @@ class RankCheckers:
 
     def hear(self, *expected: str, deadline_ns: int) -> Answers:
         """One answer of each. A descriptor that comes with it is the answer's `fd`."""
-        start_ns = time.monotonic_ns()
         heard = gather(
             self._all,
             good=lambda message: message["op"] in expected and message["op"] != "raised",
             deadline_ns=deadline_ns,
             grace_ns=_GRACE_NS,
         )
-        self.waited_ns += time.monotonic_ns() - start_ns
+        self.used_ns += max((one.message["used_ns"] for one in heard if one.error is None), default=0)
         answers: Answers = {}
         for one in heard:
             if one.error is not None:

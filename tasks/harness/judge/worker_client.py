@@ -212,6 +212,8 @@ class WorkerClient:
         self.is_trusted = False
         #: Time that the judge has waited for the worker, for the message of a mode that ran out of time.
         self.waited_ns = 0
+        #: Processor time of this thread in that, and in reading what the worker sent.
+        self.waiting_cpu_ns = 0
 
     @property
     def core(self) -> int | None:
@@ -474,6 +476,7 @@ class WorkerClient:
         call = self._calls
         message = {"op": "enqueue", "call": call, "arena": calls.arena_handle.hex()} | packed.message(placed, size)
         self._send(encode(message, descriptors=0), (), deadline_ns)
+        waiting_ns, began_ns = self.waiting_cpu_ns, time.thread_time_ns()
         try:
             answer = self._enqueued(deadline_ns)
             in_time = answer is not None
@@ -502,6 +505,7 @@ class WorkerClient:
         # judge's host says when it had all.
         host_ns = time.perf_counter_ns() - start
         self.waited_ns += host_ns
+        self.waiting_cpu_ns = waiting_ns + time.thread_time_ns() - began_ns
         done = self._ask({"op": "collect"}, "done", deadline_ns)
         taken = take_copied(answer.get("tree"), output.parts, input_bytes=packed.nbytes, memory_bytes=self.memory_bytes)
         return Called.of(
@@ -565,6 +569,7 @@ class WorkerClient:
             )
             copy = Copy(layout.sizes, pace=self.pace, is_trusted=self.is_trusted)
             armed = stack.enter_context(self._armed_for(sizes, placed, deadline_ns=deadline_ns))
+            waiting_ns, began_ns = self.waiting_cpu_ns, time.thread_time_ns()
             self._dry_run(by_flags, armed)
             before = self._sched_delay.total_ns()
             start = time.perf_counter_ns()
@@ -582,6 +587,7 @@ class WorkerClient:
                 taken = self._taken_like(by_flags, layout, copy, addresses)
             delayed = self._sched_delay.since(before)
             self.waited_ns += taken.ended_ns - start
+            self.waiting_cpu_ns = waiting_ns + time.thread_time_ns() - began_ns
             # Calls follow each other quickly, and no other process needs the cores.
             calm = start - self._last_end_ns < _SOON_NS and delayed is not None and delayed < _CROWDED_NS
             self._last_end_ns = taken.ended_ns
@@ -781,7 +787,7 @@ class WorkerClient:
             raise too_late() from error
 
     def _receive(self, deadline_ns: int, spin_ns: int = 0) -> dict[str, Any]:
-        start = time.monotonic_ns()
+        start, began_ns = time.monotonic_ns(), time.thread_time_ns()
         try:
             message, _ = self._channel.receive(deadline_ns=deadline_ns, spin_ns=spin_ns)
         except (PeerClosed, Interrupted) as error:
@@ -792,6 +798,7 @@ class WorkerClient:
             raise tampered(str(error)) from error
         finally:
             self.waited_ns += time.monotonic_ns() - start
+            self.waiting_cpu_ns += time.thread_time_ns() - began_ns
         if self._collector.flooded:
             raise flooded()
         return message

@@ -90,8 +90,11 @@ class Workers(Protocol):
         """How long the judge has waited for the workers so far."""
 
     @property
-    def checkers_ns(self) -> int:
-        """How long the judge has waited for rank checkers so far; 0 where its own process makes inputs and checks."""
+    def judging_ns(self) -> int:
+        """Processor time of the judge so far: this thread's, and that of rank checkers.
+
+        Without what it took to wait for workers, and to read what they sent.
+        """
 
     def prepare(self, files: Mapping[str, str], directory: Path, *, deadline_ns: int) -> None:
         """Unpack the task, import its reference, and make sure that every worker answers."""

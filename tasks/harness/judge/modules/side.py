@@ -219,7 +219,11 @@ class ModuleSide:
         """See Workers."""
         return self.client.waited_ns
 
-    checkers_ns = 0
+    @property
+    def judging_ns(self) -> int:
+        """See SingleRank."""
+        control_ns = 0 if self._control is None else self._control.waiting_cpu_ns
+        return time.thread_time_ns() - self.client.waiting_cpu_ns - control_ns
 
     def call(
         self,
