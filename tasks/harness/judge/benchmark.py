@@ -371,7 +371,7 @@ class Benchmark:
             delayed_ns=call.delayed_ns,
             exclusive=call.exclusive,
             calls=call.calls,
-            more_tensors=call.parts - call.parts // call.calls if self._calibration is None else 0,
+            more_tensors=max(call.parts - 1, 0) if self._calibration is None else 0,
             # On a device a call by message includes work of the host.
             by_host=on_device and not call.by_flags,
             copy_ns=call.copy_ns,

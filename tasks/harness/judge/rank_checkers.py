@@ -7,7 +7,6 @@ checker that ends is a fault of ours, never of a submission.
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 

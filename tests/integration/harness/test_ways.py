@@ -100,3 +100,56 @@ def test_calls_that_change_their_way_have_all_of_their_work(
         times = [value for key, value in lines_of(step).items() if key.endswith(".0.mean")]
         assert times
         assert min(map(float, times)) >= 0.9 * WORK_NS, step.judged.details["cases"]
+
+
+#: What the worker does while the judge waits for it to take a call. Each makes some thread of the judge work.
+BURDENS = {
+    # A read and a wake for each byte.
+    "packets": "fcntl.fcntl(1, fcntl.F_SETFL, os.O_DIRECT); [os.write(1, b'x') for _ in range(40_000)]",
+    "large answers": "PADDING[0] = [[]] * 300_000",
+    "no answer": "time.sleep(0.3)",
+}
+BURDENED = """
+import fcntl, os, sys, time
+
+CALLS, PADDING = [0], [None]
+main = sys.modules["tasks.harness.worker.main"]
+build, encode = main.Worker._build_inputs, main.encode
+
+
+def burdened(self, *args):
+    if 3 < CALLS[0] <= 10:
+        BURDEN
+    return build(self, *args)
+
+
+def padded(message, **more):
+    padding, PADDING[0] = PADDING[0], None
+    return encode(message if padding is None else message | {"padding": padding}, **more)
+
+
+main.Worker._build_inputs, main.encode = burdened, padded
+
+
+def custom_kernel(data):
+    CALLS[0] += 1
+    return data + 1
+"""
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("burden", BURDENS)
+def test_what_a_worker_makes_the_judge_do_ends_no_case(processes: ForkedJudges, burden: str) -> None:
+    """The calls of a case are as many as without it."""
+    timing = Timing(min_runs=30, max_runs=30, max_wall_s=0.6)
+    request = JudgeRequest(
+        modes=(ModeRequest(name="leaderboard", cases=("size: 64; seed: 3",), timeout_s=PATIENCE_S, timing=timing),),
+        files={"reference.py": REFERENCE},
+        worker_files=(),
+        submission_name="submission.py",
+        submission=BURDENED.replace("BURDEN", BURDENS[burden]),
+    )
+    (step,) = processes.evaluate(request).steps
+    assert step.judged is not None
+    assert step.judged.verdict == "accepted", step.judged
+    assert step.judged.details["cases"][0]["stopped"] == "runs", step.judged.details["cases"]

@@ -305,6 +305,39 @@ def test_describing_the_outputs_of_a_batch_is_in_the_noise() -> None:
     assert noise_ns(49) - noise_ns(0) == pytest.approx(49 * 1_500)
 
 
+def test_what_a_worker_need_not_describe_is_subtracted_from_no_time() -> None:
+    """A measured time of an output with eight tensors keeps what describing seven of them takes."""
+    rows = _rows(COPIED, CONTROLS, 4)
+    means = [
+        fmean(
+            audit(
+                [Sample(claim_ns=1_000, outside_ns=200_000, delayed_ns=0, more_tensors=more_tensors)] * CALLS,
+                controls_ns=rows,
+                tolerance=0.05,
+            ).counted
+        )
+        for more_tensors in (0, 1, 3)
+    ]
+    assert [later - means[0] for later in means] == pytest.approx([0, 1_500, 4_500])
+
+
+def test_half_of_the_claims_lowered_are_seen_before_their_median_gains() -> None:
+    """A speed-up is made of medians: nine in twenty claim their whole spans, the others too little."""
+    rows = _rows(COPIED, CONTROLS, 4)
+    honest = audit(
+        [Sample(claim_ns=500_000, outside_ns=500_000 + int(cost), delayed_ns=0) for cost in rows[0]] * 5,
+        controls_ns=rows,
+        tolerance=0.05,
+    )
+    assert honest.timing == "audited"
+    assert honest.noise_ns is not None
+    hand_over_ns = int(fmean(cost for row in rows for cost in row))
+    lowered_ns = 500_000 - int(1.1 * honest.noise_ns)
+    claims_ns = [500_000 + hand_over_ns] * 9 + [lowered_ns] * 11
+    samples = [Sample(claim_ns=claim, outside_ns=500_000 + hand_over_ns, delayed_ns=0) for claim in claims_ns]
+    assert audit(samples, controls_ns=rows, tolerance=0.05).timing == "measured"
+
+
 @pytest.mark.parametrize(
     ("claim_ns", "delayed_ns", "believed"),
     [(100_000, 19_000, True), (100_000, 21_000, False), (2_000_000, 39_000, True), (2_000_000, 41_000, False)],
