@@ -179,7 +179,7 @@ def test_all_readers_show_the_times_that_the_judge_wrote(reports: list[CaseRepor
         where = "" if timing.interval is None else f", {between(timing.interval)}"
         assert timing.assurance + where in page
         assert f"⏱ {duration(timing.summary.mean)} ⚡ {duration(timing.summary.best)}" in text
-    program = ModeResult._of_program(result, asked=len(reports))
+    program = ModeResult.of_program(result, asked=len(reports))
     assert [timing.mean_ns for timing in program.timings] == [case.mean_ns for case in cases(result)]
 
 
@@ -193,7 +193,7 @@ def test_all_readers_show_the_tests_that_the_judge_ran(reports: list[CaseReport]
     told = [(case.spec, case.passed, case.error, case.message) for case in cases(result)]
     assert told == [(each.spec, each.status == "pass", each.error, each.message) for each in reports]
     assert text.count("\n✅ ") == page.count(" pass") == sum(case.passed is True for case in cases(result))
-    failure = ModeResult._of_program(result, asked=0).failure
+    failure = ModeResult.of_program(result, asked=0).failure
     first = next((case for case in cases(result) if case.passed is False), None)
     assert failure == (None if first is None else f"case {first.index} ({first.spec}): {first.error}")
 
