@@ -182,10 +182,10 @@ class Evaluator:
         *others, last = slots if slots[0].devices else slots[:1]
         for slot in others:
             try:
-                return self._system(self._place(slot))
+                return self._system(self._place(slot, gpu))
             except EvaluationError as error:
                 _log.warning("probe_failed", gpu_type=gpu.name, slot=slot.name, error=str(error))
-        return self._system(self._place(last))
+        return self._system(self._place(last, gpu))
 
     def _prune(self) -> None:
         """Remove root file systems that earlier processes imported for environments that have changed since.

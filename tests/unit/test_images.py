@@ -19,9 +19,10 @@ import pytest
 
 from runner.cli import image, main
 from runner.errors import EvaluationError
+from runner.evaluation.context import Place
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.gpu_types import GpuType, Registry
-from runner.model import Device, Slot
+from runner.gpu_types import Registry
+from runner.model import Device
 from sandbox.host.engine import DockerEngine, EngineFacts
 from sandbox.host.images import _context
 from sandbox.spec import DeviceDriver
@@ -68,20 +69,21 @@ def test_one_device_that_does_not_work_keeps_no_other_from_working(
     evaluator = evaluator_in(tmp_path)
     probed: list[str] = []
 
-    def probe(gpu: GpuType, slot: Slot) -> Mapping[str, str]:
-        probed.append(slot.name)
-        if slot.name != "good":
-            raise EvaluationError(f"the judge cannot use the device of {gpu.name}")
-        return {"gpu": gpu.name}
+    def probe(place: Place) -> Mapping[str, str]:
+        probed.append(place.slot.name)
+        if place.slot.name != "good":
+            raise EvaluationError(f"the judge cannot use the device of {place.gpu.name}")
+        return {"gpu": place.gpu.name}
 
     monkeypatch.setattr(evaluator, "_system", probe)
+    h100, cpu = (replace(gpu, image="image", image_python="/python") for gpu in (samples.H100, samples.CPU))
     device = Device(uuid="u", name="n", vendor="nvidia", index=0)
     slots = [replace(samples.SLOT, name=name, devices=(device,)) for name in ("bad", "good", "later")]
-    assert evaluator._prove(samples.H100, slots) == {"gpu": "H100"}
+    assert evaluator._prove(h100, slots) == {"gpu": "H100"}
     with pytest.raises(EvaluationError):
-        evaluator._prove(samples.H100, [slots[0], replace(slots[0], name="worse")])
+        evaluator._prove(h100, [slots[0], replace(slots[0], name="worse")])
     with pytest.raises(EvaluationError):
-        evaluator._prove(samples.CPU, [replace(samples.SLOT, name="bad"), replace(samples.SLOT, name="good")])
+        evaluator._prove(cpu, [replace(samples.SLOT, name="bad"), replace(samples.SLOT, name="good")])
     assert probed == ["bad", "good", "bad", "worse", "bad"]
 
 
