@@ -51,7 +51,7 @@ chaos: setup ## minutes of everything that can break, over real daemons; prints 
 	@KERNEL_RUNNER_TEST_LEAK_JOBS=$${KERNEL_RUNNER_TEST_LEAK_JOBS:-1000} $(PY) -m pytest -q tests/chaos/test_leaks.py
 
 fuzz: setup ## random and hostile requests to every route of the gateway for an hour; FOR=600 for less
-	@KERNEL_RUNNER_TEST_FUZZ_S=$(or $(FOR),3600) $(PY) -m pytest -q tests/integration/gateway/test_fuzz.py
+	@KERNEL_RUNNER_TEST_FUZZ_S=$(or $(FOR),3600) $(PY) -m pytest -q tests/integration/extras/gateway/test_fuzz.py
 
 lint: setup ## ruff and mypy over everything, tests too
 	@$(PY) -m ruff check .

@@ -37,14 +37,16 @@ def up(stack: Stack) -> None:
         say(f"PostgreSQL: {url}")
         stack.write_config(database_url=url, engine=engine)
         _kernel_runner(stack, "migrate")
-        _kernel_runner(stack, "leaderboard", "import", str(REPOSITORY / "tasks" / "starter.yaml"), "--force")
+        _kernel_runner(
+            stack, "leaderboard", "import", str(REPOSITORY / "tasks" / "problems" / "starter.yaml"), "--force"
+        )
         began = datetime.now(UTC)
         pid = stack.start_daemon()
         say(f"daemon: process {pid}, log {stack.daemon_log}; it proves its containers with a probe first")
         _await_daemon(stack, url, began)
         _start_gateway(stack)
-        say("""up. Now: eval "$(make -s env)" and kernel-runner submit tasks/vectoradd/solutions/correct/torch_add.py \
---leaderboard vectoradd --mode test --wait""")
+        say("""up. Now: eval "$(make -s env)" and kernel-runner submit \
+tasks/problems/vectoradd/solutions/correct/torch_add.py --leaderboard vectoradd --mode test --wait""")
 
 
 def down(stack: Stack) -> None:

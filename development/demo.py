@@ -154,7 +154,7 @@ def _closing(store: Store) -> Iterator[Store]:
 
 
 def _publish(store: Store) -> tuple[str, ...]:
-    root = Path(tasks.__file__).parent
+    root = Path(tasks.__file__).parent / "problems"
     names = tuple(dict.fromkeys(entry.leaderboard for entry in ENTRIES))
     for name in names:
         folder = load_folder(root / name)
@@ -219,7 +219,7 @@ def _user_id(name: str) -> str:
 
 
 def _submit(store: Store, entry: Entry) -> int:
-    path = Path(tasks.__file__).parent / entry.leaderboard / "solutions" / entry.file
+    path = Path(tasks.__file__).parent / "problems" / entry.leaderboard / "solutions" / entry.file
     return store.submit(
         leaderboard=entry.leaderboard,
         user_id=_user_id(entry.user),

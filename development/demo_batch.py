@@ -9,7 +9,7 @@ from rich.text import Text
 
 from runner.cli import render
 from runner.cli.safe import one_line
-from runner.client import Client, Item
+from runner.extras.trainers.client import Client, Item
 from runner.model import Verdict
 
 _REWARD: Final = "kernelbook@1"

@@ -1,4 +1,4 @@
-"""The command line `kernel-runner`: the topmost layer; nothing imports it.
+"""The command line `kernel-runner`.
 
 `main` is the console script. Each command lives in a module that `_MODULES` names, and registers itself on the
 application when that is imported. Only the module of the command that was asked for is: all of them take half a second.
@@ -27,34 +27,35 @@ from sandbox.errors import SandboxError
 __all__ = ["main", "program"]
 
 #: The module of each command and of each group of commands, in the order of the help.
+#: This is all that the core knows of guests.
 _MODULES: Final[Mapping[str, str]] = {
-    "artifact": "artifact",
-    "check": "check",
-    "eval": "evaluate",
-    "gateway": "gateway",
-    "install": "install",
-    "upgrade": "install",
-    "uninstall": "install",
-    "logs": "logs",
-    "migrate": "migrate",
-    "rerun": "rerun",
-    "invalidate": "rerun",
-    "failed": "rerun",
-    "serve": "serve",
-    "status": "status",
-    "submit": "submit",
-    "cancel": "submit",
-    "traces": "traces",
-    "watch": "watch",
-    "batch": "batch",
-    "data": "data",
-    "gpu": "gpu",
-    "host": "host",
-    "image": "image",
-    "kernelbook": "kernelbook",
-    "leaderboard": "leaderboard",
-    "task": "task",
-    "user": "user",
+    "artifact": "runner.cli.artifact",
+    "check": "runner.cli.check",
+    "eval": "runner.cli.evaluate",
+    "gateway": "runner.extras.gateway.commands",
+    "install": "runner.cli.install",
+    "upgrade": "runner.cli.install",
+    "uninstall": "runner.cli.install",
+    "logs": "runner.cli.logs",
+    "migrate": "runner.cli.migrate",
+    "rerun": "runner.cli.rerun",
+    "invalidate": "runner.cli.rerun",
+    "failed": "runner.cli.rerun",
+    "serve": "runner.cli.serve",
+    "status": "runner.cli.status",
+    "submit": "runner.cli.submit",
+    "cancel": "runner.cli.submit",
+    "traces": "runner.extras.tracing.commands",
+    "watch": "runner.cli.watch",
+    "batch": "runner.extras.trainers.client.commands",
+    "data": "runner.extras.data.commands",
+    "gpu": "runner.cli.gpu",
+    "host": "runner.cli.host",
+    "image": "runner.cli.image",
+    "kernelbook": "runner.extras.trainers.kernelbook.commands",
+    "leaderboard": "runner.cli.leaderboard",
+    "task": "runner.cli.task",
+    "user": "runner.cli.user",
 }
 
 
@@ -132,7 +133,7 @@ def program(words: Sequence[str]) -> typer.Typer:
     named = _command_of(words)
     names = list(_MODULES) if named is None or named not in _MODULES else [named]
     for name in names:
-        import_module(f"runner.cli.{_MODULES[name]}")
+        import_module(_MODULES[name])
     commands = {info.name or getattr(info.callback, "__name__", ""): info for info in app.registered_commands}
     groups = {info.name: info for info in app.registered_groups}
     chosen = copy.copy(app)

@@ -52,7 +52,7 @@ class LocalMode(StrEnum):
 
 @app.command(
     "eval",
-    epilog=example("kernel-runner eval tasks/vectoradd mine.py --mode benchmark"),
+    epilog=example("kernel-runner eval tasks/problems/vectoradd mine.py --mode benchmark"),
 )
 def evaluate(
     context: typer.Context,

@@ -102,7 +102,7 @@ def parse_tolerance(text: str) -> float:
 
 
 @commands.command(
-    epilog=example("kernel-runner leaderboard create tasks/vectoradd --gpu CPU --deadline '2031-06-30 18:00'")
+    epilog=example("kernel-runner leaderboard create tasks/problems/vectoradd --gpu CPU --deadline '2031-06-30 18:00'")
 )
 def create(
     context: typer.Context,
@@ -138,7 +138,7 @@ def create(
 
 @commands.command(
     epilog=example(
-        "kernel-runner leaderboard update tasks/vectoradd --timing audited --tolerance 0.05 --dry-run",
+        "kernel-runner leaderboard update tasks/problems/vectoradd --timing audited --tolerance 0.05 --dry-run",
     )
 )
 def update(
@@ -199,7 +199,7 @@ def update(
 @commands.command(
     "import",
     epilog=example(
-        "kernel-runner leaderboard import tasks/nvfp4.yaml --dry-run\n"
+        "kernel-runner leaderboard import tasks/problems/nvfp4.yaml --dry-run\n"
         "= nvfp4_gemv: unchanged\n"
         "~ nvfp4_gemm: would be updated\n"
         "    files.reference.py: +3 -1 lines   needs --force (12 submissions)\n"

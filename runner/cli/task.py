@@ -27,7 +27,7 @@ task = typer.Typer(
 app.add_typer(task, name="task")
 
 
-@task.command(epilog=example("kernel-runner task new row_max --directory tasks"))
+@task.command(epilog=example("kernel-runner task new row_max --directory tasks/problems"))
 def new(
     *,
     name: Annotated[str, typer.Argument(metavar="NAME")],
@@ -38,14 +38,14 @@ def new(
 ) -> None:
     """Start a task: a complete folder that passes `task check` as it is.
 
-    If `eval.py` and `utils.py` lie in the directory, as in `tasks/`, the task uses them; else it stands alone. An
-    existing folder is not touched.
+    If `eval.py` and `utils.py` lie in the directory, as in `tasks/problems/`, the task uses them; else it stands
+    alone. An existing folder is not touched.
     """
     folder = make_folder(directory, name, lang)
     note(f"{folder} is a whole task; change it, then: kernel-runner task check {folder}")
 
 
-@task.command(epilog=example("kernel-runner task check tasks/vectoradd"))
+@task.command(epilog=example("kernel-runner task check tasks/problems/vectoradd"))
 def check(  # noqa: C901 a list of questions, one after the other
     context: typer.Context,
     *,
@@ -119,5 +119,8 @@ def check(  # noqa: C901 a list of questions, one after the other
 
 task.command(
     "run",
-    epilog=example("kernel-runner task run tasks/row_max tasks/row_max/solutions/correct/sorted.py --mode leaderboard"),
+    epilog=example(
+        "kernel-runner task run tasks/problems/row_max tasks/problems/row_max/solutions/correct/sorted.py "
+        "--mode leaderboard"
+    ),
 )(evaluate.evaluate)

@@ -58,7 +58,7 @@ def _files(directory: Path, lang: Lang) -> Iterator[tuple[str, str]]:
             text = text.replace(word, meaning)
         yield path.relative_to(root).as_posix().removesuffix(_SUFFIX), text
     if lang is Lang.PY and not shared:
-        yield "utils.py", (Path(tasks.__file__).parent / "utils.py").read_text(encoding="utf-8")
+        yield "utils.py", (Path(tasks.__file__).parent / "problems" / "utils.py").read_text(encoding="utf-8")
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:

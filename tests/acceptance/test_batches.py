@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from runner.client import Client, Item
+from runner.extras.trainers.client import Client, Item
 from tests.plugins.live import LiveRunner, live_runner
 
 REFERENCE = """

@@ -10,7 +10,7 @@ from tests.acceptance.judging.asking import asked
 from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.plugins.live import ROOT
 
-TASK = load_folder(ROOT / "tasks" / "vectoradd").task
+TASK = load_folder(ROOT / "tasks" / "problems" / "vectoradd").task
 #: What becomes of stdout or stderr.
 STREAMS = {
     "closed": "getattr(sys, name).close()",

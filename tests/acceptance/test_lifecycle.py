@@ -34,7 +34,7 @@ def custom_kernel(data):
 def live(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[LiveRunner]:
     """A daemon of one slot. No lease of it ends: its successor has its name, and so takes its jobs without waiting."""
     with live_runner(create_database(migrated_template), lease_s=PATIENCE_S, cpu_slots=1, warm_containers=1) as runner:
-        runner.board(ROOT / "tasks" / "vectoradd", name="vectoradd", timeout_s=300)
+        runner.board(ROOT / "tasks" / "problems" / "vectoradd", name="vectoradd", timeout_s=300)
         yield runner
 
 
@@ -96,7 +96,7 @@ def wait_until(live: LiveRunner, condition: Callable[[], bool], what: str) -> No
 
 def test_a_profile_is_read_in_a_terminal_and_its_trace_is_kept(live: LiveRunner, tmp_path: Path) -> None:
     """Through daemon and container: a table per benchmark, unranked, in `status`; the trace by `artifact`."""
-    right = (ROOT / "tasks" / "vectoradd" / "solutions" / "correct" / "torch_add.py").read_bytes()
+    right = (ROOT / "tasks" / "problems" / "vectoradd" / "solutions" / "correct" / "torch_add.py").read_bytes()
     number = live.submit("vectoradd", right, mode="profile")
     (job,) = live.wait(number).jobs
     assert job.verdict is Verdict.ACCEPTED, job.error

@@ -24,7 +24,7 @@ from runner.model import Mode, Verdict
 from runner.store.records import SubmissionView
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 
-TASKS = ROOT / "tasks"
+TASKS = ROOT / "tasks" / "problems"
 COMPETITIONS = tuple(sorted(path.name for path in TASKS.glob("*.yaml")))
 #: Task folder -> its competition file, and the name of its board.
 COMPETITION_OF: dict[str, str] = {}

@@ -26,7 +26,10 @@ from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.plugins.live import ROOT, LiveRunner, live_runner, with_few_calls
 
 CASES = Path(__file__).parent / "cases"
-BOARDS = {"builtin": ROOT / "tasks" / "vectoradd", "third_party": ROOT / "tests" / "fixtures" / "kernelbot_vectoradd"}
+BOARDS = {
+    "builtin": ROOT / "tasks" / "problems" / "vectoradd",
+    "third_party": ROOT / "tests" / "fixtures" / "kernelbot_vectoradd",
+}
 #: Far more than any takes on a loaded machine: no verdict here is a matter of speed.
 TIMEOUT_S = 90
 #: Of benchmarks: so few that their times are never refused as noise.

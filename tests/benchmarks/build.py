@@ -115,7 +115,7 @@ def measure(url: str, workers: int | str, source: str, *, users: int, mark: str)
     # The type as it comes: a compiler that reads torch's headers needs more memory than tests give.
     with live_runner(url, **settings, gpus_dir="/nonexistent") as live:
         board = f"board-{mark}"
-        live.board(ROOT / "tasks" / "vectoradd", name=board)
+        live.board(ROOT / "tasks" / "problems" / "vectoradd", name=board)
         began_s = time.monotonic()
         waiting = [
             live.submit(board, source.format(mark=f"{mark} {user}").encode(), mode="leaderboard", user_id=user)

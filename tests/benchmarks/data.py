@@ -69,8 +69,8 @@ _AS_TEXT: Final = _ROWS.format(code="convert_from(c.code, 'UTF8')")
 
 def ours(url: str, target: Path) -> None:
     """The command's own functions."""
-    from runner.data.choice import Options
-    from runner.data.export import export
+    from runner.extras.data.choice import Options
+    from runner.extras.data.export import export
 
     export(url, Options(target=target, private=True), lambda _stage, _done, _total: None)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tasks.formats import fp8, mxfp4, nvfp4, scales128x4
+from tasks.problems.formats import fp8, mxfp4, nvfp4, scales128x4
 
 ROWS, COLUMNS = 4096, 4096
 ROUNDS = 7

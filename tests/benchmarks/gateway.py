@@ -31,13 +31,13 @@ import psycopg
 
 from development.stack import Stack
 from runner.errors import StaleAttemptError
-from runner.gateway.identity import digest
+from runner.extras.gateway.identity import digest
 from runner.model import Mode, Verdict
 from runner.store import Store
 from tests.benchmarks._live import database
-from tests.integration.gateway.conftest import ADMIN, Gate, board_login, gateway_login, multipart
-from tests.integration.gateway.test_kernelboard import BOARD, OWN, SUMMARIES
-from tests.integration.gateway.test_sizes import crowd, pages
+from tests.integration.extras.gateway.conftest import ADMIN, Gate, board_login, gateway_login, multipart
+from tests.integration.extras.gateway.test_kernelboard import BOARD, OWN, SUMMARIES
+from tests.integration.extras.gateway.test_sizes import crowd, pages
 from tests.integration.store.conftest import Bench, ranked, result, run_record
 
 POLLERS = 900

@@ -32,7 +32,13 @@ def main() -> None:
         folder = Path(made)
         _write_rows(folder)
         with subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.kernelbook.endpoint", str(folder / "log"), str(ANSWER_S)],
+            [
+                sys.executable,
+                "-m",
+                "tests.integration.extras.trainers.kernelbook.endpoint",
+                str(folder / "log"),
+                str(ANSWER_S),
+            ],
             cwd=_ROOT,
             stdout=subprocess.PIPE,
             text=True,

@@ -180,7 +180,7 @@ def publish(live: LiveRunner, folder: Path, mix: Sequence[Kind]) -> None:
     """Make the boards, and the folders of the plain chains."""
     for size in dict.fromkeys(kind.size for kind in mix):
         ours, theirs = folder / f"ours-{size}", folder / f"plain-{size}"
-        write_task(ROOT / "tasks" / "vectoradd", ours, SIZES[size][1])
+        write_task(ROOT / "tasks" / "problems" / "vectoradd", ours, SIZES[size][1])
         live.board(ours, name=size)
         write_plain(theirs, SIZES[size][1])
     if any(kind.board == "limited" for kind in mix):

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import psycopg
 
-from runner.client import Client, Item, Result
+from runner.extras.trainers.client import Client, Item, Result
 from tests.acceptance.modules.problems import sent
 from tests.benchmarks._live import database
 from tests.plugins.live import ROOT, LiveRunner, live_runner

@@ -34,7 +34,7 @@ ROUNDS = 7
 QUIET_S = 7.0
 CHAINS = {"test": ("test",), "benchmark": ("benchmark",), "leaderboard": ("test", "benchmark", "leaderboard")}
 TASK = ROOT / "tests" / "fixtures" / "kernelbot_vectoradd"
-SUBMISSION_FILE = ROOT / "tasks" / "vectoradd" / "solutions" / "correct" / "torch_add.py"
+SUBMISSION_FILE = ROOT / "tasks" / "problems" / "vectoradd" / "solutions" / "correct" / "torch_add.py"
 PHASES = ("queue", "container", "import", "eval", "commit")
 
 
@@ -69,7 +69,7 @@ def main() -> None:
 def runner() -> Iterator[LiveRunner]:
     """A daemon on a database of its own, with the task under the built-in harness."""
     with database("turnaround") as url, live_runner(url) as live:
-        live.board(ROOT / "tasks" / "vectoradd", name="board")
+        live.board(ROOT / "tasks" / "problems" / "vectoradd", name="board")
         yield live
 
 

@@ -32,10 +32,10 @@ def main() -> None:
     """Measure and print."""
     with database("warm_pool") as url:
         with live_runner(url) as live:
-            live.board(ROOT / "tasks" / "vectoradd", name="warm")
+            live.board(ROOT / "tasks" / "problems" / "vectoradd", name="warm")
             report("warm", pickups(live, "warm", rounds=WARM_ROUNDS, quiet_s=QUIET_S))
         with live_runner(url, warm_containers=0) as live:
-            live.board(ROOT / "tasks" / "vectoradd", name="cold")
+            live.board(ROOT / "tasks" / "problems" / "vectoradd", name="cold")
             report("cold", pickups(live, "cold", rounds=COLD_ROUNDS, quiet_s=0))
     report("import torch", [import_torch() for _ in range(COLD_ROUNDS)])
 

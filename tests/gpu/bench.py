@@ -65,7 +65,7 @@ class Task:
 
     def solutions(self, kind: str) -> Sequence[Path]:
         """The files in solutions/correct or solutions/wrong."""
-        return sorted((ROOT / "tasks" / self.name / "solutions" / kind).glob("*.py"))
+        return sorted((ROOT / "tasks" / "problems" / self.name / "solutions" / kind).glob("*.py"))
 
 
 @dataclass(frozen=True, kw_only=True)

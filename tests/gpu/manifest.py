@@ -30,7 +30,7 @@ def build() -> dict[str, Any]:
     # A second name for a device says nothing new about it.
     devices = [entry for entry in Registry.load().all() if entry.vendor is not Vendor.NONE]
     types = [entry for entry in devices if entry.detect or entry.count > 1]
-    folders = sorted(path.parent for path in (ROOT / "tasks").glob("*/task.yml"))
+    folders = sorted(path.parent for path in (ROOT / "tasks" / "problems").glob("*/task.yml"))
     return {
         "variants": [variant for entry in types for variant, _ in _variants(entry)],
         "tasks": {folder.name: _task(folder, types) for folder in folders},

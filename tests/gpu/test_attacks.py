@@ -12,7 +12,7 @@ from tasks.harness import local
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.local import lines_of
 
-TASK = Path(__file__).resolve().parents[2] / "tasks"
+TASK = Path(__file__).resolve().parents[2] / "tasks" / "problems"
 CASE = "size: 1024; seed: 2"
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from tasks.formats import fp8, mxfp4, nvfp4, scales128x4
+from tasks.problems.formats import fp8, mxfp4, nvfp4, scales128x4
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
 

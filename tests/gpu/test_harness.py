@@ -17,7 +17,7 @@ from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.local import lines_of
 
 ROOT = Path(__file__).resolve().parents[2]
-TASKS = ROOT / "tasks"
+TASKS = ROOT / "tasks" / "problems"
 RANKS = torch.cuda.device_count()
 EXPERTS = f"num_experts: {8 * RANKS}; experts_per_token: 4"
 FILES = {

@@ -21,8 +21,7 @@ LAYERS = {
     "runner.durable": 0,
     "runner.environment": 0,
     "runner.errors": 0,
-    "runner.extras": 0,
-    "runner.hub": 1,
+    "runner.optional": 0,
     "runner.jsonl": 0,
     "runner.marks": 0,
     "runner.model": 0,
@@ -37,46 +36,64 @@ LAYERS = {
     "runner.devices": 3,
     "runner.metrics": 4,
     "runner.store": 4,
-    "runner.client": 5,
-    "runner.data": 5,
     "runner.evaluation": 5,
-    "runner.kernelbook": 5,
-    "runner.tracing": 5,
     "runner.daemon": 9,
     "runner.daemon.interfaces": 6,
     "runner.daemon.leases": 6,
     "runner.daemon.outcomes": 7,
     "runner.daemon.monitoring": 8,
-    "runner.gateway": 9,
     "runner.cli": 10,
+    "runner.extras": 5,
+    "runner.extras.gateway": 9,
+    "runner.extras.data.analysis_commands": 11,
+    "runner.extras.data.commands": 11,
+    "runner.extras.gateway.commands": 11,
+    "runner.extras.tracing.commands": 11,
+    "runner.extras.trainers.client.commands": 11,
+    "runner.extras.trainers.kernelbook.commands": 11,
 }
+
+#: Guest -> the other guests that it may import. The core imports none.
+GUESTS = {
+    "data": set[str](),
+    "gateway": {"tracing"},
+    "tracing": set[str](),
+    "trainers.client": set[str](),
+    "trainers.kernelbook": {"trainers.client"},
+}
+#: Modules with a guest's commands.
+COMMANDS = (
+    "runner/cli/",
+    *(f"runner/extras/{guest}/commands.py".replace("trainers.", "trainers/") for guest in GUESTS),
+    "runner/extras/data/analysis_commands.py",
+)
 
 #: Third-party module -> the only places that may import it.
 CONFINED = {
     "psycopg": ("runner/store/",),
     "psycopg_pool": ("runner/store/",),
-    "pyarrow": ("runner/data/", "runner/kernelbook/"),
-    "opentelemetry": ("runner/tracing/exporter.py",),
-    "transformers": ("runner/kernelbook/",),
-    "dotenv": ("runner/kernelbook/",),
-    "ray": ("runner/kernelbook/spread.py",),
-    "pandas": ("runner/data/",),
+    "pyarrow": ("runner/extras/data/", "runner/extras/trainers/kernelbook/"),
+    "opentelemetry": ("runner/extras/tracing/exporter.py",),
+    "transformers": ("runner/extras/trainers/kernelbook/",),
+    "dotenv": ("runner/extras/trainers/kernelbook/",),
+    "ray": ("runner/extras/trainers/kernelbook/spread.py",),
+    "pandas": ("runner/extras/data/",),
     "docker": ("sandbox/",),
     "torch": ("tasks/",),
-    "numpy": ("tasks/", "runner/data/", "runner/kernelbook/"),
+    "numpy": ("tasks/", "runner/extras/data/", "runner/extras/trainers/kernelbook/"),
     "pynvml": ("runner/devices",),
     "amdsmi": ("runner/devices",),
     "structlog": ("runner/logs.py",),
-    "typer": ("runner/cli/",),
-    "rich": ("runner/cli/",),
-    "matplotlib": ("runner/data/",),
-    "huggingface_hub": ("runner/hub.py", "runner/data/", "runner/kernelbook/"),
-    "prometheus_client": ("runner/metrics.py", "runner/daemon/monitoring/health.py", "runner/gateway/"),
-    "starlette": ("runner/gateway/",),
-    "uvicorn": ("runner/gateway/",),
-    "jinja2": ("runner/gateway/",),
-    "python_multipart": ("runner/gateway/",),
-    "httpx2": ("runner/gateway/", "runner/kernelbook/"),
+    "typer": COMMANDS,
+    "rich": COMMANDS,
+    "matplotlib": ("runner/extras/data/",),
+    "huggingface_hub": ("runner/extras/hub.py", "runner/extras/data/", "runner/extras/trainers/kernelbook/"),
+    "prometheus_client": ("runner/metrics.py", "runner/daemon/monitoring/health.py", "runner/extras/gateway/"),
+    "starlette": ("runner/extras/gateway/", "runner/extras/trainers/client/kernelgym.py"),
+    "uvicorn": ("runner/extras/gateway/", "runner/extras/trainers/client/kernelgym.py"),
+    "jinja2": ("runner/extras/gateway/",),
+    "python_multipart": ("runner/extras/gateway/",),
+    "httpx2": ("runner/extras/gateway/", "runner/extras/trainers/kernelbook/"),
 }
 
 #: Only functions import them: together they cost more core-seconds than the rest of a command's start.
@@ -95,7 +112,7 @@ SANDBOX_ROOMS = {
 
 #: Runs inside the container: the standard library, torch, numpy and each other.
 CONTAINER_CODE = (
-    *("tasks/harness/", "tasks/eval.py", "sandbox/inside/", "sandbox/protocol.py"),
+    *("tasks/harness/", "tasks/problems/eval.py", "sandbox/inside/", "sandbox/protocol.py"),
     # Sent there by `image check`.
     "runner/cli/image_probe.py",
 )
@@ -105,7 +122,7 @@ CONTAINER_IMPORTS = {"torch", "numpy", "sandbox", "tasks"}
 #: and code that runs inside the container.
 ENVIRONMENT_READERS = (
     "runner/environment.py",
-    "runner/kernelbook/settings.py",
+    "runner/extras/trainers/kernelbook/settings.py",
     *CONTAINER_CODE,
     "sandbox/host/engine.py",
 )
@@ -152,7 +169,7 @@ def nodes_of(path: Path) -> tuple[ast.AST, ...]:
 
 def _in_task_folder(path: Path) -> bool:
     parts = path.relative_to(ROOT).parts
-    return parts[0] == "tasks" and len(parts) > 2 and parts[1] not in ("harness", "formats")
+    return parts[:2] == ("tasks", "problems") and len(parts) > 3 and parts[2] != "formats"
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -210,12 +227,12 @@ def test_every_part_of_the_runner_has_a_layer() -> None:
     assert not unplaced
 
 
-def test_the_runner_has_at_most_sixteen_rooms() -> None:
-    """A room is a folder with modules; folders of files of one shape are parts of theirs."""
+def test_the_core_has_at_most_eleven_rooms() -> None:
+    """A room is a folder with modules; folders of files of one shape are parts of theirs, and guests are no part."""
+    parts = ("runner/store/", "runner/extras", "runner/evaluation/kinds", "runner/devices/vendors")
     rooms = {relative(path.parent) for path in modules() if relative(path).startswith("runner/")}
-    parts = ("runner/store/", "runner/data/shipped", "runner/evaluation/kinds", "runner/devices/vendors")
     rooms = {room for room in rooms if not room.startswith(parts)}
-    assert len(rooms) <= 16, sorted(rooms)
+    assert len(rooms) <= 11, sorted(rooms)
 
 
 def test_imports_go_downwards_only() -> None:
@@ -228,6 +245,26 @@ def test_imports_go_downwards_only() -> None:
         if (other := layer(name)) is not None and other > own
     }
     assert upwards == set()
+
+
+def guest(name: str) -> str | None:
+    """The guest that a dotted name belongs to; None for the core, and for what guests share."""
+    return next((each for each in GUESTS if f"{name}.".startswith(f"runner.extras.{each}.")), None)
+
+
+def test_the_core_imports_no_guest_and_a_guest_only_those_in_the_table() -> None:
+    """A host runs without what guests need; the command line has their modules as texts."""
+    assert {guest(dotted(path)) for path in modules()} == {*GUESTS, None}, "a guest without modules"
+    wrong = set()
+    for path in modules():
+        own = guest(dotted(path))
+        names = {name for name in imports(path) if name.startswith("runner.extras")}
+        if not dotted(path).startswith("runner.extras"):
+            wrong |= {f"{relative(path)}: {name}" for name in names}
+        else:
+            may = {own, None, *GUESTS.get(own or "", ())}
+            wrong |= {f"{relative(path)}: {name}" for name in names if guest(name) not in may}
+    assert wrong == set()
 
 
 def test_a_daemon_has_the_queue_alone() -> None:
@@ -370,7 +407,7 @@ def test_sql_stands_in_sql_files() -> None:
     found = set()
     for path in modules():
         # SQLite, a file of its own; and calls of functions, made of their signatures.
-        if relative(path) in {"runner/kernelbook/journal.py", "runner/store/queries.py"}:
+        if relative(path) in {"runner/extras/trainers/kernelbook/journal.py", "runner/store/queries.py"}:
             continue
         nodes = nodes_of(path)
         documentation = {

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 import runner
 import sandbox
-from runner.kernelbook.asking import Endpoint
-from runner.kernelbook.settings import Settings
+from runner.extras.trainers.kernelbook.asking import Endpoint
+from runner.extras.trainers.kernelbook.settings import Settings
 
 _SECRET: Final = re.compile(
     r"(^|_)(api_key|key|token|password|secret|credential|dsn|url|urls|seed|csrf|cookie|verifier|variables)(_|$)"

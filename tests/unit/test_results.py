@@ -12,8 +12,8 @@ from rich.console import Console
 from runner.cli.render_submission import run_block
 from runner.cli.view import ShownRun
 from runner.evaluation.mode_result import ModeResult
-from runner.gateway import charts
-from runner.gateway import results as gateway_results
+from runner.extras.gateway import charts
+from runner.extras.gateway import results as gateway_results
 from runner.results import MAX_CASES, cases
 from runner.units import between, duration, spread
 from tasks.harness.judge.report import CaseReport, TimingReport, result_lines

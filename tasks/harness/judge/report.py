@@ -1,7 +1,7 @@
 """What the judge reports of one case, as numbers; and KernelBot's result lines of such reports. Pure.
 
 The reports travel to the daemon as JSON. KernelBot's keys and its formats of numbers are made here alone, when a row is
-written (`runner.evaluation.result_rows`) or an eval program answers (`tasks/eval.py`). Standard library only.
+written (`runner.evaluation.result_rows`) or an eval program answers (`tasks/problems/eval.py`). Standard library only.
 """
 
 from __future__ import annotations

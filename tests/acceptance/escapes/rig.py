@@ -37,7 +37,10 @@ from tests.acceptance.escapes.case import JUDGE, PROGRAM, Case
 from tests.plugins.live import ROOT
 from tests.support.waiting import PATIENCE_S
 
-FOLDERS: Final = {JUDGE: ROOT / "tasks" / "vectoradd", PROGRAM: ROOT / "tests" / "fixtures" / "escapes_task"}
+FOLDERS: Final = {
+    JUDGE: ROOT / "tasks" / "problems" / "vectoradd",
+    PROGRAM: ROOT / "tests" / "fixtures" / "escapes_task",
+}
 #: Small enough that a bomb is through at once, large enough for torch twice.
 GPU_TYPE: Final = """
 extends = "CPU"

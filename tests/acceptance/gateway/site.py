@@ -17,9 +17,9 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import dict_row
 
-from runner.gateway.identity import digest
+from runner.extras.gateway.identity import digest
 from tests.acceptance.gateway.clients import Kernelboard, Outcome, Popcorn, Wire
-from tests.integration.gateway.conftest import board_login, gateway_login
+from tests.integration.extras.gateway.conftest import board_login, gateway_login
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S
@@ -29,7 +29,7 @@ ADMIN: Final = "an-admin-token-of-the-suite"
 SEED: Final = 7_319_004_455
 #: How a website names its user.
 WEB_ID: Final = "0123456789abcdef0123456789abcdef"
-SOLUTIONS: Final = ROOT / "tasks" / "vectoradd" / "solutions"
+SOLUTIONS: Final = ROOT / "tasks" / "problems" / "vectoradd" / "solutions"
 #: Far more than any submission takes on a loaded machine; on the other board one ends by it.
 LIMIT_S: Final = 90
 SHORT_S: Final = 6
@@ -183,11 +183,15 @@ def file_of(name: str) -> str:
 def site(database_url: str) -> Iterator[Site]:
     """Daemon and gateway, with every submission of `RUNS` over."""
     with live_runner(database_url, cpu_slots=2, warm_containers=1) as live, _gateway(live) as port:
-        live.board(ROOT / "tasks" / "vectoradd", name="vectoradd", timeout_s=LIMIT_S, timed_calls=TIMED_CALLS)
-        live.board(ROOT / "tasks" / "vectoradd", name="short", timeout_s=SHORT_S, timed_calls=TIMED_CALLS)
-        live.board(ROOT / "tasks" / "vectoradd", name="Capitals", timeout_s=LIMIT_S, timed_calls=TIMED_CALLS)
-        live.board(ROOT / "tasks" / "identity", name="closed", timeout_s=LIMIT_S)
-        live.board(ROOT / "tasks" / "identity", name="over", timeout_s=LIMIT_S)
+        live.board(
+            ROOT / "tasks" / "problems" / "vectoradd", name="vectoradd", timeout_s=LIMIT_S, timed_calls=TIMED_CALLS
+        )
+        live.board(ROOT / "tasks" / "problems" / "vectoradd", name="short", timeout_s=SHORT_S, timed_calls=TIMED_CALLS)
+        live.board(
+            ROOT / "tasks" / "problems" / "vectoradd", name="Capitals", timeout_s=LIMIT_S, timed_calls=TIMED_CALLS
+        )
+        live.board(ROOT / "tasks" / "problems" / "identity", name="closed", timeout_s=LIMIT_S)
+        live.board(ROOT / "tasks" / "problems" / "identity", name="over", timeout_s=LIMIT_S)
         made = Site(live=live, port=port)
         with psycopg.connect(live.database_url, autocommit=True) as connection:
             connection.execute("UPDATE leaderboard.leaderboard SET secret_seed = %s", (SEED,))

@@ -31,7 +31,7 @@ from tests.plugins.images import PYTHON, download
 from tests.plugins.live import ROOT
 from tests.unit import samples
 
-VECTORADD = ROOT / "tasks" / "vectoradd"
+VECTORADD = ROOT / "tasks" / "problems" / "vectoradd"
 #: The whole recipe, which takes minutes; else everything but torch is installed, and torch is bound.
 WHOLE = os.environ.get("KERNEL_RUNNER_TEST_IMAGES") == "all"
 SITE_PACKAGES = f"lib/python{PYTHON}/site-packages"

@@ -19,7 +19,7 @@ from tests.integration.cli.conftest import Call, write_task
 from tests.integration.store.test_migrate import VERSIONS
 from tests.support.waiting import PATIENCE_S
 
-STARTER = Path(tasks.__file__).parent
+STARTER = Path(tasks.__file__).parent / "problems"
 NOBODY_HOME = "postgresql://nobody@127.0.0.1:1/nothing"
 
 

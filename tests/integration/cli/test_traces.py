@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.cli import traces
+from runner.extras.tracing import commands
 from tests.integration.cli.conftest import Call
 from tests.support.collector import collector
 
@@ -28,7 +28,7 @@ def test_bad_arguments_are_named(call: Call, database_url: str) -> None:
 
 def test_it_says_what_to_install(call: Call, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the SDK is not there."""
-    monkeypatch.setattr(traces, "_NEEDED", ("opentelemetry.nothing_such",))
+    monkeypatch.setattr(commands, "_NEEDED", ("opentelemetry.nothing_such",))
     said = call("traces", "--once", database=database_url)
     assert said.code == 2
     assert "install kernel-runner[otel]" in said.err

@@ -17,7 +17,7 @@ from psycopg.conninfo import make_conninfo
 from runner.errors import SubmissionError
 from runner.store import Store
 from tests.integration.cli.conftest import Call
-from tests.integration.gateway.conftest import ADMIN, gateway_login
+from tests.integration.extras.gateway.conftest import ADMIN, gateway_login
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S
 

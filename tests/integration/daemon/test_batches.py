@@ -19,8 +19,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.client import AsyncClient, Client, EvaluationFaultError, Item
 from runner.errors import DatabaseUnavailableError, SubmissionError
+from runner.extras.trainers.client import AsyncClient, Client, EvaluationFaultError, Item
 from runner.model import Job, JobResult, Progress
 from runner.store import migrate
 from tests.chaos.server import Server
@@ -251,7 +251,7 @@ def test_a_spooled_group_is_committed_later(make_rig: Callable[..., Rig], databa
 
 CLIENT = """
 import json, sys
-from runner.client import Client
+from runner.extras.trainers.client import Client
 from tests.integration.daemon.test_batches import item
 with Client(sys.argv[1], gpu_type="CPU", batch="storm", outstanding=128) as client:
     items = [item(n, of=n // 8) for n in range(int(sys.argv[2]))]

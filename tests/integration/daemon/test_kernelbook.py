@@ -14,10 +14,10 @@ from typing import Any
 
 import psycopg
 
-from runner.client import Client
-from runner.kernelbook import difficulty, score
-from runner.kernelbook.asking import Request
-from runner.kernelbook.rows import Source, facts_of, read
+from runner.extras.trainers.client import Client
+from runner.extras.trainers.kernelbook import difficulty, score
+from runner.extras.trainers.kernelbook.asking import Request
+from runner.extras.trainers.kernelbook.rows import Source, facts_of, read
 from runner.model import Job, JobResult, Progress
 from tests.integration.daemon.groups import looking
 from tests.integration.daemon.rig import Rig

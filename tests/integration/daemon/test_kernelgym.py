@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from runner.client import AsyncClient
-from runner.gateway.kernelgym import build
+from runner.extras.trainers.client import AsyncClient
+from runner.extras.trainers.client.kernelgym import build
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import Rig
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from runner.client import AsyncClient, Client
-from runner.client.adapters import classic_reward, score, trl_reward, verl_score
+from runner.extras.trainers.client import AsyncClient, Client
+from runner.extras.trainers.client.adapters import classic_reward, score, trl_reward, verl_score
 
 REFERENCE = "class Model: pass"
 #: What is found of each candidate is in its text (tests/integration/daemon/groups.py).

@@ -20,9 +20,9 @@ _PROMPT: Final = re.compile(r"^    \$ (.+)$", re.MULTILINE)
 _INSTALLED: Final = (
     "sudo apt-get install ./dist/kernel-runner_*.deb",
     "sudo kernel-runner install --database-url-file url --eval-python /opt/torch/bin/python --migrate",
-    "sudo kernel-runner leaderboard create /opt/kernel-runner/tasks/vectoradd --name vectoradd --gpu CPU",
+    "sudo kernel-runner leaderboard create /opt/kernel-runner/tasks/problems/vectoradd --name vectoradd --gpu CPU",
     (
-        "sudo kernel-runner submit /opt/kernel-runner/tasks/vectoradd/solutions/correct/torch_add.py"
+        "sudo kernel-runner submit /opt/kernel-runner/tasks/problems/vectoradd/solutions/correct/torch_add.py"
         " --leaderboard vectoradd --gpu CPU --mode test --wait"
     ),
     'sudo install -m 600 /dev/stdin /etc/kernel-runner/credentials/database_url <<< "$NEW_URL"',
@@ -62,18 +62,15 @@ _KERNELBOOK: Final = (
 #: Shown commands that `test_commands.py` does not run, and why.
 ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(_INSTALLED, "tests/integration/systemd/test_service.py"),
-    **dict.fromkeys(
-        _KERNELBOOK, "tests/integration/kernelbook and tests/unit/kernelbook, with files and endpoints of their own"
-    ),
+    **dict.fromkeys(_KERNELBOOK, "tests/integration/extras/trainers/kernelbook, with files and endpoints of their own"),
     "kernel-runner kernelbook score --gpu H100 --input outputs/completions.jsonl": (
         "tests/integration/daemon/test_kernelbook.py, on a CPU"
     ),
     "kernel-runner host evict 4711 --reason 'the clock of gpu-07 was wrong'": (
         "tests/integration/cli/test_again.py, on a job that runs"
     ),
-    "kernel-runner submit tasks/vectoradd/solutions/faults/cheat.py --leaderboard vectoradd --user mallory --wait": (
-        "`make demo` submits the same file; tests/unit/problems/test_problems.py shows what it does"
-    ),
+    "kernel-runner submit tasks/problems/vectoradd/solutions/faults/cheat.py --leaderboard vectoradd --user mallory"
+    " --wait": ("`make demo` submits the same file; tests/unit/problems/test_problems.py shows what it does"),
     "make demo": "runs everything, this test too; what it does step by step is tests/unit/development/test_stack.py",
     "make test": "is running now",
     **dict.fromkeys(
@@ -131,7 +128,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kernel-runner cancel 17 --user alice": "tests/integration/cli/test_submissions.py",
     "kernel-runner leaderboard delete vectoradd --force": "tests/integration/cli/test_leaderboards.py",
     "kernel-runner rerun 17": "tests/integration/cli/test_again.py",
-    "kernel-runner eval tasks/vectoradd mine.py --mode benchmark": (
+    "kernel-runner eval tasks/problems/vectoradd mine.py --mode benchmark": (
         "tests/integration/cli/test_operations.py evaluates in a container"
     ),
     "kernel-runner image build cuda --base nvidia/cuda:13.0.2-devel-ubuntu24.04 --tag kernels/cuda:13": (
@@ -155,11 +152,10 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kernel-runner host drain node2 --reason 'new fan' --wait && ssh node2 sudo reboot": "would reboot a host",
     "kernel-runner gpu detect --write RTX5090 --device 1": ("tests/unit/cli/test_gpu_devices.py, with that device"),
     "kernel-runner gpu validate RTX5090.toml": "tests/unit/cli/test_gpu.py",
-    "kernel-runner task check tasks/vectoradd": "tests/acceptance/test_tasks.py evaluates the same",
-    "kernel-runner task check tasks/row_max": "tests/integration/cli/test_tasks.py",
-    "kernel-runner task run tasks/row_max tasks/row_max/solutions/correct/sorted.py --mode leaderboard": (
-        "tests/integration/cli/test_tasks.py, by its other name"
-    ),
+    "kernel-runner task check tasks/problems/vectoradd": "tests/acceptance/test_tasks.py evaluates the same",
+    "kernel-runner task check tasks/problems/row_max": "tests/integration/cli/test_tasks.py",
+    "kernel-runner task run tasks/problems/row_max tasks/problems/row_max/solutions/correct/sorted.py"
+    " --mode leaderboard": ("tests/integration/cli/test_tasks.py, by its other name"),
     "curl --unix-socket /var/lib/kernel-runner/http.sock http://localhost/readyz": (
         "tests/integration/outages/test_matrix.py asks the same of a socket"
     ),
@@ -194,7 +190,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
             "kernel-runner data publish export gpu-group/kernels-2030 --dry-run",
             "kernel-runner data publish export gpu-group/kernels-2030",
         ),
-        "tests/unit/data/test_documents.py",
+        "tests/unit/extras/data/test_documents.py",
     ),
 }
 #: Words with which a command begins that needs a booted systemd or its journal.

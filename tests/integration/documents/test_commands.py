@@ -22,10 +22,10 @@ from tests.integration.documents.commands import ELSEWHERE, ROOT, SYSTEMD, Shown
 #: What is run, in this order: a board comes before what is submitted to it. The numbers of submissions in the pages are
 #: those of the story told there.
 PLAY: Sequence[str] = (
-    "kernel-runner leaderboard create tasks/vectoradd --gpu CPU --deadline '2031-06-30 18:00'",
+    "kernel-runner leaderboard create tasks/problems/vectoradd --gpu CPU --deadline '2031-06-30 18:00'",
     (
-        "kernel-runner submit tasks/vectoradd/solutions/correct/torch_add.py --leaderboard vectoradd --mode leaderboard"
-        " --wait"
+        "kernel-runner submit tasks/problems/vectoradd/solutions/correct/torch_add.py --leaderboard vectoradd"
+        " --mode leaderboard --wait"
     ),
     "kernel-runner leaderboard show vectoradd",
     # operations.md. With one submission nothing is asked.
@@ -57,8 +57,8 @@ PLAY: Sequence[str] = (
     "kernel-runner leaderboard list",
     "kernel-runner leaderboard personal vectoradd --user alice",
     "kernel-runner leaderboard task vectoradd reference.py",
-    "kernel-runner leaderboard update tasks/vectoradd --timing audited --tolerance 0.05 --dry-run",
-    "kernel-runner leaderboard import tasks/nvfp4.yaml --dry-run",
+    "kernel-runner leaderboard update tasks/problems/vectoradd --timing audited --tolerance 0.05 --dry-run",
+    "kernel-runner leaderboard import tasks/problems/nvfp4.yaml --dry-run",
     "kernel-runner check --explain",
     "kernel-runner host list",
     "kernel-runner gpu list",
@@ -66,12 +66,12 @@ PLAY: Sequence[str] = (
     "kernel-runner gpu detect",
     "kernel-runner gpu clocks",
     # adding-a-task.md
-    "kernel-runner task new row_max --directory tasks",
-    "kernel-runner leaderboard create tasks/row_max --name row-max --gpu CPU",
+    "kernel-runner task new row_max --directory tasks/problems",
+    "kernel-runner leaderboard create tasks/problems/row_max --name row-max --gpu CPU",
     "kernel-runner leaderboard template row-max Python > mine.py",
     "kernel-runner submit mine.py --wait",
     "kernel-runner leaderboard show row-max",
-    "kernel-runner leaderboard update tasks/row_max --name row-max",
+    "kernel-runner leaderboard update tasks/problems/row_max --name row-max",
 )
 #: These ask for a confirmation at the terminal, which is given.
 ASKS = ("kernel-runner rerun", "kernel-runner invalidate")

@@ -25,7 +25,7 @@ from sandbox.host.engine import DockerEngine
 from tests.plugins.live import ROOT
 from tests.unit import samples
 
-VECTORADD = load_folder(ROOT / "tasks" / "vectoradd").task
+VECTORADD = load_folder(ROOT / "tasks" / "problems" / "vectoradd").task
 CUDA_FOLDER = ROOT / "tests" / "fixtures" / "kernelbot_task_cu"
 CUDA = load_folder(CUDA_FOLDER).task
 #: One core, so that others are left for builds.

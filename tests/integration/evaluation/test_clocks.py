@@ -29,9 +29,9 @@ from tests.plugins.live import ROOT
 from tests.support.waiting import PATIENCE_S
 from tests.unit import samples
 
-TASK = load_folder(ROOT / "tasks" / "vectoradd").task
+TASK = load_folder(ROOT / "tasks" / "problems" / "vectoradd").task
 TASK = replace(TASK, extra=replace(TASK.extra, cases={"CPU": CaseSet(benchmarks=({"size": 64, "seed": 1},))}))
-CODE = (ROOT / "tasks" / "vectoradd" / "solutions" / "correct" / "torch_add.py").read_bytes()
+CODE = (ROOT / "tasks" / "problems" / "vectoradd" / "solutions" / "correct" / "torch_add.py").read_bytes()
 POWER_CAP, HW_THERMAL = 0x4, 0x40
 
 

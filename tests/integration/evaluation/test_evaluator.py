@@ -19,7 +19,7 @@ from tests.plugins.live import ROOT
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit import samples
 
-VECTORADD = ROOT / "tasks" / "vectoradd"
+VECTORADD = ROOT / "tasks" / "problems" / "vectoradd"
 RIGHT = (VECTORADD / "solutions" / "correct" / "torch_add.py").read_bytes()
 ENDLESS = b"def custom_kernel(data):\n    while True:\n        pass\n"
 

@@ -16,7 +16,7 @@ from sandbox.host.engine import DockerEngine
 from tests.plugins.live import ROOT
 from tests.unit import samples
 
-VECTORADD = ROOT / "tasks" / "vectoradd"
+VECTORADD = ROOT / "tasks" / "problems" / "vectoradd"
 
 
 def test_a_gpu_type_with_runtime_runsc_is_served_by_gvisor(

@@ -17,7 +17,7 @@ from sandbox.host.engine import DockerEngine
 from tests.plugins.live import ROOT
 from tests.unit import samples
 
-VECTORADD = ROOT / "tasks" / "vectoradd"
+VECTORADD = ROOT / "tasks" / "problems" / "vectoradd"
 
 
 def job(**extra: str) -> Job:

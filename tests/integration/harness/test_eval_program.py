@@ -1,4 +1,4 @@
-"""tasks/eval.py as a task author or a KernelBot runner starts it."""
+"""tasks/problems/eval.py as a task author or a KernelBot runner starts it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.waiting import PATIENCE_S
 
 from .conftest import FIXTURES
 
-EVAL = Path(__file__).parents[3] / "tasks" / "eval.py"
+EVAL = Path(__file__).parents[3] / "tasks" / "problems" / "eval.py"
 
 
 @pytest.fixture

@@ -167,7 +167,7 @@ class Host:
 
     def board(self) -> None:
         """Publish a leaderboard."""
-        loaded = load(ROOT / "tasks" / "vectoradd")
+        loaded = load(ROOT / "tasks" / "problems" / "vectoradd")
         self.store.create_board(
             name="vectoradd",
             deadline=datetime.now(UTC) + timedelta(days=1),

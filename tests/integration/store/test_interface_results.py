@@ -123,9 +123,9 @@ def test_results(
     tmp_path: Path,
 ) -> None:
     """Per mode: `result`, `meta` and `system_info` as KernelBot's programs and ours read them; JSON of commands."""
-    shutil.copytree(ROOT / "tasks" / "vectoradd", tmp_path / "tasks" / "add")
+    shutil.copytree(ROOT / "tasks" / "problems" / "vectoradd", tmp_path / "tasks" / "add")
     for name in ("eval.py", "utils.py"):
-        shutil.copy(ROOT / "tasks" / name, tmp_path / "tasks" / name)
+        shutil.copy(ROOT / "tasks" / "problems" / name, tmp_path / "tasks" / name)
     with (tmp_path / "tasks" / "add" / "runner.yml").open("a", encoding="utf-8") as extra:
         extra.write(TIMING)
     command_line("leaderboard", "create", str(tmp_path / "tasks" / "add"), "--name", "add", "--gpu", "CPU")

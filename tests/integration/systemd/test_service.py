@@ -215,7 +215,7 @@ def sample_a_device(machine: Machine) -> None:
     machine.run("systemctl", "daemon-reload")
     machine.run("systemctl", "restart", "kernel-runner")
     (pid,) = machine.show("MainPID")
-    vectoradd = "/opt/kernel-runner/tasks/vectoradd"
+    vectoradd = "/opt/kernel-runner/tasks/problems/vectoradd"
     machine.run("kernel-runner", "leaderboard", "create", vectoradd, "--name", "sampled", "--gpu", "HYP9000")
     submission = int(
         machine.sql(

@@ -11,7 +11,7 @@ from runner.gpu_types import Registry, Vendor
 from runner.task_format import load_folder
 from runner.task_format.model import TaskFolder
 
-TASKS: Final = Path(__file__).resolve().parents[3] / "tasks"
+TASKS: Final = Path(__file__).resolve().parents[3] / "tasks" / "problems"
 
 
 def with_template(language: str) -> Sequence[TaskFolder]:

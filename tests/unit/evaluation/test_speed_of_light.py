@@ -13,7 +13,7 @@ from runner.task_format import load_folder
 from runner.task_format.model import Case, Extra, Harness, Task
 from tests.unit import samples
 
-TASKS = Path(__file__).resolve().parents[3] / "tasks"
+TASKS = Path(__file__).resolve().parents[3] / "tasks" / "problems"
 #: 100 and 200 TFLOP/s, 1 TB/s, 1 MiB of cache.
 FIGURES = Figures(
     memory_gib=1, l2_mib=1, bandwidth_gb_s=1000, peak_tflops={Dtype.BF16: 100, Dtype.FP8: 200, Dtype.FP32: 10}
@@ -175,7 +175,7 @@ def test_the_sentence_in_the_documentation_is_what_is_said() -> None:
     task = load_folder(TASKS / "vectoradd").task
     floor = speed_of_light(task, task.benchmarks[-1], Registry.load().get("H100")).floor
     assert floor is not None
-    quoted = " ".join((TASKS.parent / "docs" / "harness.md").read_text(encoding="utf-8").split())
+    quoted = " ".join((TASKS.parents[1] / "docs" / "harness.md").read_text(encoding="utf-8").split())
     assert f"benchmark 5 of 5: {floor.refusal(4100)} ```" in quoted
 
 

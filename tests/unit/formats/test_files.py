@@ -1,4 +1,4 @@
-"""The files of tasks/formats as files: each stands alone, and what several have is the same text."""
+"""The files of tasks/problems/formats as files: each stands alone, and what several have is the same text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tasks.formats import fp8, mxfp4, nvfp4, scales128x4
+from tasks.problems.formats import fp8, mxfp4, nvfp4, scales128x4
 
 FOLDER = Path(nvfp4.__file__).parent
 FILES = sorted(path for path in FOLDER.glob("*.py") if path.name != "__init__.py")

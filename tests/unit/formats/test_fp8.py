@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.formats.fp8 import (
+from tasks.problems.formats.fp8 import (
     FORMATS,
     MX_BLOCK,
     ScaleRule,

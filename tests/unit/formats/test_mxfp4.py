@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from tasks.formats.mxfp4 import BLOCK, ScaleRule, decode_e8m0, dequantize, pack_e2m1, quantize, unpack_e2m1
+from tasks.problems.formats.mxfp4 import BLOCK, ScaleRule, decode_e8m0, dequantize, pack_e2m1, quantize, unpack_e2m1
 from tests.unit.formats.scalar import E2M1, WIDE, same
 
 ALL_BYTES = torch.arange(256, dtype=torch.uint8)

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.formats.nvfp4 import (
+from tasks.problems.formats.nvfp4 import (
     BLOCK,
     decode_e2m1,
     decode_e4m3fn,

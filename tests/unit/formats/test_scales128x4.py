@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tasks.formats.scales128x4 import cute_view, swizzle, unswizzle
+from tasks.problems.formats.scales128x4 import cute_view, swizzle, unswizzle
 
 SHAPES = [(128, 4), (256, 12), (1, 1), (129, 5), (200, 10), (72, 8), (384, 448)]
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import yaml
 
-TASKS = Path(__file__).resolve().parents[3] / "tasks"
+TASKS = Path(__file__).resolve().parents[3] / "tasks" / "problems"
 #: Every task folder that one process on one device evaluates; `oracles` has a module of each name.
 NAMES = tuple(
     sorted(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-TASKS = Path(__file__).resolve().parents[3] / "tasks"
+TASKS = Path(__file__).resolve().parents[3] / "tasks" / "problems"
 FILES = sorted([*TASKS.glob("*/templates/*.py"), *TASKS.glob("*/solutions/correct/*.py")])
 #: Functions of torch that copy from Python objects.
 COPIES = {"tensor", "as_tensor", "asarray"}

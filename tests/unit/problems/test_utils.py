@@ -1,11 +1,11 @@
-"""What a submission is told by tasks/utils.py."""
+"""What a submission is told by tasks/problems/utils.py."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from tasks.utils import make_match_reference, verbose_allclose
+from tasks.problems.utils import make_match_reference, verbose_allclose
 
 
 def test_each_of_several_outputs_is_named_once() -> None:

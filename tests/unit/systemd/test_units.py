@@ -17,7 +17,7 @@ from runner.cli.installation import DATABASE_URL, VENDOR, shipped
 from runner.config import Config
 from runner.daemon.loop import ABORT_S, JOIN_S
 from runner.daemon.monitoring.watchdog import STEP_LIMIT_S
-from runner.gateway.server import GRACE_S
+from runner.extras.gateway.server import GRACE_S
 from runner.store.gateway import PATIENCE_S
 from sandbox.host.engine import SLICE
 

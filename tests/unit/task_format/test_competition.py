@@ -118,7 +118,7 @@ def test_a_missing_competition_is_refused(tmp_path: Path) -> None:
 
 def test_the_starter_set_loads() -> None:
     """Our own competition file lists the three problems, each offered without an accelerator."""
-    loaded = load_competition(ROOT / "tasks" / "starter.yaml")
+    loaded = load_competition(ROOT / "tasks" / "problems" / "starter.yaml")
     assert [problem.name for problem in loaded.problems] == ["identity", "vectoradd", "nvfp4_gemv"]
     assert all("CPU" in problem.gpus and problem.deadline is None for problem in loaded.problems)
 
@@ -152,14 +152,14 @@ def test_the_starter_set_loads() -> None:
 )
 def test_the_boards_of_a_family_load(file: str, boards: dict[str, tuple[str, tuple[str, ...]]]) -> None:
     """Under the public boards' names, on their types, which the tasks offer and the registry knows."""
-    loaded = load_competition(ROOT / "tasks" / file)
+    loaded = load_competition(ROOT / "tasks" / "problems" / file)
     registry = Registry.load()
     assert {problem.name: problem.gpus for problem in loaded.problems} == {
         name: gpus for name, (_, gpus) in boards.items()
     }
     for problem in loaded.problems:
         directory, gpus = boards[problem.name]
-        assert problem.folder.task == load_folder(ROOT / "tasks" / directory).task
+        assert problem.folder.task == load_folder(ROOT / "tasks" / "problems" / directory).task
         assert set(gpus) <= set(problem.folder.gpus)
         assert [registry.get(gpu).name for gpu in gpus] == list(gpus)
         assert problem.deadline is None
@@ -169,10 +169,10 @@ def test_every_shipped_task_is_in_a_competition() -> None:
     """A board for each folder, and no two of one name that stand for different tasks."""
     boards = [
         (problem.name, problem.folder.task)
-        for path in sorted((ROOT / "tasks").glob("*.yaml"))
+        for path in sorted((ROOT / "tasks" / "problems").glob("*.yaml"))
         for problem in load_competition(path).problems
     ]
-    for folder in sorted(path.parent for path in (ROOT / "tasks").glob("*/task.yml")):
+    for folder in sorted(path.parent for path in (ROOT / "tasks" / "problems").glob("*/task.yml")):
         assert load_folder(folder).task in [task for _, task in boards], folder.name
     for name, task in boards:
         assert all(other == task for same, other in boards if same == name), name

@@ -42,7 +42,7 @@ def example(tmp_path: Path) -> Path:
     folder = tmp_path / "row_max"
     (folder / "templates").mkdir(parents=True)
     for name in ("eval.py", "utils.py"):
-        (tmp_path / name).write_bytes((ROOT / "tasks" / name).read_bytes())
+        (tmp_path / name).write_bytes((ROOT / "tasks" / "problems" / name).read_bytes())
     (folder / "task.py").write_text(block("1. The folder", "python"))
     (folder / "reference.py").write_text(block("2. The reference", "python"))
     (folder / "task.yml").write_text(block("3. task.yml", "yaml"))
@@ -76,9 +76,9 @@ def test_the_errors_shown_are_the_errors_given(example: Path, monkeypatch: pytes
     with pytest.raises(TaskError) as caught:
         load_folder(Path("row_max"))
     expected = "\n".join(
-        line for line in section("5. Try it").splitlines() if line.startswith("tasks/row_max/task.yml")
+        line for line in section("5. Try it").splitlines() if line.startswith("tasks/problems/row_max/task.yml")
     )
-    assert str(caught.value) == expected.replace("tasks/row_max", "row_max")
+    assert str(caught.value) == expected.replace("tasks/problems/row_max", "row_max")
 
 
 def test_the_competition_shown_loads(example: Path) -> None:

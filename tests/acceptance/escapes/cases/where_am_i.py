@@ -4,7 +4,7 @@ verdict: accepted
 """
 for path in (
     "/root", "/home", "/mnt", "/srv", "/boot", "/var/lib/docker", "/var/lib/kernel-runner", "/var/lib/postgresql",
-    "/etc/shadow", "/etc/ssh", "/etc/kernel-runner", "/etc/docker", "/kernel-runner/tasks/vectoradd", "/judge",
+    "/etc/shadow", "/etc/ssh", "/etc/kernel-runner", "/etc/docker", "/kernel-runner/tasks/problems/vectoradd", "/judge",
 ):
     try:
         found = os.listdir(path) if os.path.isdir(path) else read(path)

@@ -19,12 +19,12 @@ import yaml
 
 from runner.cli.files import read_submission
 from runner.cli.install import _read_address
-from runner.client import results_file, sources
 from runner.config import Config
-from runner.data.people import read_exclusions
+from runner.extras.data.people import read_exclusions
+from runner.extras.trainers.client import results_file, sources
+from runner.extras.trainers.kernelbook import best, rows
+from runner.extras.trainers.kernelbook.settings import Settings
 from runner.gpu_types import Registry
-from runner.kernelbook import best, rows
-from runner.kernelbook.settings import Settings
 from runner.store import Store
 from runner.task_format import load, load_competition, to_stored
 
@@ -35,9 +35,13 @@ ROW = json.dumps({"reference": MODULE, "candidate": MODULE, "key": "a"})
 #: Modules that read files of the project's own, which have no mark.
 OWN_FILES = {
     *("runner/cli/gpu_test.py", "runner/cli/image_check.py", "runner/cli/image_probe.py"),
-    *("runner/cli/install.py", "runner/cli/task_new.py", "runner/data/manifest.py"),
-    *("runner/data/shipped/analyze_submissions.py", "runner/devices/processes.py"),
-    *("runner/kernelbook/rows.py", "runner/kernelbook/scripts.py", "runner/store/gateway.py"),
+    *("runner/cli/install.py", "runner/cli/task_new.py", "runner/extras/data/manifest.py"),
+    *("runner/extras/data/shipped/analyze_submissions.py", "runner/devices/processes.py"),
+    *(
+        "runner/extras/trainers/kernelbook/rows.py",
+        "runner/extras/trainers/kernelbook/scripts.py",
+        "runner/store/gateway.py",
+    ),
     *("runner/store/queries.py", "runner/store/schema/__init__.py"),
 }
 

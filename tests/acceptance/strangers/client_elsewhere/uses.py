@@ -18,8 +18,8 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 
-from runner.client import AsyncClient, Client, ClientHomeError, Item
-from runner.client.adapters import trl_reward
+from runner.extras.trainers.client import AsyncClient, Client, ClientHomeError, Item
+from runner.extras.trainers.client.adapters import trl_reward
 from runner.store.gateway import RefusedError
 
 _ITEM = Item(reference="class Model: pass", candidate="class ModelNew: pass")

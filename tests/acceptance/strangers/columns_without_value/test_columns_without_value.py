@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runner.client import Result
-from runner.client.results_file import ResultsFile, read_rows
 from runner.errors import DataError
-from runner.kernelbook import best, upload
-from runner.kernelbook.rows import read, written
+from runner.extras.trainers.client import Result
+from runner.extras.trainers.client.results_file import ResultsFile, read_rows
+from runner.extras.trainers.kernelbook import best, upload
+from runner.extras.trainers.kernelbook.rows import read, written
 
 ROW: dict[str, Any] = json.loads((Path(__file__).parent / "evaluation.json").read_text(encoding="utf-8"))
 Place = tuple[str | int, ...]

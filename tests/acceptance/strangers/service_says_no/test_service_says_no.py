@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from runner.cli import main
-from runner.kernelbook.completion import Completion, Failure, decide
+from runner.extras.trainers.kernelbook.completion import Completion, Failure, decide
 
 HERE = Path(__file__).parent
 _TEXT = "It copies. <difficulty>low</difficulty>"

@@ -18,7 +18,7 @@ from runner.store import QueueStore, Store, migrate
 from runner.store.probe import probe
 from runner.store.session import WIRE
 from tests.integration.cli.conftest import Call, call, docker_host, evaluation_python
-from tests.integration.gateway.conftest import Gate, gate, open_gate
+from tests.integration.extras.gateway.conftest import Gate, gate, open_gate
 from tests.integration.store.conftest import Bench, bench, db, finish, store
 from tests.plugins.postgres import daemon_login
 from tests.support.pooler import PGBOUNCER, Pooler

@@ -13,7 +13,7 @@ from runner.model import NEVER
 from runner.store import migrate
 from tests.acceptance.strangers.session_settings.test_session_settings import COMMANDS, PAGES, daemon_of
 from tests.integration.cli.conftest import Call, call, docker_host, evaluation_python
-from tests.integration.gateway.conftest import Gate, gate, open_gate
+from tests.integration.extras.gateway.conftest import Gate, gate, open_gate
 from tests.integration.store.conftest import Bench, bench, db, finish, store
 from tests.plugins.postgres import daemon_login
 

@@ -1,0 +1,135 @@
+"""Submitted code: read from the database by id, checked against its hash, and written to `code/part-*.parquet`.
+
+The parts hold the codes by their lowest ids. New submissions have higher ids, so only the last part grows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from runner.errors import DataError
+from runner.extras.data import Progress
+from runner.extras.data.tables import CODE, GROUP_BYTES, Writer, groups, table
+from runner.store.dataset import Scope, Snapshot
+
+#: Bytes of code in a part, uncompressed.
+PART_BYTES: Final = 128 * 2**20
+
+PLAIN: Final = "utf-8"
+WITH_NUL: Final = "utf-8 with NUL"
+INVALID: Final = "invalid"
+
+#: What the database says of a code.
+_WANTED: Final = pa.schema(
+    [
+        pa.field("code_id", pa.int64()),
+        pa.field("code_sha256", pa.large_string()),
+        pa.field("code_bytes", pa.int64()),
+        pa.field("submission_id", pa.int64()),
+    ]
+)
+
+
+def encoding_of(code: bytes) -> str:
+    """`utf-8`, `utf-8 with NUL`, or `invalid` for bytes that are not UTF-8."""
+    try:
+        code.decode("utf-8")
+    except UnicodeDecodeError:
+        return INVALID
+    return WITH_NUL if b"\0" in code else PLAIN
+
+
+def is_blank(code: bytes) -> bool:
+    """Whether it is empty or white space."""
+    return not code or code.isspace()
+
+
+def as_text(code: bytes, encoding: str) -> bytes:
+    """The code as valid UTF-8: what is not becomes U+FFFD."""
+    return code.decode("utf-8", "replace").encode("utf-8") if encoding == INVALID else code
+
+
+def part_name(number: int) -> str:
+    """The path of a part in an export."""
+    return f"code/part-{number:05}.parquet"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Oddness:
+    """What is odd about a code."""
+
+    encoding: str
+    #: The checks that it fails.
+    flags: frozenset[str]
+
+
+def oddness_of(code: bytes) -> Oddness | None:
+    """What is odd about a code; None: it is plain text."""
+    encoding = encoding_of(code)
+    failed = {"code_blank": is_blank(code), "code_encoding": encoding != PLAIN}
+    flags = frozenset(check for check, fails in failed.items() if fails)
+    return Oddness(encoding=encoding, flags=flags) if flags else None
+
+
+class Codes:
+    """The codes of an export."""
+
+    def __init__(self, database: Snapshot) -> None:
+        self._database = database
+        self.count = 0
+        #: SHA-256 -> code that is not plain text. All others are.
+        self.odd: dict[str, Oddness] = {}
+
+    def read(self, ids: list[int], hashes: list[str]) -> list[bytes]:
+        """The codes of these ids.
+
+        Raises:
+            DataError: one is gone, or does not have its hash.
+        """
+        codes = self._database.code(sorted(set(ids)))
+        for code_id, sha256 in zip(ids, hashes, strict=True):
+            if code_id not in codes:
+                raise DataError(f"code {code_id} is missing; nothing was exported")
+            if hashlib.sha256(codes[code_id]).hexdigest() != sha256:
+                raise DataError(f"code {code_id} does not have the hash that the database gives; nothing was exported")
+        return [codes[code_id] for code_id in ids]
+
+    def write_parts(self, folder: Path, scope: Scope, progress: Progress) -> Mapping[str, int]:
+        """Write all parts, and note which codes are odd; path -> rows of each part. There is one part at least.
+
+        Raises:
+            DataError: the code of a submission is gone, or does not have its hash.
+        """
+        (folder / "code").mkdir()
+        rows: dict[str, int] = {}
+        pending = groups((table(_WANTED, lines) for lines in self._database.codes(scope)), code_bytes=GROUP_BYTES)
+        group = next(pending, None)
+        while group is not None or not rows:
+            name = part_name(len(rows))
+            part_bytes = 0
+            with Writer(folder / name, CODE) as part:
+                while group is not None and part_bytes < PART_BYTES:
+                    part.group(self._checked(group))
+                    part_bytes += sum(group.column("code_bytes").to_pylist())
+                    progress("code", self.count, 0)
+                    group = next(pending, None)
+            rows[name] = part.rows
+        return rows
+
+    def _checked(self, group: pa.Table) -> pa.Table:
+        ids, hashes, sizes, submissions = (column.to_pylist() for column in group.columns)
+        if None in hashes:
+            lost = hashes.index(None)
+            raise DataError(f"code {ids[lost]} of submission {submissions[lost]} is missing; nothing was exported")
+        codes = self.read(ids, hashes)
+        odd = {sha256: oddness for sha256, code in zip(hashes, codes, strict=True) if (oddness := oddness_of(code))}
+        encodings = [odd[sha256].encoding if sha256 in odd else PLAIN for sha256 in hashes]
+        self.odd.update(odd)
+        self.count += len(codes)
+        return table(CODE, list(zip(hashes, sizes, encodings, codes, strict=True)))

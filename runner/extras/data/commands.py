@@ -1,0 +1,209 @@
+"""`data`: export what competitions produced, verify an export, check what the database holds.
+
+What these commands do lies in `runner.extras.data`, which needs the extra `data`; it is imported when a command runs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from runner.cli.app import ExitCode, app, direct_url, example, note, out, out_json, session
+from runner.cli.safe import one_line
+from runner.cli.stages import stages
+from runner.extras.data import analysis_commands, require
+from runner.extras.data.people import Exclusions, Identity, read_exclusions, read_key
+
+if TYPE_CHECKING:
+    from runner.extras.data.check import Report
+
+data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Export and analyse what was submitted.")
+app.add_typer(data_app, name="data")
+
+_Leaderboards = Annotated[
+    list[str] | None, typer.Option("--leaderboard", metavar="L", help="Name or number; repeatable. Without it, all.")
+]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+#: Submissions that a table names per check.
+_NAMED = 5
+
+
+@data_app.command(
+    epilog=example(
+        "kernel-runner data export nvfp4 --leaderboard nvfp4_gemv --leaderboard nvfp4_gemm --name nvidia_nvfp4 "
+        "--licence cc-by-4.0",
+        "kernel-runner data export /srv/backup/data --private",
+    )
+)
+def export(
+    context: typer.Context,
+    *,
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder, or an export to renew.")],
+    leaderboard: _Leaderboards = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="Open and closed leaderboards too; not to be published.")
+    ] = False,
+    licence: Annotated[
+        str | None, typer.Option("--licence", metavar="ID", help="Licence of a public export, e.g. cc-by-4.0.")
+    ] = None,
+    identity: Annotated[Identity, typer.Option("--identity", help="How users are named.")] = Identity.NAME,
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="FILE", help="Your key, for pseudonyms and names of hosts.")
+    ] = None,
+    exclude: Annotated[
+        Path | None,
+        typer.Option("--exclude", metavar="FILE", help="Lines `user ID` or `submission NUMBER` to leave out."),
+    ] = None,
+    without_banned: Annotated[bool, typer.Option("--without-banned", help="Leave banned users out.")] = False,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="The flat file is NAME_submissions.parquet.")
+    ] = None,
+    trust_note: Annotated[
+        list[str] | None,
+        typer.Option("--note", metavar="L=TEXT", help="What to know before trusting leaderboard L; repeatable."),
+    ] = None,
+    as_json: _AsJson = False,
+) -> None:
+    """Write submissions, runs, code and leaderboards to parquet files.
+
+    All files are of one moment, and appear in one step: whatever ends the command, DIR holds the old export or the new
+    one.
+
+    An export is public unless --private is given: leaderboards that are open or not public are refused, and
+    --licence is required. No file has output, cases or seeds of secret runs, login tokens, or names of hosts.
+    """
+    require()
+    from runner.extras.data.choice import Options
+    from runner.extras.data.export import export
+
+    options = Options(
+        target=directory,
+        boards=tuple(leaderboard or ()),
+        private=private,
+        licence=licence,
+        identity=identity,
+        key=None if key is None else read_key(key),
+        exclusions=Exclusions() if exclude is None else read_exclusions(exclude),
+        without_banned=without_banned,
+        name=name,
+        notes=_notes(trust_note or ()),
+    )
+    with stages() as progress:
+        done = export(direct_url(session(context).config), options, progress)
+    if as_json:
+        out_json(
+            {
+                "directory": str(done.target),
+                "rows": done.rows,
+                "ranked": done.ranked,
+                "codes": done.codes,
+                "bytes": done.bytes,
+                "flat": done.manifest["flat"],
+                "exported_at": done.manifest["exported_at"],
+                "content_sha256": done.manifest["content_sha256"],
+                "excluded": done.manifest["excluded"],
+            }
+        )
+        return
+    note(f"{done.rows} rows, {done.ranked} of them ranked; {done.codes} codes; {done.bytes / 1e6:.1f} MB")
+    typer.echo(done.target / done.manifest["flat"])
+
+
+@data_app.command(epilog=example("kernel-runner data verify nvfp4"))
+def verify(
+    *,
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="An export.")],
+    as_json: _AsJson = False,
+) -> None:
+    """Check that an export is whole; needs no database.
+
+    Files, hashes, schemas and counts are those of the manifest, each row has its code, and each code its row. Exit
+    code 1 if something is wrong.
+    """
+    require()
+    from runner.extras.data.verify import verify
+
+    with stages() as progress:
+        wrong = list(verify(directory, progress))
+    if as_json:
+        out_json({"directory": str(directory), "wrong": wrong})
+    elif wrong:
+        for line in wrong:
+            typer.echo(one_line(line))
+    else:
+        note(f"{directory} is whole")
+    if wrong:
+        raise typer.Exit(ExitCode.NOT_ACCEPTED)
+
+
+@data_app.command(
+    epilog=example(
+        "kernel-runner data check --leaderboard nvfp4_gemv\n"
+        "check           severity   found   what it means                                   submissions\n"
+        "──────────────────────────────────────────────────────────────────────────────────────────────────\n"
+        "negative        unusable   1       the score is negative                           812\n"
+        "code_shared     suspect    3       several users submitted the same code           14, 15, 90"
+    )
+)
+def check(context: typer.Context, *, leaderboard: _Leaderboards = None, as_json: _AsJson = False) -> None:
+    """Look for scores, times and code that are unusable or odd.
+
+    Unusable: an export has no score there. Suspect: look at it. Reported: for information. Structural: an export would
+    stop. Exit code 1 if something is unusable or structural. --json has every finding with its reason.
+    """
+    require()
+    from runner.extras.data.check import check
+
+    with stages() as progress:
+        report = check(direct_url(session(context).config), tuple(leaderboard or ()), progress)
+    if as_json:
+        out_json(report.to_json())
+    else:
+        if report.findings:
+            out(_table(report))
+        note(
+            f"{report.rows} rows and {report.codes} codes of {len(report.boards)} leaderboards checked"
+            + (", nothing found" * (not report.findings))
+        )
+    if report.fatal:
+        raise typer.Exit(ExitCode.NOT_ACCEPTED)
+
+
+def _table(report: Report) -> Table:
+    from runner.extras.data.check import MEANING
+
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for heading in ("check", "severity", "found", "what it means", "submissions"):
+        table.add_column(heading)
+    counted = Counter((finding.severity, finding.check) for finding in report.findings)
+    for (severity, check), count in counted.items():
+        ids = sorted(
+            {
+                finding.submission_id
+                for finding in report.findings
+                if finding.check == check and finding.submission_id is not None
+            }
+        )
+        named = ", ".join(map(str, ids[:_NAMED])) + (", …" if len(ids) > _NAMED else "")
+        style = {"structural": "bold red", "unusable": "red", "suspect": "yellow"}.get(severity, "dim")
+        table.add_row(check, Text(severity, style=style), str(count), MEANING.get(check, ""), named)
+    return table
+
+
+def _notes(texts: Sequence[str]) -> Mapping[str, str]:
+    notes = {}
+    for text in texts:
+        name, equals, trust_note = text.partition("=")
+        if not (equals and name.strip() and trust_note.strip()):
+            raise typer.BadParameter(f"{text!r} is no note; write LEADERBOARD=TEXT", param_hint="--note")
+        notes[name.strip()] = trust_note.strip()
+    return notes
+
+
+analysis_commands.add_commands(data_app)

@@ -1,0 +1,181 @@
+"""The folder of an export: written beside the old one, and put in its place in one step. Knows no format.
+
+Whatever ends the process, the folder holds the old export or the new one. Two folders change places by renameat2, which
+Linux does on its local file systems.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Final
+
+from runner.durable import sync_directory
+from runner.errors import DataError
+
+MANIFEST: Final = "manifest.json"
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+
+
+@contextmanager
+def staging(target: Path) -> Iterator[Path]:
+    """An empty folder beside the target, for the new export. It goes at the end, unless `replace` has used it.
+
+    Raises:
+        DataError: another export to the target runs, or its parent cannot be written.
+    """
+    folder = target.parent / f".{target.name}.kernel-runner-export"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Of the parent, because the folders themselves change places.
+        descriptor = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unwritable(target, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise DataError(f"another export to a folder in {target.parent} is running; wait for its end") from None
+    try:
+        try:
+            folder.mkdir(exist_ok=True)
+            # What a process left that was killed.
+            empty(folder)
+        except OSError as error:
+            raise _unwritable(target, error) from error
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _unwritable(target: Path, error: OSError) -> DataError:
+    return DataError(f"cannot write beside {target}: {error.strerror}; name a folder in one that you may write")
+
+
+def empty(folder: Path) -> None:
+    """Remove whatever a folder holds."""
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def carry_over(old: Path, new: Path, exported: set[str]) -> None:
+    """Have the new folder hold what the old one holds beside the files of its export, e.g. `.git`.
+
+    `exported`: paths of the old export's files. Files are linked, so nothing is lost whenever the process ends.
+
+    Raises:
+        DataError: the new export has a file of the same name.
+    """
+    for folder, folders, files in os.walk(old):
+        here = Path(folder).relative_to(old)
+        folders[:] = [name for name in folders if not _link_to_folder(old, new, here / name)]
+        for name in files:
+            path = here / name
+            if path.as_posix() in exported:
+                continue
+            if os.path.lexists(new / path):
+                raise DataError(f"{old / path} is not of the export that is there, and the new one has such a file")
+            (new / path).parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(old / path, new / path, follow_symlinks=False)
+            except OSError:
+                shutil.copy2(old / path, new / path, follow_symlinks=False)
+        if (
+            not files
+            and not folders
+            and here.parts
+            and not any(name.startswith(f"{here.as_posix()}/") for name in exported)
+        ):
+            (new / here).mkdir(parents=True, exist_ok=True)
+
+
+def _link_to_folder(old: Path, new: Path, path: Path) -> bool:
+    """Whether it is a symbolic link to a folder, which is carried over as a link."""
+    if not (old / path).is_symlink():
+        return False
+    (new / path).parent.mkdir(parents=True, exist_ok=True)
+    (new / path).symlink_to((old / path).readlink())
+    return True
+
+
+def replace(target: Path, new: Path) -> None:
+    """Put a folder in the target's place in one step; the target's old content is then where the new one was.
+
+    Raises:
+        DataError: the file system cannot do that.
+    """
+    for folder, _, files in os.walk(new):
+        for name in files:
+            if not (Path(folder) / name).is_symlink():
+                _sync(Path(folder) / name)
+        sync_directory(Path(folder))
+    if target.exists():
+        shutil.copymode(target, new)
+        _exchange(target, new)
+    else:
+        new.rename(target)
+    sync_directory(target.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _exchange(one: Path, other: Path) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    arguments = (_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
+    if library.renameat2(*arguments) == 0:
+        return
+    code = ctypes.get_errno()
+    hint = (
+        "; export to a new folder, or to a local file system"
+        if code in (errno.EINVAL, errno.ENOSYS, errno.EXDEV)
+        else ""
+    )
+    raise DataError(
+        f"cannot put the new export in the place of {one}: {os.strerror(code)}{hint}. The old one is untouched"
+    )
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def files_of(folder: Path) -> list[str]:
+    """The paths of all files of a folder, relative to it, sorted."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def copy_shipped(folder: Path) -> None:
+    """Put the queries and scripts of every export into it."""
+    _copy(resources.files("runner.extras.data").joinpath("shipped"), folder)
+
+
+def _copy(source: Traversable, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for entry in source.iterdir():
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                _copy(entry, folder / entry.name)
+        else:
+            (folder / entry.name).write_bytes(entry.read_bytes())

@@ -1,0 +1,252 @@
+"""Publishing an exported folder as a data set of a hub (Hugging Face).
+
+Only what the manifest lists is published, and only if every file still has the hash that the manifest says, and the
+files agree with one another. All files of one publication are one commit, so a reader sees the old data set or the new
+one. A publication that was interrupted is started again: the hub keeps the large files that had arrived, and files that
+it has already are not sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+from huggingface_hub.errors import RepositoryNotFoundError
+from huggingface_hub.hf_api import RepoFile
+
+from runner import __version__
+from runner.errors import DataError
+from runner.extras.data import Progress, manifest
+from runner.extras.data.folder import MANIFEST, sha256_of
+from runner.extras.data.verify import verify, wrong_files
+from runner.extras.hub import REFUSED, refusals_explained
+
+_KIND: Final = "dataset"
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """One file of an exported folder."""
+
+    #: Below the folder, with `/`.
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a publication changes at the hub."""
+
+    repository: str
+    #: False: the repository is made first.
+    exists: bool
+    added: Sequence[File] = ()
+    changed: Sequence[File] = ()
+    unchanged: Sequence[File] = ()
+    #: Files that the data set had and this export has no longer. Files that no export wrote are left alone.
+    removed: Sequence[str] = ()
+    #: The commit that the comparison is with.
+    parent: str | None = None
+
+    @property
+    def sent(self) -> Sequence[File]:
+        """The files to upload."""
+        return [*self.added, *self.changed]
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes are uploaded at most."""
+        return sum(file.size_bytes for file in self.sent)
+
+    def to_json(self) -> dict[str, Any]:
+        """As `data publish --json` prints it."""
+        return {
+            "repository": self.repository,
+            "exists": self.exists,
+            "added": [file.path for file in self.added],
+            "changed": [file.path for file in self.changed],
+            "unchanged": [file.path for file in self.unchanged],
+            "removed": list(self.removed),
+            "bytes": self.size_bytes,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder:
+    """An exported folder that may be published: checked, file by file."""
+
+    path: Path
+    files: Sequence[File]
+
+
+def checked(path: Path) -> Folder:
+    """The folder, if it may be published.
+
+    Raises:
+        DataError: it is no export, it was exported as private, it has a leaderboard that was open or not public, it has
+            no licence, or a file is missing or has changed.
+    """
+    document = manifest.read(path)
+    if document.get("private") is not False:
+        raise DataError(
+            f"{path} was exported as private, so it is not published; export it again with the rules of a public export"
+        )
+    kept_back = [
+        str(board.get("name"))
+        for board in document["boards"]
+        if board.get("open") is not False or board.get("visibility") != "public"
+    ]
+    if kept_back:
+        raise DataError(
+            _list(f"{path} is not published, because it has leaderboards that were open or not public", kept_back)
+        )
+    if not str(document.get("licence") or "").strip():
+        raise DataError(f"{path} has no licence, so it is not published; export it again with a licence")
+    entries = manifest.paths(document)
+    wrong = list(wrong_files(path, entries, lambda _stage, _done, _total: None))
+    if wrong:
+        raise DataError(_list(f"{path} is not what was exported, so it is not published", wrong))
+    files = [File(path=name, size_bytes=entry["bytes"], sha256=entry["sha256"]) for name, entry in entries.items()]
+    own = path / MANIFEST
+    return Folder(path=path, files=(*files, File(path=MANIFEST, size_bytes=own.stat().st_size, sha256=sha256_of(own))))
+
+
+def verified(path: Path, progress: Progress) -> Folder:
+    """The folder, if it may be published and is a whole export (`verify`). Nothing is asked of a hub.
+
+    Raises:
+        DataError: as `checked`, or its files do not agree with one another.
+    """
+    folder = checked(path)
+    wrong = verify(path, progress)
+    if wrong:
+        raise DataError(_list(f"{path} is not whole, so it is not published", wrong))
+    return folder
+
+
+def plan(folder: Folder, repository: str, *, api: HfApi) -> Plan:
+    """What publishing the folder would change; reads only.
+
+    Args:
+        folder: what `checked` returned.
+        repository: `user/name` or `organisation/name`.
+        api: the hub.
+
+    Raises:
+        DataError: the name is none of a repository.
+        ConfigError: the hub wants another login.
+        InfrastructureError: the hub does not answer, or not as expected.
+    """
+    if repository.count("/") != 1:
+        raise DataError(f"found the repository {repository!r}, expected USER/NAME or ORGANISATION/NAME")
+    with refusals_explained(repository):
+        try:
+            head = api.repo_info(repository, repo_type=_KIND).sha
+        except RepositoryNotFoundError as error:
+            if error.response.status_code in REFUSED:
+                # Without a login the hub does not say whether it exists.
+                raise
+            return Plan(repository=repository, exists=False, added=folder.files)
+        tree = api.list_repo_tree(repository, recursive=True, repo_type=_KIND, revision=head)
+        present = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
+        before = _published_before(repository, head, api=api) if MANIFEST in present else frozenset()
+    ours = {file.path for file in folder.files}
+    same = {file.path for file in folder.files if file.path in present and _same(folder, file, present[file.path])}
+    return Plan(
+        repository=repository,
+        exists=True,
+        added=[file for file in folder.files if file.path not in present],
+        changed=[file for file in folder.files if file.path in present and file.path not in same],
+        unchanged=[file for file in folder.files if file.path in same],
+        removed=sorted((before - ours) & set(present)),
+        parent=head,
+    )
+
+
+def publish(folder: Folder, changes: Plan, *, api: HfApi, private: bool = False) -> str:
+    """Carry a plan out, in one commit.
+
+    Args:
+        folder: what `checked` returned.
+        changes: what `plan` returned.
+        api: the hub.
+        private: make a new repository a private one; one that exists stays as it is.
+
+    Returns:
+        The address of the commit, or of the data set if nothing changed.
+
+    Raises:
+        DataError: a file has changed since it was checked, or the hub refuses the card.
+        ConfigError: the hub wants another login.
+        InfrastructureError: the hub does not answer, or the data set was changed meanwhile. Run it again: what has
+            arrived is not sent again.
+    """
+    repository, parent = changes.repository, changes.parent
+    if changes.exists and not changes.sent and not changes.removed:
+        return f"{api.endpoint}/datasets/{repository}"
+    with refusals_explained(repository):
+        if not changes.exists:
+            api.create_repo(repository, repo_type=_KIND, private=private, exist_ok=True)
+            parent = api.repo_info(repository, repo_type=_KIND).sha
+        operations = [_addition(folder, file) for file in changes.sent]
+        operations += [CommitOperationDelete(path_in_repo=path, is_folder=False) for path in changes.removed]
+        done = api.create_commit(
+            repository,
+            operations,
+            commit_message=f"Submissions exported by kernel-runner {__version__}",
+            repo_type=_KIND,
+            parent_commit=parent,
+        )
+    return str(done.commit_url)
+
+
+def hub() -> HfApi:
+    """The hub of the environment (HF_ENDPOINT), with the login of `hf auth login` or HF_TOKEN."""
+    return HfApi(library_name="kernel-runner", library_version=__version__)
+
+
+# -- the folder ------------------------------------------------------------------------------------------------------
+
+
+def _list(what: str, wrong: Sequence[str]) -> str:
+    shown = "\n".join(f"  - {problem}" for problem in wrong[:10])
+    more = f"\n  - and {len(wrong) - 10} more" if len(wrong) > 10 else ""
+    return f"{what}:\n{shown}{more}"
+
+
+# -- the hub ---------------------------------------------------------------------------------------------------------
+
+
+def _same(folder: Folder, file: File, entry: RepoFile) -> bool:
+    """Whether the hub has this file with this content."""
+    if entry.size != file.size_bytes:
+        return False
+    if entry.lfs is not None:
+        return bool(entry.lfs.sha256 == file.sha256)
+    # A small file is a blob of git.
+    content = (folder.path / file.path).read_bytes()
+    blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
+    return bool(entry.blob_id == blob.hexdigest())
+
+
+def _published_before(repository: str, head: str | None, *, api: HfApi) -> frozenset[str]:
+    """What the published manifest lists; nothing if it is none of ours."""
+    with tempfile.TemporaryDirectory() as folder:
+        api.hf_hub_download(repository, MANIFEST, repo_type=_KIND, revision=head, local_dir=folder)
+        try:
+            return frozenset(manifest.paths(manifest.read(Path(folder))))
+        except DataError:
+            return frozenset()
+
+
+def _addition(folder: Folder, file: File) -> CommitOperationAdd:
+    addition = CommitOperationAdd(path_in_repo=file.path, path_or_fileobj=str(folder.path / file.path))
+    if addition.upload_info.sha256.hex() != file.sha256:
+        raise DataError(f"{folder.path / file.path} has changed while it was published; nothing was published")
+    return addition

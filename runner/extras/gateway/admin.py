@@ -1,0 +1,319 @@
+"""Routes of operators: `Authorization: Bearer` with the admin token."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from runner.extras.gateway import results
+from runner.extras.gateway.boards import named, queue_of, shown
+from runner.extras.gateway.context import (
+    MOST,
+    Ascii,
+    Refusal,
+    app_state,
+    json_body,
+    moment,
+    off_loop,
+    path_number,
+    problem,
+    query_number,
+)
+from runner.extras.gateway.identity import admin
+from runner.store.gateway import RefusedError, Row
+
+CATEGORIES: Final = ("test", "leaderboard")
+#: 22 characters.
+_CODE_BYTES: Final = 16
+_INVITES: Final = 10_000
+
+
+async def start(request: Request) -> Response:
+    """POST /admin/start: submissions are accepted, by every frontend."""
+    admin(request)
+    await app_state(request).store.all("start_intake")
+    return Ascii({"status": "ok", "accepts_jobs": True})
+
+
+async def stop(request: Request) -> Response:
+    """POST /admin/stop: no submission is accepted, by any frontend; what waits is evaluated."""
+    admin(request)
+    await app_state(request).store.all("stop_intake", reason="an operator stopped them")
+    return Ascii({"status": "ok", "accepts_jobs": False})
+
+
+async def ban(request: Request) -> Response:
+    """POST and DELETE /admin/ban/{user_id}."""
+    admin(request)
+    user_id = request.path_params["user_id"]
+    banned = request.method == "POST"
+    if await app_state(request).store.one("ban", user_id=user_id, banned=banned) is None:
+        raise Refusal(404, f"User {shown(user_id)} not found")
+    return Ascii({"status": "ok", "user_id": user_id, "banned": banned})
+
+
+async def stats(request: Request) -> Response:
+    """GET /admin/stats."""
+    admin(request)
+    current = app_state(request)
+    name = request.query_params.get("leaderboard_name")
+    board_id = None if name is None else (await named(current, name))["id"]
+    last_day = request.query_params.get("last_day_only", "false").lower() in ("1", "true", "yes", "on")
+    total = await current.store.one("stats", board_id=board_id, last_day=last_day)
+    runs = await current.store.all("stats_runs", board_id=board_id, last_day=last_day)
+    found: dict[str, Any] = {key: value for key, value in (total or {}).items() if key != "num_unique_codes"}
+    for row in runs:
+        found[f"num_run.{row['runner']}"] = row["runs"]
+    found["runs_passed"] = sum(row["passed"] for row in runs)
+    found["runs_scored"] = sum(row["scored"] for row in runs)
+    found["runs_secret"] = sum(row["secret"] for row in runs)
+    timed = sum(row["timed"] for row in runs if row["avg_delay"] is not None)
+    delays = sum((row["avg_delay"] * row["timed"] for row in runs if row["avg_delay"] is not None), timedelta())
+    found["max_delay"] = duration(
+        max((row["max_delay"] for row in runs if row["max_delay"] is not None), default=timedelta())
+    )
+    found["avg_delay"] = duration(delays / timed if timed else timedelta())
+    found["total_runtime"] = duration(
+        sum((row["total_runtime"] for row in runs if row["total_runtime"] is not None), timedelta())
+    )
+    if board_id is not None:
+        found["num_unique_codes"] = 0 if total is None else total["num_unique_codes"]
+        for row in await current.store.all("stats_users", board_id=board_id, last_day=last_day):
+            found[f"total.{row['name']}"] = row["submissions"]
+    return Ascii({"status": "ok", "stats": found})
+
+
+def duration(span: timedelta) -> str:
+    """A span as ISO 8601 writes it."""
+    sign = "-" if span < timedelta() else ""
+    span = abs(span)
+    rest = span.seconds + span.microseconds / 1e6
+    days = f"{span.days}D" if span.days else ""
+    return f"{sign}P{days}T{rest:.6f}".rstrip("0").rstrip(".") + "S"
+
+
+async def delete_board(request: Request) -> Response:
+    """DELETE /admin/leaderboards/{name}; with `force` its submissions too. One that is absent is deleted already."""
+    admin(request)
+    current = app_state(request)
+    name = request.path_params["name"]
+    force = request.query_params.get("force", "false").lower() in ("1", "true", "yes", "on")
+    try:
+        while True:
+            found = await current.store.one("delete_board", name=name, force=force)
+            if found is None or not found["deleted"]:
+                break
+    except RefusedError as error:
+        return _message(400, str(error))
+    return Ascii({"status": "ok", "leaderboard": name, "force": force})
+
+
+async def board_submissions(request: Request) -> Response:
+    """GET /admin/leaderboards/{name}/submissions."""
+    admin(request)
+    current = app_state(request)
+    board = await _board(request)
+    if board is None:
+        return _no_board(request)
+    limit = query_number(request, "limit", 100, low=1, high=10_000)
+    offset = query_number(request, "offset", 0, low=0, high=MOST)
+    found = await current.store.all("board_submission_ids", board_id=board["id"], limit=limit, offset=offset)
+    return Ascii(
+        {
+            "status": "ok",
+            "leaderboard": board["name"],
+            "limit": limit,
+            "offset": offset,
+            "submission_ids": [row["id"] for row in found],
+        }
+    )
+
+
+async def submission(request: Request) -> Response:
+    """GET and DELETE /admin/submissions/{id}. Of secret runs it shows mode and verdict, no more than to the owner."""
+    admin(request)
+    current = app_state(request)
+    submission_id = path_number(request, "id")
+    known = 0 < submission_id <= MOST
+    if request.method == "DELETE":
+        if known:
+            await current.store.one("delete_submission", submission_id=submission_id, user_id=None)
+        return Ascii({"status": "ok", "submission_id": submission_id})
+    found = None
+    if known:
+        found = await current.store.one("submission", submission_id=submission_id, with_code=True, with_runs=True)
+    if found is None:
+        raise Refusal(404, f"Submission {submission_id} not found")
+    gpus = [row["gpu_type"] for row in found["runs"] or ()]
+    queue = await queue_of(current, gpus[0]) if gpus else None
+    return await off_loop(found, lambda: Ascii({"status": "ok", "submission": _shape(found, queue)}))
+
+
+def _shape(found: Row, queue: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A submission as operators get it."""
+    shape = results.detail(found, runner_queue=queue)
+    job = shape.pop("job")
+    rows = zip(shape.pop("runs"), found["runs"] or (), strict=True)
+    return {
+        "submission_id": shape.pop("id"),
+        **shape,
+        "runs": [{**told, **_rest(row)} for told, row in rows],
+        "job_status": job["status"],
+        "job_error": job["error"],
+        "job_last_heartbeat": job["last_heartbeat"],
+    }
+
+
+def _rest(row: Row) -> dict[str, Any]:
+    if row["secret"]:
+        return {"compilation": None, "meta": None, "result": None, "system": None}
+    return {
+        "compilation": results.picked(row["compilation"], results.COMPILATION),
+        "meta": results.picked(row["meta"], results.META),
+        "result": row["result"],
+        "system": row["system_info"],
+    }
+
+
+async def delete_submissions(request: Request) -> Response:
+    """DELETE /admin/submissions?leaderboard_id&user_name: all of a user on a leaderboard."""
+    admin(request)
+    current = app_state(request)
+    for name in ("leaderboard_id", "user_name"):
+        if name not in request.query_params:
+            raise Refusal(422, [problem("missing", f"query.{name}", "Field required", None)])
+    board_id = query_number(request, "leaderboard_id", 0, low=-MOST, high=MOST)
+    user_name = request.query_params["user_name"]
+    gone = {"deleted_job_status": 0, "deleted_runs": 0, "deleted_submissions": 0}
+    while found := await current.store.all("user_submission_ids", board_id=board_id, user_name=user_name):
+        for row in found:
+            await current.store.one("delete_submission", submission_id=row["id"], user_id=None)
+            gone["deleted_job_status"] += row["statuses"]
+            gone["deleted_runs"] += row["runs"]
+            gone["deleted_submissions"] += 1
+    return Ascii({"status": "ok", "leaderboard_id": board_id, "user_name": user_name, **gone})
+
+
+async def make_invites(request: Request) -> Response:
+    """POST /admin/invites."""
+    admin(request)
+    current = app_state(request)
+    body = await json_body(request)
+    names = body.get("leaderboards", [body["leaderboard"]] if "leaderboard" in body else None)
+    count = body.get("count", 1)
+    if not isinstance(names, list) or not names or len(names) > 100 or not all(isinstance(name, str) for name in names):
+        raise Refusal(422, [problem("list_type", "body.leaderboards", "Input should be a list of names", None)])
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _INVITES:
+        raise Refusal(400, f"count must be between 1 and {_INVITES}")
+    boards = [await named(current, name) for name in names]
+    codes = [secrets.token_urlsafe(_CODE_BYTES) for _ in range(count)]
+    await current.store.all("add_invites", codes=codes, boards=sorted({board["id"] for board in boards}))
+    return Ascii({"status": "ok", "leaderboards": [board["name"] for board in boards], "codes": codes})
+
+
+async def invites(request: Request) -> Response:
+    """GET /admin/leaderboards/{name}/invites."""
+    admin(request)
+    board = await _board(request)
+    if board is None:
+        return _no_board(request)
+    found = await app_state(request).store.all("invites", board_id=board["id"])
+    return Ascii(
+        {
+            "status": "ok",
+            "leaderboard": board["name"],
+            "invites": [
+                {**row, "claimed_at": moment(row["claimed_at"]), "created_at": moment(row["created_at"])}
+                for row in found
+            ],
+        }
+    )
+
+
+async def revoke_invite(request: Request) -> Response:
+    """DELETE /admin/invites/{code}."""
+    admin(request)
+    code = request.path_params["code"]
+    found = await app_state(request).store.one("revoke_invite", code=code)
+    if found is None:
+        return _message(404, f"Invite code {shown(code)} not found")
+    return Ascii({"status": "ok", "code": code, "was_claimed": found["claimed"]})
+
+
+async def visibility(request: Request) -> Response:
+    """POST /admin/leaderboards/{name}/visibility."""
+    admin(request)
+    wanted = (await json_body(request)).get("visibility")
+    if wanted not in ("public", "closed"):
+        raise Refusal(422, [problem("literal_error", "body.visibility", "Input should be 'public' or 'closed'", None)])
+    board = await _board(request)
+    if board is None:
+        return _no_board(request)
+    await app_state(request).store.all("set_visibility", board_id=board["id"], visibility=wanted)
+    return Ascii({"status": "ok", "leaderboard": board["name"], "visibility": wanted})
+
+
+async def limits(request: Request) -> Response:
+    """GET and PUT /admin/leaderboards/{name}/rate-limits."""
+    admin(request)
+    current = app_state(request)
+    if request.method == "GET":
+        board = await named(current, request.path_params["name"])
+        found = await current.store.all("limits", board_id=board["id"])
+        return Ascii(
+            {"status": "ok", "leaderboard": board["name"], "rate_limits": [_limit(board, row) for row in found]}
+        )
+    body = await json_body(request)
+    category, most = body.get("mode_category"), body.get("max_submissions_per_hour")
+    if category not in CATEGORIES:
+        raise Refusal(
+            422, [problem("literal_error", "body.mode_category", "Input should be 'test' or 'leaderboard'", None)]
+        )
+    if not isinstance(most, int) or isinstance(most, bool) or not 0 <= most <= MOST:
+        message = "Input should be an integer of at least 0"
+        raise Refusal(422, [problem("greater_than_equal", "body.max_submissions_per_hour", message, None)])
+    board = await named(current, request.path_params["name"])
+    row = await current.store.one("set_limit", board_id=board["id"], category=category, most=most)
+    return Ascii({"status": "ok", "rate_limit": None if row is None else _limit(board, row)})
+
+
+async def drop_limit(request: Request) -> Response:
+    """DELETE /admin/leaderboards/{name}/rate-limits/{mode_category}."""
+    admin(request)
+    current = app_state(request)
+    board = await named(current, request.path_params["name"])
+    category = request.path_params["category"]
+    if await current.store.one("drop_limit", board_id=board["id"], category=category) is None:
+        raise Refusal(404, f"Leaderboard {board['name']} has no limit for {shown(category)}")
+    return Ascii({"status": "ok", "leaderboard": board["name"], "mode_category": category})
+
+
+async def _board(request: Request) -> Row | None:
+    try:
+        return await named(app_state(request), request.path_params["name"])
+    except Refusal:
+        return None
+
+
+def _no_board(request: Request) -> Response:
+    return _message(404, f"Leaderboard {shown(request.path_params['name'])} not found")
+
+
+def _message(status: int, text: str) -> Response:
+    """KernelBot calls the sentence `message` on some routes; clients read `detail`."""
+    return Ascii({"detail": text, "message": text}, status)
+
+
+def _limit(board: Row, row: Row) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "leaderboard_id": board["id"],
+        "leaderboard_name": board["name"],
+        "mode_category": row["mode_category"],
+        "max_submissions_per_hour": row["max_submissions_per_hour"],
+    }

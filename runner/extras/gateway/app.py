@@ -1,0 +1,195 @@
+"""The application: every route, what errors become, and the headers of all answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ExceptionHandler
+
+from runner.config import Config
+from runner.errors import DatabaseUnavailableError
+from runner.extras.gateway import admin, boards, exporting, login, oauth, pages, publishing, submissions
+from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state
+from runner.extras.gateway.identity import admin as only_admin
+from runner.extras.gateway.identity import user
+from runner.extras.gateway.limits import BodyTooLarge, Edge, Limits
+from runner.extras.gateway.metrics import Metrics
+from runner.extras.gateway.submissions import refusal_of
+from runner.extras.gateway.watcher import Watcher
+from runner.logs import get_logger
+from runner.store.gateway import GatewayStore, RefusedError
+
+_log = get_logger("gateway")
+#: Routes of KernelBot's API that this release does not have, with what to do instead. docs/gateway.md lists them.
+NOT_BUILT: Final = (
+    (
+        "POST",
+        "/admin/application-validations/{leaderboard}/{gpu}",
+        "Application validation is not built: no daemon has such jobs",
+    ),
+    (
+        "POST",
+        "/profile/{leaderboard}/{gpu}",
+        "Captures with ncu are not built: they need a device to be made on. Submit with mode profile instead",
+    ),
+)
+
+
+def build(config: Config, store: GatewayStore, *, admin_token: str | None) -> Starlette:
+    """The application of one process; it opens and closes the store."""
+    metrics = Metrics()
+    current = AppState(
+        config=config,
+        store=store,
+        limits=Limits(per_minute=config.gateway_requests_per_minute, streams=config.gateway_streams),
+        metrics=metrics,
+        watcher=Watcher(store, metrics),
+        admin_token=admin_token,
+        providers=oauth.providers(config),
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await store.open()
+        current.watcher.start()
+        try:
+            yield
+        finally:
+            await current.watcher.stop()
+            await store.close()
+
+    handlers: dict[type[Exception] | int, ExceptionHandler] = {
+        Refusal: _refused,
+        RefusedError: _refused_by_the_queue,
+        HTTPException: _http,
+        BodyTooLarge: _too_large,
+        ClientDisconnect: _gone,
+        DatabaseUnavailableError: _outage,
+        Exception: _defect,
+    }
+    made = Starlette(
+        routes=routes(),
+        middleware=[Middleware(Edge, metrics=metrics)],
+        exception_handlers=handlers,
+        lifespan=lifespan,
+    )
+    made.router.redirect_slashes = False
+    made.state.gateway = current
+    return made
+
+
+def routes() -> list[Route]:
+    """All routes; the catch-all of popcorn-cli's streams is the last."""
+    lb = "{leaderboard}/{gpu}"
+    return [
+        Route("/health", health, methods=["GET"]),
+        Route("/healthz", health, methods=["GET"]),
+        Route("/readyz", ready, methods=["GET"]),
+        Route("/metrics", metrics_page, methods=["GET"]),
+        Route("/auth/init", login.init, methods=["GET"]),
+        Route("/leaderboards", boards.leaderboards, methods=["GET"]),
+        Route("/gpus/{leaderboard}", boards.gpus, methods=["GET"]),
+        Route("/runner_queue/{gpu}", boards.runner_queue, methods=["GET"]),
+        Route(f"/submissions/{lb}", boards.submissions, methods=["GET"]),
+        Route(f"/submission_count/{lb}", boards.submission_count, methods=["GET"]),
+        Route("/user/submissions", submissions.mine, methods=["GET"]),
+        Route("/user/submissions/{id}", submissions.show, methods=["GET"]),
+        Route("/user/submissions/{id}", submissions.delete, methods=["DELETE"]),
+        Route("/user/join", login.join, methods=["POST"]),
+        Route(f"/submission/{lb}/{{mode}}", submissions.submit, methods=["POST"]),
+        Route(f"/admin/submission/{lb}/{{mode}}", submissions.submit_as_admin, methods=["POST"]),
+        Route("/admin/start", admin.start, methods=["POST"]),
+        Route("/admin/stop", admin.stop, methods=["POST"]),
+        Route("/admin/stats", admin.stats, methods=["GET"]),
+        Route("/admin/ban/{user_id}", admin.ban, methods=["POST", "DELETE"]),
+        Route("/admin/leaderboards", publishing.create, methods=["POST"]),
+        Route("/admin/export-hf", exporting.export, methods=["POST"]),
+        Route("/admin/update-problems", publishing.update_problems, methods=["POST"]),
+        Route("/admin/leaderboards/{name}", admin.delete_board, methods=["DELETE"]),
+        Route("/admin/leaderboards/{name}/submissions", admin.board_submissions, methods=["GET"]),
+        Route("/admin/leaderboards/{name}/invites", admin.invites, methods=["GET"]),
+        Route("/admin/leaderboards/{name}/visibility", admin.visibility, methods=["POST"]),
+        Route("/admin/leaderboards/{name}/rate-limits", admin.limits, methods=["GET", "PUT"]),
+        Route("/admin/leaderboards/{name}/rate-limits/{category}", admin.drop_limit, methods=["DELETE"]),
+        Route("/admin/submissions/{id}", admin.submission, methods=["GET", "DELETE"]),
+        Route("/admin/submissions", admin.delete_submissions, methods=["DELETE"]),
+        Route("/admin/invites", admin.make_invites, methods=["POST"]),
+        Route("/admin/invites/{code}", admin.revoke_invite, methods=["DELETE"]),
+        *(Route(path, _not_built(path, sentence), methods=[method]) for method, path, sentence in NOT_BUILT),
+        *pages.routes(),
+        Route(f"/{lb}/{{mode}}", submissions.submit_and_stream, methods=["POST"]),
+    ]
+
+
+async def health(_: Request) -> Response:
+    """GET /health: the process answers."""
+    return Ascii({"status": "ok"})
+
+
+async def ready(request: Request) -> Response:
+    """GET /readyz: the database answers and has this release's version."""
+    fine = await app_state(request).store.ready()
+    return Ascii(
+        {"status": "ready"} if fine else {"detail": "The database is away or not migrated"}, 200 if fine else 503
+    )
+
+
+async def metrics_page(request: Request) -> Response:
+    """GET /metrics, for operators."""
+    only_admin(request)
+    return Response(app_state(request).metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _not_built(path: str, sentence: str) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        if path.startswith("/admin/"):
+            only_admin(request)
+        elif path.startswith("/profile/"):
+            await user(request)
+        raise Refusal(501, sentence)
+
+    return answer
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    if not isinstance(error, Refusal):
+        raise TypeError from error
+    return Ascii({"detail": error.detail}, error.status, headers=error.headers)
+
+
+async def _refused_by_the_queue(request: Request, error: Exception) -> Response:
+    if not isinstance(error, RefusedError):
+        raise TypeError from error
+    return await _refused(request, await refusal_of(app_state(request), error))
+
+
+async def _http(_: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise TypeError from error
+    return Ascii({"detail": error.detail}, error.status_code, headers=error.headers)
+
+
+async def _too_large(_: Request, __: Exception) -> Response:
+    return Ascii({"detail": "The body is too large: at most 1000000 bytes of source"}, 413)
+
+
+async def _gone(_: Request, __: Exception) -> Response:
+    return Ascii({"detail": "The body did not come in time"}, 408)
+
+
+async def _outage(_: Request, error: Exception) -> Response:
+    _log.warning("request_refused_database_away", reason=str(error))
+    return Ascii({"detail": "The database is away. Try again in a moment."}, 503, headers={"Retry-After": "5"})
+
+
+async def _defect(_: Request, error: Exception) -> Response:
+    _log.error("request_failed", error=type(error).__name__)
+    return Ascii({"detail": "This request met a defect of the server, which is in its log"}, 500)

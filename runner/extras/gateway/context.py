@@ -1,0 +1,221 @@
+"""What every route has at hand, as `request.app.state.gateway`: store, settings, limits, metrics and watcher."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from runner.config import Config
+from runner.extras.gateway.limits import Limits
+from runner.extras.gateway.metrics import Metrics
+from runner.store.gateway import GatewayStore
+
+if TYPE_CHECKING:
+    from runner.extras.gateway.oauth import Provider
+    from runner.extras.gateway.watcher import Watcher
+
+_T = TypeVar("_T")
+#: PostgreSQL's integer.
+MOST: Final = 2**31 - 1
+#: How long the state of a queue, the tasks of leaderboards, and the drawings of a leaderboard, count as fresh.
+QUEUE_S: Final = 1.0
+TASKS_S: Final = 5.0
+DRAWING_S: Final = 30.0
+#: What is made of more than this is made in a thread: all requests and streams share the event loop.
+_LARGE_BYTES: Final = 256 << 10
+_CACHED: Final = 1000
+
+
+class Refusal(Exception):
+    """An answer that is no success: status, `detail`, and headers if there are any."""
+
+    def __init__(self, status: int, detail: object, *, retry_after_s: float | None = None) -> None:
+        super().__init__(f"{status}: {detail}")
+        self.status = status
+        self.detail = detail
+        self.headers: dict[str, str] = {}
+        if retry_after_s is not None:
+            self.headers["Retry-After"] = str(max(1, math.ceil(retry_after_s)))
+
+
+class TimedCache:
+    """Answers that are used again for some seconds; at most a thousand."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._values: dict[object, tuple[float, object]] = {}
+
+    def get(self, key: object) -> object | None:
+        """A value that is fresh; None: there is none."""
+        at, value = self._values.get(key, (-math.inf, None))
+        return value if at > time.monotonic() - self._seconds else None
+
+    def put(self, key: object, value: object) -> None:
+        """Keep a value from now on."""
+        if len(self._values) >= _CACHED:
+            self._values.clear()
+        self._values[key] = (time.monotonic(), value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppState:
+    """One process of the gateway."""
+
+    config: Config
+    store: GatewayStore
+    limits: Limits
+    metrics: Metrics
+    watcher: Watcher
+    #: None: no admin route is open.
+    admin_token: str | None = field(repr=False)
+    #: By whom people may log in, by name.
+    providers: Mapping[str, Provider] = field(default_factory=dict)
+    #: What addresses of waiting logins are stored under; nobody can tell them apart once the process has ended.
+    origin_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    #: One board is made at a time.
+    publishing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    #: One data set is published at a time.
+    exporting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    #: Tasks are read by one request at a time.
+    reading_tasks: asyncio.Lock = field(default_factory=asyncio.Lock)
+    #: The state of queues by GPU type, all tasks, and the drawings of leaderboards.
+    queues: TimedCache = field(default_factory=lambda: TimedCache(QUEUE_S))
+    tasks: TimedCache = field(default_factory=lambda: TimedCache(TASKS_S))
+    drawings: TimedCache = field(default_factory=lambda: TimedCache(DRAWING_S))
+
+
+def app_state(request: Request) -> AppState:
+    """The process that answers this request."""
+    found = request.app.state.gateway
+    if not isinstance(found, AppState):
+        raise TypeError(f"the application has no state of the gateway, found {found!r}")
+    return found
+
+
+class Ascii(Response):
+    """JSON in ASCII alone: clients may decode a stream piece by piece."""
+
+    media_type = "application/json"
+
+    def render(self, content: object) -> bytes:
+        """The bytes of the body."""
+        return dumps(content).encode("ascii")
+
+
+async def off_loop(value: object, work: Callable[[], _T]) -> _T:
+    """What `work` makes of a value; of a large one in a thread."""
+    return await asyncio.to_thread(work) if _is_large(value) else work()
+
+
+def _is_large(value: object) -> bool:
+    size = 0
+    waiting = [value]
+    while waiting and size <= _LARGE_BYTES:
+        part = waiting.pop()
+        if isinstance(part, str | bytes | memoryview):
+            size += len(part)
+        elif isinstance(part, Mapping):
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
+        size += 8
+    return size > _LARGE_BYTES
+
+
+def dumps(value: object) -> str:
+    """A value as one line of ASCII; a number that JSON has no word for becomes null."""
+    try:
+        return _json(value)
+    except ValueError:
+        return _json(_finite(value))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), default=str, allow_nan=False)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def is_public_https(current: AppState) -> bool:
+    """Whether browsers reach this service with encryption, as its configuration says: a proxy may end that."""
+    return (current.config.gateway_public_url or "").startswith("https://")
+
+
+def moment(value: datetime | None) -> str | None:
+    """A time in UTC that ends in `Z`."""
+    return None if value is None else value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def problem(kind: str, place: str, message: str, given: object) -> dict[str, Any]:
+    """One entry of the `detail` of a 422."""
+    name, _, key = place.partition(".")
+    return {"type": kind, "loc": [name, key] if key else [name], "msg": message, "input": given}
+
+
+def path_number(request: Request, name: str) -> int:
+    """A number in the path.
+
+    Raises:
+        Refusal: 422, it is none.
+    """
+    text = str(request.path_params[name])
+    return _number(text, f"path.{name}")
+
+
+def query_number(request: Request, name: str, default: int, *, low: int, high: int, status: int = 400) -> int:
+    """A number in the query string, within bounds.
+
+    Raises:
+        Refusal: 422, it is none; `status`, it is out of bounds.
+    """
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    found = _number(text, f"query.{name}")
+    if not low <= found <= high:
+        raise Refusal(status, f"{name} must be between {low} and {high}")
+    return found
+
+
+def _number(text: str, place: str) -> int:
+    bare = text.removeprefix("-")
+    if not (bare.isascii() and bare.isdigit()) or len(bare) > 18:
+        message = "Input should be a valid integer, unable to parse string as an integer"
+        raise Refusal(422, [problem("int_parsing", place, message, text[:100])])
+    return int(text)
+
+
+async def json_body(request: Request) -> dict[str, Any]:
+    """The JSON object that a request carries; an empty body is an empty object.
+
+    Raises:
+        Refusal: 422, it is none.
+    """
+    body = await request.body()
+    if not body:
+        return {}
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Refusal(422, [problem("json_invalid", "body", "JSON decode error", None)]) from None
+    if not isinstance(found, dict):
+        raise Refusal(422, [problem("dict_type", "body", "Input should be a valid dictionary", None)])
+    return found

@@ -1,0 +1,195 @@
+"""How a page is made: its template and headers, what becomes of refusals, and which forms count.
+
+A form counts only with the session's token and from a page of this address.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from runner import units
+from runner.errors import DatabaseUnavailableError
+from runner.extras.gateway import identity, sizes
+from runner.extras.gateway.context import Refusal, query_number
+from runner.extras.gateway.identity import Session
+from runner.model import NEVER
+from runner.results import number
+
+_HERE: Final = Path(__file__).parent
+_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_STATIC: Final = {"style.css": "text/css; charset=utf-8", "progress.js": "text/javascript; charset=utf-8"}
+#: Lines of a list that a page shows.
+_ROWS: Final = 50
+#: What a page shows of a case's two texts, and of a leaderboard's description, in bytes.
+SPEC_BYTES: Final = 120
+MESSAGE_BYTES: Final = 240
+_DESCRIPTION_BYTES: Final = 8000
+
+Page = Callable[[Request], Awaitable[Response]]
+
+
+def _seconds(value: object) -> str:
+    """A score for people."""
+    return units.score(number(value))
+
+
+def _when(value: datetime | None) -> str:
+    if value is None or value >= NEVER:
+        return "" if value is None else units.moment(value)
+    return f"{units.moment(value)} UTC"
+
+
+_templates: Final = Environment(
+    loader=FileSystemLoader(_HERE / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_templates.filters.update(
+    seconds=_seconds,
+    when=_when,
+    ns=units.duration,
+    between=units.between,
+    percent=units.percent,
+    segment=lambda text: quote(text, safe=""),
+    cut=sizes.cut,
+)
+_templates.globals.update(description_bytes=_DESCRIPTION_BYTES, spec_bytes=SPEC_BYTES, message_bytes=MESSAGE_BYTES)
+
+
+def page(handler: Callable[[Request, Session | None], Awaitable[Response]]) -> Page:
+    """A route that makes a page: it knows who is logged in, and what is refused becomes a page too."""
+
+    @functools.wraps(handler)
+    async def answer(request: Request) -> Response:
+        session: Session | None = None
+        try:
+            session = await identity.session(request)
+            if session is None:
+                identity.from_here(request)
+            if request.method == "POST":
+                _from_this_site(request)
+            return await handler(request, session)
+        except Refusal as refusal:
+            if refusal.status == 401 and request.method == "GET":
+                return go_to(f"/login?{urlencode({'next': request.url.path})}")
+            return refusal_page(request, session, refusal)
+        except DatabaseUnavailableError:
+            return show(request, None, "error.html", 503, message="The database is away. Try again in a moment.")
+
+    return answer
+
+
+def refusal_page(request: Request, session: Session | None, refusal: Refusal) -> Response:
+    """Why a request is refused, as a page."""
+    detail = refusal.detail if isinstance(refusal.detail, str) else "Something in the form is missing"
+    made = show(request, session, "error.html", refusal.status, message=detail)
+    made.headers.update(refusal.headers)
+    return made
+
+
+def rows_asked_for(
+    request: Request, lines: Sequence[Mapping[str, Any]]
+) -> tuple[Sequence[Mapping[str, Any]], dict[str, int]]:
+    """The lines of a list that the request asks for, and what its page needs to turn over."""
+    offset = query_number(request, "offset", 0, low=0, high=1_000_000)
+    turning = {"offset": offset, "size": _ROWS, "more": len(lines) > offset + _ROWS}
+    return lines[offset : offset + _ROWS], turning
+
+
+def show(request: Request, session: Session | None, template: str, answer: int = 200, /, **values: object) -> Response:
+    """A page, by its template. `answer`: the status code."""
+    text = _templates.get_template(template).render(session=session, here=request.url.path, **values)
+    return Response(text, answer, media_type="text/html; charset=utf-8", headers=HEADERS)
+
+
+def go_to(path: str) -> RedirectResponse:
+    """To another page of this service."""
+    return RedirectResponse(path, 303, headers=HEADERS)
+
+
+def user_of(session: Session | None) -> Session:
+    """Who is logged in.
+
+    Raises:
+        Refusal: 401, no user.
+    """
+    if session is None:
+        raise Refusal(401, "Log in first")
+    return session
+
+
+def operator_of(session: Session | None) -> Session:
+    """The operator who is logged in.
+
+    Raises:
+        Refusal: 401, no user; 403, no operator.
+    """
+    user = user_of(session)
+    if not user.user.operator:
+        raise Refusal(403, "This page is for operators: log in with the admin token")
+    return user
+
+
+def require_token(session: Session, fields: Mapping[str, str]) -> None:
+    """Take a form only with the session's token.
+
+    Raises:
+        Refusal: 403, it has another.
+    """
+    if not identity.same(fields.get("csrf", ""), session.csrf):
+        raise Refusal(403, "This form is too old. Load the page again.")
+
+
+def _from_this_site(request: Request) -> None:
+    """Refuse a form that a page of another address sends; browsers say where a form comes from."""
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    if site not in (None, "same-origin", "none") or (
+        origin is not None and _host_of(origin) != request.headers.get("host", "")
+    ):
+        raise Refusal(403, "This form comes from another site")
+    if site is None and origin is None:
+        raise Refusal(403, "This form does not say where it comes from")
+
+
+def _host_of(origin: str) -> str:
+    """Host and port of an origin; empty for one that is none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
+
+
+def local_path(path: str) -> str:
+    """A path of this service to go on to; anything else becomes the first page."""
+    plain = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isascii() and path.isprintable()
+    return path if plain and "\\" not in path and len(path) < 300 else "/"
+
+
+async def static(request: Request) -> Response:
+    """GET /static/{name}: the style sheet and the script."""
+    name = request.path_params["name"]
+    if name not in _STATIC:
+        raise Refusal(404, "Not Found")
+    body = (_HERE / "static" / name).read_bytes()
+    return Response(body, media_type=_STATIC[name], headers={"Cache-Control": "public, max-age=300"})

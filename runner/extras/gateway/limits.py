@@ -1,0 +1,161 @@
+"""Bounds of what clients may do: requests per user and address, bodies, and how long a body may take.
+
+Counts are kept in memory, for each process on its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from runner.extras.gateway.metrics import Metrics
+
+#: A source file, and the frame around it.
+BODY_BYTES: Final = 1_000_000 + 64 * 1024
+#: How long a client may take to send a body.
+BODY_S: Final = 60.0
+#: How many bodies of submissions are read at the same time.
+BODIES: Final = 64
+#: How many keys a limit remembers.
+_KEYS: Final = 20_000
+_STREAM: Final = b"text/event-stream"
+_PATH_BYTES: Final = 4096
+_QUERY_BYTES: Final = 8192
+
+
+class Bucket:
+    """At most `per_minute` events of a key, in bursts of that many; the keys used last are remembered."""
+
+    def __init__(self, per_minute: float) -> None:
+        self._most = max(1.0, per_minute)
+        self._rate = self._most / 60.0
+        self._keys: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, key: str, *, cost: float = 1.0) -> float:
+        """Count one event. 0: it is admitted; else after how many seconds it would be."""
+        now = time.monotonic()
+        left, at = self._keys.pop(key, (self._most, now))
+        left = min(self._most, left + (now - at) * self._rate)
+        admitted = left >= cost
+        self._keys[key] = (left - cost if admitted else left, now)
+        if len(self._keys) > _KEYS:
+            self._keys.popitem(last=False)
+        return 0.0 if admitted else (cost - left) / self._rate
+
+
+class Limits:
+    """The limits of one process."""
+
+    def __init__(self, *, per_minute: int, streams: int) -> None:
+        self.user = Bucket(per_minute)
+        self.address = Bucket(per_minute / 2)
+        #: Credentials that were wrong, and new logins.
+        self.attempt = Bucket(per_minute / 50)
+        self.admin = Bucket(per_minute)
+        self.bodies = asyncio.Semaphore(BODIES)
+        self._most_streams = streams
+        self._streams: dict[str, int] = {}
+
+    def open_stream(self, user_id: str) -> bool:
+        """Count a stream of a user; False: there are too many. Each that was counted is to be closed."""
+        mine = self._streams.get(user_id, 0)
+        if sum(self._streams.values()) >= self._most_streams or mine >= max(1, self._most_streams // 10):
+            return False
+        self._streams[user_id] = mine + 1
+        return True
+
+    def close_stream(self, user_id: str) -> None:
+        """The end of a stream that was counted."""
+        left = self._streams.get(user_id, 0) - 1
+        if left > 0:
+            self._streams[user_id] = left
+        else:
+            self._streams.pop(user_id, None)
+
+
+class BodyTooLarge(Exception):
+    """The body is longer than any that is of use."""
+
+
+class Edge:
+    """The outermost part: paths in one form, bounded bodies, and the count of what was answered."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.monotonic()
+        status = 0
+        streamed = False
+
+        async def answer(message: Message) -> None:
+            nonlocal status, streamed
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                streamed = any(
+                    name == b"content-type" and value.startswith(_STREAM) for name, value in message["headers"]
+                )
+                message = {**message, "headers": [*message["headers"], (b"x-content-type-options", b"nosniff")]}
+            await send(message)
+
+        path = scope["path"]
+        if len(path) > _PATH_BYTES or len(scope.get("query_string", b"")) > _QUERY_BYTES:
+            await _say(answer, 414, b'{"detail":"The address is too long"}')
+        elif _announced(scope) > BODY_BYTES:
+            await _say(answer, 413, b'{"detail":"The body is too large: at most 1000000 bytes of source"}')
+        else:
+            # A base address that ends in a slash makes two of them.
+            plain = "/" + "/".join(part for part in path.split("/") if part)
+            try:
+                await self._app({**scope, "path": plain, "raw_path": plain.encode()}, _bounded(receive), answer)
+            finally:
+                # A client that went away before the answer counts as 499.
+                self._metrics.answered(status or 499, None if streamed else time.monotonic() - began)
+            return
+        self._metrics.answered(status, time.monotonic() - began)
+
+
+def _announced(scope: Scope) -> int:
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit() and len(value) < 19:
+            return int(value)
+    return 0
+
+
+def _bounded(receive: Receive) -> Receive:
+    taken = 0
+    until: float | None = None
+    over = False
+
+    async def bounded() -> Message:
+        nonlocal taken, until, over
+        if over:
+            return await receive()
+        until = until or time.monotonic() + BODY_S
+        try:
+            async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                message = await receive()
+        except TimeoutError:
+            return {"type": "http.disconnect"}
+        taken += len(message.get("body", b""))
+        if taken > BODY_BYTES:
+            raise BodyTooLarge
+        over = message["type"] != "http.request" or not message.get("more_body", False)
+        return message
+
+    return bounded
+
+
+async def _say(send: Send, status: int, body: bytes) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,91 @@
+"""Pages to log in and out: by a token of popcorn-cli, by the admin token, by OAuth."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from runner.extras.gateway import identity, oauth
+from runner.extras.gateway.context import Refusal, app_state, is_public_https
+from runner.extras.gateway.html import HEADERS, go_to, local_path, refusal_page, require_token, show, user_of
+from runner.extras.gateway.identity import COOKIE, OPERATOR, SESSION_S, Session, User
+from runner.extras.gateway.upload import form
+
+
+async def login(request: Request, session: Session | None) -> Response:
+    """GET and POST /login: by the token of popcorn-cli, or the admin token."""
+    if request.method == "GET":
+        return _login_page(request, session, local_path(request.query_params.get("next", "")))
+    current = app_state(request)
+    fields = await form(request)
+    token = fields.get("token", "").strip()
+    who = OPERATOR if identity.is_admin_token(current, token) else await identity.by_token(current, token, web=False)
+    cookie = None if who is None else await identity.new_cookie(current, who)
+    next_page = local_path(fields.get("next", ""))
+    if cookie is None:
+        wait_s = current.limits.attempt.take(identity.address(request))
+        if wait_s:
+            raise Refusal(429, f"Too many attempts. Try again in {int(wait_s) + 1}s.", retry_after_s=wait_s)
+        return _login_page(request, session, next_page, failed=True)
+    return _logged_in(request, go_to(next_page), cookie)
+
+
+def _login_page(request: Request, session: Session | None, next_page: str, *, failed: bool = False) -> Response:
+    others = [(provider.name, provider.title) for provider in app_state(request).providers.values()]
+    answer = 401 if failed else 200
+    return show(request, session, "login.html", answer, next=next_page, failed=failed, providers=others)
+
+
+def _logged_in(request: Request, made: Response, cookie: str) -> Response:
+    # A proxy that nobody told of leaves the scheme at http.
+    secure = is_public_https(app_state(request)) or request.url.scheme == "https"
+    made.set_cookie(COOKIE, cookie, max_age=SESSION_S, httponly=True, samesite="lax", secure=secure, path="/")
+    return made
+
+
+async def begin_oauth(request: Request, session: Session | None) -> Response:
+    """GET /login/{provider}: to GitHub or Discord, and from there back to `finish_oauth`."""
+    made = await oauth.begin(request, session, local_path(request.query_params.get("next", "")))
+    made.headers.update(HEADERS)
+    return made
+
+
+async def finish_oauth(request: Request, session: Session | None) -> Response:
+    """GET /auth/cli/{provider}: logged in, where this very browser began it. The path is KernelBot's."""
+    try:
+        who, next_page = await oauth.finish(request)
+        made = await _welcome(request, who, local_path(next_page))
+    except Refusal as refusal:
+        made = refusal_page(request, session, refusal)
+    oauth.forget(made, app_state(request))
+    return made
+
+
+async def attach(request: Request, session: Session | None) -> Response:
+    """GET and POST /login/cli: a user who came by OAuth lets popcorn-cli in."""
+    user = user_of(session)
+    if request.method == "GET":
+        return show(request, session, "attach.html")
+    fields = await form(request)
+    require_token(user, fields)
+    current = app_state(request)
+    await oauth.attach(current, user, fields.get("code", ""))
+    # The user's credentials are others now, and a session is signed with them.
+    return await _welcome(request, user.user, "/mine")
+
+
+async def _welcome(request: Request, who: User, path: str) -> Response:
+    """To a page, with a new session."""
+    cookie = await identity.new_cookie(app_state(request), who)
+    if cookie is None:
+        raise Refusal(403, "This user's logins have just been ended")
+    return _logged_in(request, go_to(path), cookie)
+
+
+async def logout(request: Request, session: Session | None) -> Response:
+    """POST /logout: this browser forgets; `kernel-runner user revoke` ends all sessions of a user."""
+    if session is not None:
+        require_token(session, await form(request))
+    made = go_to("/")
+    made.delete_cookie(COOKIE, path="/")
+    return made

@@ -1,0 +1,251 @@
+"""Login of people by GitHub and Discord: OAuth's authorisation code flow with state and PKCE.
+
+A login begins and ends in the same browser. State and PKCE's verifier lie in a cookie of that browser, and the
+provider's answer counts only with them. So no link logs a browser in, and none takes an account over. The gateway keeps
+nothing. popcorn-cli opens a fixed address of its own, so it cannot take part: `attach` gives its login to a person who
+is logged in.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import httpx2
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from runner.config import Config
+from runner.errors import ConfigError
+from runner.extras.gateway import identity
+from runner.extras.gateway.context import AppState, Refusal, app_state, is_public_https
+from runner.extras.gateway.identity import Session, User
+from runner.store.gateway import RefusedError
+
+#: What a provider may take for one answer, in seconds, and how long an answer may be.
+_ANSWER_S: Final = 10.0
+_ANSWER_BYTES: Final = 64 * 1024
+#: How long a login may take in the browser.
+_LOGIN_S: Final = 600
+_COOKIE: Final = "kernel_runner_oauth"
+_LONGEST: Final = 2048
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provider:
+    """A login provider."""
+
+    name: str
+    title: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    authorize_url: str
+    token_url: str
+    person_url: str
+    scope: str
+    #: The key of the name in what the provider tells of a person.
+    name_key: str
+
+
+def providers(config: Config) -> Mapping[str, Provider]:
+    """Those that the configuration names.
+
+    Raises:
+        ConfigError: one lacks its secret, or the gateway's public address is not known.
+    """
+    made: dict[str, Provider] = {}
+    github, discord = config.gateway_github_url.rstrip("/"), config.gateway_discord_url.rstrip("/")
+    if config.gateway_github_client_id is not None:
+        made["github"] = Provider(
+            name="github",
+            title="GitHub",
+            client_id=config.gateway_github_client_id,
+            client_secret=_secret(config, "gateway_github_secret"),
+            authorize_url=f"{github}/login/oauth/authorize",
+            token_url=f"{github}/login/oauth/access_token",
+            person_url="https://api.github.com/user" if github == "https://github.com" else f"{github}/api/v3/user",
+            scope="",
+            name_key="login",
+        )
+    if config.gateway_discord_client_id is not None:
+        made["discord"] = Provider(
+            name="discord",
+            title="Discord",
+            client_id=config.gateway_discord_client_id,
+            client_secret=_secret(config, "gateway_discord_secret"),
+            authorize_url=f"{discord}/oauth2/authorize",
+            token_url=f"{discord}/api/oauth2/token",
+            person_url=f"{discord}/api/users/@me",
+            scope="identify",
+            name_key="username",
+        )
+    if made and config.gateway_public_url is None:
+        raise ConfigError("gateway_public_url is not set: OAuth sends people back to it, e.g. https://kernels.example")
+    return made
+
+
+def _secret(config: Config, name: str) -> str:
+    found = config.gateway_secret(name)
+    if found is None:
+        raise ConfigError(f"{name}_file is not set: {name.replace('_secret', '_client_id')} needs it")
+    return found
+
+
+async def begin(request: Request, _: Session | None, next_page: str) -> Response:
+    """GET /login/{provider}: sends the browser to the provider."""
+    provider = _chosen(request)
+    state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode("ascii")).digest()).rstrip(b"=").decode("ascii")
+    query = {
+        "response_type": "code",
+        "client_id": provider.client_id,
+        "redirect_uri": _back(app_state(request), provider),
+        "state": state,
+        "code_challenge": challenge,
+        "code_challenge_method": "S256",
+        **({"scope": provider.scope} if provider.scope else {}),
+    }
+    made = RedirectResponse(f"{provider.authorize_url}?{urlencode(query)}", 303)
+    value = base64.urlsafe_b64encode(json.dumps([provider.name, state, verifier, next_page]).encode()).decode("ascii")
+    secure = is_public_https(app_state(request))
+    made.set_cookie(
+        _cookie(secure=secure), value, max_age=_LOGIN_S, httponly=True, samesite="lax", secure=secure, path="/"
+    )
+    return made
+
+
+async def finish(request: Request) -> tuple[User, str]:
+    """What the provider sends a browser back with: the person, and the page to go on to.
+
+    Raises:
+        Refusal: 400, this browser has begun no such login; 403, the provider or the queue refuses; 502, no answer.
+    """
+    provider = _chosen(request)
+    current = app_state(request)
+    verifier, next_page = _begun(request, provider)
+    code = request.query_params.get("code", "")
+    if "error" in request.query_params or not 0 < len(code) <= _LONGEST:
+        raise Refusal(403, f"{provider.title} did not log you in")
+    identity.attempt(request)
+    told = await _person(provider, code, verifier, _back(current, provider))
+    subject, name = told.get("id"), told.get(provider.name_key)
+    if isinstance(subject, bool) or not isinstance(subject, int | str) or not isinstance(name, str):
+        raise Refusal(502, f"{provider.title} told of no person")
+    try:
+        found = await current.store.one(
+            "web_login", provider=provider.name, subject=str(subject), user_name=name[:255] or None
+        )
+    except RefusedError as error:
+        raise Refusal(403, str(error)) from error
+    if found is None:
+        raise TypeError("runner.web_login returned no row")
+    return User(id=found["user_id"], name=name, banned=False), next_page
+
+
+def forget(response: Response, current: AppState) -> None:
+    """Remove what a browser keeps of a login that is over."""
+    secure = is_public_https(current)
+    response.delete_cookie(_cookie(secure=secure), path="/", secure=secure, httponly=True, samesite="lax")
+
+
+async def attach(current: AppState, session: Session, code: str) -> None:
+    """Give the login of popcorn-cli that waits under a code to a user who has logged in by OAuth.
+
+    Raises:
+        Refusal: 400, no login waits under the code; 409, the user has not logged in so; 429.
+    """
+    identity.attempt_of(current, f"attach {session.user.id}")
+    try:
+        await current.store.one("attach_login", code=code.strip()[:8], user_id=session.user.id)
+    except RefusedError as error:
+        raise Refusal(409 if error.code == "KR043" else 400, str(error)) from error
+
+
+def _chosen(request: Request) -> Provider:
+    name = request.path_params["provider"]
+    found = app_state(request).providers.get(name)
+    if found is None:
+        raise Refusal(404, "This site has no such login. Ask an operator to approve the first 8 characters of cli_id")
+    return found
+
+
+def _begun(request: Request, provider: Provider) -> tuple[str, str]:
+    """PKCE's verifier and the next page, as this browser has kept them."""
+    try:
+        kept = json.loads(
+            base64.urlsafe_b64decode(request.cookies[_cookie(secure=is_public_https(app_state(request)))])
+        )
+        name, state, verifier, next_page = (str(item) for item in kept)
+    except (KeyError, ValueError, TypeError, RecursionError):
+        name = state = verifier = next_page = ""
+    if not state or name != provider.name or not identity.same(request.query_params.get("state", ""), state):
+        raise Refusal(400, "This browser has not begun this login, or too long ago. Begin at the page Log in.")
+    return verifier, next_page
+
+
+async def _person(provider: Provider, code: str, verifier: str, back: str) -> Mapping[str, Any]:
+    """Whom a code stands for, as the provider tells it."""
+    form = {
+        "grant_type": "authorization_code",
+        "client_id": provider.client_id,
+        "client_secret": provider.client_secret,
+        "code": code,
+        "redirect_uri": back,
+        "code_verifier": verifier,
+    }
+    headers = {"Accept": "application/json", "User-Agent": "kernel-runner"}
+    try:
+        async with httpx2.AsyncClient(timeout=_ANSWER_S, headers=headers) as client:
+            status, granted = await _asked(client, "POST", provider.token_url, data=form)
+            token = granted.get("access_token")
+            if status >= 500:
+                raise Refusal(502, f"{provider.title} does not answer. Try again later.")
+            # GitHub says 200 for a code that is wrong.
+            if status != 200 or not isinstance(token, str):
+                raise Refusal(403, f"{provider.title} did not log you in")
+            status, told = await _asked(
+                client, "GET", provider.person_url, headers={"Authorization": f"Bearer {token}"}
+            )
+    except (httpx2.HTTPError, httpx2.InvalidURL, ImportError, OSError, ValueError) as error:
+        raise Refusal(502, f"{provider.title} does not answer. Try again later.") from error
+    if status != 200:
+        raise Refusal(502, f"{provider.title} told of no person")
+    return told
+
+
+async def _asked(
+    client: httpx2.AsyncClient,
+    method: str,
+    url: str,
+    *,
+    data: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> tuple[int, Mapping[str, Any]]:
+    """Status and JSON object of an answer; an answer that is too long or no object is an empty one."""
+    body = bytearray()
+    async with client.stream(method, url, data=data, headers=headers) as answer:
+        async for chunk in answer.aiter_bytes():
+            body.extend(chunk)
+            if len(body) > _ANSWER_BYTES:
+                return answer.status_code, {}
+    try:
+        found = json.loads(bytes(body))
+    except (ValueError, RecursionError):
+        return answer.status_code, {}
+    return answer.status_code, found if isinstance(found, dict) else {}
+
+
+def _back(current: AppState, provider: Provider) -> str:
+    """Where the provider sends the browser: the path of KernelBot, which sites have registered."""
+    return f"{(current.config.gateway_public_url or '').rstrip('/')}/auth/cli/{provider.name}"
+
+
+def _cookie(*, secure: bool) -> str:
+    """With encryption, under a name that no neighbour's page can set."""
+    return f"__Host-{_COOKIE}" if secure else _COOKIE

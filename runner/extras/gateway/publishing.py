@@ -1,0 +1,233 @@
+"""Admin routes that make and change leaderboards: from folders below `gateway_problems_dir`, and from archives.
+
+The gateway's own login may not write tasks. These routes use another one (`gateway_publish_url`); a site that has not
+set it has no such routes. Nothing is downloaded: an operator keeps the folder up to date.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from runner.errors import DatabaseUnavailableError, KernelRunnerError, TaskError
+from runner.extras.gateway.boards import shown
+from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state, json_body, problem
+from runner.extras.gateway.identity import admin
+from runner.extras.gateway.upload import upload
+from runner.gpu_types import Registry
+from runner.store import Store
+from runner.store.clean import clean_json
+from runner.task_format import extra_to_stored, load, load_competition, to_stored
+from runner.task_format.model import Problem, TaskFolder
+
+#: A board without a deadline gets this long (KernelBot's rule).
+_LIFETIME: Final = timedelta(days=365)
+#: Boards with such a name are for trying a task: they are replaced without being asked.
+_DEV: Final = "-dev"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+#: How long a board's making may take; the database has bounds of its own.
+_PUBLISH_S: Final = 120.0
+
+
+async def create(request: Request) -> Response:
+    """POST /admin/leaderboards: a folder that a JSON body names, or the archive in a form's part `file`."""
+    admin(request)
+    current = app_state(request)
+    url = _login(current)
+    if request.headers.get("content-type", "").startswith("multipart/"):
+        sent = await upload(request)
+        name, visibility = sent.fields.get("name"), _visibility(sent.fields)
+        made = await _told(_from_archive, current, url, sent.name, sent.code, name)
+    else:
+        body = await json_body(request)
+        directory, visibility = body.get("directory"), _visibility(body)
+        if not isinstance(directory, str) or not directory:
+            raise Refusal(422, [problem("missing", "body.directory", "Field required", None)])
+        folder = _below(_problems(current), directory)
+        made = await _told(_publish, current, url, folder, f"{folder.name}{_DEV}")
+    await _show(current, made, visibility)
+    return Ascii({"status": "ok", "leaderboard": made})
+
+
+async def update_problems(request: Request) -> Response:
+    """POST /admin/update-problems: the competition files of the configured folder, and what came of each problem."""
+    admin(request)
+    current = app_state(request)
+    url = _login(current)
+    body = await json_body(request)
+    chosen, force, visibility = body.get("problem_set"), body.get("force", False), _visibility(body)
+    if chosen is not None and (not isinstance(chosen, str) or not _NAME.fullmatch(chosen)):
+        raise Refusal(400, "problem_set is the name of a competition file without .yaml")
+    if not isinstance(force, bool):
+        raise Refusal(422, [problem("bool_type", "body.force", "Input should be a valid boolean", None)])
+    made = await _told(_update_all, current, url, _problems(current), chosen, force)
+    for name in made["created"]:
+        await _show(current, name, visibility)
+    return Ascii({"status": "ok", **made})
+
+
+def _login(current: AppState) -> str:
+    url = current.config.gateway_secret("gateway_publish_url")
+    if url is None:
+        raise Refusal(
+            501, "Here leaderboards are made with `kernel-runner leaderboard`: gateway_publish_url_file is not set"
+        )
+    return url
+
+
+def _problems(current: AppState) -> Path:
+    if current.config.gateway_problems_dir is None:
+        raise Refusal(501, "This site has no folder of problems (gateway_problems_dir is not set)")
+    return current.config.gateway_problems_dir
+
+
+def _visibility(fields: Mapping[str, Any]) -> str:
+    found = fields.get("visibility") or "public"
+    if found not in ("public", "closed"):
+        raise Refusal(422, [problem("literal_error", "body.visibility", "Input should be 'public' or 'closed'", None)])
+    return str(found)
+
+
+def _below(root: Path, directory: str) -> Path:
+    """A folder below the root, whatever links lie on the way.
+
+    Raises:
+        Refusal: 400, there is none.
+    """
+    try:
+        found = (root / directory).resolve()
+        right = found.is_dir() and found.is_relative_to(root.resolve()) and found != root.resolve()
+    except (OSError, ValueError, RuntimeError):
+        right = False
+    if not right or not _NAME.fullmatch(found.name):
+        raise Refusal(400, f"Directory {shown(directory)} is not below the folder of problems")
+    return found
+
+
+async def _told(work: Any, *values: Any) -> Any:  # noqa: ANN401 - one of the functions below, and what it returns
+    """What a function of another thread returns; what it refuses is a 400 without the host's paths.
+
+    Raises:
+        Refusal: 400, 503.
+    """
+    current: AppState = values[0]
+    try:
+        async with asyncio.timeout(_PUBLISH_S), current.publishing:
+            return await asyncio.to_thread(work, *values)
+    except TimeoutError:
+        raise Refusal(503, "This takes too long. Look later whether it is done.", retry_after_s=60) from None
+    except DatabaseUnavailableError:
+        raise
+    except KernelRunnerError as error:
+        raise Refusal(400, _without_paths(current, str(error))) from error
+
+
+def _without_paths(current: AppState, text: str) -> str:
+    root = current.config.gateway_problems_dir
+    return text if root is None else text.replace(f"{root.resolve()}/", "").replace(f"{root}/", "")
+
+
+async def _show(current: AppState, name: str, visibility: str) -> None:
+    found = await current.store.one("board_by_name", name=name)
+    if found is not None:
+        await current.store.all("set_visibility", board_id=found["id"], visibility=visibility)
+
+
+def _from_archive(current: AppState, url: str, file_name: str, data: bytes, name: str | None) -> str:
+    base = file_name.removesuffix(".zip")
+    if not _NAME.fullmatch(base) or (name is not None and not _NAME.fullmatch(name)):
+        raise Refusal(400, "The archive is NAME.zip with a plain name of at most 100 letters, digits, dots, - and _")
+    with tempfile.TemporaryDirectory(prefix="kernel-runner-") as folder:
+        path = Path(folder) / f"{base}.zip"
+        path.write_bytes(data)
+        try:
+            return _publish(current, url, path, name or f"{base}{_DEV}")
+        except TaskError as error:
+            raise TaskError(str(error).replace(f"{folder}/", "")) from error
+
+
+def _publish(current: AppState, url: str, source: Path, name: str) -> str:
+    """A new board; one for trying a task is removed first, with its submissions."""
+    folder = load(source)
+    store = Store(url, application_name="kernel-runner gateway publishing")
+    try:
+        gpus = _gpus(current, store, folder.gpus)
+        if name.endswith(_DEV) and name in {line.name for line in store.boards()}:
+            store.delete_board(name, force=True)
+        store.create_board(name=name, deadline=datetime.now(UTC) + _LIFETIME, gpus=gpus, **_parts(folder))
+    finally:
+        store.close()
+    return name
+
+
+def _update_all(current: AppState, url: str, root: Path, chosen: str | None, force: bool) -> dict[str, list[Any]]:  # noqa: FBT001 - called by another thread, by position
+    """The outcome for each problem of the chosen competition file, or of all."""
+    told: dict[str, list[Any]] = {"created": [], "updated": [], "skipped": [], "errors": []}
+    files = [root / f"{chosen}.yaml"] if chosen is not None else sorted(root.glob("*.yaml"))
+    store = Store(url, application_name="kernel-runner gateway publishing")
+    try:
+        known = {line.name for line in store.boards()}
+        for file in files:
+            try:
+                problems: Sequence[Problem] = load_competition(file).problems
+            except KernelRunnerError as error:
+                told["errors"].append({"name": file.stem, "error": _without_paths(current, str(error))})
+                continue
+            for entry in problems:
+                try:
+                    outcome, reason = _update(current, store, entry, present=entry.name in known, force=force)
+                except DatabaseUnavailableError:
+                    raise
+                except KernelRunnerError as error:
+                    told["errors"].append({"name": entry.name, "error": _without_paths(current, str(error))})
+                    continue
+                told[outcome].append({"name": entry.name, "reason": reason} if outcome == "skipped" else entry.name)
+    finally:
+        store.close()
+    return told
+
+
+def _update(current: AppState, store: Store, entry: Problem, *, present: bool, force: bool) -> tuple[str, str]:
+    named = entry.gpus or entry.folder.gpus
+    if not present:
+        if not named:
+            return "skipped", "no GPU type is named for it"
+        deadline = entry.deadline or datetime.now(UTC) + _LIFETIME
+        store.create_board(
+            name=entry.name, deadline=deadline, gpus=_gpus(current, store, named), **_parts(entry.folder)
+        )
+        return "created", ""
+    board = store.board(entry.name)
+    parts = _parts(entry.folder)
+    deadline = entry.deadline or board.deadline
+    found = (board.task, board.extra or {}, dict(board.templates), board.description, board.deadline)
+    wanted = (parts["task"], parts["extra"] or {}, dict(parts["templates"]), parts["description"])
+    if found == (*(clean_json(part) for part in wanted), deadline):
+        return "skipped", "no changes"
+    # It keeps its GPU types, as in KernelBot.
+    store.update_board(name=entry.name, deadline=deadline, gpus=board.gpus, force=force, **parts)
+    return "updated", ""
+
+
+def _parts(folder: TaskFolder) -> dict[str, Any]:
+    return {
+        "task": to_stored(folder.task),
+        "description": folder.description,
+        "templates": folder.templates,
+        "extra": extra_to_stored(folder.task.extra),
+    }
+
+
+def _gpus(current: AppState, store: Store, names: Sequence[str]) -> tuple[str, ...]:
+    """The canonical names of GPU types; a host may have told of types that this machine does not know."""
+    announced = {line.name for line in store.gpu_types()}
+    registry = Registry.load(current.config.gpus_dir)
+    return tuple(dict.fromkeys(name if name in announced else registry.get(name).name for name in names))

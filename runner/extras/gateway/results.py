@@ -1,0 +1,176 @@
+"""What clients see of a submission: its rows as KernelBot shapes them, and its end as server-sent events tell it. Pure.
+
+Of secret runs only mode and verdict are here; the database hands out no more.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from runner.extras.gateway.context import moment
+from runner.results import cases
+from runner.store.gateway import Row
+from runner.units import duration
+
+#: Rows of `meta` and `compilation` that clients may have; never a command with paths of a host.
+META: Final = ("stdout", "stderr", "success", "exit_code", "duration")
+COMPILATION: Final = ("nvcc_found", "nvcc_version", "success", "stdout", "stderr", "exit_code")
+_SYSTEM: Final = ("gpu", "device_count", "cpu", "runtime", "platform", "torch")
+_TOLD: Final = ("test", "benchmark")
+#: Of a run, on its page and in its report.
+MOST_CASES: Final = 100
+_REPORT_CHARS: Final = 20_000
+
+
+def detail(found: Row, *, runner_queue: object) -> dict[str, Any]:
+    """A submission as its owner gets it."""
+    return {
+        "id": found["id"],
+        "leaderboard_id": found["leaderboard_id"],
+        "leaderboard_name": found["leaderboard_name"],
+        "file_name": found["file_name"],
+        "user_id": found["user_id"],
+        "submission_time": moment(found["submission_time"]),
+        "done": found["done"],
+        "code": source(found["code"]),
+        "runs": [run(row, found["submission_time"]) for row in found["runs"] or ()],
+        "job": {
+            "status": found["status"],
+            "error": found["error"],
+            "last_heartbeat": moment(found["last_heartbeat"]),
+        },
+        "runner_queue": runner_queue,
+    }
+
+
+def source(code: bytes | None) -> str:
+    """A submission's code as text."""
+    return "" if code is None else bytes(code).decode("utf-8", "replace")
+
+
+def run(row: Row, submitted: datetime) -> dict[str, Any]:
+    """One run. That of a secret run has the time of the submission: its own would tell of the secret data."""
+    made: dict[str, Any] = {
+        "start_time": _stamp(row["start_time"]) or moment(submitted),
+        "end_time": _stamp(row["end_time"]) or moment(submitted),
+        "mode": row["mode"],
+        "secret": row["secret"],
+        "runner": row["gpu_type"],
+        "score": row["score"],
+        "passed": row["passed"],
+    }
+    if not row["secret"] and row["mode"] in _TOLD:
+        made["result"] = row["result"]
+        told = picked(row["meta"], META) or {}
+        made["diagnostics"] = {**told, "compilation": picked(row["compilation"], COMPILATION)}
+    return made
+
+
+def picked(value: object, keys: Sequence[str]) -> dict[str, Any] | None:
+    """Those keys of an object that clients may have; None for anything else."""
+    return {key: value[key] for key in keys if key in value} if isinstance(value, Mapping) else None
+
+
+def full_results(found: Row, profiles: Sequence[Row]) -> list[dict[str, Any]]:
+    """The end of a submission as a stream tells it: public runs per GPU type, then secret ones without content."""
+    runs: Sequence[Row] = found["runs"] or ()
+    made: list[dict[str, Any]] = []
+    for secret in (False, True):
+        for gpu in dict.fromkeys(row["gpu_type"] for row in runs if row["secret"] is secret):
+            mine = [row for row in runs if row["secret"] is secret and row["gpu_type"] == gpu]
+            made.append(
+                {
+                    "success": True,
+                    "error": "",
+                    "system": {**(picked(mine[0]["system_info"], _SYSTEM) or {}), "hostname": ""},
+                    "runs": {row["mode"]: _evaluation(row, found["submission_time"], profiles) for row in mine},
+                }
+            )
+    if not made:
+        made.append({"success": False, "error": found["error"] or "no result", "system": {}, "runs": {}})
+    return made
+
+
+def _evaluation(row: Row, submitted: datetime, profiles: Sequence[Row]) -> dict[str, Any]:
+    meta = picked(row["meta"], META) or {}
+    files = [file for file in profiles if file["gpu_type"] == row["gpu_type"]]
+    return {
+        "start": (_stamp(row["start_time"]) or moment(submitted) or "").removesuffix("Z"),
+        "end": (_stamp(row["end_time"]) or moment(submitted) or "").removesuffix("Z"),
+        "compilation": None if row["secret"] else _compiled(row["compilation"]),
+        "run": {
+            "success": bool(meta.get("success", row["passed"])),
+            "passed": row["passed"],
+            "command": "",
+            "stdout": str(meta.get("stdout", "")),
+            "stderr": str(meta.get("stderr", "")),
+            "exit_code": meta.get("exit_code", 0),
+            "duration": meta.get("duration", 0.0),
+            "result": {} if row["secret"] else row["result"] or {},
+        },
+        "profile": _profile(files) if row["mode"].startswith("profile") and not row["secret"] else None,
+    }
+
+
+def _compiled(value: object) -> dict[str, Any] | None:
+    found = picked(value, COMPILATION)
+    return None if found is None else {**found, "command": ""}
+
+
+def _profile(files: Sequence[Row]) -> dict[str, Any] | None:
+    if not files:
+        return None
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in files:
+            archive.writestr(str(file["name"]).replace("/", "_").replace("\\", "_"), bytes(file["data"]))
+    return {
+        "profiler": "kernel-runner",
+        "trace": base64.b64encode(target.getvalue()).decode("ascii"),
+        "download_url": None,
+    }
+
+
+def reports(found: Row, status: Row | None) -> list[str]:
+    """A text for people per GPU type."""
+    runs: Sequence[Row] = found["runs"] or ()
+    made: list[str] = []
+    for gpu in dict.fromkeys(row["gpu_type"] for row in runs):
+        mine = [row for row in runs if row["gpu_type"] == gpu]
+        passed = all(row["passed"] for row in mine)
+        lines = [f"**{gpu} on kernel-runner {'✅ success' if passed else '❌ failure'}**"]
+        for row in mine:
+            kind = "secret run" if row["secret"] else row["mode"]
+            lines.append(f"> {'✅' if row['passed'] else '❌'} {kind}")
+        for row in mine:
+            if not row["secret"]:
+                lines += _cases(row)
+        made.append("\n".join(lines)[:_REPORT_CHARS])
+    error = (status or {}).get("error") or found["error"]
+    if error:
+        made.append(f"❌ {error}")
+    return made or ["❌ no result"]
+
+
+def _cases(row: Row) -> list[str]:
+    lines = ["", f"## {'✅ Passed' if row['passed'] else '❌ Failed'} {row['mode']}:", "```"]
+    for case in cases(row["result"], most=MOST_CASES):
+        lines.append(f"{'❔' if case.passed is None else '✅' if case.passed else '❌'} {case.spec}")
+        if case.error or case.message:
+            lines.append(f"> {case.error or case.message}")
+        if case.mean_ns is not None:
+            mean, best, worst = map(duration, (case.mean_ns, case.best_ns, case.worst_ns))
+            lines.append(f" ⏱ {mean} ⚡ {best} 🐌 {worst}")
+    stderr = (picked(row["meta"], META) or {}).get("stderr")
+    if not row["passed"] and stderr:
+        lines.append(str(stderr)[-2000:].replace("```", "'''"))
+    return [*lines, "```"]
+
+
+def _stamp(text: str | None) -> str | None:
+    return None if text is None else text.replace("+00:00", "Z")

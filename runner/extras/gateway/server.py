@@ -1,0 +1,119 @@
+"""Runs the application with uvicorn; called by `kernel-runner gateway`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import stat
+import sys
+from contextlib import suppress
+
+import uvicorn
+from starlette.applications import Starlette
+
+from runner import logs
+from runner.config import Config
+from runner.environment import listening_socket
+from runner.errors import ConfigError
+from runner.extras.gateway.app import build
+from runner.extras.gateway.context import AppState
+from runner.store import direct_address
+from runner.store.gateway import PATIENCE_S, GatewayStore
+
+#: How long open requests may take after SIGTERM: longer than one waits for a database that is away.
+GRACE_S = int(PATIENCE_S) + 2
+_KEEP_ALIVE_S = 30
+_CONNECTIONS = 4096
+#: How long a connection without a request yet may stay when the process is to stop: its request is on the way.
+_FIRST_REQUEST_S = 5.0
+_LOOK_S = 0.05
+
+
+class Server(uvicorn.Server):
+    """uvicorn with the gateway's bounds. Streams end as soon as it is to stop; requests get `GRACE_S`."""
+
+    def __init__(
+        self, app: Starlette, *, host: str, port: int, uds: str | None = None, proxies: str | None = None
+    ) -> None:
+        self._app = app
+        super().__init__(
+            uvicorn.Config(
+                app,
+                host=host,
+                port=port,
+                uds=uds,
+                # The parser that bounds the size of headers.
+                http="h11",
+                ws="none",
+                loop="asyncio",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=proxies is not None,
+                forwarded_allow_ips=proxies,
+                timeout_keep_alive=_KEEP_ALIVE_S,
+                timeout_graceful_shutdown=GRACE_S,
+                limit_concurrency=_CONNECTIONS,
+                backlog=1024,
+            )
+        )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no connection any more, end streams, and wait for requests; also for those that are on the way."""
+        current = self._app.state.gateway
+        if isinstance(current, AppState):
+            current.watcher.leave()
+        for listening in self.servers:
+            listening.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_REQUEST_S):
+                # A client that has just connected would else lose its connection without an answer.
+                while self._awaits_requests():  # noqa: ASYNC110 - uvicorn has no event for a request
+                    await asyncio.sleep(_LOOK_S)
+        await super().shutdown(sockets)
+
+    def _awaits_requests(self) -> bool:
+        """Whether a connection has had no request yet."""
+        return any(vars(connection).get("cycle") is None for connection in self.server_state.connections)
+
+
+def serve(config: Config) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigError: no database, an admin token that cannot be used, or an address that cannot be had.
+    """
+    logs.configure(config.log_format, config.log_level)
+    # It listens, and a pool of its own needs no other.
+    dsn = direct_address(config.require_database_url(), config.direct_host)
+    store = GatewayStore(dsn, connections=config.gateway_connections)
+    token = config.gateway_admin_token()
+    app = build(config, store, admin_token=token)
+    given = listening_socket()
+    address = config.gateway_address
+    if given is None and address.path is not None:
+        # What an earlier process left.
+        with suppress(FileNotFoundError):
+            if stat.S_ISSOCK(address.path.lstat().st_mode):
+                address.path.unlink()
+    log = logs.get_logger("gateway.server")
+    log.info("the gateway starts", listen=str(address) if given is None else "systemd", admin=token is not None)
+    # uvicorn finishes what is open and then sends itself the signal again: that is the end wanted, not a failure.
+    signal.signal(signal.SIGTERM, _end)
+    server = Server(
+        app,
+        host=address.host or "127.0.0.1",
+        port=address.port,
+        uds=None if address.path is None else os.fspath(address.path),
+        proxies=config.gateway_trusted_proxies,
+    )
+    with suppress(KeyboardInterrupt):
+        server.run(None if given is None else [socket.socket(fileno=given)])
+    if not server.started:
+        raise ConfigError(f"the gateway cannot listen at {address} (gateway_listen); the log says why")
+
+
+def _end(_number: int, _frame: object) -> None:
+    sys.exit(0)

@@ -1,0 +1,324 @@
+"""Routes of a submission: sending one, following it, reading and deleting it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from runner.errors import DatabaseUnavailableError
+from runner.extras.gateway import results
+from runner.extras.gateway.boards import named, queue_of, shown
+from runner.extras.gateway.context import (
+    MOST,
+    AppState,
+    Ascii,
+    Refusal,
+    app_state,
+    dumps,
+    moment,
+    off_loop,
+    path_number,
+    query_number,
+)
+from runner.extras.gateway.identity import User, admin, cli_user, user
+from runner.extras.gateway.upload import Upload, upload
+from runner.extras.tracing.spans import TRACEPARENT
+from runner.store.gateway import RefusedError, Row
+
+MODES: Final = ("test", "benchmark", "profile", "leaderboard")
+#: SQLSTATE -> status; every other refusal is a 400.
+STATUSES: Final[Mapping[str, int]] = {
+    "KR001": 404,
+    "KR006": 413,
+    "KR010": 403,
+    "KR012": 403,
+    "KR013": 429,
+    "KR014": 409,
+    "KR015": 404,
+    "KR030": 429,
+    "KR031": 409,
+    "KR043": 409,
+}
+#: Where the queue does not know when to try again.
+_AGAIN_S: Final[Mapping[str, float]] = {"KR030": 15.0, "KR031": 5.0}
+#: A stream says that it lives this often, and ends before clients give up.
+HEARTBEAT_S: Final = 15.0
+STREAM_S: Final = 3540.0
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_MEDIA: Final = "text/event-stream; charset=utf-8"
+
+
+async def submit(request: Request) -> Response:
+    """POST /submission/{leaderboard}/{gpu}/{mode}: stored, and answered at once."""
+    who = await user(request)
+    submission_id, _, gpu = await _accepted(request, who)
+    return await _answer(request, submission_id, gpu)
+
+
+async def submit_as_admin(request: Request) -> Response:
+    """POST /admin/submission/…: as `submit`, by the operator for a user, after the deadline too."""
+    admin(request)
+    who = await user(request)
+    submission_id, _, gpu = await _accepted(request, who, late=True)
+    return await _answer(request, submission_id, gpu)
+
+
+async def _answer(request: Request, submission_id: int, gpu: str) -> Response:
+    current = app_state(request)
+    status = await current.store.one("job_status_id", submission_id=submission_id)
+    return Ascii(
+        {
+            "details": {"id": submission_id, "job_status_id": None if status is None else status["id"]},
+            "runner_queue": await queue_of(current, gpu),
+            "status": "accepted",
+        },
+        202,
+    )
+
+
+async def submit_and_stream(request: Request) -> Response:
+    """POST /{leaderboard}/{gpu}/{mode}: stored, then followed by server-sent events. A lost stream ends nothing."""
+    who = await cli_user(request)
+    current = app_state(request)
+    if not current.limits.open_stream(who.id):
+        raise Refusal(429, "Too many open streams", retry_after_s=30)
+    try:
+        submission_id, _, _ = await _accepted(request, who)
+    except BaseException:
+        current.limits.close_stream(who.id)
+        raise
+    return StreamingResponse(_stream(current, submission_id, who), media_type=_MEDIA, headers=_HEADERS)
+
+
+async def _accepted(request: Request, who: User, *, late: bool = False) -> tuple[int, Row, str]:
+    """Store what was sent; the submission's id, its leaderboard, and the GPU type as the leaderboard spells it."""
+    parts = request.path_params
+    sent = await upload(request)
+    return await store(
+        app_state(request),
+        who,
+        board_name=parts["leaderboard"],
+        gpu=parts["gpu"],
+        mode=parts["mode"],
+        sent=sent,
+        late=late,
+        traceparent=_traceparent(request),
+    )
+
+
+def _traceparent(request: Request) -> str | None:
+    """The client's trace context; one that is malformed is ignored, as W3C Trace Context has it."""
+    text = request.headers.get("traceparent", "")
+    return text if TRACEPARENT.fullmatch(text) else None
+
+
+async def store(
+    current: AppState,
+    who: User,
+    *,
+    board_name: str,
+    gpu: str,
+    mode: str,
+    sent: Upload,
+    late: bool = False,
+    traceparent: str | None = None,
+) -> tuple[int, Row, str]:
+    """Store a submission of a user, `late` after the deadline too; its id, its leaderboard, the GPU type.
+
+    Raises:
+        Refusal: what the queue or the contract refuses.
+    """
+    mode = mode.lower()
+    if mode not in MODES:
+        what = f"Unknown mode {shown(mode)}" if mode else "No mode is named"
+        raise Refusal(400, f"{what}, expected one of {', '.join(MODES)}")
+    board = await named(current, board_name)
+    chosen = next((name for name in board["gpus"] if name.lower() == gpu.lower()), None)
+    if chosen is None:
+        # An alias would be run, and newer clients would then look for results under a name that is not there.
+        what = f"GPU type {shown(gpu)} is not offered by this leaderboard" if gpu else "No GPU type is named"
+        raise Refusal(400, f"{what}. Choose from: {', '.join(board['gpus'])}")
+    if board["visibility"] != "public" and who.by_web:
+        raise Refusal(403, "Closed leaderboards only accept submissions via CLI")
+    try:
+        found = await current.store.one(
+            "submit_late" if late else "submit",
+            leaderboard=board["name"],
+            user_id=who.id,
+            file_name=sent.name,
+            code=sent.code,
+            mode=mode,
+            gpu_types=[chosen],
+            # An answer that was lost is asked for again, and stores nothing twice.
+            key=f"gateway-{uuid.uuid4()}",
+            traceparent=traceparent,
+        )
+    except RefusedError as error:
+        if not sent.code:
+            raise Refusal(400, str(error)) from error
+        raise await refusal_of(current, error, board_id=board["id"], user_id=who.id, mode=mode) from error
+    if found is None:
+        raise TypeError("runner.submit returned no row")
+    current.metrics.submitted.inc()
+    return int(found["submission_id"]), board, chosen
+
+
+async def refusal_of(
+    current: AppState, error: RefusedError, *, board_id: int | None = None, user_id: str = "", mode: str = ""
+) -> Refusal:
+    """The answer for what the queue refused; with the time after which the hourly limit admits the user again."""
+    status = STATUSES.get(error.code, 400)
+    if error.code != "KR013" or board_id is None:
+        return Refusal(status, str(error), retry_after_s=_AGAIN_S.get(error.code))
+    category = "leaderboard" if mode == "leaderboard" else "test"
+    found = await current.store.one("limit_wait", board_id=board_id, user_id=user_id, category=category)
+    wait_s = 3600 if found is None or found["wait_s"] is None else max(1, found["wait_s"])
+    most = 0 if found is None else found["most"]
+    text = f"Rate limit exceeded: {most}/{most} {category} submissions per hour. Try again in {wait_s}s."
+    return Refusal(status, text, retry_after_s=wait_s)
+
+
+def event(name: str, value: object) -> bytes:
+    """One event of a stream."""
+    return f"event: {name}\ndata: {dumps(value)}\n\n".encode("ascii")
+
+
+async def _stream(current: AppState, submission_id: int, who: User) -> AsyncIterator[bytes]:
+    began = time.monotonic()
+    current.metrics.streams.inc()
+    try:
+        async with current.watcher.follow(submission_id) as happened:
+            while True:
+                happened.clear()
+                elapsed = time.monotonic() - began
+                yield event("status", {"status": "processing", "elapsed_time": round(elapsed, 1)})
+                end = await _wait_for_end(current, submission_id, happened)
+                if end is not None:
+                    yield end
+                    return
+                if current.watcher.leaving:
+                    return
+                if elapsed > STREAM_S:
+                    text = f"Submission {submission_id} is not finished yet and goes on. Look at it later."
+                    yield event("error", {"status": "error", "detail": text})
+                    return
+    finally:
+        current.metrics.streams.dec()
+        current.limits.close_stream(who.id)
+
+
+async def _wait_for_end(current: AppState, submission_id: int, happened: asyncio.Event) -> bytes | None:
+    """The last event, or None if it is not over within the time between two signs of life."""
+    until = time.monotonic() + HEARTBEAT_S
+    while True:
+        try:
+            if await current.store.all("finished", ids=[submission_id]):
+                return await _end(current, submission_id)
+        except DatabaseUnavailableError:
+            # The stream goes on: the submission is stored.
+            pass
+        left = until - time.monotonic()
+        if left <= 0 or current.watcher.leaving:
+            return None
+        try:
+            async with asyncio.timeout(left):
+                await happened.wait()
+        except TimeoutError:
+            return None
+        happened.clear()
+
+
+async def _end(current: AppState, submission_id: int) -> bytes:
+    found = await current.store.one("submission", submission_id=submission_id, with_code=False, with_runs=True)
+    if found is None:
+        return event(
+            "error", {"status": "error", "detail": f"Submission {submission_id} was deleted", "status_code": 404}
+        )
+    status = await current.store.one("submission_status", submission_id=submission_id)
+    profiles = await current.store.all("profiles", submission_id=submission_id)
+    if not found["runs"] and found["status"] == "failed" and found["error"] == "cancelled":
+        return event("error", {"status": "error", "detail": f"Submission {submission_id} was cancelled"})
+    return await off_loop(
+        [found, profiles],
+        lambda: event(
+            "result",
+            {
+                "status": "success",
+                "results": results.full_results(found, profiles),
+                "reports": results.reports(found, status),
+            },
+        ),
+    )
+
+
+async def mine(request: Request) -> Response:
+    """GET /user/submissions: a user's own, the newest first."""
+    who = await user(request)
+    limit = query_number(request, "limit", 50, low=1, high=100)
+    offset = query_number(request, "offset", 0, low=0, high=MOST)
+    found = await app_state(request).store.all(
+        "my_submissions",
+        user_id=who.id,
+        leaderboard=request.query_params.get("leaderboard"),
+        limit=limit,
+        offset=offset,
+    )
+    return Ascii(
+        [
+            {
+                "id": line["id"],
+                "leaderboard_name": line["leaderboard_name"],
+                "file_name": line["file_name"],
+                "submission_time": moment(line["submission_time"]),
+                "done": line["done"],
+                "runs": line["runs"] or [],
+            }
+            for line in found
+        ]
+    )
+
+
+async def show(request: Request) -> Response:
+    """GET /user/submissions/{id}: the owner's."""
+    who = await user(request)
+    current = app_state(request)
+    found = await owned(current, path_number(request, "id"), who)
+    gpus = dict.fromkeys(row["gpu_type"] for row in found["runs"] or ())
+    queue = await queue_of(current, next(iter(gpus))) if gpus else None
+    return await off_loop(found, lambda: Ascii(results.detail(found, runner_queue=queue)))
+
+
+async def delete(request: Request) -> Response:
+    """DELETE /user/submissions/{id}: the owner's; what runs is stopped."""
+    who = await user(request)
+    current = app_state(request)
+    submission_id = path_number(request, "id")
+    await owned(current, submission_id, who, with_code=False, with_runs=False)
+    await current.store.one("delete_submission", submission_id=submission_id, user_id=who.id)
+    return Ascii({"status": "ok", "submission_id": submission_id})
+
+
+async def owned(
+    current: AppState, submission_id: int, who: User, *, with_code: bool = True, with_runs: bool = True
+) -> dict[str, Any]:
+    """A submission of this user.
+
+    Raises:
+        Refusal: 404, 403.
+    """
+    found = None
+    if 0 < submission_id <= MOST:
+        found = await current.store.one(
+            "submission", submission_id=submission_id, with_code=with_code, with_runs=with_runs
+        )
+    if found is None:
+        raise Refusal(404, f"Submission {submission_id} not found")
+    if found["user_id"] != who.id and not who.operator:
+        raise Refusal(403, "Not authorized to view this submission")
+    return found

@@ -1,0 +1,88 @@
+"""Forms and the one file of a submission, from bodies that anyone may have made. All stays in memory, bounded.
+
+`runner.extras.gateway.limits` bounds the body; here are the bounds of its parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from python_multipart.exceptions import FormParserError
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
+from starlette.requests import Request
+
+from runner.extras.gateway.context import Refusal, app_state, problem
+
+#: The longest file that the queue takes.
+SOURCE_BYTES: Final = 1_000_000
+_PARTS: Final = 16
+#: No text is longer than a file; what the parser is to keep in memory, is kept there.
+_PART_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upload:
+    """A file as it came."""
+
+    name: str
+    code: bytes
+    #: The other parts, as text.
+    fields: Mapping[str, str]
+
+
+async def upload(request: Request, *, part: str = "file") -> Upload:
+    """The part `file` of a multipart body.
+
+    Raises:
+        Refusal: 422 without such a part, 400 for a body that is none, 413 for a file that is too large.
+    """
+    fields, files = await _read(request)
+    if part not in files:
+        raise Refusal(422, [problem("missing", f"body.{part}", "Field required", None)])
+    name, code = files[part]
+    if len(code) > SOURCE_BYTES:
+        raise Refusal(413, f"The file is too large: at most {SOURCE_BYTES} bytes")
+    return Upload(name=_bare(name), code=code, fields=fields)
+
+
+async def form(request: Request) -> Mapping[str, str]:
+    """The text fields of a page's form.
+
+    Raises:
+        Refusal: 400 for a body that is none.
+    """
+    fields, _ = await _read(request)
+    return fields
+
+
+async def _read(request: Request) -> tuple[dict[str, str], dict[str, tuple[str, bytes]]]:
+    """The text fields and the files; of several of a name the first."""
+    fields: dict[str, str] = {}
+    files: dict[str, tuple[str, bytes]] = {}
+    async with app_state(request).limits.bodies:
+        # The whole body first: a client that is refused meanwhile would not read why.
+        await request.body()
+        try:
+            async with request.form(max_files=_PARTS, max_fields=_PARTS, max_part_size=_PART_BYTES) as parts:
+                for name, value in parts.multi_items():
+                    if isinstance(value, UploadFile):
+                        files.setdefault(_text(name), (_text(value.filename or ""), await value.read()))
+                    else:
+                        fields.setdefault(_text(name), _text(value))
+        except (HTTPException, MultiPartException, FormParserError, LookupError, ValueError) as error:
+            raise Refusal(400, "The body is not a form that can be read") from error
+    return fields, files
+
+
+def _text(decoded: str) -> str:
+    """A text without surrogates, which a body may bring by the character set that it names."""
+    return decoded.encode("utf-8", "replace").decode()
+
+
+def _bare(given: str) -> str:
+    """The last part of a path: old clients send one."""
+    return given.replace("\\", "/").rpartition("/")[2] or "submission.py"

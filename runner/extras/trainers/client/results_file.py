@@ -1,0 +1,224 @@
+"""The file of results: a JSON object per line, appended as results come, and what can be made of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from runner.errors import DataError
+from runner.extras.trainers.client import rewards
+from runner.extras.trainers.client.items import Item, Result
+from runner.extras.trainers.client.sources import Entry
+from runner.jsonl import Row, line_of, parsed, require_finite
+
+#: The thresholds of fast_p that are shown.
+THRESHOLDS: Final = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
+
+
+class ResultsFile:
+    """Appends to a file. What an earlier process has written is kept, but for a last line that it did not finish."""
+
+    def __init__(self, path: Path, scope: str) -> None:
+        """Open it, or make it.
+
+        Raises:
+            DataError: it cannot be written, or is no file of results.
+        """
+        self._path = path
+        self._scope = scope
+        #: The lines by key, as far as they need no second evaluation: with a result, and of equal settings (`scope`).
+        self.known: dict[str, Mapping[str, Any]] = {}
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: BinaryIO = path.open("a+b")
+        except OSError as error:
+            raise DataError(f"{path} cannot be written: {error.strerror}") from error
+        try:
+            self._cut()
+        except DataError:
+            self._file.close()
+            raise
+
+    def _cut(self) -> None:
+        self._file.seek(0)
+        whole = 0
+        for number, line in enumerate(self._file, 1):
+            if not line.endswith(b"\n"):
+                break
+            whole += len(line)
+            row = _parsed(line, self._path, number)
+            if row.get("scope") == self._scope and row.get("verdict") not in (None, "internal_error"):
+                self.known[str(row.get("key"))] = row
+        self._file.truncate(whole)
+        self._file.seek(0, os.SEEK_END)
+
+    def require_same(self, item: Item) -> None:
+        """Check that what is known of an item's key is of this item.
+
+        Raises:
+            DataError: the key belongs to another reference, candidate or setting.
+        """
+        known = self.known.get(item.key, {}).get("digest")
+        if known is not None and known != item.digest:
+            raise DataError(f"{self._path}: key {item.key!r} has the result of other content (give it a new key)")
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Append a line, whole or not at all."""
+        self._file.write(line_of(row).encode())
+        self._file.flush()
+
+    def close(self) -> None:
+        """Write it to disk and close it."""
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+
+def row_of(entry: Entry, result: Result, reward: str, scope: str) -> dict[str, Any]:
+    """A line of the file."""
+    return {
+        "key": result.key,
+        "digest": entry.item.digest,
+        "scope": scope,
+        "name": entry.name,
+        "level": entry.level,
+        "problem": entry.problem,
+        "sample": entry.sample,
+        "verdict": result.verdict,
+        "speedup": result.speedup if result.correct else None,
+        "reward": result.reward(reward),
+        "reward_name": reward,
+        "facts": dict(result.facts),
+        "attempt": result.attempt,
+        "host": result.host,
+        "reused": result.reused,
+        "finished_at": result.finished_at,
+    }
+
+
+def by_level(rows: Iterable[Mapping[str, Any]], reward: str) -> Sequence[dict[str, Any]]:
+    """A line for each level and, where there are several, one for all.
+
+    Shares are of the samples that have a result of their own: faults are counted apart.
+    """
+    levels: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        levels.setdefault(str(row.get("level") or "-"), []).append(row)
+    lines = [_line(level, levels[level], reward) for level in sorted(levels)]
+    if len(levels) > 1:
+        lines.append(_line("all", [row for level in sorted(levels) for row in levels[level]], reward))
+    return lines
+
+
+def _line(level: str, rows: Sequence[Mapping[str, Any]], reward: str) -> dict[str, Any]:
+    facts = [row["facts"] for row in rows if rewards.blames(row["facts"])]
+    values = [value for one in facts if (value := rewards.reward(reward, one)) is not None]
+    line: dict[str, Any] = {
+        "level": level,
+        "samples": len(rows),
+        "without_result": len(rows) - len(facts),
+        "compiled": _share([rewards.compiled(one) for one in facts]),
+        "correct": _share([rewards.correct(one) for one in facts]),
+    }
+    for p in THRESHOLDS:
+        line[f"fast_{p:g}"] = _share([rewards.reward(f"fast_{p:g}@1", one) == 1.0 for one in facts])
+    line["reward"] = sum(values) / len(values) if values else None
+    return line
+
+
+def _share(values: Sequence[bool]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def write_kernelbench(folder: Path, rows: Iterable[Mapping[str, Any]], sources: Mapping[str, str]) -> Sequence[Path]:
+    """Write results as KernelBench's own evaluation would: `eval_results.json` and the candidates, a folder per level.
+
+    Samples without a result of their own are left out, so KernelBench's tools would evaluate them.
+
+    Args:
+        folder: where to; with one level, its files lie there directly.
+        rows: lines of the file of results.
+        sources: the candidates' texts by key.
+    """
+    levels: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row.get("problem") is not None and rewards.blames(row["facts"]):
+            levels.setdefault(str(row["level"]), []).append(row)
+    written = []
+    for level, own in levels.items():
+        target = folder if len(levels) == 1 else folder / f"level{level}"
+        target.mkdir(parents=True, exist_ok=True)
+        results: dict[str, list[dict[str, Any]]] = {}
+        for row in sorted(own, key=lambda row: (row["problem"], row["sample"])):
+            results.setdefault(str(row["problem"]), []).append(_kernelbench(row))
+            if row["key"] in sources:
+                name = f"level_{level}_problem_{row['problem']}_sample_{row['sample']}_kernel.py"
+                (target / name).write_text(sources[row["key"]], encoding="utf-8", errors="replace")
+        path = target / "eval_results.json"
+        part = path.with_name(path.name + ".part")
+        part.write_text(json.dumps(results, indent=4), encoding="utf-8")
+        part.replace(path)
+        written.append(path)
+    return written
+
+
+def _kernelbench(row: Mapping[str, Any]) -> dict[str, Any]:
+    facts = row["facts"]
+    place = {"hardware": facts.get("device"), "device": row.get("host")}
+    metadata = {**place, "kernel_runner_verdict": row["verdict"]}
+    if row["verdict"] != "accepted":
+        metadata[f"{facts.get('stage') or 'runtime'}_error"] = facts.get("message")
+    return {
+        "sample_id": row["sample"],
+        "compiled": rewards.compiled(facts),
+        "correctness": rewards.correct(facts),
+        "metadata": metadata,
+        **_times("runtime", "candidate", facts if rewards.correct(facts) else {}, place),
+        **_times("ref_runtime", "reference", facts, place),
+    }
+
+
+def _times(name: str, side: str, facts: Mapping[str, Any], place: Mapping[str, Any]) -> dict[str, Any]:
+    """A side's mean and statistics, in milliseconds with three significant digits as KernelBench has them; -1: none.
+
+    Results from before there were statistics have the median alone.
+    """
+    stats, median_ns = facts.get(f"{side}_stats"), facts.get(f"{side}_ns")
+    if median_ns is None:
+        return {name: -1.0, f"{name}_stats": {}}
+    if not isinstance(stats, Mapping):
+        return {name: _ms(median_ns), f"{name}_stats": {"median": _ms(median_ns), **place}}
+    told = {key: _ms(stats[f"{key}_ns"]) for key in ("mean", "std", "min", "max")}
+    return {name: told["mean"], f"{name}_stats": {**told, "num_trials": stats["calls"], **place}}
+
+
+def _ms(time_ns: float) -> float:
+    return float(f"{time_ns / 1e6:.3g}")
+
+
+def read_rows(path: Path, scope: str | None = None) -> Iterator[Mapping[str, Any]]:
+    """The lines of a file of results, the last one of each key; `scope`: only of equal settings.
+
+    Raises:
+        DataError: it is no such file.
+    """
+    rows: dict[str, Mapping[str, Any]] = {}
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            row = _parsed(line, path, number)
+            if not isinstance(row.get("facts"), dict):
+                raise DataError(f"{path}: it is no file of results: the facts of {row.get('key')!r} are no object")
+            if scope is None or row.get("scope") == scope:
+                rows[str(row.get("key"))] = row
+    return iter(rows.values())
+
+
+def _parsed(line: bytes, path: Path, number: int) -> Row:
+    try:
+        row = parsed(line.decode("utf-8"), where=f"line {number}")
+        require_finite(row, where=f"line {number}")
+    except (DataError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: it is no file of results: {error}") from error
+    return row

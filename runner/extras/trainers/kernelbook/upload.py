@@ -1,0 +1,296 @@
+"""Step 5: training sets with splits, as parquet files and a card, to the hub or to a folder of the same layout."""
+
+from __future__ import annotations
+
+import math
+import random
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from runner import __version__
+from runner.errors import ConfigError, DataError
+from runner.jsonl import Row, numbered, parsed
+
+from .best import normalised
+from .columns import Columns, write
+from .report import StepReport
+from .rows import facts_of, info_of, scratch, text_of
+
+SEED: Final = 42
+TEST_SHARE: Final = 0.1
+#: Rows that are in memory at once.
+_BATCH: Final = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One of the pipeline's data sets."""
+
+    name: str
+    repository: str
+    #: The variable that holds the path of its rows.
+    variable: str
+    split: bool
+    about: str
+
+
+TARGETS: Final = (
+    Target(
+        name="filtered",
+        repository="siro1/kernelbook-glm4_7-evals-filtered",
+        variable="FILTERED_DATASET_PATH",
+        split=True,
+        about="Evaluations of generated kernels with a reward above the threshold, and how difficult each task is.",
+    ),
+    Target(
+        name="unique",
+        repository="siro1/kernelbook-glm4_7-evals-unique",
+        variable="UNIQUE_DATASET_PATH",
+        split=True,
+        about="The best evaluation of each module: one row a module.",
+    ),
+    Target(
+        name="synthetic",
+        repository="siro1/kernelbook-synthetic-tasks",
+        variable="SYNTHETIC_DATASET_PATH",
+        split=False,
+        about="Specifications of GPU kernel tasks, written by a model from PyTorch modules.",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """Where a row stands in its file, and what must not stand on both sides of a split."""
+
+    start: int
+    group: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """What one pass over a file yields."""
+
+    lines: Sequence[Line]
+    columns: Columns
+    #: Licences of the modules, and how many rows name each.
+    licences: Counter[str]
+
+
+def look(file: Path, *, limit: int | None = None) -> Rows:
+    """Look at the rows of a JSONL file, or at the first `limit`.
+
+    Raises:
+        DataError: there are none, a line is no JSON object, or rows have different columns, types or numbers that are
+            not finite; column and line are named.
+    """
+    lines: list[Line] = []
+    licences: Counter[str] = Counter()
+    columns = Columns(file)
+    first: tuple[int, frozenset[str]] | None = None
+    for number, start, row in islice(numbered(file), limit):
+        names = frozenset(row)
+        first = first or (number, names)
+        if names != first[1]:
+            raise DataError(
+                f"{file}: line {number} has other columns than line {first[0]}: "
+                f"{', '.join(sorted(names ^ first[1]))}; expected the same in all rows"
+            )
+        columns.add(row, number)
+        code = text_of(row, "python_code")
+        group = text_of(row, "module_name") or str(number) if code is None else normalised(code)
+        lines.append(Line(start=start, group=group))
+        named = row.get("licenses") or info_of(row).get("licenses") or []
+        licences.update([named] if isinstance(named, str) else named)
+    if first is None:
+        raise DataError(f"{file} has no rows, so there is nothing to upload")
+    columns.schema()
+    return Rows(lines=lines, columns=columns, licences=licences)
+
+
+def by_group(lines: Sequence[Line], *, share: float = TEST_SHARE, seed: int = SEED) -> tuple[list[int], list[int]]:
+    """Numbers of the rows for training and for validation; rows with the same code are on the same side.
+
+    ceil(share * n) rows are for validation: groups in random order, each that still fits.
+    """
+    groups: dict[str, list[int]] = defaultdict(list)
+    for index, line in enumerate(lines):
+        groups[line.group].append(index)
+    left = math.ceil(share * len(lines))
+    order = sorted(groups)
+    random.Random(seed).shuffle(order)  # noqa: S311 a split is no secret
+    validation: list[int] = []
+    for group in order:
+        if len(groups[group]) <= left:
+            left -= len(groups[group])
+            validation += groups[group]
+    chosen = set(validation)
+    return [index for index in range(len(lines)) if index not in chosen], sorted(chosen)
+
+
+def by_row(lines: Sequence[Line], *, share: float = TEST_SHARE, seed: int = SEED) -> tuple[list[int], list[int]]:
+    """The split that `datasets.Dataset.train_test_split(test_size=share, seed=seed)` makes, row for row."""
+    import numpy as np
+
+    order = np.random.default_rng(seed).permutation(len(lines)).tolist()
+    count = math.ceil(share * len(lines))
+    return order[count:], order[:count]
+
+
+def make(
+    target: Target,
+    source: Path,
+    dataset_rows: Rows,
+    folder: Path,
+    *,
+    split: Literal["group", "row"] = "group",
+    facts: Mapping[str, Any] | None = None,
+) -> Mapping[str, int]:
+    """Write parquet files and the card of a data set to an empty folder; how many rows each split has.
+
+    Args:
+        target: which one.
+        source: the rows.
+        dataset_rows: what `look` returns for them.
+        folder: that empty folder.
+        split: see `by_group` and `by_row`.
+        facts: for the card, beside those that the step before kept.
+    """
+    lines = dataset_rows.lines
+    if target.split:
+        training, validation = (by_group if split == "group" else by_row)(lines)
+        parts = {"train": training, "validation": validation}
+    else:
+        parts = {"train": list(range(len(lines)))}
+    (folder / "data").mkdir(parents=True)
+    for name, indices in parts.items():
+        file = folder / "data" / f"{name}-00000-of-00001.parquet"
+        write(file, dataset_rows.columns, _batches(source, [lines[index].start for index in indices]))
+    rows = {name: len(indices) for name, indices in parts.items()}
+    known_facts = {**facts_of(source), **{name: fact for name, fact in (facts or {}).items() if fact is not None}}
+    (folder / "README.md").write_text(_card(target, rows, split, dataset_rows.licences, known_facts), encoding="utf-8")
+    return rows
+
+
+def run(
+    target: Target,
+    source: Path | None,
+    *,
+    to: Path | None,
+    repository: str | None,
+    token: str | None,
+    split: Literal["group", "row"] = "group",
+    limit: int | None = None,
+    facts: Mapping[str, Any] | None = None,
+    dry_run: bool = False,
+    private: bool = False,
+) -> StepReport:
+    """Make one data set and put it where it belongs.
+
+    Args:
+        target: which one.
+        source: the rows; None: its variable is not set.
+        to: a folder; the data set gets one of its own in it. None: the hub.
+        repository: at the hub; None: the published one's name.
+        token: for the hub.
+        split: see `by_group` and `by_row`.
+        limit: take only so many rows.
+        facts: for the card.
+        dry_run: only check the rows and count them.
+        private: make a new repository private.
+
+    Raises:
+        ConfigError: no path, or no token for the hub.
+        DataError: see `look`; or the folder has such a data set already.
+        InfrastructureError: the hub refuses or cannot be reached.
+    """
+    if source is None:
+        raise ConfigError(f"no rows for {target.name}: set {target.variable} in the environment or in .env")
+    repository = repository or target.repository
+    if to is None and token is None and not dry_run:
+        raise ConfigError("no token for the hub: set HF_TOKEN in the environment or in .env, or write to a folder")
+    # First: where there are no rows, no folder is made for them.
+    dataset_rows = look(source, limit=limit)
+    work = scratch(to if to is not None and not dry_run else source.parent, f"upload-{target.name}")
+    try:
+        rows = make(target, source, dataset_rows, work / "made", split=split, facts=facts)
+        report = StepReport(step=f"upload {target.name}", rows_in=sum(rows.values()), rows_out=sum(rows.values()))
+        report.found = {f"rows of {name}": count for name, count in rows.items()}
+        if dry_run:
+            report.found["would go to"] = str(to / target.name) if to is not None else repository
+        elif to is not None:
+            report.files = [str(_move(work / "made", to / target.name))]
+        else:
+            report.found["commit"] = _send(work / "made", repository, token, private=private)
+        return report
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _move(made: Path, target: Path) -> Path:
+    old = target.with_name(f".{target.name}.old")
+    try:
+        shutil.rmtree(old, ignore_errors=True)
+        if target.exists():
+            if not (target / "data").is_dir():
+                raise DataError(f"{target} exists and is no data set; expected a new folder or an earlier upload")
+            target.rename(old)
+        made.rename(target)
+    except OSError as error:
+        raise DataError(f"cannot write {target}: {error.strerror}") from error
+    shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def _send(folder: Path, repository: str, token: str | None, *, private: bool) -> str:
+    from huggingface_hub import HfApi
+
+    from runner.extras.hub import refusals_explained
+
+    api = HfApi(token=token)
+    with refusals_explained(repository):
+        api.create_repo(repository, repo_type="dataset", private=private, exist_ok=True)
+        # One commit. Files that an interrupted upload brought are not sent again. Splits of before go with it.
+        done = api.upload_folder(
+            repo_id=repository,
+            repo_type="dataset",
+            folder_path=folder,
+            delete_patterns=["data/*.parquet"],
+            commit_message=f"Rows from kernel-runner {__version__}",
+        )
+    return str(done.oid)
+
+
+def _batches(source: Path, starts: Sequence[int]) -> Iterator[list[Row]]:
+    """Rows by where they begin, some at a time."""
+    with source.open("rb") as lines:
+        for first in range(0, len(starts), _BATCH):
+            rows = []
+            for start in starts[first : first + _BATCH]:
+                lines.seek(start)
+                rows.append(parsed(lines.readline().decode("utf-8"), where=str(source)))
+            yield rows
+
+
+def _card(target: Target, rows: Mapping[str, int], split: str, licences: Counter[str], facts: Mapping[str, Any]) -> str:
+    data = "\n".join(f"      - split: {name}\n        path: data/{name}-*.parquet" for name in rows)
+    lines = [
+        *(f"- {name}: {value}" for name, value in facts.items()),
+        f"- rows: {', '.join(f'{count} {name}' for name, count in rows.items())}",
+        f"- written by kernel-runner {__version__}",
+    ]
+    if target.split:
+        how = "rows of the same code are on the same side" if split == "group" else "row by row"
+        lines.append(f"- split: {TEST_SHARE:.0%} for validation, seed {SEED}, {how}")
+    if licences:
+        named = ", ".join(f"{name} ({count})" for name, count in licences.most_common(20))
+        lines.append(f"- licences of the modules, as their rows say: {named}")
+    return (
+        f"---\nconfigs:\n  - config_name: default\n    data_files:\n{data}\n---\n"
+        f"# {target.repository.partition('/')[2]}\n\n{target.about}\n\n" + "\n".join(lines) + "\n"
+    )

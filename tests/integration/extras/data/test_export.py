@@ -1,0 +1,512 @@
+"""What an export holds, and of which moment."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow.parquet as pq
+import pytest
+
+from runner.errors import DataError
+from runner.extras.data import manifest
+from runner.extras.data.choice import Options
+from runner.extras.data.export import export
+from runner.extras.data.people import Exclusions, Identity
+from runner.extras.data.tables import FLAT
+from runner.extras.data.verify import verify
+from runner.store.dataset import snapshot
+from tests.integration.extras.data.conftest import (
+    CANARIES,
+    MAILERS,
+    SECRET_SEED,
+    Filler,
+    Oddities,
+    exported,
+    may_read_code,
+    no_progress,
+)
+
+Db = psycopg.Connection[dict[str, Any]]
+FLAT_COLUMNS = [
+    "submission_id: int64 not null",
+    "leaderboard_id: int64 not null",
+    "problem_name: large_string not null",
+    "user_id: large_string not null",
+    "user_name: large_string not null",
+    "code_id: int64 not null",
+    "file_name: large_string not null",
+    "submission_time: timestamp[us, tz=UTC] not null",
+    "status: large_string not null",
+    "score: double",
+    "passed: bool",
+    "mode: large_string",
+    "runner: large_string",
+    "code: large_string not null",
+]
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a parquet file."""
+    return list(pq.read_table(path).to_pylist())
+
+
+def of(found: list[dict[str, Any]], submission_id: int) -> list[dict[str, Any]]:
+    """The rows of a submission."""
+    return [row for row in found if row["submission_id"] == submission_id]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file of an export, without what tells when it was made."""
+    found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    told = json.loads(found.pop("manifest.json"))
+    del told["exported_at"]
+    return {**found, "manifest": json.dumps(told).encode()}
+
+
+def test_the_flat_file_is_as_published(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
+    """Column for column, type for type; a page index, zstd, small row groups; the published order."""
+    done = exported(database_url, tmp_path / "out")
+    path = tmp_path / "out" / "gemv_submissions.parquet"
+    assert str(pq.read_schema(path).remove_metadata()).splitlines() == FLAT_COLUMNS
+    assert pq.read_schema(path).equals(FLAT)
+    details = pq.ParquetFile(path).metadata
+    for column in range(details.num_columns):
+        assert details.row_group(0).column(column).compression == "ZSTD"
+        assert details.row_group(0).column(column).has_offset_index
+    scores = [row["score"] for row in rows(path)]
+    ranked = [score for score in scores if score is not None]
+    assert scores == sorted(ranked) + [None] * (len(scores) - len(ranked))
+    assert (done.rows, done.ranked) == (len(scores), len(ranked))
+    assert verify(tmp_path / "out", no_progress) == []
+
+
+def test_every_row_is_there_and_no_unusable_score(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
+    """Unusable ones are null with the raw value and the reason beside; hacked ones say so."""
+    exported(database_url, tmp_path / "out")
+    flat = rows(tmp_path / "out" / "gemv_submissions.parquet")
+    more = rows(tmp_path / "out" / "submissions.parquet")
+    assert {row["submission_id"] for row in flat} == set(oddities.filler.codes)
+    for reason, submission_id in oddities.unusable.items():
+        (row,) = of(more, submission_id)
+        assert [row[name] for name in ("score", "passed", "mode", "runner")] == [None] * 4, reason
+        assert row["score_invalid_reason"] == reason
+        assert row["status"] == ("hacked" if reason == "hacked" else "failed")
+        assert row["score_raw"] is not None
+    (nan,) = of(more, oddities.unusable["nan"])
+    (infinite,) = of(more, oddities.unusable["infinite"])
+    assert math.isnan(nan["score_raw"])
+    assert infinite["score_raw"] == math.inf
+    (good,) = of(more, oddities.good)
+    assert (good["score"], good["passed"], good["mode"], good["runner"]) == (2.5e-05, True, "leaderboard", "B200")
+    assert (good["status"], good["score_invalid_reason"], good["assurance_timing"]) == ("succeeded", None, None)
+    assert [row["runner"] for row in of(more, oddities.two_runners)] == ["B200", "H100"]
+    (orphan,) = of(more, oddities.orphan)
+    assert (orphan["user_id"], orphan["user_name"]) == ("deleted", "")
+    assert "user_missing" in orphan["flags"]
+    assert "code_shared" in of(more, oddities.two_runners)[0]["flags"]
+
+
+def test_runs_have_the_reason_too(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
+    """A row per public run and case; a submission of two runners has both; no secret run is among them."""
+    exported(database_url, tmp_path / "out")
+    runs = rows(tmp_path / "out" / "runs.parquet")
+    for reason, submission_id in oddities.unusable.items():
+        assert [row["score_invalid_reason"] for row in of(runs, submission_id)] == [reason]
+    (good,) = of(runs, oddities.good)
+    assert (good["case_index"], good["spec"], good["runs"]) == (0, "n: 8", None)
+    assert good["mean_ns"] == pytest.approx(25000)
+    assert (good["duration_s"], good["gpu"], good["torch"], good["runtime"]) == (12.5, "NVIDIA B200", "2.9", "CUDA")
+    assert {row["host"] for row in runs} == {"host-1"}
+    assert 77777.25 not in [row["mean_ns"] for row in runs]
+
+
+def test_code_is_kept_as_it_is_and_shown_as_text(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
+    """Bytes that are not UTF-8 are U+FFFD in the flat file and themselves by hash; a NUL stays."""
+    exported(database_url, tmp_path / "out")
+    flat = rows(tmp_path / "out" / "gemv_submissions.parquet")
+    more = rows(tmp_path / "out" / "submissions.parquet")
+    code = {row["code_sha256"]: row for row in rows(tmp_path / "out" / "code" / "part-00000.parquet")}
+    (bad,), (nul,) = of(flat, oddities.bad_bytes), of(flat, oddities.with_nul)
+    assert bad["code"] == "x = '\ufffd\ufffd'\n"
+    assert nul["code"] == "x = '\0'\n"
+    for submission_id, stored in oddities.filler.codes.items():
+        (row, *_) = of(more, submission_id)
+        assert row["code_sha256"] == hashlib.sha256(stored).hexdigest()
+        assert code[row["code_sha256"]]["code"] == stored
+        assert row["code_bytes"] == len(stored)
+    encodings = {row["submission_id"]: row["code_encoding"] for row in more}
+    assert encodings[oddities.bad_bytes] == "invalid"
+    assert encodings[oddities.with_nul] == "utf-8 with NUL"
+    assert encodings[oddities.good] == "utf-8"
+    assert "code_encoding" in of(more, oddities.bad_bytes)[0]["flags"]
+    assert "code_blank" in of(more, oddities.blank)[0]["flags"]
+    assert len(code) == len(set(oddities.filler.codes.values()))
+
+
+def test_old_code_wins(filler: Filler, database_url: str, tmp_path: Path) -> None:
+    """Where KernelBot's dead column is set, it is the code; the hash is of it."""
+    board = filler.board("old")
+    filler.user("ada")
+    submission_id = filler.ranked(board, "ada", b"new", "0.001")
+    filler.db.execute("UPDATE leaderboard.code_files SET old_code = 'was here'")
+    exported(database_url, tmp_path / "out")
+    (row,) = of(rows(tmp_path / "out" / "old_submissions.parquet"), submission_id)
+    assert row["code"] == "was here"
+    (more,) = rows(tmp_path / "out" / "submissions.parquet")
+    assert more["code_sha256"] == hashlib.sha256(b"was here").hexdigest()
+
+
+def test_rows_are_deduplicated(filler: Filler, database_url: str, tmp_path: Path) -> None:
+    """Per user, code and runner, the lowest score; an attempt that never ranked is a row of its own."""
+    board = filler.board("twice")
+    filler.user("ada")
+    filler.user("bob")
+    filler.ranked(board, "ada", b"same", "0.002")
+    best = filler.ranked(board, "ada", b"same", "0.001")
+    other = filler.ranked(board, "bob", b"same", "0.003")
+    test = filler.submission(board, "ada", b"same")
+    filler.submission(board, "ada", b"same")
+    failed = filler.submission(board, "bob", b"other")
+    filler.run(failed, "0.0001")
+    filler.run(failed, None, secret=True, passed=False)
+    exported(database_url, tmp_path / "out")
+    found = rows(tmp_path / "out" / "submissions.parquet")
+    assert [(row["submission_id"], row["score"], row["status"]) for row in found] == [
+        (best, 0.001, "succeeded"),
+        (other, 0.003, "succeeded"),
+        (test, None, "failed"),
+        (failed, None, "failed"),
+    ]
+    assert found[3]["score_invalid_reason"] == "secret_failed"
+    assert found[3]["score_raw"] == 0.0001
+
+
+def test_nothing_secret_and_no_token_is_in_any_file(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
+    """Canaries in secret runs, seeds, tokens, addresses and host names; searched for in bytes and in values."""
+    exported(database_url, tmp_path / "out")
+    told = ""
+    for path in sorted((tmp_path / "out").rglob("*")):
+        if path.is_file():
+            told += path.read_bytes().decode("latin-1")
+        if path.suffix == ".parquet":
+            told += repr(rows(path))
+    assert len(told) > 10_000
+    assert "n: 8" in told
+    for name, canary in CANARIES.items():
+        assert canary not in told, name
+    assert str(SECRET_SEED) not in told
+    assert hashlib.sha256(CANARIES["host"].encode()).hexdigest() not in told
+
+
+def test_equal_input_gives_equal_bytes(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
+    """But for the moment in the manifest."""
+    exported(database_url, tmp_path / "one")
+    exported(database_url, tmp_path / "two")
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
+def test_an_export_over_an_older_one_is_a_new_one(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
+    """After submissions came, went, were marked and ran again nothing of the older one is left."""
+    filler = oddities.filler
+    exported(database_url, tmp_path / "out")
+    filler.ranked(oddities.board, "user0", b"# new", "0.00001")
+    filler.db.execute("UPDATE leaderboard.submission SET status = 'hacked' WHERE id = %s", (oddities.good,))
+    filler.db.execute("DELETE FROM leaderboard.runs WHERE submission_id = %s", (oddities.bad_bytes,))
+    filler.db.execute("DELETE FROM leaderboard.submission_job_status WHERE submission_id = %s", (oddities.bad_bytes,))
+    filler.db.execute("DELETE FROM leaderboard.submission WHERE id = %s", (oddities.bad_bytes,))
+    filler.rank(oddities.blank, "0.5", runner="H100")
+    exported(database_url, tmp_path / "out")
+    exported(database_url, tmp_path / "full")
+    assert content(tmp_path / "out") == content(tmp_path / "full")
+    assert verify(tmp_path / "out", no_progress) == []
+
+
+def test_parts_of_code_stay_as_they_are(
+    filler: Filler, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New code goes to the last part or behind it, so a hub gets only those parts again."""
+    for module in ("runner.extras.data.export", "runner.extras.data.code"):
+        monkeypatch.setattr(f"{module}.GROUP_BYTES", 500)
+    monkeypatch.setattr("runner.extras.data.code.PART_BYTES", 1000)
+    board = filler.board("parts")
+    filler.user("ada")
+    parts: list[dict[str, bytes]] = []
+    for number in range(10):
+        filler.ranked(board, "ada", f"# {number}".encode().ljust(400), f"0.00{20 - number}")
+        exported(database_url, tmp_path / "out")
+        parts.append({path.name: path.read_bytes() for path in (tmp_path / "out" / "code").iterdir()})
+    assert len(parts[-1]) == 4
+    for before, after in pairwise(parts):
+        assert {name: after[name] for name in sorted(before)[:-1]} == {
+            name: before[name] for name in sorted(before)[:-1]
+        }
+
+
+def test_the_rows_of_an_export_are_those_of_the_view(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
+    """But for the flags of code, which the database does not read."""
+    filler = oddities.filler
+    fast = {"benchmark-count": "2", "check": "pass"}
+    for case, sol in enumerate(("1.5", "0.5")):
+        fast |= {f"benchmark.{case}.mean": "20000", f"benchmark.{case}.sol": sol, f"benchmark.{case}.spec": "n: 1"}
+    filler.ranked(oddities.board, "user0", b"# light", "0.00002", result=fast)
+    filler.ranked(oddities.board, "user0", b"# differs", "0.00003", result={**fast, "benchmark.1.sol": "0.9"})
+    exported(database_url, tmp_path / "out")
+    of_code = {"code_blank", "code_encoding"}
+    names = ("submission_id", "runner", "score", "run_id", "verdict", "sol")
+    found = [
+        (*(row[name] for name in names), sorted({*row["flags"]} - of_code))
+        for row in rows(tmp_path / "out" / "submissions.parquet")
+    ]
+    expected = [
+        (*(row[name] for name in names), sorted(row["flags"]))
+        for row in filler.db.execute("SELECT * FROM runner.dataset_submissions").fetchall()
+    ]
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+    flags = {flag for row in found for flag in row[-1]}
+    assert {"faster_than_light", "score_differs", "code_shared", "user_missing"} <= flags
+
+
+def test_large_code_makes_small_row_groups(
+    filler: Filler, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the size of a file, no group of several has more than the limit; the rows are all there, in order."""
+    for module in ("runner.extras.data.export", "runner.extras.data.code"):
+        monkeypatch.setattr(f"{module}.GROUP_BYTES", 5000)
+    monkeypatch.setattr("runner.extras.data.tables.GROUP_ROWS", 4)
+    board = filler.board("large")
+    filler.user("ada")
+    for number in range(30):
+        filler.ranked(board, "ada", f"# {number}".encode().ljust(1 + 7919 * number % 9000, b"x"), f"0.00{number + 10}")
+    exported(database_url, tmp_path / "out")
+    path = tmp_path / "out" / "large_submissions.parquet"
+    file = pq.ParquetFile(path)
+    for group in range(file.num_row_groups):
+        sizes = [len(code) for code in file.read_row_group(group, columns=["code"]).column(0).to_pylist()]
+        assert len(sizes) == 1 or sum(sizes) <= 5000
+    assert 5 < file.num_row_groups < 30
+    assert [row["score"] for row in rows(path)] == sorted(row["score"] for row in rows(path))
+    assert pq.ParquetFile(tmp_path / "out" / "submissions.parquet").num_row_groups == 8
+    assert verify(tmp_path / "out", no_progress) == []
+
+
+def test_a_write_during_the_export_changes_nothing_in_it(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
+    """At every stage rows come, change and go; the export is that of its moment."""
+    exported(database_url, tmp_path / "before")
+    stages: set[str] = set()
+
+    def write(stage: str, done: int, total: int) -> None:
+        if stage in stages:
+            return
+        stages.add(stage)
+        oddities.filler.ranked(oddities.board, "user0", f"# during {stage}".encode(), "0.0000001")
+        with psycopg.connect(database_url, autocommit=True) as other:
+            other.execute("UPDATE leaderboard.runs SET score = score * 2 WHERE NOT secret AND score > 0 AND score < 1")
+            other.execute("DELETE FROM leaderboard.gpu_type")
+
+    export(database_url, Options(target=tmp_path / "during", private=True), write)
+    assert stages == {"code", "submissions", "runs"}
+    assert content(tmp_path / "during") == content(tmp_path / "before")
+    exported(database_url, tmp_path / "after")
+    assert content(tmp_path / "after") != content(tmp_path / "before")
+
+
+def test_a_public_export_refuses_what_may_not_be_public(filler: Filler, database_url: str, tmp_path: Path) -> None:
+    """Open and closed leaderboards by name, and a missing licence; private exports have them."""
+    filler.board("over")
+    filler.board("running", running=True)
+    filler.board("invited", visibility="closed")
+    with pytest.raises(DataError, match=r"running \(open until .*invited \(closed\).*--private") as caught:
+        exported(database_url, tmp_path / "out", private=False, licence="cc-by-4.0")
+    assert "over" not in str(caught.value).split(": ", 1)[1].split(". ")[0]
+    for licence in (None, "", " "):
+        with pytest.raises(DataError, match="needs a licence"):
+            exported(database_url, tmp_path / "out", private=False, boards=("over",), licence=licence)
+    with pytest.raises(DataError, match="no leaderboard 'nothing'"):
+        exported(database_url, tmp_path / "out", boards=("nothing",))
+    assert not (tmp_path / "out").exists()
+    public = exported(database_url, tmp_path / "out", private=False, boards=("over",), licence="cc-by-4.0")
+    assert [board["name"] for board in public.manifest["boards"]] == ["over"]
+    everything = exported(database_url, tmp_path / "all")
+    assert [board["name"] for board in everything.manifest["boards"]] == ["over", "running", "invited"]
+    assert verify(tmp_path / "all", no_progress) == []
+
+
+def test_identities(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
+    """Names and ids, ids alone, or pseudonyms that stay the same with the key and tell nothing without it."""
+
+    def people(name: str, **options: Any) -> set[tuple[str, str]]:  # noqa: ANN401
+        exported(database_url, tmp_path / name, **options)
+        found = rows(tmp_path / name / "gemv_submissions.parquet")
+        assert verify(tmp_path / name, no_progress) == []
+        return {(row["user_id"], row["user_name"]) for row in found}
+
+    assert people("named") >= {("user0", "User0"), ("nameless", ""), ("deleted", "")} | {
+        (user_id, "") for user_id in MAILERS
+    }
+    assert people("ids", identity=Identity.ID) >= {("user0", ""), ("deleted", "")}
+    one = people("one", identity=Identity.PSEUDONYM, key=b"k" * 16)
+    assert one == people("again", identity=Identity.PSEUDONYM, key=b"k" * 16)
+    assert one.isdisjoint(people("other", identity=Identity.PSEUDONYM, key=b"l" * 16))
+    assert len(one) == 11
+    assert all(len(user_id) == 16 and name == "" and "user" not in user_id for user_id, name in one)
+    hosts = {row["host"] for row in rows(tmp_path / "one" / "runs.parquet")}
+    assert hosts.isdisjoint({"host-1"})
+    with pytest.raises(DataError, match="need a key"):
+        exported(database_url, tmp_path / "out", identity=Identity.PSEUDONYM)
+
+
+@pytest.mark.parametrize("user_id", ["ada@example.com", "Ada <ada@example.com>"])
+def test_an_address_in_an_id_is_not_published(filler: Filler, database_url: str, tmp_path: Path, user_id: str) -> None:
+    """A public export refuses it, unless users get pseudonyms."""
+    board = filler.board("mails")
+    filler.user(user_id, "Ada")
+    filler.ranked(board, user_id, b"x", "0.001")
+    with pytest.raises(DataError, match="--identity pseudonym"):
+        exported(database_url, tmp_path / "out", private=False, licence="mit")
+    exported(database_url, tmp_path / "out", private=False, licence="mit", identity=Identity.PSEUDONYM, key=b"k" * 16)
+    assert b"example.com" not in b"".join(content(tmp_path / "out").values())
+
+
+def test_exclusions_are_left_out_and_counted(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
+    """By user, by submission, and banned users if asked; their code goes too, and another's equal code stays."""
+    everything = exported(database_url, tmp_path / "out")
+    done = exported(
+        database_url,
+        tmp_path / "out",
+        exclusions=Exclusions(users=frozenset({"user2"}), submissions=frozenset({oddities.good})),
+        without_banned=True,
+    )
+    assert done.manifest["excluded"] == {"by_user": 1, "by_submission": 1, "of_banned_users": 1}
+    found = rows(tmp_path / "out" / "submissions.parquet")
+    assert {"user2", "banned"}.isdisjoint(row["user_id"] for row in found)
+    assert of(found, oddities.good) == of(rows(tmp_path / "out" / "runs.parquet"), oddities.good) == []
+    assert done.codes == everything.codes - 2
+    assert verify(tmp_path / "out", no_progress) == []
+
+
+def test_an_excluded_duplicate_does_not_hide_the_other(filler: Filler, database_url: str, tmp_path: Path) -> None:
+    """Exclusions come before de-duplication."""
+    board = filler.board("twice")
+    filler.user("ada")
+    best = filler.ranked(board, "ada", b"same", "0.001")
+    other = filler.ranked(board, "ada", b"same", "0.002")
+    exported(database_url, tmp_path / "out", exclusions=Exclusions(submissions=frozenset({best})))
+    assert [row["submission_id"] for row in rows(tmp_path / "out" / "submissions.parquet")] == [other]
+
+
+def test_an_export_without_rows(filler: Filler, database_url: str, tmp_path: Path) -> None:
+    """Has all files, and is whole."""
+    filler.board("empty")
+    exported(database_url, tmp_path / "out")
+    assert rows(tmp_path / "out" / "empty_submissions.parquet") == []
+    assert verify(tmp_path / "out", no_progress) == []
+
+
+def test_the_manifest_says_what_was_exported(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
+    """Files with rows, hash and schema; leaderboards with counts; versions; a card with notes and every column."""
+    done = exported(database_url, tmp_path / "out", notes={"gemv": "Hardware was unreliable."}, licence="mit")
+    told = manifest.read(tmp_path / "out")
+    assert told == done.manifest
+    files = manifest.paths(told)
+    assert {
+        "gemv_submissions.parquet",
+        "submissions.parquet",
+        "runs.parquet",
+        "leaderboards.parquet",
+        "README.md",
+    } < set(files)
+    assert "queries.sql" in files
+    assert files["runs.parquet"]["rows"] == len(rows(tmp_path / "out" / "runs.parquet"))
+    assert files["gemv_submissions.parquet"]["schema"][0] == {
+        "name": "submission_id",
+        "type": "int64",
+        "nullable": False,
+    }
+    (board,) = told["boards"]
+    assert (board["submissions"], board["rows"], board["ranked"]) == (
+        len(oddities.filler.codes),
+        done.rows,
+        done.ranked,
+    )
+    assert board["deadline"] == "2025-07-01T00:00:00Z"
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert card.startswith("---\nlicense: mit\n")
+    assert "Hardware was unreliable." in card
+    explained = card.split("## Columns")[1].split("## Reading it")[0]
+    columns = {column["name"] for file in files.values() for column in file.get("schema", [])}
+    first_cells = re.findall(r"^\| (`[a-z].*?) \|", explained, re.MULTILINE)
+    assert {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)} == columns
+    (row,) = rows(tmp_path / "out" / "leaderboards.parquet")
+    assert (row["name"], row["gpu_types"], row["lang"], row["trust_note"]) == (
+        "gemv",
+        ["B200", "H100"],
+        "py",
+        "Hardware was unreliable.",
+    )
+
+
+def test_a_folder_with_something_else_is_refused(filler: Filler, database_url: str, tmp_path: Path) -> None:
+    """And hidden files, as of a repository, stay; so does what was put beside the files of an export."""
+    filler.board("gemv")
+    strange = tmp_path / "strange"
+    strange.mkdir()
+    (strange / "thesis.txt").write_text("years of work")
+    with pytest.raises(DataError, match=r"holds 'thesis\.txt' and no export"):
+        exported(database_url, strange)
+    (strange / "thesis.txt").rename(strange / ".hidden")
+    exported(database_url, strange)
+    (strange / "plots").mkdir()
+    (strange / "plots" / "race.svg").write_text("<svg/>")
+    (strange / "latest").symlink_to("plots")
+    exported(database_url, strange)
+    assert (strange / ".hidden").read_text() == "years of work"
+    assert (strange / "plots" / "race.svg").read_text() == "<svg/>"
+    assert (strange / "latest").readlink() == Path("plots")
+    assert verify(strange, no_progress) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["strange"]
+
+
+def test_a_read_only_login_exports(
+    oddities: Oddities, database_url: str, tmp_path: Path, login: Callable[[str], str]
+) -> None:
+    """Role runner_readonly and the right to read code are enough; without the latter the message names the table."""
+    exported(database_url, tmp_path / "owner")
+    url = login("runner_readonly")
+    with pytest.raises(Exception, match="code_files"):
+        exported(url, tmp_path / "out")
+    may_read_code(oddities.filler.db, url)
+    exported(url, tmp_path / "out")
+    assert content(tmp_path / "out") == content(tmp_path / "owner")
+
+
+def test_an_export_reads_one_state_and_cannot_write(database_url: str) -> None:
+    """Its transaction is read only, and repeats what it read."""
+    settings = b"SELECT current_setting('transaction_read_only') AS o, current_setting('transaction_isolation') AS i"
+    with snapshot(database_url) as database:
+        assert database._connection.execute(settings).fetchall() == [{"o": "on", "i": "repeatable read"}]
+
+
+def test_two_exports_at_once(filler: Filler, database_url: str, tmp_path: Path) -> None:
+    """The second is refused and the first goes on."""
+    filler.ranked(filler.board("gemv"), filler.user("ada"), b"# one", "0.001")
+    refused: list[str] = []
+
+    def again(stage: str, done: int, total: int) -> None:
+        if not refused:
+            with pytest.raises(DataError, match="another export") as caught:
+                exported(database_url, tmp_path / "out")
+            refused.append(str(caught.value))
+
+    export(database_url, Options(target=tmp_path / "out", private=True), again)
+    assert refused
+    assert verify(tmp_path / "out", no_progress) == []
+    assert os.listdir(tmp_path) == ["out"]  # noqa: PTH208 - with hidden ones

@@ -1,0 +1,213 @@
+"""A gateway on a free port, with a login of its role; users, boards, and a client that speaks plain HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from runner.config import Config
+from runner.extras.gateway.app import build
+from runner.extras.gateway.identity import digest
+from runner.extras.gateway.server import Server
+from runner.store.gateway import GatewayStore
+from tests.integration.store.conftest import Bench, bench, db, finish, store
+from tests.support.clock import Clock
+from tests.support.waiting import PATIENCE_S
+
+__all__ = ["bench", "db", "finish", "store"]
+
+ADMIN = "an-admin-token-of-the-tests"
+BOUNDARY = "----the-boundary"
+CODE = b"def custom_kernel(data):\n    return data\n"
+#: A role that is there, or that another worker makes at this moment.
+_THERE = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401 - whatever the server says
+        """The body as JSON."""
+        return json.loads(self.body)
+
+    @property
+    def detail(self) -> Any:  # noqa: ANN401 - a sentence or a list
+        """What an error says."""
+        return self.json["detail"]
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode()
+
+
+def multipart(
+    code: bytes = CODE, name: str | None = "fast.py", part: str = "file", fields: Mapping[str, str] | None = None
+) -> tuple[bytes, dict[str, str]]:
+    """A body with one file, and its headers."""
+    blocks = [
+        f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'.encode()
+        for key, value in (fields or {}).items()
+    ]
+    named = "" if name is None else f'; filename="{name}"'
+    blocks.append(
+        f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{part}"{named}\r\n'.encode()
+        + b"Content-Type: application/octet-stream\r\n\r\n"
+        + code
+        + b"\r\n"
+    )
+    return b"".join(blocks) + f"--{BOUNDARY}--\r\n".encode(), {
+        "Content-Type": f"multipart/form-data; boundary={BOUNDARY}"
+    }
+
+
+@dataclass(kw_only=True)
+class Gate:
+    """A running gateway and what a client needs."""
+
+    port: int
+    bench: Bench
+    owner_url: str
+    jar: dict[str, str] = field(default_factory=dict)
+    server: Server | None = None
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        cli: str | None = None,
+        web: str | None = None,
+        admin: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """One request on a connection of its own."""
+        sent = dict(headers or {})
+        if cli is not None:
+            sent["X-Popcorn-Cli-Id"] = cli
+        if web is not None:
+            sent["X-Web-Auth-Id"] = web
+        if admin is not None:
+            sent["Authorization"] = f"Bearer {admin}"
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        try:
+            connection.request(method, path, body, sent)
+            response = connection.getresponse()
+            told = {key.lower(): ", ".join(response.headers.get_all(key, [])) for key in response.headers}
+            return Answer(status=response.status, headers=told, body=response.read())
+        finally:
+            connection.close()
+
+    def send_json(self, method: str, path: str, value: object, **more: Any) -> Answer:  # noqa: ANN401 - as `ask`
+        """A request with a JSON body."""
+        return self.ask(method, path, json.dumps(value).encode(), headers={"Content-Type": "application/json"}, **more)
+
+    def submit(
+        self,
+        path: str = "/submission/identity/CPU/test",
+        code: bytes = CODE,
+        name: str | None = "fast.py",
+        **more: Any,  # noqa: ANN401 - as `ask`
+    ) -> Answer:
+        """Send a file as popcorn-cli does."""
+        body, headers = multipart(code, name)
+        headers = {**headers, **more.pop("headers", {})}
+        more.setdefault("cli", "ada-token")
+        return self.ask("POST", path, body, headers=headers, **more)
+
+    def user(
+        self, user_id: str = "ada", token: str | None = None, web: str | None = None, name: str | None = None
+    ) -> None:
+        """A user with a token whose digest is stored, as `kernel-runner user token` stores it."""
+        with psycopg.connect(self.owner_url, autocommit=True) as connection:
+            connection.execute(
+                "INSERT INTO leaderboard.user_info (id, user_name, cli_id, cli_valid, web_auth_id)"
+                " VALUES (%s, %s, %s, true, %s)",
+                (user_id, name or user_id.capitalize(), digest(token or f"{user_id}-token"), web),
+            )
+
+    def sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """A statement as the owner of the database."""
+        with psycopg.connect(self.owner_url, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode(), values or None)
+            return cursor.fetchall() if cursor.description else []
+
+
+def login_of(url: str, name: str, role: str) -> str:
+    """The URL of the same database for a login that has this role and no other."""
+    create = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} IN ROLE {}")
+    with psycopg.connect(url, autocommit=True) as connection, suppress(*_THERE):
+        connection.execute(create.format(sql.Identifier(name), sql.Literal(name), sql.Identifier(role)))
+    return make_conninfo(url, user=name, password=name)
+
+
+def gateway_login(url: str) -> str:
+    """The URL of the same database for a login of the gateway."""
+    return login_of(url, "runner_test_door", "runner_gateway")
+
+
+def board_login(url: str) -> str:
+    """The URL of the same database for a login of kernelboard."""
+    return login_of(url, "runner_test_board", "runner_kernelboard")
+
+
+@pytest.fixture
+def open_gate(bench: Bench, database_url: str, tmp_path: Path) -> Iterator[Callable[..., Gate]]:
+    """Starts gateways; more than one may stand before a database."""
+    running: list[tuple[Server, threading.Thread]] = []
+
+    def begin(*, patience_s: float = PATIENCE_S, **settings: Any) -> Gate:  # noqa: ANN401 - settings of any kind
+        config = Config(database_url=gateway_login(database_url), state_dir=tmp_path, gateway_connections=4, **settings)
+        # By default however long a busy machine takes to give the database back.
+        store = GatewayStore(config.require_database_url(), connections=4, patience_s=patience_s)
+        app = build(config, store, admin_token=ADMIN)
+        server = Server(app, host="127.0.0.1", port=0)
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        until = time.monotonic() + PATIENCE_S
+        while not server.started and time.monotonic() < until:
+            time.sleep(0.02)
+        running.append((server, thread))
+        port = server.servers[0].sockets[0].getsockname()[1]
+        return Gate(port=port, bench=bench, owner_url=database_url, server=server)
+
+    yield begin
+    for server, thread in running:
+        server.should_exit = True
+        thread.join(PATIENCE_S)
+
+
+@pytest.fixture
+def limits_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No limit admits another request for the time that a test takes."""
+    monkeypatch.setattr("runner.extras.gateway.limits.time", SimpleNamespace(monotonic=Clock()))
+
+
+@pytest.fixture
+def gate(open_gate: Callable[..., Gate]) -> Gate:
+    """A gateway before a board `identity`, with the users ada and bob."""
+    made = open_gate(gateway_requests_per_minute=100_000)
+    made.bench.board()
+    made.user("ada", web="ada-web")
+    made.user("bob")
+    return made

@@ -1,0 +1,219 @@
+"""The routes of operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from runner.extras.gateway.app import NOT_BUILT, routes
+from tests.integration.extras.gateway.conftest import ADMIN, Gate, login_of
+
+Finish = Callable[..., None]
+
+
+def filled(path: str) -> str:
+    """A path of the routing table with something in each hole."""
+    holes = {
+        "{name}": "identity",
+        "{id}": "1",
+        "{user_id}": "ada",
+        "{code}": "x",
+        "{leaderboard}": "identity",
+        "{gpu}": "CPU",
+        "{mode}": "test",
+        "{category}": "test",
+        "{provider}": "github",
+    }
+    for hole, text in holes.items():
+        path = path.replace(hole, text)
+    return path
+
+
+def admin_routes() -> list[tuple[str, str]]:
+    """Each method and path below /admin."""
+    return sorted(
+        (method, filled(route.path))
+        for route in routes()
+        if route.path.startswith("/admin/")
+        for method in (route.methods or set()) - {"HEAD"}
+    )
+
+
+@pytest.mark.parametrize(("method", "path"), admin_routes())
+def test_every_admin_route_wants_the_token(gate: Gate, method: str, path: str) -> None:
+    """None, a wrong one, another scheme, an empty one, a user's."""
+    missing = gate.ask(method, path, cli="ada-token")
+    assert (missing.status, missing.detail) == (401, "Missing Authorization header")
+    for value in ("Bearer wrong", f"Basic {ADMIN}", "Bearer", f"Bearer {ADMIN}x", "Bearer \xe9", "Bearer ada-token"):
+        answer = gate.ask(method, path, headers={"Authorization": value})
+        assert (answer.status, answer.detail) == (401, "Invalid admin token")
+
+
+def test_many_admin_routes_are_there() -> None:
+    """So that the test above tests something."""
+    assert len(admin_routes()) >= 22
+
+
+@pytest.mark.parametrize(("method", "path", "sentence"), NOT_BUILT)
+def test_what_is_not_built_says_so(gate: Gate, method: str, path: str, sentence: str) -> None:
+    """501 and what to do instead."""
+    answer = gate.ask(method, filled(path), admin=ADMIN, cli="ada-token")
+    assert (answer.status, answer.detail) == (501, sentence)
+
+
+def test_a_ban(gate: Gate) -> None:
+    """And its end; an unknown user is 404."""
+    assert gate.ask("POST", "/admin/ban/ada", admin=ADMIN).json == {"status": "ok", "user_id": "ada", "banned": True}
+    assert gate.submit().status == 403
+    assert gate.ask("DELETE", "/admin/ban/ada", admin=ADMIN).json["banned"] is False
+    assert gate.submit().status == 202
+    assert gate.ask("POST", "/admin/ban/nobody", admin=ADMIN).status == 404
+
+
+def test_visibility_limits_and_invites(gate: Gate) -> None:
+    """Of a leaderboard; the errors that clients know."""
+    path = "/admin/leaderboards/identity"
+    closed = gate.send_json("POST", f"{path}/visibility", {"visibility": "closed"}, admin=ADMIN)
+    assert closed.json == {"status": "ok", "leaderboard": "identity", "visibility": "closed"}
+    assert gate.send_json("POST", f"{path}/visibility", {"visibility": "odd"}, admin=ADMIN).status == 422
+    none = gate.send_json("POST", "/admin/leaderboards/none/visibility", {"visibility": "public"}, admin=ADMIN)
+    assert none.status == 404
+    assert none.json["message"] == none.detail
+    put = gate.send_json(
+        "PUT", f"{path}/rate-limits", {"mode_category": "test", "max_submissions_per_hour": 3}, admin=ADMIN
+    ).json
+    assert put["rate_limit"] == {
+        "id": 1,
+        "leaderboard_id": 1,
+        "leaderboard_name": "identity",
+        "mode_category": "test",
+        "max_submissions_per_hour": 3,
+    }
+    for bad in (
+        {"mode_category": "x", "max_submissions_per_hour": 1},
+        {"mode_category": "test"},
+        {"mode_category": "test", "max_submissions_per_hour": -1},
+        {"mode_category": "test", "max_submissions_per_hour": True},
+    ):
+        assert gate.send_json("PUT", f"{path}/rate-limits", bad, admin=ADMIN).status == 422
+    assert gate.ask("GET", f"{path}/rate-limits", admin=ADMIN).json["rate_limits"] == [put["rate_limit"]]
+    gone = gate.ask("DELETE", f"{path}/rate-limits/test", admin=ADMIN)
+    assert gone.json == {"status": "ok", "leaderboard": "identity", "mode_category": "test"}
+    assert gate.ask("DELETE", f"{path}/rate-limits/test", admin=ADMIN).status == 404
+    (code,) = gate.send_json("POST", "/admin/invites", {"leaderboards": ["identity"]}, admin=ADMIN).json["codes"]
+    gate.send_json("POST", "/user/join", {"code": code}, cli="ada-token")
+    (invite,) = gate.ask("GET", f"{path}/invites", admin=ADMIN).json["invites"]
+    assert (invite["code"], invite["user_id"], invite["user_name"]) == (code, "ada", "Ada")
+    assert invite["claimed_at"].endswith("Z")
+    assert gate.ask("DELETE", f"/admin/invites/{code}", admin=ADMIN).json == {
+        "status": "ok",
+        "code": code,
+        "was_claimed": True,
+    }
+    assert gate.ask("DELETE", f"/admin/invites/{code}", admin=ADMIN).status == 404
+    bodies: tuple[dict[str, object], ...] = (
+        {},
+        {"leaderboards": []},
+        {"leaderboards": [1]},
+        {"leaderboards": "identity"},
+    )
+    for body in bodies:
+        assert gate.send_json("POST", "/admin/invites", body, admin=ADMIN).status == 422
+    for count in (0, 10_001, "2", True):
+        answer = gate.send_json("POST", "/admin/invites", {"leaderboard": "identity", "count": count}, admin=ADMIN)
+        assert answer.status == 400
+
+
+def test_submissions_of_a_board_and_of_a_user(gate: Gate, finish: Finish) -> None:
+    """Listed, shown and deleted; nothing of a secret run but its verdict."""
+    first = gate.submit("/submission/identity/CPU/leaderboard").json["details"]["id"]
+    finish()
+    second = gate.submit(cli="bob-token").json["details"]["id"]
+    path = "/admin/leaderboards/identity/submissions"
+    assert gate.ask("GET", path, admin=ADMIN).json["submission_ids"] == [second, first]
+    assert gate.ask("GET", f"{path}?limit=1&offset=1", admin=ADMIN).json["submission_ids"] == [first]
+    shown = gate.ask("GET", f"/admin/submissions/{first}", admin=ADMIN).json["submission"]
+    assert shown["submission_id"] == first
+    assert {"job_status", "job_error", "job_last_heartbeat", "code", "runs"} <= set(shown)
+    for run in shown["runs"]:
+        assert (run["meta"] is None) == run["secret"]
+        assert (run["result"] is None) == run["secret"]
+    gone = gate.ask("DELETE", "/admin/submissions?leaderboard_id=1&user_name=Ada", admin=ADMIN).json
+    assert (gone["deleted_submissions"], gone["deleted_job_status"], gone["deleted_runs"] > 3) == (1, 1, True)
+    assert gate.ask("DELETE", "/admin/submissions?leaderboard_id=1", admin=ADMIN).status == 422
+    for _ in range(2):
+        assert gate.ask("DELETE", f"/admin/submissions/{second}", admin=ADMIN).status == 200
+    assert gate.ask("GET", f"/admin/submissions/{second}", admin=ADMIN).status == 404
+    assert gate.sql("SELECT count(*) FROM leaderboard.submission") == [(0,)]
+
+
+def test_a_board_goes_with_force(gate: Gate) -> None:
+    """Without it only an empty one; one that is absent is gone already."""
+    gate.submit()
+    refused = gate.ask("DELETE", "/admin/leaderboards/identity", admin=ADMIN)
+    assert (refused.status, refused.json["message"]) == (400, refused.detail)
+    for _ in range(2):
+        gone = gate.ask("DELETE", "/admin/leaderboards/identity?force=true", admin=ADMIN)
+        assert gone.json == {"status": "ok", "leaderboard": "identity", "force": True}
+    assert gate.sql("SELECT count(*) FROM leaderboard.leaderboard") == [(0,)]
+
+
+def test_stats(gate: Gate, finish: Finish) -> None:
+    """Counts and durations; with a name, users too."""
+    gate.submit("/submission/identity/CPU/leaderboard")
+    finish()
+    gate.submit(cli="bob-token")
+    told = gate.ask("GET", "/admin/stats", admin=ADMIN).json["stats"]
+    assert (told["num_submissions"], told["sub_waiting"], told["num_users"]) == (2, 1, 2)
+    assert told["num_run.CPU"] == told["runs_passed"]
+    assert told["total_runtime"].startswith("P")
+    named = gate.ask("GET", "/admin/stats?leaderboard_name=identity&last_day_only=true", admin=ADMIN).json["stats"]
+    assert (named["num_unique_codes"], named["total.Ada"], named["total.Bob"]) == (1, 1, 1)
+    assert gate.ask("GET", "/admin/stats?leaderboard_name=none", admin=ADMIN).status == 404
+
+
+def test_the_operator_submits_for_a_user(gate: Gate) -> None:
+    """With both headers; after the deadline too, when the user may not."""
+    path = "/admin/submission/identity/CPU/test"
+    assert gate.submit(path, admin=ADMIN).status == 202
+    assert gate.submit(path, cli=None, admin=ADMIN).status == 400
+    gate.sql("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 minute'")
+    assert gate.submit().status == 400
+    late = gate.submit(path, admin=ADMIN)
+    assert late.status == 202
+    assert gate.sql("SELECT user_id, done FROM leaderboard.submission WHERE id = %s", late.json["details"]["id"]) == [
+        ("ada", False)
+    ]
+    # Not from then on: the connection that served the operator serves users too.
+    assert [gate.submit().status for _ in range(8)] == [400] * 8
+    gate.ask("POST", "/admin/ban/ada", admin=ADMIN)
+    assert gate.submit(path, admin=ADMIN).status == 403
+
+
+def test_a_late_place_is_marked(gate: Gate, finish: Finish) -> None:
+    """In the API, on the page and for commands; one in time is not."""
+    gate.submit("/submission/identity/CPU/leaderboard", cli="bob-token")
+    gate.sql("UPDATE leaderboard.leaderboard SET deadline = now()")
+    gate.submit("/admin/submission/identity/CPU/leaderboard", admin=ADMIN)
+    finish()
+    places = gate.ask("GET", "/submissions/identity/CPU").json
+    assert {place["user_id"]: place["late"] for place in places} == {"ada": True, "bob": False}
+    assert gate.ask("GET", "/board/identity").text.count(", late</td>") == 1
+    assert {line.user_id: line.late for line in gate.bench.store.ranking("identity")} == {"ada": True, "bob": False}
+    assert [line.late for line in gate.bench.store.personal("identity", "ada")] == [True]
+
+
+def test_no_other_login_submits_late(gate: Gate) -> None:
+    """Although any may make the setting that the function makes."""
+    gate.sql("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 minute'")
+    with psycopg.connect(
+        login_of(gate.owner_url, "runner_test_front", "runner_frontend"), autocommit=True
+    ) as connection:
+        connection.execute("SET runner.late = 'on'")
+        with pytest.raises(psycopg.Error, match="closed at") as refused:
+            connection.execute("SELECT runner.submit('identity', 'ada', 'x.py', 'x'::bytea, 'test', ARRAY['CPU'])")
+        assert refused.value.sqlstate == "KR002"
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SELECT runner.submit_late('identity', 'ada', 'x.py', 'x'::bytea, 'test', ARRAY['CPU'])")

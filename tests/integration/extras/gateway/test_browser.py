@@ -1,0 +1,174 @@
+"""The pages in a real Chromium: axe-core finds nothing, they fit a telephone, and work without a mouse and in the dark.
+
+Needs Chromium and the extra `browser`; `make test-nightly` installs both. `KERNEL_RUNNER_TEST_PICTURES=DIR` keeps
+screenshots.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.model import Verdict
+from tests.integration.extras.gateway.conftest import ADMIN, Gate
+from tests.integration.store.conftest import result, run_record
+
+Finish = Callable[..., None]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium"),
+]
+SOURCE = b"import torch\n\n\ndef custom_kernel(data):\n    return data[0] + data[1]\n"
+WIDTHS = {"desk": (1200, 900), "telephone": (390, 844)}
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A headless Chromium."""
+    sync = pytest.importorskip("playwright.sync_api")
+    with sync.sync_playwright() as started:
+        # The sandbox of Chromium needs rights that a container may not have; the pages are ours.
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def fill(gate: Gate) -> None:
+    """A board with scores, a submission with cases, output and a failure, a host, and a queue."""
+    gate.bench.register("gpu-01", "CPU", "CPU")
+    gate.sql("UPDATE leaderboard.user_info SET user_name = 'Grace' WHERE id = 'bob'")
+    for number, mean in enumerate((41_000.0, 36_000.0, 36_500.0, 22_000.0, 14_100.0, 12_300.0)):
+        gate.submit("/submission/identity/CPU/leaderboard", SOURCE, cli=("ada-token", "bob-token")[number % 2])
+        for _ in range(2):
+            job = gate.bench.claim()
+            timed = {
+                "benchmark-count": "1",
+                "benchmark.0.spec": "n: 16777216; seed: 3",
+                "benchmark.0.mean": str(mean),
+                "benchmark.0.runner.mean_ci95": f"[{mean * 0.99}, {mean * 1.01}]",
+                "benchmark.0.median": str(mean),
+                "benchmark.0.best": str(mean * 0.97),
+                "benchmark.0.worst": str(mean * 1.2),
+                "benchmark.0.runs": "64",
+                "benchmark.0.runner.timing": "audited",
+                "benchmark.0.sol": str(9000 / mean),
+                "benchmark.0.sol_limit": "memory",
+            }
+            record = run_record(
+                "leaderboard",
+                score_s=mean / 1e9,
+                result=timed,
+                meta={"stdout": "compiled in 3.1 s\n", "stderr": "", "success": True, "exit_code": 0, "duration": 4.0},
+            )
+            tested = {"test-count": "2", "test.0.spec": "n: 1024", "test.0.status": "pass"}
+            tested |= {"test.1.spec": "n: 1000", "test.1.status": "pass"}
+            gate.bench.store.complete(job, result(Verdict.ACCEPTED, run_record("test", result=tested), record))
+    gate.sql(
+        "UPDATE leaderboard.submission SET submission_time = now() - (7 - id) * interval '1 day';"
+        "UPDATE runner.score SET submission_time = now() - (7 - submission_id) * interval '1 day'"
+    )
+    gate.submit("/submission/identity/CPU/test", SOURCE)
+    job = gate.bench.claim()
+    failed = {"test-count": "1", "test.0.spec": "n: 1", "test.0.status": "fail", "test.0.error": "mismatch at index 0"}
+    record = run_record("test", result=failed, meta={"stdout": "", "stderr": "Traceback …", "exit_code": 112})
+    gate.bench.store.complete(job, result(Verdict.WRONG_ANSWER, replace(record, passed=False)))
+    gate.submit("/submission/identity/CPU/test", SOURCE)
+
+
+def complain(wrong: list[str], path: str, said: Any) -> None:  # noqa: ANN401 - a message of the browser
+    """Note an error in the console."""
+    if said.type == "error":
+        wrong.append(f"{path}: {said.text}")
+
+
+def stay(wrong: list[str], base: str, sent: Any) -> None:  # noqa: ANN401 - a request of the browser
+    """Note what is loaded from elsewhere."""
+    if not sent.url.startswith(base):
+        wrong.append(f"loads {sent.url}")
+
+
+#: Page, who looks at it, and under which name its picture is kept.
+PAGES = [
+    ("/", None, "boards"),
+    ("/board/identity", None, "board"),
+    ("/board/nothing", None, "error"),
+    ("/login", None, "login"),
+    ("/mine", "ada-token", "mine"),
+    ("/view/5", "ada-token", "submission"),
+    ("/view/7", "ada-token", "failed"),
+    ("/send?board=identity&gpu=CPU", "ada-token", "send"),
+    ("/login/cli", "ada-token", "cli"),
+    ("/hosts", ADMIN, "hosts"),
+    ("/users", ADMIN, "users"),
+]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_pages_are_fit_for_all(gate: Gate, chromium: Any, scheme: str, width: str) -> None:  # noqa: ANN401 - a browser
+    """No finding of axe, nothing wider than the screen, no error of a script, and nothing loaded from elsewhere."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    fill(gate)
+    pictures = os.environ.get("KERNEL_RUNNER_TEST_PICTURES")
+    base = f"http://127.0.0.1:{gate.port}"
+    wrong: list[str] = []
+    for path, token, name in PAGES:
+        across, down = WIDTHS[width]
+        context = chromium.new_context(viewport={"width": across, "height": down}, color_scheme=scheme)
+        page = context.new_page()
+        page.on("console", functools.partial(complain, wrong, path))
+        page.on("request", functools.partial(stay, wrong, base))
+        if token is not None:
+            page.goto(f"{base}/login")
+            page.get_by_label("Token").fill(token)
+            page.keyboard.press("Enter")
+            page.wait_for_url(f"{base}/")
+        page.goto(f"{base}{path}", wait_until="load")
+        found = axe.run(page)
+        wrong += [
+            f"{path}: {item['id']}: {node['target']}" for item in found.response["violations"] for node in item["nodes"]
+        ]
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        if wide > 0:
+            wrong.append(f"{path}: {wide} pixels too wide")
+        if pictures:
+            Path(pictures).mkdir(parents=True, exist_ok=True)
+            page.screenshot(path=str(Path(pictures) / f"gateway-{name}-{width}-{scheme}.png"), full_page=True)
+        context.close()
+    # The page that is not there says so in the console.
+    assert [line for line in wrong if "404" not in line] == []
+
+
+def test_a_keyboard_is_enough(gate: Gate, chromium: Any) -> None:  # noqa: ANN401 - a browser
+    """From the first key: skip to the content, log in, submit pasted code, see the state change."""
+    context = chromium.new_context()
+    page = context.new_page()
+    base = f"http://127.0.0.1:{gate.port}"
+    page.goto(f"{base}/login")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.get_by_label("Token").focus()
+    page.keyboard.type("ada-token")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{base}/")
+    page.goto(f"{base}/send?board=identity&gpu=CPU")
+    page.get_by_label("Or paste the code").focus()
+    page.keyboard.type("def custom_kernel(data): return data")
+    page.get_by_role("button", name="Submit").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{base}/view/*")
+    line = page.get_by_role("status")
+    assert "queued" in line.inner_text()
+    job = gate.bench.claim()
+    gate.bench.store.complete(job, result(Verdict.ACCEPTED, run_record("test", result={})))
+    gate.sql("NOTIFY runner_events, '{\"submissions\": [1]}'")
+    page.get_by_text("accepted").wait_for()
+    context.close()

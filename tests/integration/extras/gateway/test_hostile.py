@@ -1,0 +1,213 @@
+"""Requests that no client sends: none ends in a 5xx, none changes anything, none gets a secret."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from runner.model import Verdict
+from tests.integration.extras.gateway.conftest import ADMIN, BOUNDARY, Gate, multipart
+from tests.integration.store.conftest import result, run_record
+from tests.support.waiting import PATIENCE_S
+
+#: Starlette leaves the file of a part that has no end to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:Unclosed file <tempfile.Spooled:ResourceWarning")
+CANARY = "canary-4f1d"
+TYPE = f"multipart/form-data; boundary={BOUNDARY}"
+WHOLE, _ = multipart()
+#: Bodies and their content types.
+BODIES: dict[str, tuple[bytes, str]] = {
+    "nothing": (b"", TYPE),
+    "no content type": (WHOLE, ""),
+    "another content type": (WHOLE, "application/json"),
+    "no boundary": (WHOLE, "multipart/form-data"),
+    "an empty boundary": (WHOLE, 'multipart/form-data; boundary=""'),
+    "a long boundary": (WHOLE, "multipart/form-data; boundary=" + "x" * 5000),
+    "another boundary": (WHOLE, "multipart/form-data; boundary=other"),
+    "cut in the file": (WHOLE[:-40], TYPE),
+    "cut in a header": (WHOLE[:50], TYPE),
+    "garbage": (bytes(range(256)) * 16, TYPE),
+    "no end": (WHOLE.replace(b"--\r\n", b""), TYPE),
+    "line feeds alone": (WHOLE.replace(b"\r\n", b"\n"), TYPE),
+    "a name with a path": (WHOLE.replace(b"fast.py", b"../../etc/passwd"), TYPE),
+    "a name of markup": (WHOLE.replace(b"fast.py", b"<script>.txt"), TYPE),
+    "a long name": (WHOLE.replace(b"fast.py", b"n" * 100_000 + b".py"), TYPE),
+    "a thousand parts": (WHOLE[:-30] + (f"\r\n--{BOUNDARY}\r\n".encode() * 1000) + WHOLE[-30:], TYPE),
+    "a long header": (WHOLE.replace(b"application/octet-stream", b"x" * 100_000), TYPE),
+    "many headers": (WHOLE.replace(b"Content-Type", b"".join(b"X-%d: y\r\n" % i for i in range(2000)) + b"C"), TYPE),
+    "no name": (WHOLE.replace(b'name="file"; ', b""), TYPE),
+    "many fields": (b"a=1&" * 5000, "application/x-www-form-urlencoded"),
+}
+#: Odd, and harmless.
+HARMLESS = {
+    "a name that is no text": (WHOLE.replace(b"fast.py", b"\xff\xfe\x00.py"), TYPE),
+    "a name with quotes": (WHOLE.replace(b"fast.py", b'a\\"b.py'), TYPE),
+    "a name with percent signs": (WHOLE.replace(b"fast.py", b"a%0Ab.py"), TYPE),
+    "a foreign charset": (WHOLE, TYPE + "; charset=no-such-charset"),
+    "a charset with surrogates": (WHOLE.replace(b"fast.py", b"+2AA-.py"), TYPE + "; charset=utf-7"),
+}
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_a_broken_body_is_refused(gate: Gate, kind: str) -> None:
+    """With 4xx and a detail, and nothing is stored."""
+    body, content_type = BODIES[kind]
+    for path in ("/submission/identity/CPU/test", "/identity/CPU/test"):
+        answer = gate.ask("POST", path, body, cli="ada-token", headers={"Content-Type": content_type})
+        assert 400 <= answer.status < 500, answer.text
+        assert answer.detail
+    assert gate.sql("SELECT count(*) FROM leaderboard.submission") == [(0,)]
+
+
+@pytest.mark.parametrize("kind", HARMLESS)
+def test_an_odd_body_is_taken(gate: Gate, kind: str) -> None:
+    """What a careless client may send."""
+    body, content_type = HARMLESS[kind]
+    answer = gate.ask(
+        "POST", "/submission/identity/CPU/test", body, cli="ada-token", headers={"Content-Type": content_type}
+    )
+    assert answer.status == 202, answer.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b"1",
+        b"null",
+        b"\xff",
+        b'"x"',
+        b'{"code": 1}',
+        b'{"code": null}',
+        b'{"code": "\\u0000\\ud800"}',
+        b'{"code": ' + b"[" * 50_000,
+        b'{"code": 1e999}',
+        b"{}" * 1000,
+        b'{"code":"' + b"x" * 60_000 + b'"}',
+    ],
+)
+def test_broken_json(gate: Gate, body: bytes) -> None:
+    """4xx on each route that takes any."""
+    for method, path in (
+        ("POST", "/user/join"),
+        ("POST", "/admin/invites"),
+        ("POST", "/admin/leaderboards/identity/visibility"),
+        ("PUT", "/admin/leaderboards/identity/rate-limits"),
+    ):
+        answer = gate.ask(method, path, body, cli="ada-token", admin=ADMIN)
+        assert 400 <= answer.status < 500, (path, answer.text)
+        assert answer.detail
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x00\x01\x02\r\n\r\n",
+        b"GET /health HTTP/9.9\r\nHost: x\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 200_000 + b"\r\n\r\n",
+        b"POST /submission/identity/CPU/test HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /submission/identity/CPU/test HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n",
+        b"POST /identity/CPU/test HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcde",
+        b"POST /submission/identity/CPU/test HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 20_000 + b"\r\n",
+    ],
+)
+def test_what_is_no_request(gate: Gate, raw: bytes) -> None:
+    """A 4xx or the end of the connection; the next client is served."""
+    with socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S) as connection:
+        got = b""
+        try:
+            connection.sendall(raw)
+            connection.shutdown(socket.SHUT_WR)
+            while chunk := connection.recv(65536):
+                got += chunk
+        except OSError:
+            pass
+    assert not got.startswith(b"HTTP/1.1 5"), got[:200]
+    assert gate.ask("GET", "/health").status == 200
+
+
+def test_a_body_that_never_ends_is_cut(gate: Gate) -> None:
+    """Chunks without an announced length are counted too."""
+    chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+    head = (
+        f"POST /submission/identity/CPU/test HTTP/1.1\r\nHost: x\r\nX-Popcorn-Cli-Id: ada-token\r\n"
+        f"Content-Type: {TYPE}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    got = b""
+    with socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S) as connection:
+        try:
+            connection.sendall(head.encode())
+            for _ in range(64):
+                connection.sendall(chunk)
+            got = connection.recv(65536)
+        except OSError:
+            pass
+    assert got.startswith(b"HTTP/1.1 413") or not got
+
+
+def test_no_canary_leaves(gate: Gate, finish: Callable[..., None]) -> None:
+    """What is secret in the database is in no answer: seeds, secret runs' data, tokens, hosts' paths."""
+    gate.sql("UPDATE leaderboard.leaderboard SET secret_seed = 998877665544")
+    gate.sql(
+        "INSERT INTO runner.board (leaderboard_id, extra) VALUES (1, jsonb_build_object('hidden', %s::text))"
+        " ON CONFLICT (leaderboard_id) DO UPDATE SET extra = EXCLUDED.extra",
+        CANARY,
+    )
+    gate.sql("UPDATE leaderboard.user_info SET web_auth_id = %s WHERE id = 'bob'", CANARY)
+    submission_id = gate.submit("/submission/identity/CPU/leaderboard").json["details"]["id"]
+    for _ in range(2):
+        job = gate.bench.claim()
+        said = CANARY if job.secret else "public"
+        records = [
+            run_record(
+                mode,
+                score_s=2e-6 if mode == "leaderboard" else None,
+                result={"test-count": "1", "test.0.spec": said, "test.0.message": said},
+                meta={
+                    "stdout": said,
+                    "stderr": said,
+                    "success": True,
+                    "exit_code": 0,
+                    "duration": 1.0,
+                    "command": f"/{CANARY}/python",
+                },
+                compilation={"success": True, "command": f"/{CANARY}/nvcc", "stdout": said, "stderr": said},
+                system_info={"gpu": "none", "hostname": CANARY},
+            )
+            for mode in ("test", "leaderboard")
+        ]
+        gate.bench.store.complete(job, result(Verdict.ACCEPTED, *records, report={"x": CANARY}))
+    answers = [
+        gate.ask(method, path, cli=cli, admin=admin).body
+        for path in (
+            "/leaderboards",
+            "/gpus/identity",
+            "/runner_queue/CPU",
+            "/submissions/identity/CPU",
+            "/submission_count/identity/CPU",
+            "/user/submissions",
+            f"/user/submissions/{submission_id}",
+            "/metrics",
+            f"/admin/submissions/{submission_id}",
+            "/admin/stats?leaderboard_name=identity",
+            "/health",
+            "/readyz",
+            "/admin/leaderboards/identity/submissions",
+            "/admin/leaderboards/identity/invites",
+            "/admin/leaderboards/identity/rate-limits",
+        )
+        for method in ("GET",)
+        for cli in (None, "ada-token", "bob-token")
+        for admin in (None, ADMIN)
+    ]
+    for body in answers:
+        told = body.decode()
+        # The operator sees the host's name.
+        assert CANARY not in told.replace(f'"hostname":"{CANARY}"', "")
+        assert "998877665544" not in told
+        assert "sha256:" not in told

@@ -1,0 +1,386 @@
+"""Logins by OAuth, against a stand-in of GitHub and Discord: whom they let in; no link takes an account over."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+
+from runner.config import Config
+from runner.errors import ConfigError
+from runner.extras.gateway.oauth import providers
+from tests.integration.extras.gateway.conftest import Answer, Gate
+from tests.integration.extras.gateway.test_pages import Browser, checked
+from tests.support.waiting import PATIENCE_S
+
+#: Of a user: id, cli_id, cli_valid, web_auth_id, provider.
+Row = tuple[str, str | None, bool, str | None, str | None]
+PUBLIC = "http://kernels.example"
+SECRET = "the-secret-of-the-application"
+
+
+@dataclass(kw_only=True)
+class StandIn:
+    """A provider: codes that it has given away, and what it says of people."""
+
+    person: object
+    url: str = ""
+    #: What the next token is refused with.
+    refuses: int = 0
+    #: Code -> PKCE's challenge and the address to go back to.
+    codes: dict[str, tuple[str, str]] = field(default_factory=dict)
+    exchanged: int = 0
+
+    def authorize(self, location: str) -> dict[str, str]:
+        """What a person's consent does: the query with which the browser is sent back."""
+        asked = {key: values[0] for key, values in parse_qs(urlsplit(location).query).items()}
+        assert location.startswith(self.url)
+        assert asked["response_type"] == "code"
+        assert asked["client_id"] == "our-application"
+        assert asked["code_challenge_method"] == "S256"
+        code = f"code-{len(self.codes)}"
+        self.codes[code] = (asked["code_challenge"], asked["redirect_uri"])
+        return {"code": code, "state": asked["state"]}
+
+    def exchange(self, form: dict[str, str]) -> tuple[int, object]:
+        """A token for a code, once, for who has begun the login."""
+        self.exchanged += 1
+        if self.refuses:
+            return self.refuses, {"error": "refused"}
+        challenge, back = self.codes.pop(form.get("code", ""), ("", ""))
+        digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+        right = (
+            base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == challenge
+            and form["redirect_uri"] == back
+            and form["client_secret"] == SECRET
+            and form["grant_type"] == "authorization_code"
+        )
+        # As GitHub does it: 200 for an error too.
+        return 200, {"access_token": "a-token", "token_type": "bearer"} if right else {"error": "bad_verification_code"}
+
+
+def serve(stand_in: StandIn) -> ThreadingHTTPServer:
+    """The stand-in over HTTP, at the paths of both providers."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            form = {key: values[0] for key, values in parse_qs(body).items()}
+            known = self.path in {"/login/oauth/access_token", "/api/oauth2/token"}
+            self._say(*(stand_in.exchange(form) if known else (404, {})))
+
+        def do_GET(self) -> None:
+            known = (
+                self.path in {"/api/v3/user", "/api/users/@me"} and self.headers["Authorization"] == "Bearer a-token"
+            )
+            self._say(*((200, stand_in.person) if known else (401, {})))
+
+        def _say(self, status: int, value: object) -> None:
+            body = value if isinstance(value, bytes) else json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    stand_in.url = f"http://127.0.0.1:{server.server_address[1]}"
+    return server
+
+
+@pytest.fixture
+def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    """GitHub, which knows one person, and answers as quickly as a busy machine lets it."""
+    monkeypatch.setattr("runner.extras.gateway.oauth._ANSWER_S", PATIENCE_S)
+    made = StandIn(person={"id": 4711, "login": "octocat"})
+    server = serve(made)
+    yield made
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def site(open_gate: Callable[..., Gate], github: StandIn, tmp_path: Path) -> Gate:
+    """A gateway that lets people in by both providers, which are one here."""
+    secret = tmp_path / "secret"
+    secret.write_text(f"{SECRET}\n", encoding="utf-8")
+    made = open_gate(
+        gateway_requests_per_minute=100_000,
+        gateway_public_url=PUBLIC,
+        gateway_github_client_id="our-application",
+        gateway_github_secret_file=secret,
+        gateway_github_url=github.url,
+        gateway_discord_client_id="our-application",
+        gateway_discord_secret_file=secret,
+        gateway_discord_url=github.url,
+    )
+    made.bench.board()
+    return made
+
+
+def come_back(browser: Browser, query: dict[str, str], provider: str = "github") -> Answer:
+    """The provider sends the browser back."""
+    answer = browser.get(f"/auth/cli/{provider}?{urlencode(query)}")
+    for cookie in answer.headers.get("set-cookie", "").split(", "):
+        if cookie.startswith("kernel_runner_session="):
+            browser.cookie = cookie.partition(";")[0]
+    return answer
+
+
+def begin(browser: Browser, provider: str = "github", next_page: str = "/mine") -> str:
+    """Begin a login; keeps the cookie. Where the browser is sent."""
+    answer = browser.get(f"/login/{provider}?{urlencode({'next': next_page})}")
+    assert answer.status == 303
+    cookie, *attributes = answer.headers["set-cookie"].split("; ")
+    assert {"HttpOnly", "SameSite=lax", "Path=/"} <= set(attributes)
+    browser.cookie = cookie
+    return answer.headers["location"]
+
+
+def log_in(site: Gate, stand_in: StandIn, provider: str = "github") -> Browser:
+    """A browser with a person who has logged in."""
+    browser = Browser(site)
+    answer = come_back(browser, stand_in.authorize(begin(browser, provider)), provider)
+    assert (answer.status, answer.headers["location"]) == (303, "/mine"), answer.text
+    return browser
+
+
+def add(site: Gate, row: Row) -> None:
+    """A user who was there before."""
+    site.sql(
+        "INSERT INTO leaderboard.user_info (id, cli_id, cli_valid, web_auth_id, cli_auth_provider, user_name)"
+        " VALUES (%s, %s, %s, %s, %s, 'Ada')",
+        *row,
+    )
+
+
+def test_a_person_is_let_in(site: Gate, github: StandIn) -> None:
+    """Made at the first login, found at the next; the name stays; submits, and logs out."""
+    assert "Log in with GitHub" in checked(Browser(site).get("/login"))
+    browser = log_in(site, github)
+    assert "octocat" in checked(browser.get("/mine"))
+    github.person = {"id": 4711, "login": "renamed"}
+    assert "octocat" in log_in(site, github).get("/mine").text
+    assert site.sql("SELECT id, user_name, cli_id, cli_auth_provider FROM leaderboard.user_info") == [
+        ("4711", "octocat", None, "github")
+    ]
+    body = f"csrf={browser.csrf()}".encode()
+    assert 'kernel_runner_session=""' in browser.post("/logout", body).headers["set-cookie"]
+    site.bench.store.revoke_login("4711")
+    assert browser.get("/mine").status == 303
+
+
+def test_discord_names_people_by_long_numbers(site: Gate, github: StandIn) -> None:
+    """As text; a number of GitHub's length is refused, so one number never names two people."""
+    github.person = {"id": "112233445566778899", "username": "clyde"}
+    assert "clyde" in log_in(site, github, "discord").get("/mine").text
+    github.person = {"id": "4711", "username": "octocat"}
+    browser = Browser(site)
+    refused = come_back(browser, github.authorize(begin(browser, "discord")), "discord")
+    assert refused.status == 403
+    github.person = {"id": 112233445566778899, "login": "clyde"}
+    browser = Browser(site)
+    assert come_back(browser, github.authorize(begin(browser))).status == 403
+
+
+def test_a_foreign_link_takes_nothing_over(site: Gate, github: StandIn) -> None:
+    """An answer counts in the browser that asked, with its state, at its provider; KernelBot's state does not."""
+    mallory, victim = Browser(site), Browser(site)
+    query = github.authorize(begin(mallory))
+    assert come_back(victim, query).status == 400
+    begin(victim)
+    kept = victim.cookie
+    kernelbots = base64.urlsafe_b64encode(json.dumps({"cli_id": "mallory", "is_reset": True}).encode()).decode()
+    for bad in (query, {**query, "state": ""}, {"code": query["code"]}, {**query, "state": kernelbots}):
+        victim.cookie = kept
+        refused = come_back(victim, bad)
+        assert refused.status == 400, bad
+        checked(refused)
+    assert come_back(mallory, query, "discord").status == 400
+    assert github.exchanged == 0
+    assert come_back(mallory, query).status == 303
+    assert site.sql("SELECT count(*) FROM leaderboard.user_info") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "cookie",
+    [
+        "x",
+        "",
+        "W10=",
+        "bnVsbA==",
+        base64.urlsafe_b64encode(b'["github","","v","/"]').decode(),
+        "e30=",
+        "%ff",
+        "[" * 3000,
+    ],
+)
+def test_a_cookie_that_was_not_ours(site: Gate, cookie: str) -> None:
+    """Begins nothing, whatever the state."""
+    browser = Browser(site)
+    browser.cookie = f"kernel_runner_oauth={cookie}"
+    for state in ("", "x"):
+        assert come_back(browser, {"code": "c", "state": state}).status == 400
+
+
+@pytest.mark.parametrize(
+    ("row", "provider"),
+    [
+        # An operator's, another provider's, and one that a frontend made of a number of its own.
+        (("4711", "x", True, None, "operator"), "github"),
+        (("4711", None, False, "w", "discord"), "github"),
+        (("4711", None, False, None, None), "github"),
+        (("112233445566778899", "x", True, None, "operator"), "discord"),
+    ],
+)
+def test_a_user_whom_another_made_is_not_taken_over(site: Gate, github: StandIn, row: Row, provider: str) -> None:
+    """The provider's person is refused, and nothing changes."""
+    add(site, row)
+    before = site.sql("SELECT * FROM leaderboard.user_info")
+    github.person = (
+        {"id": 4711, "login": "octocat"} if provider == "github" else {"id": "112233445566778899", "username": "clyde"}
+    )
+    browser = Browser(site)
+    refused = come_back(browser, github.authorize(begin(browser, provider)), provider)
+    assert refused.status == 403
+    assert "exists already" in checked(refused)
+    assert site.sql("SELECT * FROM leaderboard.user_info") == before
+    assert site.sql("SELECT count(*) FROM runner.web_login") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("values", "provider"),
+    [
+        (("4711", None, False, "w", None), "github"),
+        (("4711", "x", True, None, "github"), "github"),
+        (("112233445566778899", None, False, None, None), "discord"),
+    ],
+)
+def test_kernelbots_users_are_let_in(site: Gate, github: StandIn, values: Row, provider: str) -> None:
+    """Its website's, its command line's, its bot's."""
+    add(site, values)
+    github.person = (
+        {"id": 4711, "login": "octocat"} if provider == "github" else {"id": "112233445566778899", "username": "clyde"}
+    )
+    assert "Ada" in log_in(site, github, provider).get("/mine").text
+
+
+@pytest.mark.parametrize(
+    ("person", "status"),
+    [
+        ({}, 502),
+        ([], 502),
+        ({"id": None, "login": "x"}, 502),
+        ({"id": True, "login": "x"}, 502),
+        ({"id": 4711}, 502),
+        ({"id": "ada", "login": "x"}, 403),
+        ({"id": "0", "login": "x"}, 403),
+        ({"id": -5, "login": "x"}, 403),
+        ({"id": 4711, "login": "a\nb"}, 403),
+        (b"<html>", 502),
+        (b"[" * 100_000, 502),
+    ],
+)
+def test_what_a_provider_says_is_not_trusted(site: Gate, github: StandIn, person: object, status: int) -> None:
+    """Neither its form nor its length."""
+    github.person = person
+    browser = Browser(site)
+    answer = come_back(browser, github.authorize(begin(browser)))
+    assert answer.status == status
+    assert SECRET not in checked(answer)
+    assert site.sql("SELECT count(*) FROM leaderboard.user_info") == [(0,)]
+
+
+def test_a_provider_that_refuses_or_is_away(site: Gate, github: StandIn) -> None:
+    """A page that says so; a person who says no, too."""
+    for refuses, status in ((400, 403), (500, 502)):
+        github.refuses = refuses
+        browser = Browser(site)
+        assert come_back(browser, github.authorize(begin(browser))).status == status
+    browser = Browser(site)
+    query = github.authorize(begin(browser))
+    assert come_back(browser, {"error": "access_denied", "state": query["state"]}).status == 403
+
+
+def test_a_site_without_oauth(gate: Gate) -> None:
+    """Says what to do instead."""
+    assert "Log in with" not in gate.ask("GET", "/login").text
+    for path in ("/login/github", "/auth/cli/github?code=c&state=s", "/login/myspace"):
+        answer = gate.ask("GET", path)
+        assert answer.status == 404
+        assert "operator" in answer.text
+
+
+def test_popcorn_cli_is_let_in_by_its_user(site: Gate, github: StandIn) -> None:
+    """By the code in the user's own file; the session goes on. Who came by a token needs an operator."""
+    state = site.ask("GET", "/auth/init?provider=github").json["state"]
+    browser = log_in(site, github)
+    checked(browser.get("/login/cli"))
+    assert browser.post("/login/cli", f"csrf=x&code={state[:8]}".encode()).status == 403
+    assert browser.post("/login/cli", f"csrf={browser.csrf()}&code=00000000".encode()).status == 400
+    answer = browser.post("/login/cli", f"csrf={browser.csrf()}&code={state[:8]}".encode())
+    assert answer.status == 303
+    assert site.ask("GET", "/user/submissions", cli=state).status == 200
+    assert browser.get("/mine").status == 303, "the session before ends with the credentials before"
+    browser.cookie = answer.headers["set-cookie"].partition(";")[0]
+    assert browser.get("/mine").status == 200
+    assert site.submit(cli=state).status == 202
+    assert site.sql("SELECT user_id FROM leaderboard.submission") == [("4711",)]
+    site.user("bob")
+    other, waits = Browser(site), site.ask("GET", "/auth/init?provider=github").json["state"]
+    other.login("bob-token")
+    assert other.post("/login/cli", f"csrf={other.csrf()}&code={waits[:8]}".encode()).status == 409
+
+
+def test_a_login_leads_to_no_other_site(site: Gate, github: StandIn) -> None:
+    """Whatever the address said at its beginning."""
+    for bad in ("https://evil.example", "//evil.example", "/\\evil.example"):
+        browser = Browser(site)
+        assert come_back(browser, github.authorize(begin(browser, next_page=bad))).headers["location"] == "/"
+
+
+@pytest.mark.usefixtures("limits_stand_still")
+def test_attempts_are_limited(open_gate: Callable[..., Gate], github: StandIn, tmp_path: Path) -> None:
+    """Each costs a request to the provider."""
+    (tmp_path / "secret").write_text(SECRET, encoding="utf-8")
+    site = open_gate(
+        gateway_requests_per_minute=100,
+        gateway_public_url=PUBLIC,
+        gateway_github_client_id="our-application",
+        gateway_github_secret_file=tmp_path / "secret",
+        gateway_github_url=github.url,
+    )
+    github.refuses = 400
+    statuses = []
+    for _ in range(3):
+        browser = Browser(site)
+        statuses.append(come_back(browser, github.authorize(begin(browser))).status)
+    assert statuses == [403, 403, 429]
+
+
+def test_with_encryption_the_cookie_is_this_hosts_alone(tmp_path: Path) -> None:
+    """And a configuration that lacks a part is refused at the start."""
+    from runner.extras.gateway import oauth
+
+    assert oauth._cookie(secure=True).startswith("__Host-")
+    secret = tmp_path / "secret"
+    secret.write_text(SECRET, encoding="utf-8")
+    with pytest.raises(ConfigError, match="gateway_public_url"):
+        providers(Config(gateway_github_client_id="x", gateway_github_secret_file=secret))
+    with pytest.raises(ConfigError, match="gateway_discord_secret_file"):
+        providers(Config(gateway_discord_client_id="x"))
+    real = Config(
+        gateway_public_url="https://kernels.example", gateway_github_client_id="x", gateway_github_secret_file=secret
+    )
+    assert providers(real)["github"].person_url == "https://api.github.com/user"

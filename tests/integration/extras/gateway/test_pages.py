@@ -1,0 +1,478 @@
+"""The pages: what they show to whom, what they escape, and which forms they take."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from runner.model import Verdict
+from tests.integration.extras.gateway.conftest import ADMIN, BOUNDARY, Answer, Gate, multipart
+from tests.integration.store.conftest import result, run_record
+from tests.integration.store.test_batches import Db, item, submit, work
+from tests.support.waiting import PATIENCE_S
+
+Finish = Callable[..., None]
+SCRIPT = "<script>alert(1)</script>"
+FORM = "application/x-www-form-urlencoded"
+#: What a page may weigh, in bytes.
+LARGEST = 100_000
+
+
+class Browser:
+    """A browser's cookie and its forms."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self.cookie = ""
+
+    def get(self, path: str) -> Answer:
+        """A page."""
+        return self.gate.ask("GET", path, headers={"Cookie": self.cookie})
+
+    def post(self, path: str, body: bytes, content_type: str = FORM, origin: str | None = None) -> Answer:
+        """A form that a page of this address sends, unless said otherwise."""
+        origin = f"http://127.0.0.1:{self.gate.port}" if origin is None else origin
+        headers = {"Cookie": self.cookie, "Content-Type": content_type, **({"Origin": origin} if origin else {})}
+        return self.gate.ask("POST", path, body, headers=headers)
+
+    def login(self, token: str) -> Answer:
+        """Log in; keeps the cookie."""
+        answer = self.post("/login", f"token={token}&next=/mine".encode())
+        if "set-cookie" in answer.headers:
+            self.cookie = answer.headers["set-cookie"].partition(";")[0]
+        return answer
+
+    def csrf(self) -> str:
+        """The token of the forms."""
+        found = re.search(r'name="csrf" value="([0-9a-f]{64})"', self.get("/").text)
+        assert found is not None
+        return found[1]
+
+
+@pytest.fixture
+def browser(gate: Gate) -> Browser:
+    """Not logged in."""
+    return Browser(gate)
+
+
+@pytest.fixture
+def ada(gate: Gate) -> Browser:
+    """Ada's browser."""
+    made = Browser(gate)
+    assert made.login("ada-token").status == 303
+    return made
+
+
+class Checker(HTMLParser):
+    """Looks for what a page must not have, and what people with aids need."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems: list[str] = []
+        self.labels: set[str] = set()
+        self.fields: list[tuple[str, dict[str, str | None]]] = []
+        self.headings: list[int] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """One tag."""
+        found = dict(attrs)
+        for name, value in attrs:
+            if name.startswith("on") or name == "style" or (value or "").lower().startswith("javascript:"):
+                self.problems.append(f"{tag} {name}={value}")
+            if name in {"src", "href", "action"} and not (value or "").startswith(("/", "#")):
+                self.problems.append(f"{tag} leads to {value}")
+        if tag == "script" and not found.get("src", ""):
+            self.problems.append("a script in the page")
+        if tag == "label":
+            self.labels.add(str(found.get("for")))
+        if tag in {"input", "select", "textarea"} and found.get("type") != "hidden":
+            self.fields.append((tag, found))
+        if tag == "th" and "scope" not in found:
+            self.problems.append("th without scope")
+        if re.fullmatch(r"h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+        if tag not in {"meta", "link", "input", "br"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """The end of one."""
+        if not self.open or self.open.pop() != tag:
+            self.problems.append(f"</{tag}> ends something else")
+
+
+def checked(answer: Answer) -> str:
+    """A page that is sound: small, strict, without foreign resources, with labels and headings in order."""
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-store"
+    assert len(answer.body) <= LARGEST
+    checker = Checker()
+    checker.feed(answer.text)
+    assert checker.problems == []
+    assert checker.open == []
+    assert [field for tag, field in checker.fields if field.get("id") not in checker.labels] == []
+    assert checker.headings[0] == 1
+    assert checker.headings.count(1) == 1
+    assert '<html lang="en">' in answer.text
+    return answer.text
+
+
+def test_boards_and_a_ranking(gate: Gate, browser: Browser, finish: Finish) -> None:
+    """For everyone; places with units, and no link to another's submission."""
+    gate.submit("/submission/identity/CPU/leaderboard")
+    finish(score_s=2.8115e-6)
+    assert '<a href="/board/identity">identity</a>' in checked(browser.get("/"))
+    text = checked(browser.get("/board/identity"))
+    assert "2.81 µs" in text
+    assert "Ada" in text
+    assert "/view/" not in text
+    assert checked(browser.get("/board/identity?gpu=none&offset=5")).count("No score ranks here") == 1
+    assert browser.get("/board/nothing").status == 404
+    assert browser.get("/board/identity?offset=x").status == 422
+    checked(browser.get("/board/nothing"))
+
+
+def test_a_board_shows_its_reference_and_times_side_by_side(gate: Gate, browser: Browser, finish: Finish) -> None:
+    """The reference and the template are for everyone who sees the board."""
+    gate.sql("UPDATE leaderboard.leaderboard SET task = jsonb_set(task, '{files,reference.py}', '\"def ref(): ...\"')")
+    for token, score in (("ada-token", 1e-6), ("bob-token", 1e-4)):
+        gate.submit("/submission/identity/CPU/leaderboard", cli=token)
+        finish(score_s=score)
+    gate.user("carol")
+    gate.submit("/submission/identity/CPU/leaderboard", cli="carol-token")
+    finish(score_s=1e-5)
+    text = checked(browser.get("/board/identity"))
+    assert "def ref(): ..." in text
+    assert "Template for Python" in text
+    assert "The best scores of 3 users: from 1.00 µs to 100 µs, the middle one 10.0 µs." in text
+    assert text.count("<rect ") == 3
+
+
+def test_a_board_shows_its_progression_and_the_speed_of_light(gate: Gate, browser: Browser) -> None:
+    """Scores that count alone, drawn in the page itself; a run that was taken out leaves the drawing."""
+    for mean, passes in (("10000", True), ("8000", True), ("5000", False), ("4000", True)):
+        gate.submit("/submission/identity/CPU/leaderboard")
+        for _ in range(2):
+            job = gate.bench.claim()
+            timed = {"benchmark-count": "1", "benchmark.0.mean": mean, "benchmark.0.sol": str(2000 / float(mean))}
+            record = run_record("leaderboard", score_s=float(mean) / 1e9, result=timed)
+            if job.secret and not passes:
+                record = replace(record, passed=False, score_s=None)
+            verdict = Verdict.ACCEPTED if record.passed else Verdict.WRONG_ANSWER
+            gate.bench.store.complete(job, result(verdict, record))
+    text = checked(browser.get("/board/identity"))
+    assert "3 scores over time. The best fell from 10.0 µs to 4.00 µs in 3 steps." in text
+    assert "The speed of light is 2.00 µs." in text
+    assert text.count('class="light"') == 1
+    assert "5.00 µs" not in text
+    # One user has no distribution.
+    assert "Best scores of the users" not in text
+
+
+def test_a_closed_board_is_not_shown_to_strangers(gate: Gate, browser: Browser, ada: Browser) -> None:
+    """A visitor is asked to log in; without an invitation 403."""
+    gate.sql("UPDATE leaderboard.leaderboard SET visibility = 'closed', description = 'the secret plan'")
+    assert browser.get("/board/identity").headers["location"] == "/login?next=%2Fboard%2Fidentity"
+    refused = ada.get("/board/identity")
+    assert refused.status == 403
+    assert "the secret plan" not in refused.text + browser.get("/").text
+    checked(refused)
+
+
+def test_login_and_logout(gate: Gate, browser: Browser) -> None:
+    """By the token of popcorn-cli; the cookie is for this address and for no script."""
+    checked(browser.get("/login"))
+    refused = browser.login("wrong")
+    assert (refused.status, browser.cookie) == (401, "")
+    checked(refused)
+    answer = browser.login("ada-token")
+    assert (answer.status, answer.headers["location"]) == (303, "/mine")
+    assert {"HttpOnly", "SameSite=lax", "Path=/"} <= set(answer.headers["set-cookie"].split("; "))
+    assert "ada-token" not in answer.headers["set-cookie"]
+    checked(browser.get("/mine"))
+    assert browser.post("/logout", b"").status == 403
+    gone = browser.post("/logout", f"csrf={browser.csrf()}".encode())
+    assert 'kernel_runner_session=""' in gone.headers["set-cookie"]
+
+
+def test_a_session_ends_with_its_token(gate: Gate, ada: Browser) -> None:
+    """At once, on every process; a cookie that was changed is none."""
+    assert ada.get("/mine").status == 200
+    name, until, signature = ada.cookie.split(".")
+    kept = ada.cookie
+    for changed in (
+        f"{name}.{int(until) + 1}.{signature}",
+        f"{name}.{until}.{'0' * 64}",
+        f"{name}.1.{signature}",
+        "kernel_runner_session=x",
+        "kernel_runner_session=ub.9.\xe9",
+        "kernel_runner_session=o.99999999999.0",
+        "kernel_runner_session=..",
+        "kernel_runner_session=u%ff.99999999999.x",
+    ):
+        ada.cookie = changed
+        assert ada.get("/mine").status == 303, changed
+    ada.cookie = kept
+    gate.bench.store.revoke_login("ada")
+    assert ada.get("/mine").status == 303
+
+
+def test_a_user_named_like_the_operator_is_none(gate: Gate) -> None:
+    """A cookie of a user, whatever the name, is signed with that user's key."""
+    for user_id in ("o", "operator", "u", "\u2022operator"):
+        gate.user(user_id, token=f"token-{user_id.encode().hex()}")
+        someone = Browser(gate)
+        someone.login(f"token-{user_id.encode().hex()}")
+        assert someone.get("/mine").status == 200
+        assert someone.get("/hosts").status == 403
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "x" * 100, "http://[", ""])
+def test_a_form_of_another_site_is_refused(gate: Gate, ada: Browser, origin: str) -> None:
+    """Even with the cookie and the right token."""
+    csrf = ada.csrf()
+    gate.submit()
+    for path in ("/view/1/cancel", "/logout", "/login"):
+        assert ada.post(path, f"csrf={csrf}&token=ada-token".encode(), origin=origin).status == 403
+    assert gate.sql("SELECT state FROM runner.job") == [("queued",)]
+
+
+def test_submitting_a_file_and_pasted_text(gate: Gate, ada: Browser, browser: Browser) -> None:
+    """With the token of the session; without it, or logged out, nothing is stored."""
+    checked(ada.get("/send?board=identity&gpu=CPU"))
+    assert browser.get("/send?board=identity").status == 303
+    fields = {"csrf": ada.csrf(), "board": "identity", "gpu": "CPU", "mode": "test"}
+    kind = f"multipart/form-data; boundary={BOUNDARY}"
+    body, _ = multipart(fields={**fields, "csrf": "0" * 64})
+    assert ada.post("/send", body, kind).status == 403
+    body, _ = multipart(fields=fields)
+    assert browser.post("/send", body, kind).status == 401
+    assert ada.post("/send", body, kind).headers["location"] == "/view/1"
+    body, _ = multipart(b"", "", fields={**fields, "code": "a = 1\r\nb = 2\r\n", "name": "pasted.py"})
+    assert ada.post("/send", body, kind).headers["location"] == "/view/2"
+    assert [
+        (name, bytes(code))
+        for name, code in gate.sql(
+            "SELECT s.file_name, c.code FROM leaderboard.submission s JOIN leaderboard.code_files c ON c.id = s.code_id"
+            " WHERE s.id = 2"
+        )
+    ] == [("pasted.py", b"a = 1\nb = 2\n")]
+    body, _ = multipart(b"", "", fields=fields)
+    refused = ada.post("/send", body, kind)
+    assert refused.status == 400
+    assert "The file is empty" in checked(refused)
+    for missing, says in (
+        ("board", "No leaderboard is named"),
+        ("gpu", "No GPU type is named. Choose from: CPU"),
+        ("mode", "No mode is named, expected one of"),
+    ):
+        body, _ = multipart(fields={**fields, missing: ""})
+        refused = ada.post("/send", body, kind)
+        assert refused.status == 400
+        assert says in checked(refused)
+    assert "No leaderboard is named" in checked(ada.get("/send"))
+
+
+def test_a_list_of_submissions_shows_verdicts(gate: Gate, ada: Browser) -> None:
+    """A wrong answer is one, whatever KernelBot's job status is; what waits says so."""
+    gate.submit()
+    gate.bench.store.complete(gate.bench.claim(), result(Verdict.WRONG_ANSWER, run_record("test", passed=False)))
+    gate.submit()
+    shown = checked(ada.get("/mine"))
+    assert re.findall(r"<td>(wrong_answer|succeeded|failed|queued)</td>", shown) == ["queued", "wrong_answer"]
+
+
+def test_a_submission_is_its_owners_and_the_operators(gate: Gate, ada: Browser, browser: Browser) -> None:
+    """And can be cancelled."""
+    gate.submit()
+    other = Browser(gate)
+    other.login("bob-token")
+    assert "queued" in checked(ada.get("/view/1"))
+    assert browser.get("/view/1").status == 303
+    assert other.get("/view/1").status == 403
+    assert other.post("/view/1/cancel", f"csrf={other.csrf()}".encode()).status == 403
+    for path, status in (("/view/9", 404), ("/view/x", 422), ("/view/99999999999", 404)):
+        assert ada.get(path).status == status
+    assert ada.post("/view/1/cancel", b"csrf=x").status == 403
+    assert ada.post("/view/1/cancel", f"csrf={ada.csrf()}".encode()).headers["location"] == "/view/1"
+    assert gate.sql("SELECT state FROM runner.job") == [("cancelled",)]
+    assert "cancelled" in checked(ada.get("/view/1"))
+
+
+def test_cases_times_and_outputs(gate: Gate, ada: Browser) -> None:
+    """A benchmark with its interval, the end of what was printed, and never a secret run's."""
+    gate.submit("/submission/identity/CPU/leaderboard")
+    for _ in range(2):
+        job = gate.bench.claim()
+        said = "secret-words" if job.secret else "public-words"
+        timed = {
+            "benchmark-count": "1",
+            "benchmark.0.spec": f"n: 16; {said}",
+            "benchmark.0.mean": "12345.6",
+            "benchmark.0.runner.mean_ci95": "[12000.0, 12700.0]",
+            "benchmark.0.median": "12300",
+            "benchmark.0.best": "12100",
+            "benchmark.0.worst": "13900",
+            "benchmark.0.runs": "64",
+            "benchmark.0.runner.timing": "audited",
+            "benchmark.0.sol": "0.734",
+            "benchmark.0.sol_limit": "memory",
+        }
+        failed = {
+            "test-count": "1",
+            "test.0.spec": "n: 1",
+            "test.0.status": "fail",
+            "test.0.error": f"mismatch {SCRIPT}",
+        }
+        meta = {"stdout": "x" * 10_000 + said, "stderr": SCRIPT, "success": True, "exit_code": 0, "duration": 1.0}
+        gate.bench.store.complete(
+            job,
+            result(
+                Verdict.ACCEPTED,
+                run_record("test", result=failed, meta=meta),
+                run_record("leaderboard", score_s=1.2e-5, result=timed, meta=meta),
+            ),
+        )
+    text = checked(ada.get("/view/1"))
+    for shown in (
+        "12.3 µs",
+        "12.0 µs to 12.7 µs",
+        "13.9 µs",
+        "64",
+        "73 % (memory)",
+        "Roofline: 73 %",
+        "public-words",
+        "mismatch",
+        "Secret run",
+    ):
+        assert shown in text
+    assert "secret-words" not in text
+    assert SCRIPT not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_markup_in_names_is_text(gate: Gate, ada: Browser) -> None:
+    """Of users, boards, files, GPU types, hosts, verdicts and what an address says."""
+    gate.bench.board(f"b{SCRIPT}", f"g{SCRIPT}", description=f"d{SCRIPT}")
+    gate.sql("UPDATE leaderboard.user_info SET user_name = %s WHERE id = 'ada'", f"u{SCRIPT}")
+    gate.sql(
+        "INSERT INTO runner.host (name, version, slots, drain_reason, draining) VALUES (%s, %s, %s::jsonb, %s, true)",
+        f"h{SCRIPT}",
+        SCRIPT,
+        '[{"gpu_type": "' + SCRIPT + '"}, 1]',
+        SCRIPT,
+    )
+    gate.bench.submit(
+        leaderboard=f"b{SCRIPT}",
+        user_id="ada",
+        user_name=None,
+        file_name=f"f{SCRIPT.replace('/', '')}.py",
+        code=SCRIPT.encode(),
+    )
+    operator = Browser(gate)
+    operator.login(ADMIN)
+    from urllib.parse import quote
+
+    for person in (ada, operator):
+        for path in (
+            "/",
+            f"/board/b{quote(SCRIPT, safe='')}",
+            "/mine",
+            "/view/1",
+            "/hosts",
+            f"/board/{quote(SCRIPT)}",
+            f"/login?next=/{quote(SCRIPT)}",
+            f"/send?board=b{quote(SCRIPT, safe='')}",
+        ):
+            answer = person.get(path)
+            assert "<script>" not in answer.text, path
+            if "location" not in answer.headers and answer.headers["content-type"].startswith("text/html"):
+                checked(answer)
+
+
+def test_the_operators_page(gate: Gate, ada: Browser, finish: Finish) -> None:
+    """Hosts, queue and verdicts, by the admin token alone."""
+    gate.bench.register("host-a", "CPU", "CPU")
+    gate.submit()
+    finish()
+    gate.submit()
+    operator = Browser(gate)
+    assert operator.login(ADMIN).status == 303
+    assert ADMIN not in operator.cookie
+    text = checked(operator.get("/hosts"))
+    for shown in ("host-a", "2 CPU", "accepted", "up"):
+        assert shown in text
+    checked(operator.get("/view/1"))
+    assert ada.get("/hosts").status == 403
+    assert operator.get("/send?board=identity").status == 403
+    checked(operator.get("/mine"))
+
+
+def test_operators_see_open_batches(gate: Gate, db: Db) -> None:
+    """How far each is, until all its items have results."""
+    db.execute("INSERT INTO runner.gpu_type (name, vendor, aliases) VALUES ('CPU', 'none', '{}')")
+    gate.bench.register("host-a", "CPU")
+    operator = Browser(gate)
+    operator.login(ADMIN)
+    assert "Open batches" not in operator.get("/hosts").text
+    submit(db, [item(n) for n in range(8)], batch="named<", user_id="trainer")
+    text = checked(operator.get("/hosts"))
+    line = r'named&lt;</th><td>trainer</td><td class="number">0</td>\s*<td class="number">8</td>'
+    assert re.search(line, text)
+    work(gate.bench, db)
+    assert "Open batches" not in operator.get("/hosts").text
+
+
+def test_progress_comes_as_events(gate: Gate, ada: Browser, finish: Finish) -> None:
+    """What happens is told until it is over; only to who may see the submission."""
+    gate.submit()
+    assert gate.ask("GET", "/view/1/events").status == 401
+    assert ada.get("/view/2/events").status == 404
+    with socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S) as connection:
+        connection.sendall(
+            f"GET /view/1/events HTTP/1.1\r\nHost: x\r\nCookie: {ada.cookie}\r\nConnection: close\r\n\r\n".encode()
+        )
+        got = b""
+        while b"queued" not in got:
+            got += connection.recv(65536)
+        finish()
+        gate.sql("NOTIFY runner_events, '{\"submissions\": [1]}'")
+        while chunk := connection.recv(65536):
+            got += chunk
+    assert b'"done":true' in got
+    assert b"accepted" in got
+    assert b"/static/progress.js" not in ada.get("/view/1").body
+
+
+def test_what_the_pages_need_is_served_here(browser: Browser) -> None:
+    """Style and script; no other file."""
+    assert browser.get("/static/style.css").headers["content-type"] == "text/css; charset=utf-8"
+    assert browser.get("/static/progress.js").headers["content-type"] == "text/javascript; charset=utf-8"
+    for name in ("app.py", "..%2fapp.py", "%2e%2e/app.py", "base.html"):
+        assert browser.get(f"/static/{name}").status in {404, 405}
+
+
+def test_a_large_board_is_shown_in_pages(gate: Gate, browser: Browser) -> None:
+    """A hundred places at a time."""
+    gate.sql(
+        "WITH u AS (INSERT INTO leaderboard.user_info (id, user_name) SELECT 'u' || i, repeat('n', 100) || i"
+        " FROM generate_series(1, 120) AS i RETURNING id), c AS (INSERT INTO leaderboard.code_files (code) VALUES ('x')"
+        " RETURNING id), s AS (INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id,"
+        " submission_time, done) SELECT 1, 'x.py', u.id, c.id, now(), true FROM u, c RETURNING id)"
+        " INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed,"
+        " system_info) SELECT s.id, now(), now(), 'leaderboard', k.secret, 'CPU', 0.001, true, '{}'"
+        " FROM s, (VALUES (false), (true)) AS k (secret)"
+    )
+    first = checked(browser.get("/board/identity?gpu=CPU"))
+    assert first.count('<td class="number">1</td>') == 100
+    assert "offset=100" in first
+    assert checked(browser.get("/board/identity?gpu=CPU&offset=100")).count('<td class="number">1</td>') == 20

@@ -1,0 +1,162 @@
+"""Leaderboards made over HTTP: from folders below one, from archives; no path leads out, and no other login may."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import tasks
+from tests.integration.extras.gateway.conftest import ADMIN, Answer, Gate, multipart
+
+TASKS = Path(tasks.__file__).parent / "problems"
+#: What tasks of this repository take from beside their folders.
+SHARED = ("eval.py", "utils.py")
+SET = "name: a set\ndescription: two problems\ndeadline: ''\nproblems:\n"
+
+
+@pytest.fixture
+def problems(tmp_path: Path) -> Path:
+    """A folder with one task and a competition file, and a secret beside it."""
+    root = tmp_path / "problems"
+    shutil.copytree(TASKS / "identity", root / "pmpp" / "identity")
+    for name in SHARED:
+        shutil.copy(TASKS / name, root / "pmpp" / name)
+    (root / "set.yaml").write_text(
+        f"{SET}  - directory: pmpp/identity\n    name: identity\n    deadline: '2099-01-01'\n    gpus: [CPU]\n",
+        encoding="utf-8",
+    )
+    shutil.copytree(TASKS / "vectoradd", tmp_path / "outside")
+    (root / "link").symlink_to(tmp_path / "outside")
+    return root
+
+
+@pytest.fixture
+def site(open_gate: Callable[..., Gate], problems: Path, tmp_path: Path, database_url: str) -> Gate:
+    """A gateway with a login that may write leaderboards."""
+    secret = tmp_path / "publish"
+    secret.write_text(f"{database_url}\n", encoding="utf-8")
+    return open_gate(
+        gateway_requests_per_minute=100_000, gateway_problems_dir=problems, gateway_publish_url_file=secret
+    )
+
+
+def archive(**files: str) -> bytes:
+    """A task as a .zip, with some files changed."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as made:
+        for name in SHARED:
+            made.write(TASKS / name, name)
+        for path in sorted((TASKS / "identity").rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                name = path.relative_to(TASKS / "identity").as_posix()
+                made.writestr(f"identity/{name}", files.get(name, path.read_text(encoding="utf-8")))
+    return target.getvalue()
+
+
+def send(site: Gate, data: bytes, name: str = "mine.zip", admin: str | None = ADMIN, **fields: str) -> Answer:
+    """Upload an archive."""
+    body, headers = multipart(data, name, fields=fields)
+    return site.ask("POST", "/admin/leaderboards", body, admin=admin, headers=headers)
+
+
+def boards(site: Gate) -> list[tuple[object, ...]]:
+    """Name and visibility of each board."""
+    return site.sql("SELECT name, visibility FROM leaderboard.leaderboard ORDER BY name")
+
+
+def test_a_folder_becomes_a_board_for_trying(site: Gate) -> None:
+    """As `popcorn admin create-leaderboard` has it; a second time it replaces the first, submissions and all."""
+    answer = site.send_json("POST", "/admin/leaderboards", {"directory": "pmpp/identity"}, admin=ADMIN)
+    assert (answer.status, answer.json) == (200, {"status": "ok", "leaderboard": "identity-dev"})
+    site.user("ada")
+    assert site.submit("/submission/identity-dev/CPU/test").status == 202
+    closed = {"directory": "pmpp/identity", "visibility": "closed"}
+    assert site.send_json("POST", "/admin/leaderboards", closed, admin=ADMIN).status == 200
+    assert boards(site) == [("identity-dev", "closed")]
+    assert site.sql("SELECT count(*) FROM leaderboard.submission") == [(0,)]
+    assert site.send_json("POST", "/admin/leaderboards", {"directory": "pmpp/identity"}).status == 401
+
+
+@pytest.mark.parametrize(
+    "directory", ["", ".", "..", "../outside", "link", "/etc", "pmpp/../..", "nothing", "a\x00b", "x" * 5000, None, 1]
+)
+def test_no_path_leads_out(site: Gate, tmp_path: Path, directory: object) -> None:
+    """Neither dots nor links; no answer shows a path of the host."""
+    answer = site.send_json("POST", "/admin/leaderboards", {"directory": directory}, admin=ADMIN)
+    assert answer.status in {400, 422}
+    assert str(tmp_path) not in answer.text
+    assert boards(site) == []
+
+
+def test_an_archive_becomes_a_board(site: Gate) -> None:
+    """For trying by default; under a name of its own it is made once."""
+    assert send(site, archive()).json == {"status": "ok", "leaderboard": "mine-dev"}
+    assert send(site, archive()).status == 200
+    assert send(site, archive(), name="mine.zip", visibility="closed").status == 200
+    assert boards(site) == [("mine-dev", "closed")]
+    body, headers = multipart(archive(), "mine.zip", fields={"name": "final"})
+    assert site.ask("POST", "/admin/leaderboards", body, admin=ADMIN, headers=headers).status == 200
+    refused = site.ask("POST", "/admin/leaderboards", body, admin=ADMIN, headers=headers)
+    assert (refused.status, "exists already" in refused.detail) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"no archive", "mine.zip"),
+        (archive(**{"task.yml": "lang: nothing"}), "mine.zip"),
+        (archive(**{"task.yml": "["}), "mine.zip"),
+        (archive(), "a b.zip"),
+        (archive(), ".zip"),
+        (b"", "mine.zip"),
+    ],
+)
+def test_an_archive_that_is_wrong(site: Gate, tmp_path: Path, data: bytes, name: str) -> None:
+    """Makes nothing, and its refusal shows no path of the host."""
+    answer = send(site, data, name)
+    assert answer.status == 400, answer.text
+    assert "/tmp/" not in answer.text
+    assert "kernel-runner-" not in answer.text
+    assert boards(site) == []
+
+
+def test_problems_are_updated(site: Gate, problems: Path) -> None:
+    """Created, left alone, changed; one that is wrong stops no other."""
+    request = {"repository": "gpu-mode/reference-kernels", "problem_set": "set"}
+    first = site.send_json("POST", "/admin/update-problems", request, admin=ADMIN)
+    nothing: list[object] = []
+    assert first.json == {
+        "status": "ok",
+        "created": ["identity"],
+        "updated": nothing,
+        "skipped": nothing,
+        "errors": nothing,
+    }
+    again = site.send_json("POST", "/admin/update-problems", {}, admin=ADMIN).json
+    assert again["skipped"] == [{"name": "identity", "reason": "no changes"}]
+    site.user("ada")
+    site.submit("/submission/identity/CPU/test")
+    reference = problems / "pmpp" / "identity" / "reference.py"
+    reference.write_text(reference.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
+    (problems / "bad.yaml").write_text(f"{SET}  - directory: ../outside\n    name: x\n", encoding="utf-8")
+    refused = site.send_json("POST", "/admin/update-problems", {}, admin=ADMIN).json
+    assert [error["name"] for error in refused["errors"]] == ["bad", "identity"]
+    assert str(problems) not in str(refused)
+    forced = site.send_json("POST", "/admin/update-problems", {"force": True}, admin=ADMIN).json
+    assert forced["updated"] == ["identity"]
+    assert site.send_json("POST", "/admin/update-problems", {}).status == 401
+    for bad in ({"problem_set": "../x"}, {"problem_set": 1}, {"force": 1}, {"visibility": "x"}):
+        assert site.send_json("POST", "/admin/update-problems", bad, admin=ADMIN).status in {400, 422}
+
+
+def test_a_site_without_such_a_login(gate: Gate) -> None:
+    """Says what to use instead; only to operators."""
+    for path in ("/admin/leaderboards", "/admin/update-problems"):
+        answer = gate.send_json("POST", path, {}, admin=ADMIN)
+        assert (answer.status, "kernel-runner leaderboard" in answer.detail) == (501, True)
+        assert gate.send_json("POST", path, {}).status == 401

@@ -1,0 +1,275 @@
+"""Gateway and database restart while clients poll and submit: no submission is lost or doubled, and no client ends.
+
+The gateway is the real command, but more patient, as systemd starts it: the listening socket outlives the process. The
+database is a server of its own that is really stopped and started. The clients do as popcorn-cli does: one poll that
+fails ends them.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from runner.extras.gateway.identity import digest
+from runner.model import Verdict
+from runner.store import Store, migrate
+from tests.chaos.server import Server as Postgres
+from tests.integration.extras.gateway.conftest import ADMIN, gateway_login, multipart
+from tests.integration.store.conftest import Bench, result, run_record
+from tests.support.waiting import PATIENCE_S, wait_until
+
+#: popcorn-cli polls every 5 seconds; here more often, so that more polls meet a restart.
+EVERY_S = 0.1
+POLLERS = 12
+SUBMITTERS = 4
+#: How long the database is away, and how long a request waits for it: much longer than at a site, because a busy
+#: machine may need more than those 28 seconds to start a server again.
+AWAY_S, WAITS_S = 3.0, 300.0
+#: `kernel-runner`, with the time for which a request waits as the first argument.
+COMMAND = """
+import sys
+from runner.store import gateway
+gateway.PATIENCE_S = gateway.GatewayStore.__init__.__kwdefaults__["patience_s"] = float(sys.argv[1])
+from runner.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@dataclass
+class Server:
+    """A gateway behind a socket that outlives it."""
+
+    folder: Path
+    url: str
+    listening: socket.socket
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.listening.getsockname()[1])
+
+    def start(self) -> None:
+        """As the service manager does it: credentials in a folder, the socket as descriptor 3."""
+        (self.folder / "database_url").write_text(f"{self.url}\n", encoding="utf-8")
+        (self.folder / "gateway_admin_token").write_text(f"{ADMIN}\n", encoding="utf-8")
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("KERNEL_RUNNER_", "DATABASE_"))}
+        environment = {
+            **kept,
+            "CREDENTIALS_DIRECTORY": str(self.folder),
+            "KERNEL_RUNNER_STATE_DIR": str(self.folder),
+            "KERNEL_RUNNER_GATEWAY_REQUESTS_PER_MINUTE": "100000",
+        }
+        command = [sys.executable, "-c", COMMAND, str(WAITS_S), "gateway"]
+        number = self.listening.fileno()
+        handed = ["bash", "-c", f'export LISTEN_FDS=1 LISTEN_PID=$$; exec "$@" 3<&{number}', "bash", *command]
+        self.process = subprocess.Popen(
+            handed, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=[number]
+        )
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(PATIENCE_S)
+
+
+@dataclass
+class Seen:
+    """What the clients have met."""
+
+    over: threading.Event = field(default_factory=threading.Event)
+    answers: int = 0
+    accepted: list[int] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+
+def asked(port: int, path: str, sent: bytes | None = None, **headers: str) -> tuple[int, bytes]:
+    """One request as popcorn-cli sends it, on a connection of its own."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    try:
+        connection.request("GET" if sent is None else "POST", path, sent, {"X-Popcorn-Cli-Id": "ada-token", **headers})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def poll(port: int, submission_id: int, seen: Seen) -> None:
+    """A waiting client: it ends at the first answer that is no 200."""
+    while not seen.over.is_set():
+        try:
+            status, body = asked(port, f"/user/submissions/{submission_id}")
+        except OSError as error:
+            seen.wrong.append(f"a poll: {type(error).__name__}: {error}")
+            return
+        if status != 200 or json.loads(body)["id"] != submission_id:
+            seen.wrong.append(f"a poll: {status} {body[:200]!r}")
+            return
+        seen.answers += 1
+        seen.over.wait(EVERY_S)
+
+
+def submit(port: int, number: int, seen: Seen) -> None:
+    """A client that submits again and again; each file is another."""
+    turn = 0
+    while not seen.over.is_set():
+        turn += 1
+        body, headers = multipart(f"# {number} {turn}\n".encode())
+        try:
+            status, answer = asked(port, "/submission/identity/CPU/test", body, **headers)
+        except OSError as error:
+            seen.wrong.append(f"a submission: {type(error).__name__}: {error}")
+            return
+        if status != 202:
+            seen.wrong.append(f"a submission: {status} {answer[:200]!r}")
+            return
+        seen.accepted.append(json.loads(answer)["details"]["id"])
+        seen.over.wait(EVERY_S)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[tuple[Server, Bench, Postgres]]:
+    """A gateway before a database server of its own."""
+    with Postgres() as postgres:
+        postgres.start()
+        url = postgres.url("postgres")
+        migrate(url, roles=True)
+        bench = Bench(store=Store(url, application_name="test"), url=url)
+        bench.board()
+        bench.store.set_token("ada", user_name=None, digest=digest("ada-token"))
+        listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        server = Server(folder=tmp_path, url=gateway_login(url), listening=listening)
+        server.start()
+        try:
+            wait_until(lambda: ready(server.port), "the gateway is ready")
+            yield server, bench, postgres
+        finally:
+            bench.store.close()
+            if server.process is not None:
+                server.process.kill()
+                server.process.wait()
+            listening.close()
+
+
+def ready(port: int) -> bool:
+    """Whether the gateway has its database."""
+    with suppress(OSError):
+        return asked(port, "/readyz")[0] == 200
+    return False
+
+
+@contextmanager
+def clients(server: Server, bench: Bench) -> Iterator[Seen]:
+    """Clients that poll and submit for as long as it lasts; afterwards none has met an error, and nothing is lost."""
+    first = [bench.submit(user_id="ada", code=f"# first {number}\n".encode()) for number in range(POLLERS)]
+    seen = Seen()
+    with ThreadPoolExecutor(POLLERS + SUBMITTERS) as threads:
+        for submission_id in first:
+            threads.submit(poll, server.port, submission_id, seen)
+        for number in range(SUBMITTERS):
+            threads.submit(submit, server.port, number, seen)
+        try:
+            more(seen)
+            yield seen
+            more(seen)
+        finally:
+            seen.over.set()
+    assert seen.wrong == []
+    with psycopg.connect(bench.url) as connection:
+        stored = connection.execute(
+            "SELECT s.id, count(j.id), count(DISTINCT s.code_id) FROM leaderboard.submission s"
+            " LEFT JOIN runner.job j ON j.submission_id = s.id GROUP BY s.id ORDER BY s.id"
+        ).fetchall()
+    # Each client sends a file once, so a submission that was stored twice would have the code of another.
+    assert [row[0] for row in stored] == sorted(first + seen.accepted)
+    assert {row[1] for row in stored} == {1}
+
+
+def more(seen: Seen) -> None:
+    """Wait until every client can have been answered again, or one has ended."""
+    answers, accepted = seen.answers + 3 * POLLERS, len(seen.accepted) + 3 * SUBMITTERS
+    wait_until(
+        lambda: bool(seen.wrong) or (seen.answers >= answers and len(seen.accepted) >= accepted),
+        "the clients are answered",
+    )
+    assert seen.wrong == []
+
+
+def test_the_gateway_restarts(site: tuple[Server, Bench, Postgres]) -> None:
+    """Three times, while every client goes on."""
+    server, bench, _ = site
+    with clients(server, bench) as seen:
+        for _ in range(3):
+            assert server.stop() == 0
+            server.start()
+            more(seen)
+
+
+def test_the_database_restarts(site: tuple[Server, Bench, Postgres]) -> None:
+    """It ends as in a power cut, and comes back while requests wait for it."""
+    server, bench, postgres = site
+    with clients(server, bench) as seen:
+        for _ in range(2):
+            postgres.crash()
+            time.sleep(AWAY_S)
+            assert seen.wrong == []
+            postgres.start()
+            more(seen)
+
+
+def test_both_restart_at_the_same_time(site: tuple[Server, Bench, Postgres]) -> None:
+    """The gateway is told to stop while its requests wait for a database that is away: they get their answers first."""
+    server, bench, postgres = site
+    with clients(server, bench) as seen:
+        postgres.crash()
+        time.sleep(AWAY_S)
+        assert server.process is not None
+        server.process.terminate()
+        # Longer than uvicorn would wait by itself for a connection that is idle, shorter than a poll may take.
+        time.sleep(AWAY_S)
+        assert server.process.poll() is None
+        postgres.start()
+        assert server.process.wait(PATIENCE_S) == 0
+        server.start()
+        more(seen)
+
+
+def test_a_stream_ends_with_the_gateway_and_its_submission_goes_on(site: tuple[Server, Bench, Postgres]) -> None:
+    """It holds no restart up; the client reads the result by polling."""
+    server, bench, _ = site
+    body, headers = multipart()
+    head = (
+        "POST /identity/CPU/test HTTP/1.1\r\nHost: x\r\nX-Popcorn-Cli-Id: ada-token\r\n"
+        f"Content-Type: {headers['Content-Type']}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as connection:
+        connection.sendall(head.encode() + body)
+        got = b""
+        while b"event: status" not in got:
+            got += connection.recv(65536)
+        assert server.process is not None
+        server.process.terminate()
+        while chunk := connection.recv(65536):
+            got += chunk
+        # It was ended, not cut off.
+        assert got.endswith(b"\r\n0\r\n\r\n")
+        assert server.process.wait(PATIENCE_S) == 0
+    server.start()
+    bench.store.complete(bench.claim(), result(Verdict.ACCEPTED, run_record("test", result={})))
+    status, answer = asked(server.port, "/user/submissions/1")
+    assert (status, json.loads(answer)["done"]) == (200, True)

@@ -1,0 +1,145 @@
+"""The largest pages there can be: every text and every list as long and as hostile as the queue takes it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from runner.model import Verdict
+from tests.integration.extras.gateway.conftest import ADMIN, Gate
+from tests.integration.extras.gateway.test_pages import Browser
+from tests.integration.store.conftest import ranked, result, run_record
+
+#: Bytes that a page may have.
+MOST = 100_000
+#: Five bytes of HTML for one of text.
+NAME = '"' * 250
+USERS = 110
+
+
+@pytest.fixture
+def full(gate: Gate) -> Gate:
+    """A gateway whose pages are full."""
+    crowd(gate)
+    return gate
+
+
+def crowd(gate: Gate) -> None:
+    """A leaderboard, submissions, hosts and a list that fill their pages."""
+    gate.sql(
+        "UPDATE leaderboard.leaderboard SET description = repeat('\"', 200000),"
+        " task = jsonb_set(task, '{files,reference.py}', to_jsonb(repeat('<', 200000)))"
+    )
+    gate.sql(
+        "INSERT INTO leaderboard.templates (leaderboard_id, lang, code)"
+        " SELECT 1, repeat('\"', 50) || n, repeat('&', 100000) FROM generate_series(1, 30) AS n"
+    )
+    gate.sql(
+        "INSERT INTO leaderboard.leaderboard (name, deadline, task, forum_id, description)"
+        " SELECT 'other ' || n || repeat('\"', 200), now() + interval '1 day', '{}', -1, ''"
+        " FROM generate_series(1, 300) AS n"
+    )
+    gate.sql(
+        "INSERT INTO leaderboard.gpu_type (leaderboard_id, gpu_type)"
+        " SELECT l.id, 'gpu ' || n || repeat('\"', 60) FROM leaderboard.leaderboard l, generate_series(1, 8) AS n"
+        " WHERE l.id > 1"
+    )
+    for number in range(120):
+        gate.bench.register(f"host-{number}" + "x" * 200, *[f"TYPE{index}" for index in range(16)])
+    gate.bench.register("host-a", "CPU")
+    for number in range(USERS):
+        gate.bench.submit(
+            user_id=f"user-{number}",
+            user_name=f"{number}{NAME}",
+            file_name=f"{number}{NAME[:200]}.py",
+            code=f"# {number}\n".encode(),
+            mode="leaderboard",
+        )
+        for _ in range(2):
+            job = gate.bench.claim()
+            gate.bench.store.complete(job, ranked(job, 1e-3 / (number + 1)))
+    for number in range(60):
+        gate.bench.submit(
+            user_id="ada", user_name="Ada", file_name=f"{NAME[:200]}.py", code=f"# ada {number}\n".encode()
+        )
+        job = gate.bench.claim()
+        gate.bench.store.complete(job, result(Verdict.ACCEPTED, run_record("test")))
+
+
+def browser_of(gate: Gate, token: str) -> Browser:
+    """A browser that is logged in."""
+    made = Browser(gate)
+    made.login(token)
+    return made
+
+
+def largest(gate: Gate) -> int:
+    """The submission with the largest page: its id."""
+    number = gate.submit("/submission/identity/CPU/leaderboard", b"# " + b'"' * 900_000, cli="ada-token").json
+    cases = {"benchmark-count": "100", "test-count": "100"}
+    for kind in ("benchmark", "test"):
+        for index in range(100):
+            cases[f"{kind}.{index}.spec"] = '"' * 1000
+            cases[f"{kind}.{index}.error"] = "<" * 3000
+            cases[f"{kind}.{index}.runner.timing"] = '"' * 300
+            cases[f"{kind}.{index}.sol"] = "0.5"
+            cases[f"{kind}.{index}.sol_limit"] = '"' * 300 + str(index)
+    meta = {"stdout": '"' * 50_000, "stderr": "<" * 50_000, "success": True, "exit_code": 0, "duration": 1.0}
+    compilation = {"success": True, "stderr": "&" * 50_000}
+    job = gate.bench.claim()
+    records = [
+        run_record(mode, passed=False, result=cases, meta=meta, compilation=compilation)
+        for mode in ("test", "benchmark", "leaderboard")
+    ]
+    gate.bench.store.complete(job, result(Verdict.WRONG_ANSWER, *records, error="<" * 5000))
+    found: int = number["details"]["id"]
+    return found
+
+
+def pages(gate: Gate) -> list[tuple[Browser, str]]:
+    """Each page, as full as it can be, and who looks at it."""
+    number = largest(gate)
+    stranger, user, operator = Browser(gate), browser_of(gate, "ada-token"), browser_of(gate, ADMIN)
+    return [
+        (stranger, "/"),
+        (stranger, "/board/identity"),
+        (stranger, "/login"),
+        (stranger, "/board/" + "%22" * 200),
+        (user, "/board/identity?offset=5"),
+        (user, "/mine"),
+        (user, f"/view/{number}"),
+        (user, "/send?board=identity&gpu=CPU"),
+        (user, "/login/cli"),
+        (operator, "/hosts"),
+        (operator, "/users"),
+    ]
+
+
+def test_no_page_has_more_than_100_kb(full: Gate) -> None:
+    """Whatever users and operators have called things, printed and submitted."""
+    for browser, path in pages(full):
+        answer = browser.get(path)
+        assert answer.status in (200, 404), path
+        assert 500 < len(answer.body) <= MOST, path
+
+
+def test_what_does_not_fit_is_told_and_can_be_had(full: Gate) -> None:
+    """Cases that are left out are counted, lists go on on the next page, and the whole code is a file."""
+    number = largest(full)
+    user = browser_of(full, "ada-token")
+    page = user.get(f"/view/{number}").text
+    assert re.search(r"<p class=\"note\">\d+ more cases are not shown.</p>", page)
+    code = user.get(f"/view/{number}/code")
+    assert (code.status, len(code.body)) == (200, 900_002)
+    assert code.headers["content-type"] == "text/plain; charset=utf-8"
+    assert code.headers["content-disposition"].startswith("attachment")
+    assert browser_of(full, "bob-token").get(f"/view/{number}/code").status == 403
+    assert full.ask("GET", f"/view/{number}/code").status == 303
+    seen: set[str] = set()
+    offset = 0
+    link = re.compile(r'<a href="/board/(?:other%20(\d+)|identity)')
+    while found := link.findall(full.ask("GET", f"/?offset={offset}").text):
+        seen |= set(found)
+        offset += len(found)
+    assert len(seen) == 301

@@ -1,0 +1,57 @@
+"""Clients that send slowly or late. One that sends no head, or reads no answer, is the business of a proxy."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from runner.extras.gateway import limits
+from tests.integration.extras.gateway.conftest import BOUNDARY, Gate
+from tests.support.waiting import PATIENCE_S, wait_until
+
+
+def ended(connection: socket.socket) -> bytes:
+    """What comes until the end of a connection; a test waits at most `PATIENCE_S` for it."""
+    got = b""
+    connection.settimeout(PATIENCE_S)
+    try:
+        while chunk := connection.recv(65536):
+            got += chunk
+    except ConnectionError:
+        pass
+    return got
+
+
+def test_a_body_that_does_not_come(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """408, and nothing is stored."""
+    monkeypatch.setattr(limits, "BODY_S", 0.5)
+    head = (
+        "POST /submission/identity/CPU/test HTTP/1.1\r\nHost: x\r\nX-Popcorn-Cli-Id: ada-token\r\n"
+        f"Content-Type: multipart/form-data; boundary={BOUNDARY}\r\nContent-Length: 900000\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S) as connection:
+        connection.sendall(head.encode())
+        assert connection.recv(65536).startswith(b"HTTP/1.1 408")
+    assert gate.sql("SELECT count(*) FROM leaderboard.submission") == [(0,)]
+
+
+def test_a_request_that_is_on_the_way_is_answered_before_the_end(gate: Gate) -> None:
+    """A client that connected just before a restart would else end with an error."""
+    assert gate.server is not None
+    with socket.create_connection(("127.0.0.1", gate.port)) as connection:
+        # It is accepted: a later one is answered.
+        assert gate.ask("GET", "/health").status == 200
+        gate.server.should_exit = True
+        wait_until(lambda: refused(gate.port), "the gateway takes no connection any more")
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert ended(connection).endswith(b'{"status":"ok"}')
+
+
+def refused(port: int) -> bool:
+    """Whether nothing listens there."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S).close()
+    except ConnectionRefusedError:
+        return True
+    return False

@@ -1,0 +1,604 @@
+"""The routes that popcorn-cli and kernelboard call, as their requests look on the wire."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import socket
+import time
+import zipfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from runner.errors import StaleAttemptError
+from runner.model import Verdict
+from tests.integration.extras.gateway.conftest import ADMIN, CODE, Gate, multipart
+from tests.integration.store.conftest import result, run_record
+from tests.support.waiting import PATIENCE_S
+
+Finish = Callable[..., None]
+
+
+def test_it_lives_and_is_ready(gate: Gate) -> None:
+    """KernelBot's health, ours, readiness, and metrics for operators only."""
+    assert gate.ask("GET", "/health").json == {"status": "ok"}
+    assert gate.ask("GET", "/readyz").status == 200
+    assert gate.ask("GET", "/metrics").status == 401
+    assert b"kernel_runner_gateway_requests_total" in gate.ask("GET", "/metrics", admin=ADMIN).body
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/user", "/submission/a", "/%00", "/%ff%fe", "/a/b/c/d/e"])
+def test_an_unknown_path_is_404_with_a_detail(gate: Gate, path: str) -> None:
+    """As all errors."""
+    answer = gate.ask("GET", path)
+    assert (answer.status, answer.detail) == (404, "Not Found")
+
+
+def test_a_wrong_method_is_405(gate: Gate) -> None:
+    """With a detail too."""
+    answer = gate.ask("POST", "/health")
+    assert (answer.status, answer.detail) == (405, "Method Not Allowed")
+
+
+@pytest.mark.parametrize("path", ["//leaderboards", "/leaderboards/", "///leaderboards//"])
+def test_a_base_address_that_ends_in_a_slash_works(gate: Gate, path: str) -> None:
+    """The client makes two slashes of it."""
+    assert [board["name"] for board in gate.ask("GET", path).json] == ["identity"]
+
+
+def test_leaderboards_without_secrets(gate: Gate) -> None:
+    """Every board, and no secret seed; of a closed one no task."""
+    gate.bench.board("private")
+    gate.sql("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = 'private'")
+    answer = gate.ask("GET", "/leaderboards")
+    assert answer.headers["content-type"] == "application/json"
+    public, private = answer.json
+    assert set(public) == {
+        "id",
+        "name",
+        "deadline",
+        "task",
+        "gpu_types",
+        "creator_id",
+        "forum_id",
+        "description",
+        "visibility",
+    }
+    assert public["deadline"].endswith("+00:00")
+    assert public["gpu_types"] == ["CPU"]
+    assert public["task"]["lang"] == "py"
+    assert (private["visibility"], private["task"]) == ("closed", {})
+
+
+def test_a_board_whose_task_is_no_object_does_not_break_the_list(gate: Gate) -> None:
+    """popcorn-cli reads an object of every board."""
+    gate.sql("UPDATE leaderboard.leaderboard SET task = '[1]'")
+    assert [board["task"] for board in gate.ask("GET", "/leaderboards").json] == [{}]
+
+
+def test_gpus(gate: Gate) -> None:
+    """A list of names; case of the board does not matter."""
+    assert gate.ask("GET", "/gpus/identity").json == ["CPU"]
+    assert gate.ask("GET", "/gpus/IDENTITY").json == ["CPU"]
+    assert gate.ask("GET", "/gpus/nothing").status == 404
+    assert gate.ask("GET", "/gpus/identity", cli="wrong").status == 401
+
+
+def test_runner_queue(gate: Gate) -> None:
+    """Integers, or null for a GPU type that is unknown."""
+    assert gate.ask("GET", "/runner_queue/Z9").json == {
+        "runner": "unknown",
+        "gpu": "Z9",
+        "queued_jobs": None,
+        "running_jobs": None,
+        "available_runners": None,
+        "status": "unavailable",
+        "error": "unknown gpu",
+    }
+    gate.bench.register("host-a", "CPU")
+    gate.bench.submit()
+    assert gate.ask("GET", "/runner_queue/CPU").json == {
+        "runner": "kernel-runner",
+        "gpu": "CPU",
+        "queued_jobs": 1,
+        "running_jobs": 0,
+        "available_runners": 1,
+        "status": "available",
+        "error": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "detail"),
+    [
+        ({}, 400, "Missing X-Web-Auth-Id or X-Popcorn-Cli-Id header"),
+        ({"X-Popcorn-Cli-Id": "no"}, 401, "Invalid or unauthorized auth header"),
+        ({"X-Popcorn-Cli-Id": ""}, 401, "Invalid or unauthorized auth header"),
+        ({"X-Popcorn-Cli-Id": "a" * 5000}, 401, "Invalid or unauthorized auth header"),
+        ({"X-Web-Auth-Id": "ada-token"}, 401, "Invalid or unauthorized auth header"),
+        ({"X-Web-Auth-Id": "wrong", "X-Popcorn-Cli-Id": "ada-token"}, 401, "Invalid or unauthorized auth header"),
+        ({"X-Popcorn-Cli-Id": "ada-token"}, 200, None),
+        ({"X-Web-Auth-Id": "ada-web"}, 200, None),
+        ({"X-Web-Auth-Id": "ada-web", "X-Popcorn-Cli-Id": "wrong"}, 200, None),
+    ],
+)
+def test_who_is_let_in(gate: Gate, headers: dict[str, str], status: int, detail: str | None) -> None:
+    """By either header; with both, that of the website decides."""
+    answer = gate.ask("GET", "/user/submissions", headers=headers)
+    assert answer.status == status
+    if detail is not None:
+        assert answer.detail == detail
+
+
+def test_a_stored_digest_is_no_token(gate: Gate) -> None:
+    """Who reads the table cannot log in with what it holds; a token that KernelBot stored as it is works."""
+    ((stored,),) = gate.sql("SELECT cli_id FROM leaderboard.user_info WHERE id = 'ada'")
+    assert stored.startswith("sha256:")
+    assert gate.ask("GET", "/user/submissions", cli=stored).status == 401
+    gate.sql("UPDATE leaderboard.user_info SET cli_id = 'as-kernelbot-stores-it' WHERE id = 'ada'")
+    assert gate.ask("GET", "/user/submissions", cli="as-kernelbot-stores-it").status == 200
+    gate.sql("UPDATE leaderboard.user_info SET cli_valid = false WHERE id = 'ada'")
+    assert gate.ask("GET", "/user/submissions", cli="as-kernelbot-stores-it").status == 401
+
+
+@pytest.mark.parametrize("mode", ["test", "benchmark", "profile", "leaderboard", "LeaderBoard"])
+def test_a_submission_is_answered_at_once(gate: Gate, mode: str) -> None:
+    """202 with its id, the id of its job status, and the queue."""
+    answer = gate.submit(f"/submission/identity/cpu/{mode}")
+    assert answer.status == 202
+    told = answer.json
+    assert set(told) == {"details", "runner_queue", "status"}
+    assert told["status"] == "accepted"
+    assert told["runner_queue"]["gpu"] == "CPU"
+    ((submission_id, user_id, name, code),) = gate.sql(
+        "SELECT s.id, s.user_id, s.file_name, c.code FROM leaderboard.submission s"
+        " JOIN leaderboard.code_files c ON c.id = s.code_id"
+    )
+    assert told["details"]["id"] == submission_id
+    assert gate.sql("SELECT id FROM leaderboard.submission_job_status") == [(told["details"]["job_status_id"],)]
+    assert (user_id, name, bytes(code)) == ("ada", "fast.py", CODE)
+    # The user keeps the name that an operator gave.
+    assert gate.sql("SELECT user_name FROM leaderboard.user_info WHERE id = 'ada'") == [("Ada",)]
+
+
+def test_the_clients_trace_goes_on(gate: Gate) -> None:
+    """A malformed one is ignored, as the standard has it."""
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    for sent in (trace, "nonsense", trace.replace("0af", "0AF"), f"00-{'0' * 32}-b7ad6b7169203331-01"):
+        assert gate.submit(headers={"traceparent": sent}).status == 202
+    assert gate.sql("SELECT submission_id, traceparent FROM runner.trace") == [(1, trace)]
+
+
+def test_a_website_submits_for_its_user(gate: Gate) -> None:
+    """As kernelboard does; an unnamed part is `submission.py`, of a path the last part counts."""
+    assert gate.submit(cli=None, web="ada-web", name="").status == 202
+    assert gate.submit(name="/home/ada/kernels/best.py").status == 202
+    assert gate.sql("SELECT file_name FROM leaderboard.submission ORDER BY id") == [("submission.py",), ("best.py",)]
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "name", "status", "words"),
+    [
+        ("/submission/nothing/CPU/test", CODE, "x.py", 404, "does not exist"),
+        ("/submission/identity/H100/test", CODE, "x.py", 400, "Choose from: CPU"),
+        ("/submission/identity/CPU/private", CODE, "x.py", 400, "Unknown mode"),
+        ("/submission/identity/CPU/other", CODE, "x.py", 400, "Unknown mode"),
+        ("/submission/identity/CPU/test", b"", "x.py", 400, "expected 1 to 1000000"),
+        ("/submission/identity/CPU/test", b"x" * 1_000_001, "x.py", 413, "too large"),
+        ("/submission/identity/CPU/test", b"x" * 3_000_000, "x.py", 413, "too large"),
+        ("/submission/identity/CPU/test", b"\xff\xfe", "x.py", 400, "not UTF-8"),
+        ("/submission/identity/CPU/test", b"a\x00b", "x.py", 400, "NUL"),
+        ("/submission/identity/CPU/test", CODE, "x.txt", 400, "file name"),
+        ("/submission/identity/CPU/test", CODE, "x" * 300 + ".py", 400, "file name"),
+        ("/submission/identity/CPU/test", b"#!POPCORN leaderboard other\n", "x.py", 400, "but the file says"),
+    ],
+)
+def test_what_is_refused(gate: Gate, path: str, code: bytes, name: str, *, status: int, words: str) -> None:
+    """With a sentence, and nothing is stored."""
+    answer = gate.submit(path, code, name)
+    assert answer.status == status
+    assert words in answer.detail
+    assert gate.sql("SELECT count(*) FROM leaderboard.submission") == [(0,)]
+
+
+def test_a_body_without_the_file_is_422(gate: Gate) -> None:
+    """As FastAPI says it."""
+    body, headers = multipart(part="other")
+    answer = gate.ask("POST", "/submission/identity/CPU/test", body, cli="ada-token", headers=headers)
+    assert answer.status == 422
+    assert answer.detail[0]["loc"] == ["body", "file"]
+    assert answer.detail[0]["type"] == "missing"
+
+
+def test_the_word_stream_is_no_crime(gate: Gate) -> None:
+    """KernelBot's ban hits honest code."""
+    assert gate.submit(code=b"stream = 1\ndef custom_kernel(data):\n    return data\n").status == 202
+
+
+def test_a_ban_a_deadline_and_a_stop(gate: Gate) -> None:
+    """All hold for HTTP; the stop holds for SQL too."""
+    gate.sql("UPDATE leaderboard.user_info SET is_banned = true WHERE id = 'ada'")
+    assert gate.submit().status == 403
+    gate.sql("UPDATE leaderboard.user_info SET is_banned = false")
+    assert gate.ask("POST", "/admin/stop", admin=ADMIN).json == {"status": "ok", "accepts_jobs": False}
+    answer = gate.submit()
+    assert (answer.status, "no submissions are accepted now" in answer.detail) == (400, True)
+    with pytest.raises(Exception, match="no submissions are accepted now"):
+        gate.bench.submit()
+    assert gate.ask("POST", "/admin/start", admin=ADMIN).json == {"status": "ok", "accepts_jobs": True}
+    assert gate.submit().status == 202
+    gate.sql("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 minute'")
+    answer = gate.submit()
+    assert (answer.status, "closed at" in answer.detail) == (400, True)
+
+
+def test_the_hourly_limit_says_when_to_come_back(gate: Gate) -> None:
+    """429 with Retry-After; other categories and users are free."""
+    gate.sql(
+        "INSERT INTO leaderboard.rate_limit (leaderboard_id, mode_category, max_submissions_per_hour)"
+        " VALUES (1, 'test', 2)"
+    )
+    assert [gate.submit().status for _ in range(2)] == [202, 202]
+    began = time.monotonic()
+    gate.sql("UPDATE leaderboard.submission SET submission_time = now() - interval '40 minutes' WHERE id = 1")
+    answer = gate.submit()
+    assert answer.status == 429
+    assert 1199 - (time.monotonic() - began) <= int(answer.headers["retry-after"]) <= 1200
+    assert re.fullmatch(
+        r"Rate limit exceeded: 2/2 test submissions per hour\. Try again in 1\d\d\ds\.|"
+        r"Rate limit exceeded: 2/2 test submissions per hour\. Try again in 1200s\.",
+        answer.detail,
+    )
+    assert gate.submit("/submission/identity/CPU/leaderboard").status == 202
+    assert gate.submit(cli="bob-token").status == 202
+
+
+@pytest.mark.usefixtures("limits_stand_still")
+def test_requests_are_limited_per_user_and_address(open_gate: Callable[..., Gate]) -> None:
+    """With Retry-After; another user goes on."""
+    gate = open_gate(gateway_requests_per_minute=100)
+    gate.user("ada")
+    gate.user("bob")
+    statuses = [gate.ask("GET", "/user/submissions", cli="ada-token").status for _ in range(130)]
+    assert set(statuses) == {200, 429}
+    refused = gate.ask("GET", "/user/submissions", cli="ada-token")
+    assert int(refused.headers["retry-after"]) >= 1
+    assert "Too many requests" in refused.detail
+    assert gate.ask("GET", "/user/submissions", cli="bob-token").status == 200
+    assert 429 in [gate.ask("GET", "/user/submissions", cli="guess").status for _ in range(10)]
+    assert 429 in [gate.ask("GET", "/leaderboards").status for _ in range(80)]
+
+
+def test_a_closed_board(gate: Gate) -> None:
+    """Anonymous 401, without an invitation 403, by the website never."""
+    gate.sql("UPDATE leaderboard.leaderboard SET visibility = 'closed'")
+    anonymous = gate.ask("GET", "/gpus/identity")
+    assert (anonymous.status, anonymous.detail) == (401, "Authentication required for closed leaderboard")
+    stranger = gate.ask("GET", "/gpus/identity", cli="ada-token")
+    assert (stranger.status, stranger.detail) == (403, "You do not have access to this leaderboard")
+    assert gate.submit().status == 403
+    made = gate.send_json("POST", "/admin/invites", {"leaderboard": "identity", "count": 2}, admin=ADMIN)
+    code, other = made.json["codes"]
+    assert (len(code), code != other) == (22, True)
+    assert gate.send_json("POST", "/user/join", {"code": code}, web="ada-web").status == 400
+    for _ in range(2):
+        joined = gate.send_json("POST", "/user/join", {"code": code}, cli="ada-token")
+        assert joined.json == {"status": "ok", "leaderboards": ["identity"]}
+    claimed = gate.send_json("POST", "/user/join", {"code": code}, cli="bob-token")
+    assert (claimed.status, claimed.detail) == (400, "This invite code has already been claimed")
+    for bad, sentence in (({"code": "x"}, "Invalid invite code"), ({}, "Missing required field: code")):
+        answer = gate.send_json("POST", "/user/join", bad, cli="bob-token")
+        assert (answer.status, answer.detail) == (400, sentence)
+    assert gate.ask("GET", "/gpus/identity", cli="ada-token").json == ["CPU"]
+    assert gate.submit().status == 202
+    by_web = gate.submit(cli=None, web="ada-web")
+    assert (by_web.status, by_web.detail) == (403, "Closed leaderboards only accept submissions via CLI")
+
+
+def test_a_ranked_submission_from_the_queue_to_the_ranking(gate: Gate, finish: Finish) -> None:
+    """What a client that polls reads, and what the ranking says."""
+    submission_id = gate.submit("/submission/identity/CPU/leaderboard").json["details"]["id"]
+    path = f"/user/submissions/{submission_id}"
+    waiting = gate.ask("GET", path, cli="ada-token").json
+    assert (waiting["done"], waiting["runs"], waiting["runner_queue"]) == (False, [], None)
+    assert waiting["job"] == {"status": "pending", "error": None, "last_heartbeat": None}
+    finish(score_s=2.8115e-6)
+    told = gate.ask("GET", path, cli="ada-token").json
+    assert set(told) == {
+        "id",
+        "leaderboard_id",
+        "leaderboard_name",
+        "file_name",
+        "user_id",
+        "submission_time",
+        "done",
+        "code",
+        "runs",
+        "job",
+        "runner_queue",
+    }
+    assert (told["done"], told["job"]["status"], told["code"]) == (True, "succeeded", CODE.decode())
+    assert isinstance(told["user_id"], str)
+    assert told["submission_time"].endswith("Z")
+    public = {run["mode"]: run for run in told["runs"] if not run["secret"]}
+    secret = [run for run in told["runs"] if run["secret"]]
+    assert public["leaderboard"]["score"] == "0.0000028115"
+    assert {"result", "diagnostics"} <= set(public["test"])
+    assert "result" not in public["leaderboard"]
+    assert {(run["mode"], run["passed"]) for run in secret} >= {("leaderboard", True)}
+    for run in secret:
+        assert set(run) == {"start_time", "end_time", "mode", "secret", "runner", "score", "passed"}
+        assert (run["score"], run["start_time"], run["end_time"]) == (None, *[told["submission_time"]] * 2)
+    assert datetime.fromisoformat(told["job"]["last_heartbeat"]).microsecond == 0, "the end of the secret run"
+    places = gate.ask("GET", "/submissions/identity/CPU").json
+    assert places == [
+        {
+            "submission_id": submission_id,
+            "rank": 1,
+            "submission_name": "fast.py",
+            "submission_time": told["submission_time"],
+            "submission_score": 2.8115e-06,
+            "leaderboard_name": "identity",
+            "user_id": "ada",
+            "user_name": "Ada",
+            "gpu_type": "CPU",
+            "late": False,
+        }
+    ]
+    assert gate.ask("GET", "/submission_count/identity/CPU").json == {"count": 1}
+    assert gate.ask("GET", "/submission_count/identity/CPU?user_id=ada").json == {"count": 1}
+    (line,) = gate.ask("GET", "/user/submissions?leaderboard=identity", cli="ada-token").json
+    assert set(line) == {"id", "leaderboard_name", "file_name", "submission_time", "done", "runs"}
+    assert {"gpu_type": "CPU", "score": "0.0000028115"} in line["runs"]
+
+
+def test_equal_scores_share_a_rank_and_numbers_are_numbers(gate: Gate, finish: Finish) -> None:
+    """The id of a user is a number where it is one."""
+    gate.user("17", token="seventeen")
+    for token in ("ada-token", "seventeen", "bob-token"):
+        gate.submit("/submission/identity/CPU/leaderboard", cli=token)
+        finish(score_s=2e-6 if token != "bob-token" else 3e-6)
+    places = gate.ask("GET", "/submissions/identity/CPU?limit=10&offset=0").json
+    assert [(place["rank"], place["user_id"]) for place in places] == [(1, "ada"), (1, 17), (3, "bob")]
+    assert [place["rank"] for place in gate.ask("GET", "/submissions/identity/CPU?limit=1&offset=2").json] == [3]
+
+
+def test_a_test_submission_shows_no_runs_in_the_list(gate: Gate, finish: Finish) -> None:
+    """Only what a secret run has confirmed."""
+    gate.submit()
+    finish()
+    (line,) = gate.ask("GET", "/user/submissions", cli="ada-token").json
+    assert (line["done"], line["runs"]) == (True, [])
+    assert gate.ask("GET", "/user/submissions?leaderboard=nothing", cli="ada-token").json == []
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("limit=0", 400),
+        ("limit=101", 400),
+        ("offset=-1", 400),
+        ("limit=x", 422),
+        ("limit=", 422),
+        ("offset=99999999999", 400),
+        ("limit=1e3", 422),
+        ("limit=" + "9" * 5000, 422),
+        ("limit=%EF%BC%91", 422),
+    ],
+)
+def test_bounds_of_a_list(gate: Gate, query: str, status: int) -> None:
+    """400 out of bounds, 422 for what is no number."""
+    answer = gate.ask("GET", f"/user/submissions?{query}", cli="ada-token")
+    assert answer.status == status
+
+
+def test_a_submission_belongs_to_its_owner(gate: Gate, finish: Finish) -> None:
+    """Others get 403 and delete nothing; an unknown one is 404, no number 422."""
+    submission_id = gate.submit().json["details"]["id"]
+    path = f"/user/submissions/{submission_id}"
+    for method in ("GET", "DELETE"):
+        answer = gate.ask(method, path, cli="bob-token")
+        assert (answer.status, answer.detail) == (403, "Not authorized to view this submission")
+        assert gate.ask(method, "/user/submissions/4711", cli="ada-token").status == 404
+        assert gate.ask(method, "/user/submissions/99999999999999999", cli="ada-token").status == 404
+        assert gate.ask(method, "/user/submissions/x", cli="ada-token").status == 422
+    gate.bench.register("host-a", "CPU")
+    job = gate.bench.claim()
+    assert gate.ask("DELETE", path, cli="ada-token").json == {"status": "ok", "submission_id": submission_id}
+    assert gate.ask("GET", path, cli="ada-token").status == 404
+    assert gate.sql("SELECT count(*) FROM runner.job") == [(0,)]
+    # The host finds out: its attempt is not the queue's any more.
+    (ended,) = gate.bench.store.complete_all([(job, result(Verdict.ACCEPTED, run_record("test")))])
+    assert isinstance(ended, StaleAttemptError)
+
+
+def test_a_failed_public_run_tells_why(gate: Gate) -> None:
+    """Its result, and what it printed; never the command of a host."""
+    submission_id = gate.submit().json["details"]["id"]
+    record = run_record(
+        "test",
+        passed=False,
+        result={"test-count": "1", "test.0.spec": "size: 4", "test.0.error": "mismatch"},
+        meta={
+            "stdout": "out",
+            "stderr": "err",
+            "success": True,
+            "exit_code": 1,
+            "duration": 1.5,
+            "command": "/srv/host/secret-path/python",
+        },
+    )
+    gate.bench.store.complete(gate.bench.claim(), result(Verdict.WRONG_ANSWER, record))
+    answer = gate.ask("GET", f"/user/submissions/{submission_id}", cli="ada-token")
+    (run,) = answer.json["runs"]
+    assert run["passed"] is False
+    assert run["result"]["test.0.error"] == "mismatch"
+    assert run["diagnostics"] == {
+        "stdout": "out",
+        "stderr": "err",
+        "success": True,
+        "exit_code": 1,
+        "duration": 1.5,
+        "compilation": None,
+    }
+    assert b"secret-path" not in answer.body
+
+
+def test_rows_of_another_program_do_not_break_a_page(gate: Gate) -> None:
+    """Without meta, with JSON nulls, with nonsense for results."""
+    submission_id = gate.submit().json["details"]["id"]
+    gate.sql("DELETE FROM runner.job")
+    for meta, kept in ((None, None), ("null", "null"), ('"text"', "[1]"), ("[]", '{"test-count": "x"}')):
+        gate.sql(
+            "INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, passed, meta,"
+            " result, system_info) VALUES (%s, now(), now(), 'test', false, 'CPU', false, %s, %s, '{}')",
+            submission_id,
+            meta,
+            kept,
+        )
+    gate.sql("UPDATE leaderboard.submission SET done = true")
+    told = gate.ask("GET", f"/user/submissions/{submission_id}", cli="ada-token")
+    assert (told.status, len(told.json["runs"])) == (200, 4)
+
+
+def events(body: bytes) -> list[tuple[str, dict[str, Any]]]:
+    """Server-sent events as popcorn-cli cuts them: at two line feeds, name and data."""
+    found = []
+    for block in body.decode("ascii").split("\n\n"):
+        if not block:
+            continue
+        name, data = block.split("\n")
+        found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+def test_a_stream_from_first_sign_to_result(gate: Gate, finish: Finish) -> None:
+    """All modes of old clients; the secret run is in it without content."""
+    body, headers = multipart()
+    sent = b"".join(
+        [
+            b"POST /identity/CPU/leaderboard HTTP/1.1\r\nHost: x\r\nConnection: close\r\n",
+            b"X-Popcorn-Cli-Id: ada-token\r\n",
+            f"Content-Type: {headers['Content-Type']}\r\nContent-Length: {len(body)}\r\n\r\n".encode(),
+            body,
+        ]
+    )
+    with socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S) as connection:
+        connection.sendall(sent)
+        got = b""
+        while b"event: status" not in got:
+            got += connection.recv(65536)
+        finish(score_s=1.5e-6)
+        gate.sql('NOTIFY runner_events, \'{"event": "done", "submission_id": 1}\'')
+        while chunk := connection.recv(65536):
+            got += chunk
+    head, _, rest = got.partition(b"\r\n\r\n")
+    assert b"content-type: text/event-stream; charset=utf-8" in head.lower()
+    raw = re.sub(rb"\r\n[0-9a-f]+\r\n|^[0-9a-f]+\r\n", b"", rest)
+    told = events(raw.replace(b"\r\n", b""))
+    assert told[0][0] == "status"
+    assert set(told[0][1]) == {"status", "elapsed_time"}
+    name, end = told[-1]
+    assert (name, end["status"], set(end)) == ("result", "success", {"status", "results", "reports"})
+    public, secret = end["results"]
+    assert {"success", "error", "system", "runs"} == set(public)
+    assert public["runs"]["leaderboard"]["run"]["passed"] is True
+    assert not public["runs"]["leaderboard"]["start"].endswith("Z")
+    for run in secret["runs"].values():
+        assert (run["run"]["stdout"], run["run"]["stderr"], run["run"]["result"]) == ("", "", {})
+    assert end["reports"][0].startswith("**CPU on kernel-runner ✅ success**")
+
+
+def test_a_profile_comes_with_its_files(gate: Gate) -> None:
+    """As a zip in base64; files of other runs stay with operators."""
+    body, headers = multipart()
+    head = (
+        "POST /identity/CPU/profile HTTP/1.1\r\nHost: x\r\nX-Popcorn-Cli-Id: ada-token\r\nConnection: close\r\n"
+        f"Content-Type: {headers['Content-Type']}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S) as connection:
+        connection.sendall(head.encode() + body)
+        got = b""
+        while b"event: status" not in got:
+            got += connection.recv(65536)
+        job = gate.bench.claim()
+        gate.sql(
+            "INSERT INTO runner.artifact (job_id, name, media_type, data) VALUES (%s, 'profile.0/trace.json', 'x', %s)",
+            job.id,
+            b"the trace",
+        )
+        gate.bench.store.complete(
+            job, result(Verdict.ACCEPTED, run_record("profile.0", result={"benchmark-count": "1"}))
+        )
+        gate.sql("NOTIFY runner_events, '{\"submission_id\": 1}'")
+        while chunk := connection.recv(65536):
+            got += chunk
+    found = re.search(rb'"trace":"([A-Za-z0-9+/=]+)"', got)
+    assert found is not None
+    with zipfile.ZipFile(io.BytesIO(base64.b64decode(found[1]))) as archive:
+        assert archive.read("profile.0_trace.json") == b"the trace"
+
+
+def test_a_lost_stream_ends_no_run(gate: Gate, finish: Finish) -> None:
+    """The submission goes on, and is read by polling."""
+    body, headers = multipart()
+    head = (
+        "POST /identity/CPU/test HTTP/1.1\r\nHost: x\r\nX-Popcorn-Cli-Id: ada-token\r\n"
+        f"Content-Type: {headers['Content-Type']}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S) as connection:
+        connection.sendall(head.encode() + body)
+        assert b"200" in connection.recv(65536)
+    assert gate.sql("SELECT state FROM runner.job") == [("queued",)]
+    finish()
+    assert gate.ask("GET", "/user/submissions/1", cli="ada-token").json["done"] is True
+
+
+def test_streams_that_clients_leave_are_given_up(open_gate: Callable[..., Gate]) -> None:
+    """So that the bound on open streams is one on open streams."""
+    gate = open_gate(gateway_streams=20, gateway_requests_per_minute=100_000)
+    gate.bench.board()
+    gate.user("ada")
+    body, headers = multipart()
+    head = (
+        "POST /identity/CPU/test HTTP/1.1\r\nHost: x\r\nX-Popcorn-Cli-Id: ada-token\r\n"
+        f"Content-Type: {headers['Content-Type']}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    for _ in range(4):
+        with ExitStack() as stack:
+            for _ in range(2):
+                connection = stack.enter_context(socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S))
+                connection.sendall(head.encode() + body)
+                got = b""
+                while b"event: status" not in got:
+                    got += connection.recv(65536)
+            refused = gate.submit("/identity/CPU/test")
+            assert (refused.status, refused.detail) == (429, "Too many open streams")
+        until = time.monotonic() + PATIENCE_S
+        while b"kernel_runner_gateway_streams 0.0" not in gate.ask("GET", "/metrics", admin=ADMIN).body:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+def test_a_stream_is_for_popcorn_alone_and_refuses_before_it_begins(gate: Gate) -> None:
+    """Plain statuses: clients show the detail."""
+    body, headers = multipart()
+    missing = gate.ask("POST", "/identity/CPU/test", body, headers=headers)
+    assert (missing.status, missing.detail) == (400, "Missing X-Popcorn-Cli-Id header")
+    wrong = gate.ask("POST", "/identity/CPU/test", body, cli="no", headers=headers)
+    assert (wrong.status, wrong.detail) == (401, "Invalid or unauthorized X-Popcorn-Cli-Id")
+    assert gate.submit("/nothing/CPU/test").status == 404
+
+
+def test_two_gateways_before_one_database(gate: Gate, open_gate: Callable[..., Gate], finish: Finish) -> None:
+    """Neither knows anything that the other does not."""
+    other = open_gate()
+    submission_id = gate.submit().json["details"]["id"]
+    finish()
+    assert other.ask("GET", f"/user/submissions/{submission_id}", cli="ada-token").json["done"] is True

@@ -1,0 +1,259 @@
+"""`data top`, `progression`, `summary` and `user` over folders and files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from runner.cli import main
+from tests.unit.extras.data import samples
+from tests.unit.extras.data.samples import row
+
+LIBRARIES = ["huggingface_hub", "matplotlib", "numpy", "pandas", "pyarrow"]
+COMMANDS = [
+    ["top", "PATH"],
+    ["progression", "PATH", "--user", "ada"],
+    ["summary", "PATH"],
+    ["user", "PATH", "ada"],
+]
+
+
+@pytest.fixture(name="folder", scope="module")
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = [
+        row(1, "1", name="ada", score=40e-6, code="first\n"),
+        row(2, "1", name="ada", score=10e-6, code="second\n"),
+        row(3, "1", name="ada"),
+        row(4, "2", name="bob", score=20e-6),
+        row(5, "2", name="bob", score=9e-6, runner="H100"),
+        row(6, "3", name=samples.HOSTILE, score=30e-6, code="\x1b[2J"),
+        row(7, "4", name="bob", score=1.5, problem="sort"),
+        row(8, "5", name="unlucky", problem="never"),
+        row(9, "6", name="bob", problem="sort"),
+    ]
+    return samples.write_export(tmp_path_factory.mktemp("export"), rows, light_s=5e-6)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """A command's stdout; it must succeed."""
+    assert main(["data", *map(str, arguments)]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def document(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:  # noqa: ANN401 a document
+    """What a command prints with --json."""
+    return json.loads(run(capsys, *arguments, "--json"))
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """What a command says that ends with exit code 2, on one line of stderr."""
+    assert main(["data", *map(str, arguments)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("kernel-runner: ")
+    assert len(captured.err.splitlines()) == 1
+    return captured.err
+
+
+# -- figures ---------------------------------------------------------------------------------------------------------
+
+
+def test_top_ranks_per_problem_and_runner(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a table with units, and as JSON in seconds."""
+    text = run(capsys, "top", folder, "--problem", "vectoradd", "--runner", "B200", "-n", 2)
+    lines = [line.split() for line in text.splitlines()]
+    assert lines[0][:3] == ["rank", "user_id", "user_name"]
+    assert [line[:3] for line in lines[2:]] == [["1", "1", "ada"], ["2", "2", "bob"]]
+    assert "10.00 µs" in text
+    found = document(capsys, "top", folder)
+    assert [(line["problem_name"], line["runner"], line["rank"], line["user_id"]) for line in found] == [
+        ("sort", "B200", 1, "4"),
+        ("vectoradd", "B200", 1, "1"),
+        ("vectoradd", "B200", 2, "2"),
+        ("vectoradd", "B200", 3, "3"),
+        ("vectoradd", "H100", 1, "2"),
+    ]
+    assert found[1]["score"] == 10e-6
+    assert found[1]["submission_time"] == "2030-03-01T11:00:00+00:00"
+
+
+def test_progression_takes_an_id_or_a_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Attempts without a score are in it, with nulls."""
+    found = document(capsys, "progression", folder, "--user", "ada", "--problem", "vectoradd")
+    assert [line["submission_id"] for line in found] == [1, 2, 3]
+    assert [line["improvement"] for line in found] == [None, 4.0, None]
+    assert found == document(capsys, "progression", folder, "--user", "1")
+    assert "4.00×" in run(capsys, "progression", folder, "--user", "1")
+
+
+def test_a_name_of_several_users_shows_them_all_and_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On stderr, so that stdout stays data."""
+    assert main(["data", "user", str(folder), "bob", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert {line["user_id"] for line in json.loads(captured.out)} == {"2", "4", "6"}
+    assert captured.err == "3 users are called 'bob': 2, 4, 6\n"
+
+
+def test_summary_has_a_line_per_problem(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also of one without any score; --by-runner splits."""
+    found = document(capsys, "summary", folder)
+    assert [(line["problem_name"], line["submissions"], line["best"]) for line in found] == [
+        ("never", 1, None),
+        ("sort", 2, 1.5),
+        ("vectoradd", 6, 9e-6),
+    ]
+    assert [line["runner"] for line in document(capsys, "summary", folder, "--by-runner")] == ["B200", "B200", "H100"]
+
+
+def test_user_has_a_line_per_problem_and_runner(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With rank and speedup."""
+    found = document(capsys, "user", folder, "ada")
+    assert [(line["runner"], line["rank"], line["of"], line["speedup"]) for line in found] == [
+        ("B200", 1, 3, 4.0),
+        (None, None, None, None),
+    ]
+
+
+def test_a_flat_file_alone_is_enough(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files that other programs published have no folder around them."""
+    flat = folder / "nvidia_nvfp4_submissions.parquet"
+    assert document(capsys, "top", flat) == document(capsys, "top", folder)
+
+
+# -- text of strangers -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize("command", [["top", "PATH"], ["summary", "PATH"], ["user", "PATH", "3"]])
+def test_a_hostile_name_is_text(
+    folder: Path, command: list[str], form: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In tables as escapes, in JSON as ASCII."""
+    text = run(capsys, *(str(folder) if word == "PATH" else word for word in command), *form)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def test_a_message_shows_hostile_text_as_escapes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The name that was asked for, and the names in the data."""
+    text = refusal(capsys, "user", folder, "<script>\x1b")
+    assert "\x1b" not in text
+    assert "\\x1b[2J" in text
+
+
+def test_nothing_found_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On stderr; programs get an empty list."""
+    path = samples.write_flat(tmp_path / "x_submissions.parquet", [row(1)])
+    assert main(["data", "top", str(path)]) == 0
+    assert tuple(capsys.readouterr()) == ("", "nothing was found\n")
+    assert document(capsys, "top", path) == []
+
+
+# -- errors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_missing_file_is_named_with_the_command_that_makes_it(
+    tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A path that does not exist, and a folder that is no export."""
+    for path in (tmp_path / "absent", tmp_path):
+        text = refusal(capsys, *(path if word == "PATH" else word for word in command))
+        assert str(path) in text
+        assert "`kernel-runner data export" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["top", "PATH", "--problem", "vectorad"], "no problem 'vectorad'; the nearest is vectoradd"),
+        (["top", "PATH", "--problem", "xyz"], "there are never, sort, vectoradd"),
+        (["top", "PATH", "--runner", "b200"], "the nearest is B200"),
+        (["user", "PATH", "ADA"], "no user with the id or name 'ADA'; the nearest is ada"),
+        (["progression", "PATH", "--user", "unlucki"], "the nearest is unlucky"),
+        (["progression", "PATH", "--user", "ada", "--problem", "sort"], "ada has no submission on sort"),
+        (["plot", "PATH", "-o", "x.png"], "name one with --problem (never, sort, vectoradd)"),
+        (["plot", "PATH", "-o", "x.png", "--problem", "vectoradd"], "name one with --runner (B200, H100)"),
+        (["plot", "PATH", "-o", "x.png", "--problem", "never"], "no runner with a score"),
+        (
+            ["plot", "PATH", "-o", "x.png", "--problem", "sort", "--kind", "progression", "--user", "bob"],
+            "2 users are called 'bob': name one by its id (4, 6)",
+        ),
+        (["top", "PATH", "-n", "0"], "-n"),
+    ],
+)
+def test_what_does_not_exist_is_answered_with_the_nearest(
+    folder: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence, exit code 2."""
+    assert says in refusal(capsys, *(folder if word == "PATH" else word for word in arguments))
+
+
+def test_what_is_no_export_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No parquet, other columns, several flat files."""
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(b"no parquet")
+    assert f"{broken} is not readable as parquet" in refusal(capsys, "top", broken)
+    other = samples.write_flat(tmp_path / "a_submissions.parquet", [row(1, score=1e-5)])
+    samples.write_flat(tmp_path / "b_submissions.parquet", [row(1, score=1e-5)])
+    assert "name one of a_submissions.parquet, b_submissions.parquet" in refusal(capsys, "top", tmp_path)
+    assert main(["data", "top", str(other)]) == 0
+    capsys.readouterr()
+    pq.write_table(pa.table({"score": [1.0]}), tmp_path / "columns.parquet")
+    assert "has no column submission_id" in refusal(capsys, "top", tmp_path / "columns.parquet")
+
+
+def test_a_damaged_page_is_no_traceback(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file is named; its footer, which says what it holds, is whole."""
+    broken = tmp_path / "export"
+    shutil.copytree(folder, broken)
+    path = broken / "submissions.parquet"
+    content = path.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    path.write_bytes(content[:4] + bytes(len(content) - 4 - footer) + content[-footer:])
+    assert f"{path} is not readable as parquet: " in refusal(capsys, "top", broken)
+
+
+# -- the extra -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("library", "command"),
+    [
+        ("pandas", ["top", "PATH"]),
+        ("pyarrow", ["summary", "PATH"]),
+        ("matplotlib", ["plot", "PATH", "--output", "x.png"]),
+        ("huggingface_hub", ["publish", "PATH", "a/b"]),
+    ],
+)
+def test_a_missing_library_is_answered_with_how_to_install_it(folder: Path, library: str, command: list[str]) -> None:
+    """One sentence, exit code 2."""
+    arguments = [str(folder) if word == "PATH" else word for word in command]
+    program = (
+        f"import sys; sys.modules[{library!r}] = None\n"
+        f"from runner.cli import main; sys.exit(main(['data', *{arguments!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"kernel-runner: the data commands need {library}; ")
+    assert "`pip install 'kernel-runner[data]'`" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_no_command_loads_the_extra_at_its_start() -> None:
+    """The daemon starts without it, and `--help` of every command too."""
+    program = (
+        "import sys; from runner.cli import main, program; import runner.daemon.serve\n"
+        "program([]); main(['data', 'top', '--help'])\n"
+        f"print(sorted(set({LIBRARIES!r}) & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stderr == "[]\n"

@@ -1,0 +1,39 @@
+"""The data-set card: what its header and its text say of an export."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runner.extras.data import card
+
+
+def rendered(**manifest: Any) -> str:  # noqa: ANN401 any key of a manifest
+    """The card of an export without rows."""
+    told = {"flat": "autumn_submissions.parquet", "boards": [], "identity": "name", "licence": "mit"}
+    files = ("autumn_submissions.parquet", "submissions.parquet", "runs.parquet", "leaderboards.parquet")
+    return card.render({**told, "content_sha256": "ab12", **manifest}, dict.fromkeys(files, 0))
+
+
+@pytest.mark.parametrize(
+    ("licence", "lines"),
+    [
+        ("cc-by-4.0", ["license: cc-by-4.0"]),
+        ("researcher-reciprocity-1.0", ["license: other", 'license_name: "researcher-reciprocity-1.0"']),
+        ('My "own" licence', ["license: other", 'license_name: "My \\"own\\" licence"']),
+        (None, ["license: other"]),
+    ],
+)
+def test_the_header_has_a_licence_that_a_hub_takes(licence: str | None, lines: list[str]) -> None:
+    """Of its own list, or `other` and the name."""
+    header = rendered(licence=licence).split("---\n")[1].splitlines()
+    assert [line for line in header if line.startswith("license")] == lines
+
+
+def test_the_card_names_flaws_and_how_to_cite() -> None:
+    """What takes no score away, what a score is worth, and the digest of what was exported."""
+    text = rendered()
+    assert "`flags` names checks that a row failed and that do not take its score away." in text
+    assert "`assurance_correctness` and `assurance_timing` say what the score is worth" in text
+    assert text.rstrip().endswith("Cite the leaderboards' organisers and `content_sha256` of `manifest.json`: `ab12`.")

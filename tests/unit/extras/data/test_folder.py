@@ -1,0 +1,98 @@
+"""Folders that change places, and what else lies in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runner.errors import DataError
+from runner.extras.data import folder, manifest
+from runner.extras.data.folder import carry_over, files_of, replace, staging
+from runner.extras.data.people import Exclusions, read_exclusions, read_key
+
+
+def test_folders_change_places_in_one_step(tmp_path: Path) -> None:
+    """The old content is then where the new one was, and goes with it."""
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "old").write_text("old")
+    with staging(target) as new:
+        (new / "new").write_text("new")
+        replace(target, new)
+        assert files_of(new) == ["old"]
+    assert files_of(target) == ["new"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_error_leaves_the_target_alone(tmp_path: Path) -> None:
+    """And nothing beside it."""
+    with pytest.raises(IsADirectoryError), staging(tmp_path / "out") as new:
+        new.read_bytes()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_left_goes(tmp_path: Path) -> None:
+    """Files and folders."""
+    with staging(tmp_path / "out") as new:
+        left = new
+    (left / "code").mkdir(parents=True)
+    (left / "code" / "part").write_text("x")
+    with staging(tmp_path / "out") as new:
+        assert new == left
+        assert files_of(new) == []
+
+
+def test_a_file_system_that_cannot_exchange_folders_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old one is untouched."""
+    monkeypatch.setattr(folder, "_RENAME_EXCHANGE", 1 << 30)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old").write_text("old")
+    with staging(tmp_path / "out") as new, pytest.raises(DataError, match=r"to a new folder.*untouched"):
+        replace(tmp_path / "out", new)
+    assert files_of(tmp_path / "out") == ["old"]
+
+
+def test_a_strange_file_of_the_same_name_stops_it(tmp_path: Path) -> None:
+    """Neither is lost."""
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "README.md").write_text(name)
+    with pytest.raises(DataError, match=r"README\.md is not of the export"):
+        carry_over(tmp_path / "old", tmp_path / "new", set())
+    carry_over(tmp_path / "old", tmp_path / "new", {"README.md"})
+    assert (tmp_path / "new" / "README.md").read_text() == "new"
+
+
+def test_a_list_of_exclusions(tmp_path: Path) -> None:
+    """Ids may have spaces; comments and empty lines say nothing."""
+    path = tmp_path / "list"
+    path.write_text("\n# all\nuser 123\nuser a b  # why\nsubmission 7\n")
+    assert read_exclusions(path) == Exclusions(users=frozenset({"123", "a b"}), submissions=frozenset({7}))
+    for line in ("submission x", "submission 99999999999", "person 1", "user"):
+        path.write_text(f"{line}\n")
+        with pytest.raises(DataError, match="line 1"):
+            read_exclusions(path)
+    with pytest.raises(DataError, match="cannot read"):
+        read_exclusions(tmp_path / "none")
+
+
+def test_a_short_key_is_refused(tmp_path: Path) -> None:
+    """And one that is not there."""
+    (tmp_path / "key").write_text("short\n")
+    with pytest.raises(
+        DataError, match=r"has 5 bytes, and needs 16 or more; make one with `openssl rand -hex 32 > .*key`$"
+    ):
+        read_key(tmp_path / "key")
+    with pytest.raises(
+        DataError, match=r"cannot read the key .*none: .*; make one with `openssl rand -hex 32 > .*none`$"
+    ):
+        read_key(tmp_path / "none")
+
+
+def test_a_folder_without_a_manifest_is_no_export(tmp_path: Path) -> None:
+    """It is said what makes one."""
+    with pytest.raises(
+        DataError, match=r"is no export: it has no manifest\.json; make one with `kernel-runner data export"
+    ):
+        manifest.read(tmp_path)

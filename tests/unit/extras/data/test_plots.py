@@ -1,0 +1,369 @@
+"""Plots and reports: what they show of the data, and that names in them are text."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+import struct
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from runner.cli import main
+from runner.errors import DataError, NotFoundError
+from runner.extras.data import plots
+from runner.extras.data.analysis_commands import Kind
+from runner.extras.data.report import report
+from tests.unit.extras.data import samples
+from tests.unit.extras.data.samples import HOSTILE, LIGHT_S, rich, row
+
+KINDS = [kind.value for kind in Kind]
+
+
+def frame(rows: Sequence[dict[str, Any]], *, light_s: float | None = LIGHT_S) -> pd.DataFrame:
+    """Rows as `submissions.parquet` gives them."""
+    return pd.DataFrame(
+        [rich(line, sol=None if light_s is None or not line["score"] else light_s / line["score"]) for line in rows]
+    )
+
+
+def board(*rows: dict[str, Any], light_s: float | None = LIGHT_S) -> plots.Board:
+    """The sample board of some rows."""
+    return plots.board_of(frame(rows, light_s=light_s), "vectoradd", "B200")
+
+
+@pytest.fixture(name="busy", scope="module")
+def _busy() -> plots.Board:
+    return board(*samples.competition())
+
+
+@pytest.fixture(name="hostile", scope="module")
+def _hostile() -> pd.DataFrame:
+    rows = [
+        *(row(number, "1", name=HOSTILE, problem=HOSTILE, runner="<b>$\x1b", score=1e-4 / number) for number in (1, 2)),
+        row(3, "1", name=HOSTILE, problem=HOSTILE),
+        row(4, "2", name="", problem=HOSTILE, runner="<b>$\x1b", score=2e-4, code="# 1\n"),
+    ]
+    return frame(rows)
+
+
+def texts(figure: Figure) -> str:
+    """All text of a figure, one per line."""
+    root = ET.fromstring(plots.to_svg(figure))  # noqa: S314 our own picture
+    return "\n".join("".join(node.itertext()) for node in root.iter("{http://www.w3.org/2000/svg}text"))
+
+
+def values(line: Any, axis: str) -> list[float]:  # noqa: ANN401 a line of matplotlib
+    """The coordinates of a line on an axis."""
+    return [float(value) for value in (line.get_xdata() if axis == "x" else line.get_ydata())]
+
+
+# -- every plot ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_picture_is_1200_pixels_wide(busy: plots.Board, kind: str) -> None:
+    """PNG and SVG, and equal bytes for equal data."""
+    png = plots.to_png(plots.draw(kind, busy))
+    assert png.startswith(b"\x89PNG")
+    assert struct.unpack(">II", png[16:24]) == (plots.WIDTH_PX, plots.HEIGHT_PX)
+    assert png == plots.to_png(plots.draw(kind, busy))
+    svg = plots.to_svg(plots.draw(kind, busy))
+    assert svg == plots.to_svg(plots.draw(kind, busy))
+    assert ET.fromstring(svg).attrib["width"] == "864pt"  # noqa: S314 our own picture
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_times_are_on_a_logarithmic_axis_with_their_unit(busy: plots.Board, kind: str) -> None:
+    """And the title says what is shown of which board."""
+    figure = plots.draw(kind, busy)
+    axes = figure.axes[0]
+    on_x = kind == "distribution"
+    assert (axes.get_xscale() if on_x else axes.get_yscale()) == "log"
+    label = axes.get_xlabel() if on_x else axes.get_ylabel()
+    assert re.search(r"in (ns|µs|ms|s) \(logarithmic\)", label)
+    assert "vectoradd on B200: " in texts(figure)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_speed_of_light_is_a_line_with_its_time(busy: plots.Board, kind: str) -> None:
+    """In every plot of times, where the export knows it."""
+    figure = plots.draw(kind, busy)
+    assert "speed of light 8.60 µs" in texts(figure)
+    lines: list[Any] = list(figure.axes[0].lines)
+    ends = [line.get_xdata() if kind == "distribution" else line.get_ydata() for line in lines]
+    assert any(len(end) == 2 and end[0] == end[1] and math.isclose(end[0], LIGHT_S) for end in ends)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_board_of_one_score_can_be_drawn(kind: str) -> None:
+    """No range of time, no range of scores, no speed of light."""
+    alone = board(row(1, score=1e-5), light_s=None)
+    assert plots.to_png(plots.draw(kind, alone))
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("kind", ["race", "distribution"])
+def test_axes_suit_times_of_any_size(kind: str, scale: float) -> None:
+    """From nanoseconds to an hour, over many decades: there are ticks, and not too many."""
+    rows = [
+        row(number, f"u{number}", score=scale * 10 ** (number % 7), code=f"{number % 7}") for number in range(1, 22)
+    ]
+    figure = plots.draw(kind, board(*rows, light_s=None))
+    plots.to_png(figure)
+    axes = figure.axes[0]
+    axis = axes.yaxis if kind == "race" else axes.xaxis
+    low, high = axis.get_view_interval()
+    shown = [tick for tick in axis.get_majorticklocs() if low <= tick <= high]
+    assert 2 <= len(shown) <= 25
+
+
+def test_scores_that_are_close_together_have_ticks() -> None:
+    """Within less than a decade, too."""
+    figure = plots.race(board(row(1, score=1.01e-5), row(2, score=1.00e-5), light_s=None))
+    low, high = figure.axes[0].get_ylim()
+    assert len([tick for tick in figure.axes[0].get_yticks() if low <= tick <= high]) >= 2
+
+
+def seen(colour: str, sight: Sequence[Sequence[float]]) -> np.ndarray[Any, np.dtype[Any]]:
+    """A colour as such eyes see it, in CIELAB."""
+    stored = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    light = np.where(stored <= 0.04045, stored / 12.92, ((stored + 0.055) / 1.055) ** 2.4)
+    light = np.clip(np.array(sight) @ light, 0, 1)
+    mixed = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ light
+    x, y, z = np.cbrt(np.maximum(mixed / (0.9505, 1, 1.089), 0.008856))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize(
+    "sight",
+    [
+        ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+        ((0.1523, 1.0526, -0.2049), (0.1145, 0.7863, 0.0992), (-0.0039, -0.0481, 1.0520)),
+        ((0.3673, 0.8606, -0.2280), (0.2801, 0.6725, 0.0474), (-0.0118, 0.0429, 0.9689)),
+        ((1.2555, -0.0767, -0.1788), (-0.0784, 0.9308, 0.1476), (0.0047, 0.6914, 0.3039)),
+    ],
+    ids=["all", "no-red", "no-green", "no-blue"],
+)
+def test_colours_differ_for_every_kind_of_sight(sight: Sequence[Sequence[float]]) -> None:
+    """Colour blindness as Machado, Oliveira and Fernandes (2009) compute it; of matplotlib's own, two are 5 apart."""
+    colours = [seen(colour, sight) for colour in plots.COLOURS]
+    assert min(float(np.linalg.norm(one - other)) for one, other in combinations(colours, 2)) > 14
+
+
+# -- what each shows -------------------------------------------------------------------------------------------------
+
+
+def test_a_race_names_the_best_and_counts_all(busy: plots.Board) -> None:
+    """With rank and score; invalid scores are in nothing."""
+    shown = texts(plots.race(busy, count=3))
+    assert len(re.findall(r"(?m)^[123]  \S+", shown)) == 3
+    assert re.search(r"\d+ scores of \d+ users; lower is better", shown)
+    bad = board(row(1, "ada", score=1e-5), row(2, "eve", score=-1.0), row(3, "eve", score=1e-9, passed=False))
+    assert "1 score of 1 user;" in texts(plots.race(bad))
+
+
+def test_a_progression_marks_records_and_attempts_without_a_score() -> None:
+    """Each record once, each attempt as a mark of its user."""
+    mine = board(row(1, score=4e-5), row(2), row(3, score=5e-5), row(4, score=2e-5), row(5), row(6, "bob", score=3e-5))
+    figure = plots.progression(mine, ["ada", "bob"])
+    above, below = figure.axes
+    assert [values(line, "y") for line in below.lines if line.get_marker() == "x"] == [[0, 0], []]
+    drawn = [values(line, "y") for line in above.lines if line.get_linestyle() == "None"]
+    assert [line for line in drawn if line] == [[4e-5, 2e-5], [3e-5]]
+    assert "4 scores, 2 attempts without" in texts(figure)
+    with pytest.raises(NotFoundError, match="user eve"):
+        plots.progression(mine, ["eve"])
+
+
+def test_a_progression_refuses_more_users_than_colours() -> None:
+    """Two users in one colour cannot be told apart."""
+    rows = [row(number, f"u{number}", score=1e-5) for number in range(1, 10)]
+    with pytest.raises(DataError, match="8 users are too many"):
+        plots.draw("progression", board(*rows), users=[f"u{number}" for number in range(1, 9)])
+
+
+def test_the_speed_of_light_is_unknown_where_rows_disagree() -> None:
+    """Where the score is a mean of cases, score times `sol` is no time of a perfect kernel: no line claims one."""
+
+    def cases(number: int, *times_ns: float) -> dict[str, Any]:
+        sol = math.prod(light / time for light, time in zip((5, 500), times_ns, strict=True)) ** 0.5
+        return rich(row(number, f"u{number}", score=sum(times_ns) / 2 * 1e-9), sol=sol)
+
+    rows = [*(cases(number, 5.5, 1000 + number) for number in range(1, 6)), cases(6, 50, 520)]
+    mine = plots.board_of(pd.DataFrame(rows), "vectoradd", "B200")
+    for kind in KINDS:
+        assert "speed of light" not in texts(plots.draw(kind, mine))
+
+
+def test_the_speed_of_light_is_unknown_without_sol() -> None:
+    """Null, absent, or of rows that do not count."""
+    rows = frame([row(1, score=1e-5)], light_s=None)
+    assert plots.light_of(rows) is None
+    assert plots.light_of(rows.drop(columns="sol")) is None
+    assert plots.light_of(frame([row(1, score=1e-5, passed=False)])) is None
+
+
+# -- text of strangers -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_hostile_name_is_text_in_a_picture(hostile: pd.DataFrame, kind: str) -> None:
+    """No element of SVG, no formula, no control character."""
+    figure = plots.draw(kind, plots.board_of(hostile, HOSTILE, "<b>$\x1b"))
+    assert plots.to_png(figure)
+    svg = plots.to_svg(figure)
+    assert b"\x1b" not in svg
+    root = ET.fromstring(svg)  # noqa: S314 our own picture
+    assert {node.tag.rpartition("}")[2] for node in root.iter()} <= {
+        *("svg", "metadata", "defs", "style", "g", "path", "use", "text", "tspan", "clipPath", "rect", "image"),
+        *("RDF", "Work", "creator", "Agent", "title", "type", "format", "date"),
+    }
+    assert "<script>alert(1)</script>" in texts(figure)
+
+
+@pytest.mark.parametrize("kind", ["race", "progression"])
+def test_a_user_without_a_name_is_named_by_the_id(kind: str) -> None:
+    """As in exports of ids and of pseudonyms; a long id is cut."""
+    ids = ("b40e172a041e6a6d", "098259acc8a11cee", "x" * 50)
+    rows = frame([row(number, user, name="", score=number * 1e-5) for number, user in enumerate(ids, start=1)])
+    shown = texts(plots.draw(kind, plots.board_of(rows, "vectoradd", "B200")))
+    assert ids[0] in shown
+    assert ids[1] in shown
+    assert ids[2] not in shown
+    assert "xxx…" in shown
+    tables = report(rows, "vectoradd").partition("<figure>")[0]
+    assert tables.count(f"<td>{ids[0]}</td>") == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_name_between_dollars_is_no_formula(kind: str) -> None:
+    """As a formula each of these would be an error, or a fraction."""
+    name = "$\\nonsense{$"
+    rows = [row(number, name, score=1e-4 / number, problem="$\\frac{1}{0}$", code="same") for number in (1, 2, 3)]
+    shown = texts(plots.draw(kind, plots.board_of(frame(rows), "$\\frac{1}{0}$", "B200")))
+    assert "$\\frac{1}{0}$ on B200" in shown
+    assert (name in shown) == (kind != "distribution")
+
+
+def test_a_picture_refers_to_nothing_outside(busy: plots.Board) -> None:
+    """Only names of XML namespaces are addresses."""
+    svg = plots.to_svg(plots.race(busy)).decode()
+    assert "<!DOCTYPE" not in svg
+    for attribute in re.findall(r'href="([^"]*)"', svg):
+        assert attribute.startswith(("#", "data:image/png;base64,"))
+
+
+class _Page(HTMLParser):
+    """What a browser would load or run of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.sources: list[str] = []
+        self.handlers: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what a tag refers to."""
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "srcset", "data", "action"):
+                self.sources.append(value or "")
+            if name.startswith("on"):
+                self.handlers.append(name)
+
+    def handle_data(self, data: str) -> None:
+        """Note what a reader sees."""
+        self.text += data
+
+
+def test_a_report_is_one_file_that_loads_and_runs_nothing(hostile: pd.DataFrame) -> None:
+    """Pictures are inside, names are text, and the browser is told to load nothing."""
+    page = _Page()
+    document = report(hostile, HOSTILE)
+    page.feed(document)
+    assert page.tags <= {
+        *("html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "footer"),
+        *("table", "thead", "tbody", "tr", "th", "td", "figure", "img", "figcaption"),
+    }
+    assert page.handlers == []
+    assert len(page.sources) == 3
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in page.sources)
+    assert "\x1b" not in document
+    assert "<script>alert(1)</script> $\\frac{1}{0}$ & \\x1b[2J\\u202e" in page.text
+    assert "default-src 'none'" in document
+    assert "http" not in re.sub(r"base64,[\w+/=]+", "", document).replace("http-equiv", "")
+    for source in page.sources:
+        ET.fromstring(base64.b64decode(source.partition(",")[2]))  # noqa: S314 our own picture
+
+
+def test_a_report_has_a_section_per_runner() -> None:
+    """Or of the one that is named."""
+    rows = frame([row(1, score=1e-5), row(2, score=2e-5, runner="H100")])
+    assert re.findall(r"<h2>(.*?)</h2>", report(rows, "vectoradd")) == ["B200", "H100"]
+    assert re.findall(r"<h2>(.*?)</h2>", report(rows, "vectoradd", runner="H100")) == ["H100"]
+    with pytest.raises(NotFoundError, match="has no score"):
+        report(frame([row(1)]), "vectoradd")
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="folder", scope="module")
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return samples.write_export(tmp_path_factory.mktemp("export"), samples.competition(users=8), light_s=LIGHT_S)
+
+
+@pytest.mark.parametrize(("kind", "suffix"), [("race", "png"), ("distribution", "svg")])
+def test_the_command_writes_a_picture(
+    folder: Path, tmp_path: Path, kind: str, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The suffix decides the format; nothing goes to stdout."""
+    target = tmp_path / f"picture.{suffix}"
+    assert main(["data", "plot", str(folder), "--kind", kind, "--output", str(target)]) == 0
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", f"wrote {target}\n")
+    assert target.read_bytes().startswith({"png": b"\x89PNG", "svg": b"<?xml"}[suffix])
+
+
+def test_the_command_writes_a_report_and_users_by_name(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both in one call."""
+    page, picture = tmp_path / "report.html", tmp_path / "users.svg"
+    arguments = ["--kind", "progression", "--user", "ada", "--user", "id-1", "-o", str(picture), "--html", str(page)]
+    assert main(["data", "plot", str(folder), *arguments]) == 0
+    assert page.read_text(encoding="utf-8").count("<figure>") == 3
+    assert "gau.nernst  " in picture.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "--output or --html"),
+        (["--output", "x.gif"], ".png or .svg"),
+        (["--output", "x.png", "--problem", "vectorad"], "the nearest is vectoradd"),
+        (["--output", "x.png", "--runner", "B20"], "the nearest is B200"),
+        (["--output", "x.png", "--kind", "progression", "--user", "ad"], "the nearest is ada"),
+        (["--output", "/no/such/folder/x.png"], "/no/such/folder/x.png cannot be written"),
+        (["--html", "/no/such/folder/x.html"], "/no/such/folder/x.html cannot be written"),
+    ],
+)
+def test_the_command_says_what_is_wrong(
+    folder: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence, exit code 2, and no file."""
+    assert main(["data", "plot", str(folder), *arguments]) == 2
+    captured = capsys.readouterr()
+    assert says in captured.err
+    assert captured.out == ""

@@ -1,0 +1,307 @@
+"""Publishing: the real client library against a hub on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import HfApi
+
+from runner.cli import main
+from runner.errors import ConfigError, DataError, InfrastructureError
+from runner.extras.data import publish as publishing
+from tests.fakes import hub as fake
+from tests.unit.extras.data import samples
+from tests.unit.extras.data.samples import row
+
+#: The client library's use of its own HTTP library.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+
+NAME = "tester/kernels"
+FLAT = "nvidia_nvfp4_submissions.parquet"
+
+
+@pytest.fixture(autouse=True)
+def _plain_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in takes large files over HTTP, not by the library's own protocol."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
+
+
+@pytest.fixture(name="hub")
+def _hub() -> Iterator[fake.Hub]:
+    with fake.hub() as found:
+        yield found
+
+
+@pytest.fixture(name="api")
+def _api(hub: fake.Hub) -> HfApi:
+    return HfApi(endpoint=hub.endpoint, token=fake.TOKEN)
+
+
+def export(folder: Path, *scores: float, **manifest: Any) -> Path:  # noqa: ANN401 any key of a manifest
+    """An exported folder of one user."""
+    rows = [row(number, score=score) for number, score in enumerate(scores or (1e-5,), start=1)]
+    return samples.write_export(folder, rows, manifest=manifest)
+
+
+def send(folder: Path, api: HfApi, **options: bool) -> publishing.Plan:
+    """Check, plan and publish, as the command does."""
+    checked = publishing.checked(folder)
+    wanted = publishing.plan(checked, NAME, api=api)
+    publishing.publish(checked, wanted, api=api, **options)
+    return wanted
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("private", [True, None, "no", 0])
+def test_only_what_is_marked_as_public_is_published(tmp_path: Path, private: object) -> None:
+    """A private export is refused, and one that does not say."""
+    with pytest.raises(DataError, match="exported as private"):
+        publishing.checked(export(tmp_path / "export", private=private))
+
+
+@pytest.mark.parametrize(
+    "boards",
+    [
+        [{"name": "over", "open": False, "visibility": "public"}, {"name": "b", "open": True, "visibility": "public"}],
+        [{"name": "b", "open": False, "visibility": "closed"}],
+        [{"name": "b"}],
+    ],
+)
+def test_an_open_or_closed_leaderboard_is_not_published(tmp_path: Path, boards: object) -> None:
+    """Whatever the manifest says of the whole export; each is named."""
+    with pytest.raises(DataError, match=r"open or not public:\n  - b$"):
+        publishing.checked(export(tmp_path / "export", boards=boards))
+
+
+@pytest.mark.parametrize("licence", [None, "", "  "])
+def test_an_export_without_a_licence_is_refused(tmp_path: Path, licence: str | None) -> None:
+    """No reader could use it."""
+    with pytest.raises(DataError, match="has no licence"):
+        publishing.checked(export(tmp_path / "export", licence=licence))
+
+
+def test_a_changed_missing_or_linked_file_is_refused_by_name(tmp_path: Path) -> None:
+    """Every file is compared with the manifest, and all that differ are named."""
+    folder = export(tmp_path / "export")
+    flat = folder / FLAT
+    changed = bytearray(flat.read_bytes())
+    changed[100] ^= 1
+    flat.write_bytes(changed)
+    (folder / "README.md").unlink()
+    (folder / "submissions.parquet").rename(tmp_path / "elsewhere")
+    (folder / "submissions.parquet").symlink_to(tmp_path / "elsewhere")
+    with (folder / "queries.sql").open("a", encoding="utf-8") as stream:
+        stream.write("\n")
+    with pytest.raises(DataError) as caught:
+        publishing.checked(folder)
+    text = str(caught.value)
+    assert f"{FLAT} is not the file that was exported" in text
+    assert "README.md is missing" in text
+    assert "submissions.parquet is a link" in text
+    assert "queries.sql is not the file that was exported" in text
+
+
+def test_a_file_below_a_linked_folder_is_refused(tmp_path: Path) -> None:
+    """Its content is the same now, and need not be later."""
+    folder = export(tmp_path / "export")
+    (folder / "scripts").rename(tmp_path / "elsewhere")
+    (folder / "scripts").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match=r"query_submissions.py is a link"):
+        publishing.checked(folder)
+
+
+@pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "a/../../b", "a//b", "manifest.json", ""])
+def test_a_manifest_that_leads_out_of_the_folder_is_refused(tmp_path: Path, path: str) -> None:
+    """A folder may come from anyone."""
+    files = [{"path": path, "bytes": 1, "sha256": "0" * 64}]
+    with pytest.raises(DataError, match="no path below the folder"):
+        publishing.checked(export(tmp_path / "export", files=files))
+
+
+@pytest.mark.parametrize(
+    "files", [{}, None, [], [{"path": "README.md"}], [{"path": "README.md", "bytes": 5, "sha256": "x"}]]
+)
+def test_what_cannot_be_checked_is_refused(tmp_path: Path, files: object) -> None:
+    """A manifest without files, sizes or hashes."""
+    with pytest.raises(DataError, match=r"no manifest of format|is not the file"):
+        publishing.checked(export(tmp_path / "export", files=files))
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]"])
+def test_a_folder_without_a_manifest_is_refused(tmp_path: Path, text: str | None) -> None:
+    """Absent, no JSON, or another document."""
+    folder = export(tmp_path / "export")
+    (folder / "manifest.json").unlink()
+    if text is not None:
+        (folder / "manifest.json").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=r"manifest\.json|no manifest"):
+        publishing.checked(folder)
+
+
+def test_a_file_that_changes_after_the_check_is_not_published(tmp_path: Path, hub: fake.Hub, api: HfApi) -> None:
+    """What the hub gets is what the manifest says."""
+    folder = publishing.checked(export(tmp_path / "export"))
+    wanted = publishing.plan(folder, NAME, api=api)
+    (folder.path / "README.md").write_text("another card", encoding="utf-8")
+    with pytest.raises(DataError, match="has changed while it was published"):
+        publishing.publish(folder, wanted, api=api)
+    assert hub.repositories[NAME].files == {}
+
+
+# -- what is sent ----------------------------------------------------------------------------------------------------
+
+
+def test_the_files_of_the_manifest_are_published_in_one_commit(tmp_path: Path, hub: fake.Hub, api: HfApi) -> None:
+    """And no other file of the folder."""
+    folder = export(tmp_path / "export")
+    expected = content(folder)
+    (folder / "notes.txt").write_text("for me", encoding="utf-8")
+    wanted = send(folder, api, private=True)
+    repository = hub.repositories[NAME]
+    assert repository.files == expected
+    assert repository.private
+    assert len(repository.commits) == 2
+    assert not wanted.exists
+    assert {file.path for file in wanted.added} == set(expected)
+
+
+def test_only_changes_are_sent_again(tmp_path: Path, hub: fake.Hub, api: HfApi) -> None:
+    """Nothing for the same folder; of another export what differs; what it lacks is removed, other files stay."""
+    send(export(tmp_path / "one"), api)
+    repository = hub.repositories[NAME]
+    repository.files[".gitattributes"] = b"theirs"
+    hub.uploads.clear()
+    hub.writes.clear()
+    again = publishing.checked(tmp_path / "one")
+    same = publishing.plan(again, NAME, api=api)
+    assert publishing.publish(again, same, api=api) == f"{hub.endpoint}/datasets/{NAME}"
+    assert (same.sent, same.removed, hub.writes) == ([], [], [])
+    second = export(tmp_path / "two", 1e-5, 2e-5)
+    (second / "queries.sql").unlink()
+    document = json.loads((second / "manifest.json").read_text(encoding="utf-8"))
+    document["files"] = [entry for entry in document["files"] if entry["path"] != "queries.sql"]
+    (second / "manifest.json").write_text(json.dumps(document), encoding="utf-8")
+    wanted = send(second, api)
+    assert {file.path for file in wanted.changed} == {FLAT, "submissions.parquet", "manifest.json"}
+    assert (wanted.added, wanted.removed) == ([], ["queries.sql"])
+    assert len(hub.uploads) == 2
+    assert repository.files == {**content(second), ".gitattributes": b"theirs"}
+    assert len(repository.commits) == 3
+
+
+def test_an_interrupted_publication_goes_on_where_it_was(tmp_path: Path, hub: fake.Hub, api: HfApi) -> None:
+    """Large files that had arrived are not sent again, and until the commit readers see nothing new."""
+    folder = export(tmp_path / "export")
+    hub.fault = lambda _, path: 500 if "/commit/" in path else None
+    with pytest.raises(InfrastructureError, match="Run it again"):
+        send(folder, api)
+    assert hub.repositories[NAME].files == {}
+    assert len(hub.uploads) == 2
+    hub.fault = lambda _method, _path: None
+    send(folder, api)
+    assert len(hub.uploads) == 2
+    assert hub.repositories[NAME].files == content(folder)
+
+
+def test_a_large_file_that_does_not_arrive_is_no_traceback(tmp_path: Path, hub: fake.Hub, api: HfApi) -> None:
+    """The storage refuses it."""
+    hub.fault = lambda method, _: 403 if method == "PUT" else None
+    with pytest.raises(InfrastructureError, match="Run it again"):
+        send(export(tmp_path / "export"), api)
+    assert hub.repositories[NAME].files == {}
+
+
+def test_a_publication_overwrites_no_commit_of_another(tmp_path: Path, hub: fake.Hub, api: HfApi) -> None:
+    """The data set changed between plan and commit."""
+    folder = publishing.checked(export(tmp_path / "export"))
+    api.create_repo(NAME, repo_type="dataset")
+    wanted = publishing.plan(folder, NAME, api=api)
+    hub.repositories[NAME].commits.append("f" * 40)
+    with pytest.raises(InfrastructureError, match="412"):
+        publishing.publish(folder, wanted, api=api)
+    assert hub.repositories[NAME].files == {}
+
+
+# -- logins and faults -----------------------------------------------------------------------------------------------
+
+
+def test_a_missing_or_weak_login_is_said(tmp_path: Path, hub: fake.Hub) -> None:
+    """With what to do; a data set that may only be read is not changed."""
+    folder = export(tmp_path / "export")
+    with pytest.raises(ConfigError, match="hf auth login"):
+        send(folder, HfApi(endpoint=hub.endpoint, token=False))
+    with pytest.raises(ConfigError, match="status 403"):
+        send(folder, HfApi(endpoint=hub.endpoint, token=fake.READ_ONLY))
+    assert hub.repositories == {}
+
+
+def test_a_card_that_the_hub_refuses_is_no_traceback(tmp_path: Path, hub: fake.Hub, api: HfApi) -> None:
+    """What the hub says of it is said, on one line."""
+    hub.licences = frozenset({"mit"})
+    with pytest.raises(
+        DataError,
+        match=r"the card, so tester/kernels got no file: .*README\.md\. - \"license\" must be one of \['mit'\]$",
+    ):
+        send(export(tmp_path / "export"), api)
+    assert hub.repositories[NAME].files == {}
+
+
+def test_a_hub_that_does_not_answer_is_no_traceback(tmp_path: Path) -> None:
+    """Nothing listens there."""
+    with fake.hub() as gone:
+        pass
+    with pytest.raises(InfrastructureError, match=r"was not published .*Run it again"):
+        send(export(tmp_path / "export"), HfApi(endpoint=gone.endpoint, token=fake.TOKEN))
+
+
+def test_a_transfer_that_breaks_is_no_traceback(
+    tmp_path: Path, hub: fake.Hub, api: HfApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library's own protocol, which the stand-in does not speak."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", False)
+    with pytest.raises(InfrastructureError, match="Run it again"):
+        send(export(tmp_path / "export"), api)
+    assert hub.repositories[NAME].files == {}
+
+
+@pytest.mark.parametrize("name", ["kernels", "a/b/c", "tester/..", "-x/y"])
+def test_a_wrong_name_is_refused(tmp_path: Path, api: HfApi, name: str) -> None:
+    """Before anything is asked."""
+    with pytest.raises(DataError, match="repository"):
+        publishing.plan(publishing.checked(export(tmp_path / "export")), name, api=api)
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_verifies_before_it_asks_the_hub(
+    tmp_path: Path, hub: fake.Hub, api: HfApi, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `data verify` finds is said, and no request is sent; a dry run verifies too."""
+    monkeypatch.setattr(publishing, "hub", lambda: api)
+    monkeypatch.setattr(publishing, "verify", lambda _folder, _progress: ["a row lacks its code", "and more"])
+    asked: list[str] = []
+    hub.fault = lambda _, path: asked.append(path)
+    folder = export(tmp_path / "export")
+    for options in ([], ["--dry-run"]):
+        assert main(["data", "publish", str(folder), NAME, *options]) == 2
+        assert "is not whole, so it is not published:\n  - a row lacks its code" in capsys.readouterr().err
+    assert asked == []
+
+
+def test_the_command_refuses_with_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2."""
+    folder = export(tmp_path / "export", private=True)
+    assert main(["data", "publish", str(folder), NAME]) == 2
+    assert capsys.readouterr().err.startswith(f"kernel-runner: {folder} was exported as private")

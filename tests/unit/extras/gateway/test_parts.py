@@ -1,0 +1,81 @@
+"""Buckets, addresses, durations and events."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from runner.extras.gateway import html, limits, watcher
+from runner.extras.gateway.admin import duration
+from runner.extras.gateway.context import dumps
+
+
+def test_a_bucket_refills(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A burst of a minute's worth, then one every 60 / n seconds, for each key alone."""
+    now = 1000.0
+    monkeypatch.setattr("runner.extras.gateway.limits.time.monotonic", lambda: now)
+    bucket = limits.Bucket(6)
+    assert [bucket.take("a") for _ in range(6)] == [0.0] * 6
+    assert bucket.take("a") == pytest.approx(10.0)
+    assert bucket.take("b") == 0.0
+    now += 10.0
+    assert bucket.take("a") == 0.0
+    assert bucket.take("a") == pytest.approx(10.0)
+
+
+def test_a_bucket_remembers_a_bounded_number_of_keys() -> None:
+    """Invented keys fill no memory."""
+    bucket = limits.Bucket(6)
+    for number in range(30_000):
+        bucket.take(str(number))
+    assert len(bucket._keys) == 20_000
+
+
+async def streams(most: int) -> limits.Limits:
+    """Limits, which need an event loop."""
+    return limits.Limits(per_minute=60, streams=most)
+
+
+def test_streams_are_counted_per_user() -> None:
+    """A tenth for one user; closing makes room."""
+    import asyncio
+
+    bound = asyncio.run(streams(20))
+    assert [bound.open_stream("a") for _ in range(3)] == [True, True, False]
+    bound.close_stream("a")
+    assert bound.open_stream("a")
+    assert [bound.open_stream(f"u{number}") for number in range(19)] == [True] * 18 + [False]
+
+
+@pytest.mark.parametrize(
+    ("span", "text"),
+    [
+        (timedelta(), "PT0S"),
+        (timedelta(seconds=90.5), "PT90.5S"),
+        (timedelta(days=2, seconds=10), "P2DT10S"),
+        (timedelta(seconds=-1), "-PT1S"),
+    ],
+)
+def test_durations(span: timedelta, text: str) -> None:
+    """As ISO 8601 writes them."""
+    assert duration(span) == text
+
+
+def test_json_is_ascii_and_has_no_nan() -> None:
+    """A stream may be cut anywhere."""
+    assert dumps({"é": [float("nan"), float("inf"), 1.5, "\ud800"]}) == '{"\\u00e9":[null,null,1.5,"\\ud800"]}'
+
+
+@pytest.mark.parametrize(
+    "payload", ["", "[" * 7999, '{"submission_id": ' + "9" * 7000 + "}", "1", '{"submissions": 1}']
+)
+def test_an_event_of_another_program_concerns_nothing(payload: str) -> None:
+    """Every login of the database may send any text of fewer than 8000 bytes."""
+    assert watcher._concerned(payload) == []
+
+
+@pytest.mark.parametrize("path", ["", "x", "//x", "/\\x", "https://x", "/a\nb", "/\u00e9", "/" + "a" * 400])
+def test_where_a_login_does_not_lead(path: str) -> None:
+    """To another site, or to what is no path."""
+    assert html.local_path(path) == "/"

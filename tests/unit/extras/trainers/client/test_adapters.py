@@ -1,0 +1,125 @@
+"""Adapters speak their trainers' published interfaces, and turn no fault of ours into a reward of 0."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from runner.extras.trainers.client import AsyncClient, Client, EvaluationFaultError, Item, Result
+from runner.extras.trainers.client.adapters import classic_reward, code_of, score, text_of, trl_reward, verl_score
+
+FOUND = {"speedup": 2.0, "speedup_low": 1.9, "speedup_high": 2.1, "message": "it is so"}
+
+
+class Fake:
+    """Says of each candidate what its text says."""
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+
+    def evaluate(self, items: Sequence[Item]) -> list[Result]:
+        """The results of items."""
+        self.items += items
+        return [
+            Result(key=item.key, state="done", verdict=item.candidate, facts={**FOUND, "verdict": item.candidate})
+            for item in items
+        ]
+
+    def rewards(self, items: Sequence[Item], name: str) -> list[float | None]:
+        """Their rewards."""
+        return [result.reward(name) for result in self.evaluate(items)]
+
+
+class AsyncFake(Fake):
+    """The same for coroutines."""
+
+    async def evaluate(self, items: Sequence[Item]) -> list[Result]:  # type: ignore[override]
+        """The results of items."""
+        return super().evaluate(items)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("so:\n```python\nold\n```\nbetter:\n```python\nx = 1\ny = 2\n```\n", "x = 1\ny = 2"),
+        ("```\nno\n```\n<answer>\n```python\nx\n```\n</answer>", "x"),
+        ("<answer>x</answer>", "x"),
+        ("```a\nb\n```\nBEGIN_PYTHON\nx\nEND_PYTHON", "x"),
+        ("just text", "just text"),
+        ("", ""),
+    ],
+)
+def test_the_code_of_a_completion(text: str, code: str) -> None:
+    """The last that is marked as code."""
+    assert code_of(text) == code
+
+
+def test_the_text_of_a_completion() -> None:
+    """A string, or the last message."""
+    assert text_of("x") == "x"
+    assert text_of([{"role": "user", "content": "q"}, {"role": "assistant", "content": "x"}]) == "x"
+    assert text_of([{"role": "assistant", "content": None}]) == ""
+    assert text_of([]) == ""
+
+
+def test_trl() -> None:
+    """Called with keywords, as GRPOTrainer calls it: one number per completion, None where there is none."""
+    fake = Fake()
+    function = trl_reward(cast("Client", fake), "kernelbook@1", reference="python_code")
+    rewards = function(
+        prompts=["p"] * 3,
+        completions=[[{"role": "assistant", "content": "```python\naccepted\n```"}], "wrong_answer", "internal_error"],
+        completion_ids=[[1], [2], [3]],
+        python_code=["r1", "r2", "r3"],
+        entry_point=["Net", None, "Model"],
+        trainer_state=object(),
+    )
+    assert rewards == [2.0, 0.0, None]
+    assert [(item.reference, item.entry_point) for item in fake.items] == [
+        ("r1", "Net"),
+        ("r2", "Model"),
+        ("r3", "Model"),
+    ]
+    assert function.__name__ == "kernelbook_1"
+
+
+def test_verl() -> None:
+    """Called with keywords, as BatchRewardManager calls it: an object with `score` per solution; a fault raises."""
+    given: dict[str, Any] = {"data_sources": ["d"] * 2, "extra_infos": [{"entry_point": "Net"}, {}]}
+    function = verl_score(cast("Client", Fake()), "kevin@1")
+    assert function(**given, solution_strs=["accepted", "runtime_error"], ground_truths=["r", "r"]) == [
+        {"score": 2.3, "correct": 1.0, "fault": 0.0},
+        {"score": 0.0, "correct": 0.0, "fault": 0.0},
+    ]
+    arrays = {**given, "extra_infos": np.array(given["extra_infos"], dtype=object)}
+    rows = function(**arrays, solution_strs=["accepted"] * 2, ground_truths=["r"] * 2)
+    assert [row["score"] for row in rows] == [2.3, 2.3]
+    with pytest.raises(EvaluationFaultError):
+        function(**given, solution_strs=["accepted", "internal_error"], ground_truths=["r", "r"])
+    masked = verl_score(cast("Client", Fake()), "kevin@1", fault_score=-9.0)
+    scores = masked(solution_strs=["internal_error"], ground_truths=["r"], entry_points=["Net"], uuids=["u"], config={})
+    assert scores == [{"score": -9.0, "correct": 0.0, "fault": 1.0}]
+
+
+def test_verifiers() -> None:
+    """A reward method of version 1 raises, which the trace records; the classic kind marks the state before."""
+    client = cast("AsyncClient", AsyncFake())
+    classic = classic_reward(client, "kernelbook@1")
+    state: dict[str, Any] = {}
+    info = {"python_code": "r", "module_name": "Net"}
+
+    async def run() -> None:
+        assert await score(client, "kernelbook@1", reference="r", reply="```python\naccepted\n```") == 2.0
+        with pytest.raises(EvaluationFaultError):
+            await score(client, "kernelbook@1", reference="r", reply="internal_error")
+        assert await classic([{"role": "assistant", "content": "accepted"}], state, info) == 2.0
+        assert "error" not in state
+        with pytest.raises(EvaluationFaultError):
+            await classic([{"role": "assistant", "content": "internal_error"}], state, info)
+
+    asyncio.run(run())
+    assert "EvaluationFaultError" in state["error"]

@@ -1,0 +1,40 @@
+"""KernelBench's result folder, in the shape that its own evaluation writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from runner.extras.trainers.client.results_file import write_kernelbench
+
+STATS = {"mean_ns": 1_234_567.0, "std_ns": 2_000.0, "min_ns": 1_200_000.0, "max_ns": 1_300_000.0, "calls": 20}
+
+
+def row(sample: int, **facts: Any) -> dict[str, Any]:  # noqa: ANN401 any fact
+    """A line of a file of results."""
+    found = {"verdict": "accepted", "stage": "done", "compiled": True, "message": "", "device": "H100", **facts}
+    return {
+        "key": f"k{sample}", "level": "1", "problem": 3, "sample": sample, "host": "node1", "verdict": found["verdict"],
+        "facts": found,
+    }  # fmt: skip
+
+
+def test_times_have_kernelbenchs_statistics(tmp_path: Path) -> None:
+    """In milliseconds with three digits: mean, deviation, ends, number, and where; no times of a wrong one."""
+    rows = [
+        row(0, candidate_ns=1.2e6, reference_ns=2.5e6, candidate_stats=STATS, reference_stats={**STATS, "calls": 40}),
+        row(1, verdict="wrong_answer", stage="correctness", message="off", candidate_ns=None, reference_ns=None),
+        row(2, candidate_ns=1.2e6, reference_ns=2.5e6),
+        row(3, verdict="internal_error"),
+    ]
+    (path,) = write_kernelbench(tmp_path, rows, {"k0": "code"})
+    right, wrong, older = json.loads(path.read_text())["3"]
+    assert right["runtime_stats"] == {
+        "mean": 1.23, "std": 0.002, "min": 1.2, "max": 1.3, "num_trials": 20, "hardware": "H100", "device": "node1",
+    }  # fmt: skip
+    assert (right["runtime"], right["ref_runtime_stats"]["num_trials"], right["correctness"]) == (1.23, 40, True)
+    assert right["metadata"]["hardware"] == "H100"
+    assert (wrong["runtime"], wrong["runtime_stats"], wrong["metadata"]["correctness_error"]) == (-1.0, {}, "off")
+    assert (older["runtime"], older["runtime_stats"]["median"]) == (1.2, 1.2)
+    assert (tmp_path / "level_1_problem_3_sample_0_kernel.py").read_text() == "code"

@@ -1,0 +1,381 @@
+"""The steps that ask no model: the best row of a module, splits, lengths. And which answers the other steps accept."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.errors import ConfigError, DataError
+from runner.extras.trainers.kernelbook import best, difficulty, lengths, prompts, require, scripts, synthesize, upload
+from runner.extras.trainers.kernelbook.asking import Request
+from runner.extras.trainers.kernelbook.journal import Answer
+from runner.extras.trainers.kernelbook.rows import Source, facts_of, keep_facts, number_of, read
+from tests.fakes.tokenizer import words
+
+
+def write(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Rows as JSONL."""
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+def evaluation(number: int, reward: float | None, name: str = "Net", **more: object) -> dict[str, Any]:
+    """An evaluation row."""
+    return {
+        "example_id": number,
+        "prompt": [{"role": "user", "content": f"task {number}"}],
+        "completion": [{"role": "assistant", "content": f"solution {number}", "reasoning": None}],
+        "reward": reward,
+        "info": {"module_name": name, "python_code": f"class {name}:\n    x = {number}"},
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (evaluation(0, 0.85), "the reward is not above 0.85"),
+        (evaluation(0, 0.8500001), None),
+        (evaluation(0, None), "the reward is missing or not finite"),
+        (evaluation(0, math.nan), "the reward is missing or not finite"),
+        (evaluation(0, math.inf), "the reward is missing or not finite"),
+        (evaluation(0, 2, completion=[]), "the completion has no content"),
+        (evaluation(0, 2, completion=[{"role": "assistant", "content": None}]), "the completion has no content"),
+        (evaluation(0, 2, prompt=None, info="{}"), "there is neither a prompt nor the reference's code"),
+    ],
+)
+def test_which_rows_are_rated(row: dict[str, Any], expected: str | None) -> None:
+    """A reward strictly above the threshold, and something to rate."""
+    question = difficulty.Difficulty().step().question(row)
+    assert isinstance(question, Request) if expected is None else question == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("<difficulty>low</difficulty>", "low"),
+        ("<DIFFICULTY>\nMedium </difficulty>", "medium"),
+        ("not <difficulty>low</difficulty> but <difficulty>high</difficulty>", "high"),
+        ("<difficulty>huge</difficulty>", None),
+        ("low", None),
+        ("", None),
+    ],
+)
+def test_the_level_of_an_answer(text: str, level: str | None) -> None:
+    """In a tag, in any letter case; the last one counts."""
+    assert difficulty.level_of(text) == level
+    assert (difficulty.check(text) is None) == (level is not None)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("<specification>Adds two tensors.</specification>", None),
+        ("<specification></specification>", "the answer has no tag <specification>"),
+        ("Adds two tensors.", "the answer has no tag <specification>"),
+        ("<specification>Use ```x```</specification>", "the specification holds a code fence"),
+        ("<specification>Call tl.load</specification>", "the specification holds a call of triton.language"),
+        ("<specification>Best in Triton.</specification>", "the specification holds the word Triton"),
+        ("<specification>\nimport torch\n</specification>", "the specification holds a line of Python"),
+    ],
+)
+def test_what_a_specification_may_not_hold(text: str, why: str | None) -> None:
+    """Neither code nor hints."""
+    assert prompts.check(text) == why
+
+
+def test_the_best_row_of_each_module(tmp_path: Path) -> None:
+    """Highest reward, first of equal ones, sorted by falling reward; a module's name is in the row or in its info."""
+    rows = [
+        evaluation(0, 1.0, "A"),
+        evaluation(1, 1.5, "A"),
+        evaluation(2, 1.5, "A"),
+        evaluation(3, 0.9, "B", info=json.dumps({"module_name": "B"})),
+        {**evaluation(4, 1.2, "C"), "info": {}, "module_name": "C"},
+        evaluation(5, math.nan, "D"),
+    ]
+    made = best.run(write(tmp_path / "in.jsonl", rows), tmp_path / "out" / "best.jsonl")
+    assert [row["example_id"] for row in read(tmp_path / "out" / "best.jsonl")] == [1, 4, 3]
+    assert made.rows_in == 6
+    assert made.rows_out == 3
+    assert made.dropped == {"another row of the module is better": 2, "the reward is missing or not finite": 1}
+    assert made.found == {"names with several codes": 1, "for example": "A"}
+
+
+def test_the_best_row_of_each_code(tmp_path: Path) -> None:
+    """By code, comments and layout make no difference, and names none either."""
+    rows = [
+        evaluation(0, 1.0, "Net", info={"module_name": "Net", "python_code": "x = 1  # one"}),
+        evaluation(1, 2.0, "Other", info={"module_name": "Other", "python_code": "\nx=1"}),
+        evaluation(2, 1.0, "Net", info={"module_name": "Net", "python_code": "x = 2"}),
+    ]
+    best.run(write(tmp_path / "in.jsonl", rows), tmp_path / "best.jsonl", by_code=True)
+    assert [row["example_id"] for row in read(tmp_path / "best.jsonl")] == [1, 2]
+
+
+def test_the_published_numbers(tmp_path: Path) -> None:
+    """18,162 rows, 7,181 of them strictly above the threshold, of 2,967 modules; a dry run writes nothing."""
+    question = difficulty.Difficulty().step().question
+    rewards = [0.85 if n % 2 else 0.5 for n in range(18162 - 7181)] + [0.8501 + n % 7 / 100 for n in range(7181)]
+    rows = (evaluation(n, reward, f"Net{n % 2967}") for n, reward in enumerate(rewards))
+    kept = [row for row in rows if isinstance(question(row), Request)]
+    assert len(kept) == 7181
+    made = best.run(write(tmp_path / "in.jsonl", kept), tmp_path / "best.jsonl")
+    assert (made.rows_in, made.rows_out) == (7181, 2967)
+    report = upload.run(
+        upload.TARGETS[0], tmp_path / "best.jsonl", to=tmp_path, repository=None, token=None, dry_run=True
+    )
+    assert report.found == {"rows of train": 2670, "rows of validation": 297, "would go to": str(tmp_path / "filtered")}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.facts.json", "best.jsonl", "in.jsonl"]
+
+
+def test_a_row_without_a_module_is_named(tmp_path: Path) -> None:
+    """Rather than all of them called unknown."""
+    file = write(tmp_path / "in.jsonl", [evaluation(0, 1.0), {"reward": 1.0}])
+    with pytest.raises(DataError, match=r"in\.jsonl, line 2: neither the row nor its info has module_name"):
+        best.run(file, tmp_path / "best.jsonl")
+    assert not (tmp_path / "best.jsonl").exists()
+
+
+@pytest.mark.parametrize(("rows", "training", "validation"), [(7181, 6462, 719), (2967, 2670, 297)])
+def test_the_published_splits_have_these_sizes(rows: int, training: int, validation: int) -> None:
+    """By row and by group; the split by row is that of `datasets`, row for row."""
+    lines = [upload.Line(start=n, group=str(n // 3)) for n in range(rows)]
+    grouped = upload.by_group(lines)
+    assert (len(grouped[0]), len(grouped[1])) == (training, validation)
+    assert not {lines[n].group for n in grouped[0]} & {lines[n].group for n in grouped[1]}
+    theirs = datasets.Dataset.from_dict({"n": list(range(rows))}).train_test_split(test_size=0.1, seed=42)
+    assert upload.by_row(lines) == (theirs["train"]["n"][:], theirs["test"]["n"][:])
+
+
+def test_an_upload_to_a_folder_is_a_data_set(tmp_path: Path) -> None:
+    """Splits, columns and a card; a column without any value holds text; a second upload replaces the first."""
+    rows = [evaluation(n, 1.0 + n, f"Net{n % 20}", oai_tools=None, licenses=["MIT"]) for n in range(100)]
+    file = write(tmp_path / "filtered.jsonl", rows)
+    for _ in range(2):
+        made = upload.run(upload.TARGETS[0], file, to=tmp_path / "sets", repository=None, token=None)
+    assert made.found == {"rows of train": 90, "rows of validation": 10}
+    loaded = datasets.load_dataset(str(tmp_path / "sets" / "filtered"), cache_dir=str(tmp_path / "cache"))
+    assert {name: part.num_rows for name, part in loaded.items()} == {"train": 90, "validation": 10}
+    found = sorted(row["example_id"] for part in loaded.values() for row in part)
+    assert found == list(range(100))
+    card = (tmp_path / "sets" / "filtered" / "README.md").read_text()
+    assert "licences of the modules, as their rows say: MIT (100)" in card
+    assert not list(tmp_path.glob("**/.*"))
+
+
+def test_the_card_says_where_the_rows_come_from(tmp_path: Path) -> None:
+    """What each step knows goes to the next; an option wins."""
+    file = write(tmp_path / "filtered.jsonl", [evaluation(n, 1.0 + n, f"Net{n}") for n in range(20)])
+    keep_facts(file, {"source": "a/b@0123", "reward": "kernelbook@1", "threshold": 0.85})
+    best.run(file, tmp_path / "unique.jsonl", limit=12)
+    assert facts_of(tmp_path / "unique.jsonl") == facts_of(file)
+    for more, source in ((None, "a/b@0123"), ("c/d", "c/d")):
+        upload.run(
+            upload.TARGETS[1],
+            tmp_path / "unique.jsonl",
+            to=tmp_path / "sets",
+            repository=None,
+            token=None,
+            limit=10,
+            facts={"source": more},
+        )
+        card = (tmp_path / "sets" / "unique" / "README.md").read_text()
+        assert f"- source: {source}\n- reward: kernelbook@1\n- threshold: 0.85\n- rows: 9 train, 1 validation\n" in card
+    (tmp_path / "filtered.facts.json").write_text("{")
+    with pytest.raises(DataError, match=r"cannot read .*filtered\.facts\.json"):
+        facts_of(file)
+
+
+def test_a_file_that_is_no_jsonl_is_named(tmp_path: Path) -> None:
+    """Parquet, a folder, a broken line, another encoding: by each step that takes a file."""
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1\xff\xfe")
+    (tmp_path / "latin.jsonl").write_bytes(b'{"a": "\xe9"}\n')
+    (tmp_path / "broken.jsonl").write_text(json.dumps(evaluation(0, 1.0)) + "\n{")
+    for name, said in (
+        ("rows.parquet", "is no JSONL file"),
+        ("latin.jsonl", r"latin\.jsonl is no JSONL file: it has bytes that are no UTF-8"),
+        ("broken.jsonl", r"broken\.jsonl, line 2: expected a JSON object"),
+        ("nowhere.jsonl", "there is no .*nowhere"),
+        (".", "cannot read"),
+    ):
+        with pytest.raises(DataError, match=said):
+            best.run(tmp_path / name, tmp_path / "best.jsonl")
+        with pytest.raises(DataError, match=said):
+            upload.look(tmp_path / name)
+        if name.endswith(".jsonl"):
+            with pytest.raises(DataError, match=said):
+                list(read(tmp_path / name))
+
+
+def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
+    """It is named, and nothing is left beside it."""
+    file = write(tmp_path / "in.jsonl", [evaluation(0, 1.0)])
+    (tmp_path / "best.jsonl").mkdir()
+    with pytest.raises(DataError, match=r"cannot write .*best\.jsonl: Is a directory"):
+        best.run(file, tmp_path / "best.jsonl")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.jsonl", "in.jsonl"]
+
+
+def test_an_upload_of_nothing_makes_no_folder(tmp_path: Path) -> None:
+    """Neither that of the rows nor that of the sets."""
+    for to in (None, tmp_path / "sets"):
+        with pytest.raises(DataError, match=r"there is no .*rows"):
+            upload.run(
+                upload.TARGETS[0], tmp_path / "nope" / "rows", to=to, repository=None, token=None, dry_run=to is None
+            )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_missing_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray has an extra of its own."""
+    monkeypatch.setattr("runner.optional.find_spec", lambda name: None if name == "ray" else object())
+    require("httpx2")
+    with pytest.raises(ConfigError, match=r"this step needs ray; .*'kernel-runner\[kernelbook,ray\]'"):
+        require("httpx2", "ray")
+    monkeypatch.setattr("runner.optional.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"this step needs pyarrow and httpx2; .*'kernel-runner\[kernelbook\]'"):
+        require("httpx2")
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "has no rows, so there is nothing to upload"),
+        ([{"a": 1}, {"b": 1}], "line 2 has other columns than line 1: a, b"),
+        ([{"a": 1}, {"a": "x"}], "the rows have different schemas"),
+        ([{"a": {"b": 1}}, {"a": [1]}], "the rows have different schemas"),
+    ],
+)
+def test_rows_that_are_no_data_set_are_refused(tmp_path: Path, rows: list[dict[str, Any]], said: str) -> None:
+    """Empty or mixed: nothing is written."""
+    file = write(tmp_path / "rows.jsonl", rows)
+    with pytest.raises(DataError, match=said):
+        upload.run(upload.TARGETS[2], file, to=tmp_path / "sets", repository=None, token=None)
+    assert not (tmp_path / "sets").exists()
+
+
+@given(st.lists(st.integers(1, 200_000), min_size=1, max_size=300))
+def test_percentiles_by_their_index(tokens: list[int]) -> None:
+    """The value at int(n * p / 100) - 1 of the sorted list, within it; buckets hold every row once."""
+    found = lengths.Lengths.of(tokens)
+    ordered = sorted(tokens)
+    for share in lengths.PERCENTILES:
+        assert found.percentile(share) == ordered[min(max(int(len(ordered) * share / 100) - 1, 0), len(ordered) - 1)]
+    assert sum(count for _, count in found.buckets()) == len(tokens)
+    for coverage in lengths.COVERAGES:
+        recommended = found.recommended(coverage)
+        if recommended is None:
+            assert found.percentile(coverage) > 65536
+        else:
+            assert found.percentile(coverage) <= recommended
+
+
+def test_messages_carry_their_reasoning_under_the_template_s_name() -> None:
+    """`reasoning` is what templates call `reasoning_content`; nulls are left out; text is a message."""
+    row = evaluation(0, 1.0)
+    row["completion"] = [{"role": "assistant", "content": "x", "reasoning": "because", "tool_calls": None}]
+    assert lengths.messages_of(row)[1] == {"role": "assistant", "content": "x", "reasoning_content": "because"}
+    assert lengths.messages_of({"prompt": "a", "completion": "b"}) == [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b"},
+    ]
+    with pytest.raises(ValueError, match="the row has no completion"):
+        lengths.messages_of({"prompt": "a", "completion": []})
+
+
+def test_tokens_are_counted_with_their_reasoning_in_all_splits(tmp_path: Path) -> None:
+    """Role, reasoning and content of each message; a row that cannot be counted is in the report."""
+    (tmp_path / "data").mkdir()
+    row = {"prompt": "a b", "completion": [{"role": "assistant", "content": "c", "reasoning": "a a a"}]}
+    write(tmp_path / "data" / "train.jsonl", [row] * 3)
+    write(tmp_path / "data" / "validation.jsonl", [{"prompt": "a", "completion": "b"}, {"prompt": "a"}])
+    made, found = lengths.run(Source(str(tmp_path / "data")), model=str(words(tmp_path)))
+    assert list(found.tokens) == [4, 8, 8, 8]
+    assert made.found["splits"] == ["train", "validation"]
+    assert made.failed == {"ValueError: the row has no completion": 1}
+
+
+def test_a_tokenizer_that_is_not_there_is_an_error_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No network is needed to say so."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(DataError, match="cannot load the tokenizer"):
+        lengths.load_tokenizer(str(tmp_path / "nowhere"), None)
+
+
+def test_rows_of_parquet_and_jsonl_are_the_same(tmp_path: Path) -> None:
+    """As dictionaries, nested ones too."""
+    rows = [evaluation(n, 1.0 + n) for n in range(200)]
+    upload.run(upload.TARGETS[2], write(tmp_path / "r.jsonl", rows), to=tmp_path / "sets", repository=None, token=None)
+    (file,) = (tmp_path / "sets" / "synthetic" / "data").iterdir()
+    assert list(read(file)) == rows
+    assert pq.ParquetFile(file).metadata.num_rows == 200
+
+
+@pytest.mark.parametrize("limit", [None, 1, 9, 100])
+def test_rows_are_counted_without_being_read(tmp_path: Path, limit: int | None) -> None:
+    """For progress: as many as a step gets, of files of both kinds."""
+    write(tmp_path / "r.jsonl", [{"n": n} for n in range(30)])
+    pq.write_table(pa.table({"n": range(30)}), tmp_path / "r.parquet")
+    for name in ("r.jsonl", "r.parquet"):
+        source = Source(str(tmp_path / name), limit=limit)
+        assert source.count() == len(list(source.rows())) == min(30, limit or 30)
+
+
+def test_scripts_have_the_published_names(tmp_path: Path) -> None:
+    """And overwrite nothing of others."""
+    made = scripts.write(tmp_path)
+    assert [path.name for path in made] == list(scripts.SCRIPTS)
+    assert scripts.write(tmp_path) == made
+    made[0].write_text("something else")
+    with pytest.raises(DataError, match="exists and is another file"):
+        scripts.write(tmp_path)
+
+
+def test_numbers_of_rows() -> None:
+    """Only finite ones; a truth value is none."""
+    assert [number_of({"r": value}, "r") for value in (1, 2.5)] == [1.0, 2.5]
+    for value in (None, True, "1", math.nan, -math.inf, [1]):
+        assert number_of({"r": value}, "r") is None
+
+
+@pytest.mark.parametrize(
+    ("row", "messages"),
+    [
+        ({"prompt": [{"role": "user", "content": "as it is"}]}, [{"role": "user", "content": "as it is"}]),
+        ({"prompt": ""}, None),
+        ({"prompt": None}, None),
+    ],
+)
+def test_prompts_for_kernels(row: dict[str, Any], messages: list[dict[str, str]] | None) -> None:
+    """Conversations are sent as they are; without a prompt nothing is asked."""
+    question = synthesize.step().question(row)
+    assert question == "there is no prompt" if messages is None else list(question.messages) == messages  # type: ignore[union-attr]  # then it is a request
+
+
+def test_rollouts_are_requests_of_their_own() -> None:
+    """Else the journal would answer the second with the first; and text gets the class's name and the markers."""
+    row = {"prompt": "Adds.", "module_name": "Net"}
+    first, second = (synthesize.step(number).question(row) for number in (0, 1))
+    assert isinstance(first, Request)
+    assert isinstance(second, Request)
+    assert first.name("m") != second.name("m")
+    assert "NetNew" in first.messages[0]["content"]
+    assert first.messages[0]["content"].endswith("Adds.")
+    answer = Answer(good=True, text="BEGIN_PYTHON\nclass NetNew: pass\nEND_PYTHON", reasoning="so", took_ms=7.0)
+    made = synthesize.step().result(row, answer)
+    assert made["completion"] == [{"role": "assistant", "content": answer.text, "reasoning": "so"}]
+    assert made["generation_ms"] == 7.0
+    assert synthesize.check("no code") == "the answer has no class"
