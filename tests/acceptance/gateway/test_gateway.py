@@ -53,7 +53,7 @@ def rows_of(live: Site, name: str, *, secret: bool | None = None) -> list[dict[s
 def test_the_page_names_the_versions_that_are_played() -> None:
     """And claims no others."""
     page = (Path(__file__).parents[3] / "docs" / "gateway.md").read_text(encoding="utf-8")
-    (said,) = re.findall(r"Tests send what popcorn-cli ([\d., \n]+)", page)
+    (said,) = re.findall(r"Tests play popcorn-cli ([\d., \n]+)", page)
     assert re.findall(r"\d+\.\d+\.\d+", said) == [name for name in VERSIONS if name != "next"]
 
 
