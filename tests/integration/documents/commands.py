@@ -79,7 +79,9 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("make setup", "make test-unit", "make lint", "make help"), "are what a run of the tests is made with"
     ),
-    **dict.fromkeys(("make down", "make clean"), "would stop what runs; tests/unit/development/test_stack.py stops a stack"),
+    **dict.fromkeys(
+        ("make down", "make clean"), "would stop what runs; tests/unit/development/test_stack.py stops a stack"
+    ),
     "make up": "a second database, engine and daemon; its parts are tests/unit/development/test_stack.py",
     'eval "$(make -s env)"': "names the stack of `make up`, whose place a test's own takes here",
     'psql "$DATABASE_URL"': "opens a session for a person; the statements are tests/integration/store/test_queries.py",

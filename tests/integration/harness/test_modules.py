@@ -112,6 +112,17 @@ def test_further_baselines_are_numbers_of_their_own(processes: ForkedJudges) -> 
     assert row["message"] == "the baseline graphs needs a device, and this GPU type has none"
 
 
+def test_a_candidate_gains_nothing_by_seeding_for_itself(processes: ForkedJudges) -> None:
+    """The harness's seeding is in the time of both sides, and short enough for the interval."""
+    own = "import sys\nmodule = sys.modules['tasks.harness.worker.module']\n"
+    cheap = f"{own}module.seed_some = lambda names, seed: torch.default_generator.manual_seed(seed)\n"
+    honest, forged = _judged(
+        processes, "dropout", candidate("dropout"), candidate("dropout") + cheap, timed_calls=12, inputs=1
+    )
+    assert (honest["verdict"], forged["verdict"]) == ("accepted", "accepted"), (honest, forged)
+    assert forged["speedup_low"] <= max(1.0, honest["speedup_high"]), (honest, forged)
+
+
 def test_how_weights_came_is_recorded(processes: ForkedJudges) -> None:
     """By name, by the seed, or both."""
     renamed = new("return torch.relu(self.q(x))", "self.q = nn.Linear(n, n)", init_args="self, n")

@@ -352,7 +352,7 @@ class GroupJudge:
             raise HarnessFailed("a candidate lives while the reference is to be timed")
         side.clock = Clock(self._settings.timeout_s + _START_NS / 1e9 + calls * self._prepared.call_s)
         try:
-            side.seeded = self._prepared.is_seeded(in_eval=in_eval)
+            side.generators = self._prepared.used_generators(in_eval=in_eval)
             side.by_message = by_message
             side.set_eval(on=in_eval)
             row = self.timed_row(side, calls)
@@ -420,6 +420,7 @@ class GroupJudge:
         now = time.monotonic_ns()
         mode = ModeRequest(name="benchmark", cases=("seed: 1",), timeout_s=0.0)
         cases = parse_cases(mode.cases, global_seed=None)
+        side.inputs, side.control_inputs = self._prepared.timed_inputs(), self._prepared.timed_inputs()
         run = ModeRun(request=mode, cases=cases, start_ns=now, deadline_ns=_NO_DEADLINE_NS)
         # Of Workers, timing uses these methods alone: call, check, control.
         workers = cast("Workers", side)
@@ -439,7 +440,7 @@ class GroupJudge:
         )
         timed.call_first_controls()
         row = benchmark.time(run, timed, stopping)
-        return Row(samples=row.samples, controls_ns=timed.controls_ns)
+        return Row(samples=row.samples, controls_ns=timed.controls_ns, skippable_ns=side.skippable_ns)
 
     # -- workers -------------------------------------------------------------------------------------------------
 
@@ -784,6 +785,7 @@ class _Attempt:
         with self._clock.standing(prepared.reference.usual_ns):
             expected = prepared.expected(trial, perturbed=perturbed)
         self._enter(perturbed=perturbed, in_eval=trial.in_eval)
+        self._side.generators = prepared.used_generators(in_eval=trial.in_eval)
         kernelbench = not perturbed and trial.distribution == "original" and trial.in_eval == (prepared.mode == "eval")
         where = f"input {trial.number} ({trial.distribution}{', shifted weights' if perturbed else ''}"
         where += f"{', eval mode' if trial.in_eval else ''})"
@@ -860,7 +862,7 @@ class _Attempt:
         self._enter(perturbed=perturbed, in_eval=in_eval)
         with self._clock.standing(prepared.reference.usual_ns):
             prepared.enter(perturbed=perturbed, in_eval=in_eval)
-        side.seeded = prepared.is_seeded(in_eval=in_eval)
+        side.generators = prepared.used_generators(in_eval=in_eval)
         side.checker = self._check_timed
         own = group.timed_row(side, prepared.timed_calls)
         if group.is_marked:
