@@ -9,7 +9,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -59,6 +59,8 @@ class Trial:
     in_eval: bool
     #: Of the inputs, and of the generators in the call.
     seed: int
+    #: Whether it is made in eval mode with the state that the same call in the mode of construction leaves.
+    is_second: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +146,10 @@ class Prepared:
             return found
         args = transformed(self.reference.inputs(trial.seed), trial.distribution, self._ranges)
         self.enter(perturbed=perturbed, in_eval=trial.in_eval)
+        if trial.is_second:
+            self.reference.set_eval(on=False)
+            self.reference.run(args, trial.seed)
+            self.reference.set_eval(on=True)
         output, after = self.reference.run(args, trial.seed)
         found = Expected(args=args, output=output, after=after)
         nbytes = sum(item.nbytes for item in (*tensors_of(args), *tensors_of(output), *after))
@@ -300,7 +306,12 @@ def _plan(prepared: Prepared, *, only_eval: bool) -> Iterator[Trial]:
         # What eval mode does beside.
         as_made += [(ORIGINAL, count > 1, True), *([(names[-1], False, True)] if count > 1 else [])]
     for number, (name, perturbed, in_eval_mode) in enumerate(as_made):
-        yield Trial(number=number, distribution=name, perturbed=perturbed, in_eval=in_eval_mode, seed=_fresh())
+        trial = Trial(number=number, distribution=name, perturbed=perturbed, in_eval=in_eval_mode, seed=_fresh())
+        yield trial
+        is_random = prepared.random or prepared.random_in_eval
+        if not number and prepared.mode == "both" and prepared.stateful and not is_random:
+            # The state that a call leaves shows in what comes after it.
+            yield replace(trial, number=len(as_made), in_eval=True, is_second=True)
 
 
 def _usable(prepared: Prepared, draws: list[list[Any]], *, in_eval: bool) -> list[str]:

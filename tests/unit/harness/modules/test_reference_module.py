@@ -224,6 +224,16 @@ def test_expected_outputs_are_those_of_the_untouched_state(tmp_path: Path) -> No
     assert torch.allclose(first.output, x / (1 + 1e-5) ** 0.5)
 
 
+def test_the_state_that_a_call_leaves_is_seen_in_the_next(tmp_path: Path) -> None:
+    """Once, in eval mode, where calls change a state."""
+    prepared = _prepared(_module("return self.b(x)", init="self.b = nn.BatchNorm1d(8)"), tmp_path)
+    (second,) = (trial for trial in prepared.trials if trial.is_second)
+    x = prepared.expected(second, perturbed=False).args[0]
+    moved = x.mean(0) * 0.1, x.var(0) * 0.1 + 0.9
+    assert torch.allclose(prepared.expected(second, perturbed=False).output, (x - moved[0]) / (moved[1] + 1e-5).sqrt())
+    assert not any(trial.is_second for trial in _prepared(_module("return x + 1"), tmp_path).trials)
+
+
 def test_shifted_weights_that_break_a_module_are_not_used(tmp_path: Path) -> None:
     """Shifted weights that break a module are not used."""
     kept = _module("return x * self.w", init="self.w = nn.Parameter(torch.ones(8))")
