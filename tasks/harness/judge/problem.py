@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 import torch
 
 from tasks.harness.emulate import asked
+from tasks.harness.shared.generators import seed_all
 from tasks.harness.shared.values import Packed, Unsupported, pack
 
 from .accelerator import raise_for_device
@@ -206,18 +207,6 @@ def _allocating() -> AbstractContextManager[object]:
     """What a task's generate_input runs in: where there is a device, its memory is filled as it is allocated."""
     used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch lacks it
     return FilledMemory() if used and not asked() else nullcontext()
-
-
-def seed_all(seed: int) -> None:
-    """Seed every global generator of this process."""
-    random.seed(seed)
-    # torch.manual_seed would record a stack trace for every device that is not initialised yet, each time.
-    torch.default_generator.manual_seed(seed)
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch lacks it
-        torch.cuda.manual_seed_all(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(seed)
 
 
 def _sentence(error: BaseException) -> str:

@@ -11,17 +11,17 @@ order is a dict with the key `do`:
     limit      {bytes}                      lets this process have so much more memory of its own, and no more -> None
     state      {state}                      copies tensors into the module's own, in place -> None
     mode       {eval}                       eval(), or back to the mode of construction, module by module -> None
-    run        {args, seed}                 one call -> what the module returned
-    observe    {args, seed}                 the same -> {out, after}; after: the tensors of args, as the call left them
+    call       {args, seed, generators}     one call -> what the module returned
+               seed: an int64 tensor, or null where generators is empty; generators: names of those that it seeds
+    left       {}                           -> the tensors of the last call's args, as the call left them
 
-seed: an int64 tensor, or null where the generators stay as they are. The candidate's code shares this process, so
-nothing here decides anything.
+Other seeds are int64 tensors, for all generators. The candidate's code shares this process, so nothing here decides
+anything.
 """
 
 from __future__ import annotations
 
 import copy
-import random
 import sys
 from collections.abc import Callable, Mapping
 from types import CodeType, ModuleType
@@ -30,6 +30,7 @@ from typing import Any
 import torch
 
 from tasks.harness.shared import paritybench
+from tasks.harness.shared.generators import seed_all, seed_some
 from tasks.harness.shared.module_values import decode_value, has_lazy_parts, loadable_state, plain
 from tasks.harness.shared.own_memory import limit_memory
 
@@ -72,17 +73,9 @@ def load_module(directory: Any, code: str, entry_points: list[str]) -> Submissio
         found = module.__dict__.get(name)
         if callable(found):
             # Arguments are decoded before the timed span.
-            return Submission(kernel=Host(found).answer, adapt=decode_value, file=_FILE)
+            host = Host(found)
+            return Submission(kernel=host.answer, adapt=host.read, file=_FILE)
     raise LoadFailed(f"the candidate defines no class {' or '.join(entry_points)}")
-
-
-def seed_all(seed: int) -> None:
-    """Seed every global generator."""
-    random.seed(seed)
-    torch.manual_seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(seed % (1 << 32))
 
 
 class Host:
@@ -96,21 +89,31 @@ class Host:
         #: The tensors of its state_dict. And each module of it, and whether it was made in train mode.
         self._named: dict[str, torch.Tensor] = {}
         self._modes: list[tuple[torch.nn.Module, bool]] = []
+        #: Arguments of the last call. Here until the next order is read, since freeing them takes time.
+        self._args: Any = ()
         self._orders: Mapping[str, Callable[[dict[str, Any]], object]] = {
             "construct": self._construct,
             "fill": self._fill,
             "limit": self._limit,
             "state": self._load_state,
             "mode": self._set_mode,
-            "observe": self._observe,
+            "left": self._left,
         }
+
+    def read(self, order: Any) -> Any:
+        """Decode an order, before it is carried out and before the clock runs."""
+        order = decode_value(order)
+        if order["do"] == "call":
+            self._args = order["args"]
+        return order
 
     def answer(self, order: dict[str, Any]) -> object:
         """Carry out one order; see the module."""
-        if order["do"] == "run":
-            # Short on purpose: all of this is inside the timed span, on both sides alike.
+        if order["do"] == "call":
+            # All of this is inside the timed span, on both sides alike, and a candidate could leave it out: what it
+            # may take is in the interval of a speed-up (`side.skippable_ns`).
             if order["seed"] is not None:
-                seed_all(int(order["seed"]))
+                seed_some(order["generators"], int(order["seed"]))
             output = self._module(*order["args"])
             return output if type(output) is torch.Tensor else plain(output)
         return self._orders[order["do"]](order)
@@ -159,12 +162,9 @@ class Host:
             for module, train in self._modes:
                 module.training = train
 
-    def _observe(self, order: dict[str, Any]) -> object:
-        args = order["args"]
-        if order["seed"] is not None:
-            seed_all(int(order["seed"]))
-        out = plain(self._module(*args))
-        return {"out": out, "after": [item.clone() for item in _tensors_in(args)]}
+    def _left(self, _: dict[str, Any]) -> object:
+        args, self._args = self._args, ()
+        return _tensors_in(args)
 
 
 class Graphed:

@@ -241,6 +241,16 @@ CHEATS: Mapping[str, Cheat] = {
         "self.c += 1\nif self.c > 8:\n    return self.y\nself.y = real(x)\nreturn self.y", init="self.c = 0"
     ),
     "phase by the caller's name": _time("return x if within('time_model') else real(x)", _CALLER),
+    # The mean of what get_inputs makes, where calls are timed: by the plain evaluator, and by flags here.
+    "a constant where the clock runs": Cheat(
+        problem="mean_power",
+        gains_time=True,
+        code=new(
+            "if within('time_model') or within('_call_by_flags'):\n    return torch.tensor(2 / 7).bfloat16()\n"
+            "return torch.mean(x**2.5).bfloat16()",
+            pre=_CALLER,
+        ),
+    ),
     "phase by a caller's variable": _time(
         "f = sys._getframe()\nwhile f is not None:\n    if 'times' in f.f_locals:\n        return x\n"
         "    f = f.f_back\nreturn real(x)"

@@ -258,6 +258,7 @@ HONEST: Mapping[str, tuple[str, str]] = {
     "a pair by sorting": ("pair", new("return x @ torch.ones(16), x.sort(1)[0][:, -1]")),
     "torch's own pair": ("pair", new("return (x.sum(dim=1), torch.amax(x, dim=1))")),
     "a dict in another order": ("dict", new("return {'all': [1 + x, x + x], 'mean': x.sum(1) / 16}")),
+    "a mean by a sum": ("mean_power", new("return ((x * x * x.sqrt()).sum() / x.numel()).bfloat16()")),
     "a loss by hand": ("loss", new("return -torch.log_softmax(x, 1)[torch.arange(8), t].mean()", args="self, x, t")),
     "a sum along a loop": (
         "masked",

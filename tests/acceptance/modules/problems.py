@@ -82,6 +82,7 @@ PROBLEMS: Mapping[str, str] = {
     "noise": _problem("return x + torch.randn_like(x)", _X),
     "table": _problem("return x * self.mask", _X, "self.register_buffer('mask', (torch.arange(16) % 2).float())"),
     "constant": _problem("return torch.softmax(x.sum(1, keepdim=True), 1)", _X),
+    "mean_power": _problem("return torch.mean(x**2.5).bfloat16()", "[torch.rand(512, 512)]"),
     "max_pool": _problem("return F.max_pool2d(x, 2)", "[torch.randn(2, 3, 8, 8)]"),
     "long": _problem(_CHAIN, "[torch.randn(64, 64) * 0.14]"),
     "heavy": _problem(_CHAIN, "[torch.randn(128, 128) * 0.1]"),

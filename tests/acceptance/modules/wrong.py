@@ -135,6 +135,7 @@ WRONG: Mapping[str, tuple[str, str]] = {
         "gru",
         new("y, self.h = self.g(x, self.h)\nreturn y", "self.g = nn.GRU(4, 4, batch_first=True)\nself.h = None"),
     ),
+    "a constant for a mean": ("mean_power", new("return torch.tensor(2 / 7).bfloat16()")),
     "gelu by tanh": ("gelu", new("return self.b(F.gelu(self.a(x), approximate='tanh') * 1.001)", _GELU)),
     "relu for gelu": ("gelu", new("return self.b(F.relu(self.a(x)))", _GELU)),
     "a table left out": ("table", new("return x", "self.register_buffer('mask', torch.ones(16))")),

@@ -35,11 +35,8 @@ _PLACES = {
     "a name": "Host._describe = lambda self: {'state': [[value(), [2], 'torch.float32']], 'lazy': False}\n",
     "a size": "Host._describe = lambda self: {'state': [['a', [value()], 'torch.float32']], 'lazy': False}\n",
     "laziness": "Host._describe = lambda self: {'state': [], 'lazy': value()}\n",
-    "an observation": "Host._observe = lambda self, order: value()\n",
-    "what is left": ("Host._observe = lambda self, order: {'out': self._module(*order['args']), 'after': value()}\n"),
-    "one that is left": (
-        "Host._observe = lambda self, order: {'out': self._module(*order['args']), 'after': [value()]}\n"
-    ),
+    "what is left": "Host._left = lambda self, order: value()\n",
+    "one that is left": "Host._left = lambda self, order: [value()]\n",
     "the answer to weights": "Host._load_state = lambda self, order: value()\n",
     "a tree": (
         "describe = values.Outgoing.describe\n\ndef forged(*given):\n    found = describe(*given)\n"

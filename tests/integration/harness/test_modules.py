@@ -112,6 +112,31 @@ def test_further_baselines_are_numbers_of_their_own(processes: ForkedJudges) -> 
     assert row["message"] == "the baseline graphs needs a device, and this GPU type has none"
 
 
+def test_a_candidate_gains_nothing_by_seeding_for_itself(processes: ForkedJudges) -> None:
+    """The harness's seeding is in the time of both sides, and short enough for the interval."""
+    own = "import sys\nmodule = sys.modules['tasks.harness.worker.module']\n"
+    cheap = f"{own}module.seed_some = lambda names, seed: torch.default_generator.manual_seed(seed)\n"
+    honest, forged = _judged(
+        processes, "dropout", candidate("dropout"), candidate("dropout") + cheap, timed_calls=12, inputs=1
+    )
+    assert (honest["verdict"], forged["verdict"]) == ("accepted", "accepted"), (honest, forged)
+    assert forged["speedup_low"] <= max(1.0, honest["speedup_high"]), (honest, forged)
+
+
+def test_a_state_that_does_not_move_is_flagged(processes: ForkedJudges) -> None:
+    """Running statistics that a candidate does not keep are no wrong answer; whatever its entries are called."""
+    still = new(
+        "q = self.q\nif q.training:\n    return F.relu(F.batch_norm(x, None, None, q.weight, q.bias, True))\n"
+        "return F.relu(q(x))",
+        "self.q = nn.BatchNorm1d(16)",
+    )
+    moved = new("return F.relu(self.q(x))", "self.q = nn.BatchNorm1d(16)")
+    candidates = [text.replace("self.q", name) for name in ("self.b", "self.q") for text in (still, moved)]
+    rows = _judged(processes, "batch_norm", *candidates)
+    assert [row["verdict"] for row in rows] == ["accepted"] * 4, rows
+    assert ["another_state" in row["flags"] for row in rows] == [True, False] * 2, rows
+
+
 def test_how_weights_came_is_recorded(processes: ForkedJudges) -> None:
     """By name, by the seed, or both."""
     renamed = new("return torch.relu(self.q(x))", "self.q = nn.Linear(n, n)", init_args="self, n")

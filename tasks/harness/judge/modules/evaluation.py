@@ -352,7 +352,7 @@ class GroupJudge:
             raise HarnessFailed("a candidate lives while the reference is to be timed")
         side.clock = Clock(self._settings.timeout_s + _START_NS / 1e9 + calls * self._prepared.call_s)
         try:
-            side.seeded = self._prepared.is_seeded(in_eval=in_eval)
+            side.generators = self._prepared.used_generators(in_eval=in_eval)
             side.by_message = by_message
             side.set_eval(on=in_eval)
             row = self.timed_row(side, calls)
@@ -420,6 +420,7 @@ class GroupJudge:
         now = time.monotonic_ns()
         mode = ModeRequest(name="benchmark", cases=("seed: 1",), timeout_s=0.0)
         cases = parse_cases(mode.cases, global_seed=None)
+        side.inputs, side.control_inputs = self._prepared.timed_inputs(), self._prepared.timed_inputs()
         run = ModeRun(request=mode, cases=cases, start_ns=now, deadline_ns=_NO_DEADLINE_NS)
         # Of Workers, timing uses these methods alone: call, check, control.
         workers = cast("Workers", side)
@@ -439,7 +440,11 @@ class GroupJudge:
         )
         timed.call_first_controls()
         row = benchmark.time(run, timed, stopping)
-        return Row(samples=row.samples, controls_ns=timed.controls_ns)
+        # What the host does is not in the times of calls that a device marks.
+        by_host = self._device == "cpu" or any(sample.by_host for sample in row.samples)
+        return Row(
+            samples=row.samples, controls_ns=timed.controls_ns, skippable_ns=side.skippable_ns if by_host else 0.0
+        )
 
     # -- workers -------------------------------------------------------------------------------------------------
 
@@ -754,9 +759,9 @@ class _Attempt:
         trials = prepared.trials
         if prepared.stateful and len(self._matched) < len(prepared.state):
             # Train calls move a state that cannot be given back to this candidate, and eval calls depend on it.
-            trials = sorted(trials, key=lambda trial: not trial.in_eval)
+            trials = sorted(trials, key=lambda trial: not trial.in_eval or trial.is_second)
         for trial in trials:
-            self._try(trial)
+            (self._look_at_state if trial.is_second else self._try)(trial)
         result.correct = True
         self._end_part("correctness")
         if prepared.timed_calls:
@@ -784,6 +789,7 @@ class _Attempt:
         with self._clock.standing(prepared.reference.usual_ns):
             expected = prepared.expected(trial, perturbed=perturbed)
         self._enter(perturbed=perturbed, in_eval=trial.in_eval)
+        self._side.generators = prepared.used_generators(in_eval=trial.in_eval)
         kernelbench = not perturbed and trial.distribution == "original" and trial.in_eval == (prepared.mode == "eval")
         where = f"input {trial.number} ({trial.distribution}{', shifted weights' if perturbed else ''}"
         where += f"{', eval mode' if trial.in_eval else ''})"
@@ -814,6 +820,24 @@ class _Attempt:
         if problem is not None:
             call = (trial.number, perturbed)
             raise _Wrong(f"{where}: {problem}", call=call, args=expected.args, seed=trial.seed, perturbed=perturbed)
+        result.failing_input = None
+
+    def _look_at_state(self, trial: Trial) -> None:
+        """Flag it if the trial before this one has left another state than in the reference.
+
+        That is no wrong answer: many candidates that replace a module keep no running statistics.
+        """
+        prepared, result = self._prepared, self._result
+        with self._clock.standing(prepared.reference.usual_ns):
+            expected = prepared.expected(trial, perturbed=False)
+        self._side.set_eval(on=True)
+        self._in_eval = True
+        self._side.generators = prepared.used_generators(in_eval=True)
+        result.failing_input = trial.number
+        output, _ = self._side.observe(expected.args, trial.seed)
+        with self._clock.standing(prepared.reference.usual_ns):
+            if compare(expected.output, output, prepared.tolerance).problem is not None:
+                result.flags.append("another_state")
         result.failing_input = None
 
     def _unlike(self, trial: Trial, expected: Expected, output: object, *, perturbed: bool) -> str | None:
@@ -860,7 +884,7 @@ class _Attempt:
         self._enter(perturbed=perturbed, in_eval=in_eval)
         with self._clock.standing(prepared.reference.usual_ns):
             prepared.enter(perturbed=perturbed, in_eval=in_eval)
-        side.seeded = prepared.is_seeded(in_eval=in_eval)
+        side.generators = prepared.used_generators(in_eval=in_eval)
         side.checker = self._check_timed
         own = group.timed_row(side, prepared.timed_calls)
         if group.is_marked:

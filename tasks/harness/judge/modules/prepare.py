@@ -8,21 +8,22 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from tasks.harness.judge.problem import seed_all
 from tasks.harness.judge.snapshots import held
+from tasks.harness.shared.generators import SEEDS, seed_all, seed_some, states
+from tasks.harness.shared.module_values import encode_value
 from tasks.harness.shared.values import Unsupported, pack
 
 from .compare import DEFAULT_TOLERANCE, Tolerance, compare, default_tolerance, in_double, kernelbench_allclose
 from .distributions import ORIGINAL, copied, names_for, observe, tensors_of, transformed
 from .group import Settings
 from .moments import DRAWS
-from .reference_module import InvalidReference, Reference, alike, generators, identical, same_bits
+from .reference_module import InvalidReference, Reference, alike, identical, same_bits
 from .weights import State, shifted
 
 _SEEDS = 1 << 31
@@ -30,6 +31,8 @@ _SEEDS = 1 << 31
 _KEPT_BYTES = 256 << 20
 #: Draws of the inputs from which their ranges are known.
 _RANGE_DRAWS = 3
+#: Draws that an output is compared with that may not depend on its inputs.
+_FURTHER_DRAWS = 2
 #: The preparation and each candidate's correctness take some thirty calls of the reference. So a call may take this
 #: part of a candidate's time; one of a second is never too slow.
 _CALL_SHARE, _NOT_SLOW_S = 1 / 15, 1.0
@@ -56,6 +59,8 @@ class Trial:
     in_eval: bool
     #: Of the inputs, and of the generators in the call.
     seed: int
+    #: Whether it is made in eval mode with the state that the same call in the mode of construction leaves.
+    is_second: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +96,11 @@ class Prepared:
     tolerance: Tolerance
     #: As the result shows it.
     tolerance_shown: dict[str, float]
-    #: By mode: whether a call uses the generators, whatever that does to its output.
-    draws_numbers: bool = False
-    draws_numbers_in_eval: bool = False
+    #: By mode: the generators that a call uses, whatever that does to its output.
+    generators: tuple[str, ...] = ()
+    generators_in_eval: tuple[str, ...] = ()
+    #: Of timed calls: those that are handed over as the original is.
+    timed_distributions: tuple[str, ...] = (ORIGINAL,)
     degenerate: bool = False
     #: What its inputs and one call take in the judge.
     call_s: float = 0.0
@@ -108,11 +115,25 @@ class Prepared:
         most = math.floor(_TIMING_SHARE * self.settings.timeout_s / self.call_s) if self.call_s else math.inf
         return int(min(self.settings.timed_calls, max(most, _FEWEST_CALLS)))
 
-    def is_seeded(self, *, in_eval: bool) -> bool:
-        """Whether timed calls need a seed."""
-        if in_eval:
-            return self.random_in_eval or self.draws_numbers_in_eval
-        return self.random or self.draws_numbers
+    def used_generators(self, *, in_eval: bool) -> tuple[str, ...]:
+        """The generators that are seeded before a call."""
+        return self.generators_in_eval if in_eval else self.generators
+
+    def timed_inputs(self) -> Callable[[int], list[Any]]:
+        """Makes inputs of a row of timed calls by their seeds. The distribution of each is secret, all occur as often.
+
+        So times of two rows compare, and no timed call asks for less than a correctness call does.
+        """
+        deck: list[str] = []
+
+        def inputs(seed: int) -> list[Any]:
+            if not deck:
+                deck.extend(self.timed_distributions)
+                secrets.SystemRandom().shuffle(deck)
+            args: list[Any] = transformed(self.reference.inputs(seed), deck.pop(), self._ranges)
+            return args
+
+        return inputs
 
     def expected(self, trial: Trial, *, perturbed: bool) -> Expected:
         """What the reference does in a trial, from its untouched state.
@@ -125,6 +146,10 @@ class Prepared:
             return found
         args = transformed(self.reference.inputs(trial.seed), trial.distribution, self._ranges)
         self.enter(perturbed=perturbed, in_eval=trial.in_eval)
+        if trial.is_second:
+            self.reference.set_eval(on=False)
+            self.reference.run(args, trial.seed)
+            self.reference.set_eval(on=True)
         output, after = self.reference.run(args, trial.seed)
         found = Expected(args=args, output=output, after=after)
         nbytes = sum(item.nbytes for item in (*tensors_of(args), *tensors_of(output), *after))
@@ -203,11 +228,11 @@ def prepare(reference: Reference, settings: Settings, *, memory_bytes: int) -> P
             )
         mode, only_eval = "eval", True
     _require_finite(first)
-    random, draws_numbers = (False, False) if only_eval else _randomness(reference, inputs, first, second, seed=other)
+    random, generators = (False, ()) if only_eval else _randomness(reference, inputs, first, second, seed=other)
     reference.load(state)
     reference.set_eval(on=True)
     in_eval = [reference.run(inputs, each)[0] for each in (other, other)]
-    random_in_eval, draws_in_eval = _randomness(reference, inputs, *in_eval, seed=other)
+    random_in_eval, generators_in_eval = _randomness(reference, inputs, *in_eval, seed=other)
     reference.set_eval(on=False)
     prepared = Prepared(
         reference=reference,
@@ -219,8 +244,8 @@ def prepare(reference: Reference, settings: Settings, *, memory_bytes: int) -> P
         shifted_state=None,
         random=random,
         random_in_eval=random_in_eval,
-        draws_numbers=draws_numbers,
-        draws_numbers_in_eval=draws_in_eval,
+        generators=generators,
+        generators_in_eval=generators_in_eval,
         call_s=call_s,
         stateful=stateful,
         mode=mode,
@@ -232,6 +257,7 @@ def prepare(reference: Reference, settings: Settings, *, memory_bytes: int) -> P
     draws = [inputs, *(reference.inputs(_fresh()) for _ in range(_RANGE_DRAWS - 1))]
     prepared._ranges = observe(draws)  # noqa: SLF001 made here
     prepared.distributions = _usable(prepared, draws, in_eval=only_eval)
+    prepared.timed_distributions = _timeable(prepared, inputs)
     prepared.shifted_state = _usable_shift(prepared, inputs, in_eval=only_eval) if settings.perturb else None
     prepared.trials = list(_plan(prepared, only_eval=only_eval))
     prepared.degenerate = _is_degenerate(prepared)
@@ -247,15 +273,22 @@ def prepare(reference: Reference, settings: Settings, *, memory_bytes: int) -> P
 
 def _randomness(
     reference: Reference, inputs: list[Any], first: object, second: object, *, seed: int
-) -> tuple[bool, bool]:
-    """Whether outputs depend on the seed, and whether a call uses the generators. Two outputs of one seed are known."""
+) -> tuple[bool, tuple[str, ...]]:
+    """Whether outputs depend on the seed, and the generators that a call uses. Two outputs of one seed are known."""
     other, _ = reference.run(inputs, _fresh())
     # What is not repeatable to the bit differs by its rounding.
     random = not (identical if identical(first, second) else alike)(first, other)
     seed_all(seed)
-    before = generators()
+    before = states()
     reference.run(inputs, seed)
-    return random, generators() != before
+    used = tuple(name for name, state in states().items() if state != before.get(name))
+    if random:
+        seed_all(_fresh())
+        seed_some(used, seed)
+        if not alike(first, reference.run(inputs, None)[0]):
+            # It uses one that it puts back, or reads its state alone.
+            used = tuple(SEEDS)
+    return random, used
 
 
 def _fresh() -> int:
@@ -273,7 +306,12 @@ def _plan(prepared: Prepared, *, only_eval: bool) -> Iterator[Trial]:
         # What eval mode does beside.
         as_made += [(ORIGINAL, count > 1, True), *([(names[-1], False, True)] if count > 1 else [])]
     for number, (name, perturbed, in_eval_mode) in enumerate(as_made):
-        yield Trial(number=number, distribution=name, perturbed=perturbed, in_eval=in_eval_mode, seed=_fresh())
+        trial = Trial(number=number, distribution=name, perturbed=perturbed, in_eval=in_eval_mode, seed=_fresh())
+        yield trial
+        is_random = prepared.random or prepared.random_in_eval
+        if not number and prepared.mode == "both" and prepared.stateful and not is_random:
+            # The state that a call leaves shows in what comes after it.
+            yield replace(trial, number=len(as_made), in_eval=True, is_second=True)
 
 
 def _usable(prepared: Prepared, draws: list[list[Any]], *, in_eval: bool) -> list[str]:
@@ -286,6 +324,17 @@ def _usable(prepared: Prepared, draws: list[list[Any]], *, in_eval: bool) -> lis
             found.append(name)
     prepared.enter(perturbed=False, in_eval=in_eval)
     return found
+
+
+def _timeable(prepared: Prepared, inputs: list[Any]) -> tuple[str, ...]:
+    """The distributions whose tensors lie in memory as those of the original do, so that times compare."""
+
+    def handed_over(name: str) -> object:
+        packed = pack(encode_value(transformed(inputs, name, prepared._ranges)))  # noqa: SLF001 of this module
+        return packed.tree, packed.sizes
+
+    as_it_is = handed_over(ORIGINAL)
+    return tuple(name for name in prepared.distributions if handed_over(name) == as_it_is)
 
 
 def _usable_shift(prepared: Prepared, inputs: list[Any], *, in_eval: bool) -> State | None:
@@ -317,20 +366,20 @@ def _is_sound(reference: Reference, args: list[Any]) -> bool:
 
 def _is_degenerate(prepared: Prepared) -> bool:
     """Whether an output that does not depend on the inputs is right: a constant, or zeros."""
-    plain = [trial for trial in prepared.trials if not trial.perturbed]
-    outputs = [prepared.expected(trial, perturbed=False) for trial in plain]
-    if not tensors_of(outputs[0].output):
+    trial = prepared.trials[0]
+    first = prepared.expected(trial, perturbed=False).output
+    if not tensors_of(first):
         return True
-    first = outputs[0].output
     zeros = [torch.zeros_like(item) for item in tensors_of(first)]
     if compare(tensors_of(first), zeros, prepared.tolerance).problem is None:
         return True
-    further = [each.output for each, trial in zip(outputs, plain, strict=True) if trial.in_eval == plain[0].in_eval]
-    if len(further) < 2:
-        again = prepared.reference.inputs(_fresh())
-        prepared.enter(perturbed=False, in_eval=plain[0].in_eval)
-        further.append(prepared.reference.run(again, plain[0].seed)[0])
-    return all(compare(first, other, prepared.tolerance).problem is None for other in further[1:])
+    # Of plain get_inputs alone, where a constant may be right though other distributions tell it apart.
+    for _ in range(_FURTHER_DRAWS):
+        prepared.enter(perturbed=False, in_eval=trial.in_eval)
+        other, _ = prepared.reference.run(prepared.reference.inputs(_fresh()), trial.seed)
+        if compare(first, other, prepared.tolerance).problem is not None:
+            return False
+    return True
 
 
 def require_fit(inputs: list[Any], state: State, output: object, memory_bytes: int) -> None:

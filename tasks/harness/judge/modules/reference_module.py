@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import linecache
-import random
 import signal
 import sys
 import threading
@@ -23,8 +22,8 @@ from typing import Any
 import torch
 
 from tasks.harness.judge.own_settings import OwnSettings
-from tasks.harness.judge.problem import seed_all
 from tasks.harness.shared import paritybench
+from tasks.harness.shared.generators import seed_all
 from tasks.harness.shared.module_values import has_lazy_parts, loadable_state, plain
 from tasks.harness.shared.own_memory import limit_note, limited_memory
 
@@ -330,17 +329,6 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     return torch.equal(
         *(item.resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8) for item in (one, other))
     )
-
-
-def generators() -> tuple[object, ...]:
-    """The states of all global generators, comparable."""
-    numpy = sys.modules.get("numpy")
-    found: list[object] = [random.getstate(), torch.get_rng_state().numpy().tobytes()]
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch lacks it
-        found += [state.cpu().numpy().tobytes() for state in torch.cuda.get_rng_state_all()]
-    if numpy is not None:
-        found.append(repr(numpy.random.get_state()))
-    return tuple(found)
 
 
 def _sentence(error: BaseException) -> str:

@@ -29,6 +29,12 @@ from .weights import State
 Entries = tuple[tuple[str, tuple[int, ...], str], ...]
 #: How long the control process may take for a row of calls.
 _PATIENCE_NS = 120_000_000_000
+#: What the harness's code takes in the span of a call (`worker.module`, `worker.main`): to answer; to seed a generator;
+#: to describe an output of plain tensors, each; and any other output, and each of its tensors.
+_ANSWER_NS = 2_000.0
+_SEED_NS = {"python": 10_000.0, "torch": 3_000.0, "cuda": 10_000.0, "numpy": 5_000.0}
+_TENSOR_NS = 1_500.0
+_NESTED_NS, _NESTED_TENSOR_NS = 30_000.0, 15_000.0
 #: No size that a worker names is above this.
 _MOST_SIZE = 1 << 48
 
@@ -100,13 +106,18 @@ class ModuleSide:
         if control is not None:
             client.pace = control.pace
         self._subject = subject
-        #: Whether the generators are seeded before each timed call.
-        self.seeded = False
+        #: Names of the generators that are seeded before each call: those that the reference uses in this mode.
+        self.generators: tuple[str, ...] = ()
+        #: Makes the inputs of timed calls, and of control calls beside them.
+        self.inputs: Callable[[int], list[Any]] = reference.inputs
+        self.control_inputs: Callable[[int], list[Any]] = reference.inputs
         #: Whether timed calls go by message, so that launches are in the time.
         self.by_message = False
         #: Checks the output of a timed call, given its arguments and its seed; None: it is not checked.
         self.checker: Callable[[list[Any], int | None, object], None] | None = None
         self._last: tuple[list[Any], int | None, Called] | None = None
+        #: Of an output of a timed call, where it was checked.
+        self._describing_ns = 0.0
         self._control_outputs = ControlOutputs()
 
     # -- orders --------------------------------------------------------------------------------------------------
@@ -177,11 +188,18 @@ class ModuleSide:
         Raises:
             Fault: the worker failed, or returned something else than tensor data.
         """
-        match self._order({"do": "observe", "args": encoded(args), "seed": _seed(seed)}):
-            case {"out": output, "after": list(after)} if all(isinstance(item, torch.Tensor) for item in after):
-                return output, after
-            case _:
-                raise Fault("rejected", f"{self._subject} did not return what the harness asks for", gone=True)
+        output = self._order(self._call_order(args, seed))
+        left = self._order({"do": "left"})
+        if not isinstance(left, list) or not all(isinstance(item, torch.Tensor) for item in left):
+            raise Fault("rejected", f"{self._subject} did not return what the harness asks for", gone=True)
+        return output, left
+
+    def _call_order(self, args: list[Any], seed: int | None) -> Mapping[str, object]:
+        """One call. That it is timed is not in it."""
+        # As a tensor, since calls with new numbers in their tree go by message.
+        carried = torch.tensor([seed], dtype=torch.int64) if seed is not None and self.generators else None
+        generators = [] if carried is None else list(self.generators)
+        return {"do": "call", "args": encoded(args), "seed": carried, "generators": generators}
 
     def _order(self, order: Mapping[str, object]) -> Any:
         self.clock.check()
@@ -239,8 +257,8 @@ class ModuleSide:
         start = time.perf_counter_ns()
         with self.clock.standing(self._reference.usual_ns):
             number = int(arguments["seed"])  # type: ignore[arg-type]  # cases of modules have a seed and nothing else
-            args, seed = self._reference.inputs(number), number if self.seeded else None
-            packed = self._packed_run(args, seed)
+            args, seed = self.inputs(number), number if self.generators else None
+            packed = packed_order(self._call_order(args, seed))
         made_ns = time.perf_counter_ns() - start
         with self._memory_fault(packed):
             called = self.client.call(
@@ -252,9 +270,10 @@ class ModuleSide:
         self._last = args, seed, called
         return Call.of(called, packed, shape=tree_signature(packed), made_ns=made_ns)
 
-    @staticmethod
-    def _packed_run(args: list[Any], seed: int | None) -> Packed:
-        return packed_order({"do": "run", "args": encoded(args), "seed": _seed(seed)})
+    @property
+    def skippable_ns(self) -> float:
+        """What the harness's own code in a call takes at most, which a candidate could leave out."""
+        return _ANSWER_NS + sum(_SEED_NS[name] for name in self.generators) + self._describing_ns
 
     def check(self, *, deadline_ns: int) -> str:  # noqa: ARG002 the check is not interrupted
         """See Workers."""
@@ -263,6 +282,7 @@ class ModuleSide:
         args, seed, called = self._last
         if self.checker is not None:
             output = self._value_of(called)
+            self._describing_ns = max(self._describing_ns, describing_ns(output, tensors=called.parts))
             with self.clock.standing(self._reference.usual_ns):
                 self.checker(args, seed, output)
         return ""
@@ -287,14 +307,14 @@ class ModuleSide:
 
         def inputs() -> tuple[list[Any], int | None]:
             number = int(next(cases)["seed"])  # type: ignore[arg-type]  # as in `call`
-            return self._reference.inputs(number), number if self.seeded else None
+            return self.control_inputs(number), number if self.generators else None
 
         with self.clock.standing(count * self._reference.usual_ns):
             parts, nbytes = self._control_outputs.like(
                 like, asked_for=lambda: tensors_in(self._reference.run(*inputs())[0])
             )
             return self._control.calls(
-                lambda: self._packed_run(*inputs()),
+                lambda: packed_order(self._call_order(*inputs())),
                 count,
                 parts=parts,
                 nbytes=nbytes,
@@ -311,6 +331,9 @@ class ModuleSide:
         self.client.withdraw_call(deadline_ns=self.clock.deadline_ns)
 
 
-def _seed(seed: int | None) -> torch.Tensor | None:
-    """A seed as the orders carry it: as a tensor, since calls with new numbers in their tree go by message."""
-    return None if seed is None else torch.tensor([seed], dtype=torch.int64)
+def describing_ns(output: object, *, tensors: int) -> float:
+    """What it takes a worker to describe an output, at most."""
+    items = output if isinstance(output, (tuple, list)) else (output,)
+    if all(isinstance(item, torch.Tensor) for item in items):
+        return _TENSOR_NS * tensors
+    return _NESTED_NS + _NESTED_TENSOR_NS * tensors

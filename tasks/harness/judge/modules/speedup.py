@@ -24,6 +24,8 @@ class Row:
 
     samples: Sequence[Sample]
     controls_ns: Sequence[Sequence[float]] | None
+    #: What the harness's own code in a call takes at most, which a candidate could leave out.
+    skippable_ns: float = 0.0
 
     def joined(self, other: Row) -> Row:
         """Both rows as one."""
@@ -31,7 +33,7 @@ class Row:
             controls = None
         else:
             controls = [*self.controls_ns, *other.controls_ns]
-        return Row(samples=[*self.samples, *other.samples], controls_ns=controls)
+        return replace(self, samples=[*self.samples, *other.samples], controls_ns=controls)
 
     @property
     def is_bounded(self) -> bool:
@@ -87,7 +89,7 @@ def speedup_of(reference: Row, candidate: Row, *, tolerance: float, known: Refer
     low, high = _interval(counted.counted_ns, theirs.counted)
     # What the hand-over may be off, where it is in the times.
     noise = counted.noise_ns, _noise(theirs)
-    low = min(low, max(one - noise[0], 0.0) / (other + noise[1]))
+    low = min(low, max(one - noise[0], 0.0) / (other + noise[1] + candidate.skippable_ns))
     high = max(high, (one + noise[0]) / max(other - noise[1], 1.0))
     # By how much the fresh times alone differ from all.
     moved = median(fresh.counted_ns) / one

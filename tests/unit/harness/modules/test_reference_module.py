@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tasks.harness.judge.modules.distributions import transformed
 from tasks.harness.judge.modules.group import Settings
 from tasks.harness.judge.modules.prepare import Prepared, prepare
 from tasks.harness.judge.modules.reference_module import InvalidReference, Reference
@@ -133,6 +134,47 @@ def test_noise_makes_a_module_random_in_both_modes(tmp_path: Path) -> None:
     assert (prepared.random, prepared.random_in_eval) == (True, True)
 
 
+@pytest.mark.parametrize(
+    ("draw", "expected"),
+    [
+        ("torch.rand(4, 8)", ("torch",)),
+        ("torch.from_numpy(numpy.random.rand(4, 8))", ("numpy",)),
+        ("random.random()", ("python",)),
+        ("random.random() + torch.rand(4, 8)", ("python", "torch")),
+        ("restored()", ("python", "torch", "cuda", "numpy")),
+    ],
+)
+def test_the_generators_that_a_call_uses_are_seeded(draw: str, expected: tuple[str, ...], tmp_path: Path) -> None:
+    """And no others; all where a call puts its own back, so that nothing shows which it was."""
+    text = (
+        "import random\nimport numpy\ndef restored():\n    with torch.random.fork_rng(devices=[]):\n"
+        "        return torch.rand(4, 8)\n" + _module(f"return x + {draw} if self.training else x")
+    )
+    prepared = _prepared(text, tmp_path)
+    assert (prepared.random, prepared.used_generators(in_eval=False)) == (True, expected)
+    assert prepared.used_generators(in_eval=True) == ()
+
+
+def test_timed_calls_have_every_distribution_as_often(tmp_path: Path) -> None:
+    """In an order of their own, so that a worker cannot know what the next call is like."""
+    prepared = _prepared(_module("return x + 1"), tmp_path)
+    names = prepared.distributions
+    assert len(names) > 2
+    assert prepared.timed_distributions == tuple(names)
+    inputs = prepared.timed_inputs()
+    expected = {name: transformed(prepared.reference.inputs(7), name, prepared._ranges)[0] for name in names}
+    drawn = [inputs(7)[0] for _ in range(3 * len(names))]
+    counts = [sum(torch.equal(item, one) for item in drawn) for one in expected.values()]
+    assert counts == [3] * len(names)
+
+
+def test_timed_calls_have_no_distribution_that_is_handed_over_in_another_way(tmp_path: Path) -> None:
+    """Expanded inputs would have other bytes; correctness calls have them all the same."""
+    prepared = _prepared(_module("return x + 1", inputs="[torch.randn(1, 8).expand(4, 8)]"), tmp_path)
+    assert len(prepared.distributions) > 1
+    assert prepared.timed_distributions == ("original",)
+
+
 def test_a_module_that_is_made_in_eval_mode_stays_there(tmp_path: Path) -> None:
     """A module that is made in eval mode stays there."""
     prepared = _prepared(_module("return self.d(x)", init="self.d = nn.Dropout(0.5); self.eval()"), tmp_path)
@@ -161,6 +203,8 @@ def test_batch_norm_moves_its_state(tmp_path: Path) -> None:
         ("return torch.softmax(x.sum(1, keepdim=True), 1)", True),
         ("return (x - x.mean(1, keepdim=True)).mean(1)", True),
         ("return x * 1e-9", True),
+        # Of plain get_inputs alone.
+        ("return (x.abs().max() > 1.2) * torch.ones(1)", True),
         ("return torch.softmax(x, 1)", False),
         ("return (x > 0)", False),
     ],
@@ -178,6 +222,16 @@ def test_expected_outputs_are_those_of_the_untouched_state(tmp_path: Path) -> No
     first = prepared.expected(trial, perturbed=False)
     x = first.args[0]
     assert torch.allclose(first.output, x / (1 + 1e-5) ** 0.5)
+
+
+def test_the_state_that_a_call_leaves_is_seen_in_the_next(tmp_path: Path) -> None:
+    """Once, in eval mode, where calls change a state."""
+    prepared = _prepared(_module("return self.b(x)", init="self.b = nn.BatchNorm1d(8)"), tmp_path)
+    (second,) = (trial for trial in prepared.trials if trial.is_second)
+    x = prepared.expected(second, perturbed=False).args[0]
+    moved = x.mean(0) * 0.1, x.var(0) * 0.1 + 0.9
+    assert torch.allclose(prepared.expected(second, perturbed=False).output, (x - moved[0]) / (moved[1] + 1e-5).sqrt())
+    assert not any(trial.is_second for trial in _prepared(_module("return x + 1"), tmp_path).trials)
 
 
 def test_shifted_weights_that_break_a_module_are_not_used(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -52,6 +53,16 @@ def test_the_noise_of_the_hand_over_is_in_the_interval_of_short_calls() -> None:
     """What cannot be told apart is not a gain."""
     found = speedup_of(_row([12] * 20, noise_ns=8000), _row([10] * 20, noise_ns=8000), tolerance=0.1)
     assert found.timing == "measured"
+    assert found.low <= 1.0 <= found.high
+
+
+@pytest.mark.parametrize("times_us", [1000, 100, 10])
+def test_what_a_candidate_can_leave_out_of_the_harness_is_in_the_interval(times_us: int) -> None:
+    """The same module without the harness's own work in its calls is not faster for certain."""
+    skipped_us = 3
+    cheat = replace(_row([times_us - skipped_us] * 20), skippable_ns=skipped_us * 1e3)
+    found = speedup_of(_row([times_us] * 20), cheat, tolerance=0.1)
+    assert found.ratio > 1.0
     assert found.low <= 1.0 <= found.high
 
 
