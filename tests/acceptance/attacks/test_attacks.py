@@ -52,14 +52,22 @@ def test_it_gets_through_where_its_defence_is_off(processes: ForkedJudges, attac
     """The same submission is accepted, with a wrong output or a time that it cannot have had."""
     if without == "uid" and os.geteuid() and SCOPE.exists() and int(SCOPE.read_text()):
         pytest.skip("this host lets no process of a user write to another one's memory")
-    outcomes = _played(processes, attack, (*attack.given, *without.split("+")))
-    # What an allocator decides does not come out alike every time; once is enough to show the way.
-    outcome = next((each for each in reversed(outcomes) if each.verdict == "accepted"), outcomes[-1])
-    assert outcome.verdict == "accepted", outcome
-    if attack.work_ns is not None:
-        spans = [case["outside_median_ns"] for case in outcome.details.get("cases", ())]
-        assert outcome.time_ns is not None
-        assert outcome.time_ns < attack.holds * max(attack.work_ns, *spans, attack.work_ns), outcome
+    # What an allocator decides does not come out alike every time, nor do times on a busy machine; once is enough to
+    # show the way.
+    for _ in range(1 if attack.work_ns is None else 3):
+        outcomes = _played(processes, attack, (*attack.given, *without.split("+")))
+        outcome = next((each for each in reversed(outcomes) if each.verdict == "accepted"), outcomes[-1])
+        if _gets_through(attack, outcome):
+            return
+    raise AssertionError(outcome)
+
+
+def _gets_through(attack: Attack, outcome: Outcome) -> bool:
+    """Whether it is accepted, in less than its work takes."""
+    if outcome.verdict != "accepted" or attack.work_ns is None:
+        return outcome.verdict == "accepted"
+    spans = [case["outside_median_ns"] for case in outcome.details.get("cases", ())]
+    return outcome.time_ns is not None and outcome.time_ns < attack.holds * max(attack.work_ns, *spans)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,6 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from runner.model import NEVER
-from runner.store import migrate
 from tests.acceptance.strangers.session_settings.test_session_settings import COMMANDS, PAGES, daemon_of
 from tests.integration.cli.conftest import Call, call, docker_host, evaluation_python
 from tests.integration.extras.gateway.conftest import Gate, gate, open_gate
@@ -106,14 +104,3 @@ def test_a_moment_is_refused_at_the_door(board: Bench, database_url: str, name: 
         assert refused.value.sqlstate == "KR029"
         with pytest.raises(psycopg.errors.CheckViolation, match="runner_deadline"):
             connection.execute("UPDATE leaderboard.leaderboard SET deadline = %s", (moment,))
-
-
-def test_a_deadline_of_an_older_database_is_moved(board: Bench, database_url: str) -> None:
-    """The version that adds the check keeps the leaderboard open."""
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute("ALTER TABLE leaderboard.leaderboard DROP CONSTRAINT runner_deadline")
-        connection.execute("UPDATE leaderboard.leaderboard SET deadline = 'infinity'")
-        connection.execute("DROP TABLE runner.waiting_login")
-        connection.execute("UPDATE runner.migration SET version_num = '0024_addresses'")
-        assert migrate(database_url) == ("0025_values",)
-        assert connection.execute("SELECT deadline FROM leaderboard.leaderboard").fetchall() == [(NEVER,)]
