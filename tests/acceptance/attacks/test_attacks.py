@@ -67,7 +67,7 @@ def _gets_through(attack: Attack, outcome: Outcome) -> bool:
     if outcome.verdict != "accepted" or attack.work_ns is None:
         return outcome.verdict == "accepted"
     spans = [case["outside_median_ns"] for case in outcome.details.get("cases", ())]
-    return outcome.time_ns is not None and outcome.time_ns < attack.holds * max(attack.work_ns, *spans)
+    return outcome.time_ns is not None and outcome.time_ns < attack.holds * max([attack.work_ns, *spans])
 
 
 @pytest.mark.parametrize(
