@@ -21,7 +21,7 @@ demo: setup ## real submissions through real containers to a leaderboard and its
 PARALLEL := -n 4 --dist loadscope --no-loadscope-reorder
 
 # Of attacks, escapes, solutions and the like one of each class (tests/tiers.toml); CORPORA="attacks escapes" plays those whole.
-test: setup ## every defence once, ten minutes on two cores; ARGS="path -k word" runs some, one after the other
+test: setup ## every defence once; ARGS="path -k word" runs some, one after the other
 	@$(STACK) run -- $(PY) -m pytest $(or $(ARGS),--tier quick --corpora "$(CORPORA)" $(PARALLEL))
 
 test-all: setup ## every test that needs no GPU, every attack and every escape; about forty minutes on two cores

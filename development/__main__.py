@@ -21,7 +21,7 @@ from runner.store import Store
 
 _START_S = 120.0
 _LOOK_S = 0.25
-#: An interrupted command, and what it leaves running, may take so long to end.
+#: How long an interrupted command, and what it leaves running, may take to end.
 _END_S = 60.0
 #: Pause between two looks for orphans that have ended.
 _REAP_S = 2.0
@@ -134,8 +134,8 @@ def _children() -> list[int]:
 
 
 def _all_children() -> list[int]:
-    found = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
-    return [int(pid) for pid in found]
+    pids = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
+    return [int(pid) for pid in pids]
 
 
 def _command_of(pid: int) -> str:
