@@ -127,14 +127,20 @@ def job_labels(job: Job) -> dict[str, str]:
     }
 
 
-def pair_boot(environment: Environment) -> Boot:
-    """Judge and worker, started before any request is there, and the rank checkers of a request that has ranks."""
+def pair_boot(environment: Environment, *, ranks: bool = False) -> Boot:
+    """Judge and worker, started before any request is there, and the rank checkers of a request that has ranks.
+
+    Args:
+        environment: what the host offers.
+        ranks: whether requests with ranks may come, whose process groups need the loopback.
+    """
     return Boot(
         kind="pair",
         judge=harness_process(environment, "judge"),
         worker=harness_process(environment, "worker"),
         rank_checker=harness_process(environment, "rank_checker"),
         preload=_PRELOAD.format(stage=STAGE),
+        loopback=ranks,
     )
 
 

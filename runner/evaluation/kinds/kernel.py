@@ -41,7 +41,7 @@ class Kernel(Submission):
         return Requests(
             request=self._request(modes, compiler),
             built_request=self._request(modes, ()) if compiler else None,
-            boot=pair_boot(context.environment),
+            boot=pair_boot(context.environment, ranks=context.task.multi_gpu),
             # The judge gives the submission's import a limit of its own, before the first mode's.
             budget_s=context.build_timeout_s + sum(mode.timeout_s for mode in modes),
         )

@@ -144,7 +144,7 @@ def several(*sizes: int) -> Task:
 
 
 def test_a_multi_gpu_task_has_a_rank_for_each_device() -> None:
-    """Judge and init are told the cases' world size; any other task has no ranks."""
+    """Judge and init are told the cases' world size; any other task has no ranks and no loopback."""
     plan = planned(several(2, 2))
     assert judge_request(plan).ranks == 2
     assert isinstance(plan.request, PairRequest)
@@ -153,6 +153,7 @@ def test_a_multi_gpu_task_has_a_rank_for_each_device() -> None:
     assert judge_request(single).ranks is None
     assert isinstance(single.request, PairRequest)
     assert single.request.ranks is None
+    assert (plan.spec.boot.loopback, single.spec.boot.loopback) == (True, False)
 
 
 @pytest.mark.parametrize(

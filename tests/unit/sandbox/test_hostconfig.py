@@ -154,7 +154,7 @@ def test_a_spec_that_cannot_work_is_told(spec: SandboxSpec, reason: str) -> None
 
 def test_the_seccomp_profile_denies_by_default_and_leaves_out_what_is_dangerous() -> None:
     """An allow-list: none of the calls that isolation depends on is on it, clone3 says ENOSYS."""
-    profile = json.loads(hardening.seccomp_profile())
+    profile = json.loads(hardening.seccomp_profile(loopback=True))
     assert profile["defaultAction"] == "SCMP_ACT_ERRNO"
     assert all(arch["subArchitectures"] == [] for arch in profile["archMap"])
     allowed = {name for rule in profile["syscalls"] if rule["action"] == "SCMP_ACT_ALLOW" for name in rule["names"]}
@@ -171,6 +171,19 @@ def test_the_seccomp_profile_denies_by_default_and_leaves_out_what_is_dangerous(
     compared = {arg["op"] for rule in profile["syscalls"] for arg in rule.get("args", ())}
     # A filter compares 64 bits where the kernel takes 32 of a number: what is not equal may be equal to the kernel.
     assert compared == {"SCMP_CMP_EQ", "SCMP_CMP_LT", "SCMP_CMP_MASKED_EQ"}
+
+
+def test_sockets_of_tcp_and_udp_are_refused_where_no_ranks_need_them() -> None:
+    """The list without the loopback is the other one, less every rule that allows a socket of an internet family."""
+    full, closed = (json.loads(hardening.seccomp_profile(loopback=loopback)) for loopback in (True, False))
+    gone = [rule for rule in full["syscalls"] if rule not in closed["syscalls"]]
+    assert {(*rule["names"], rule["args"][0]["value"]) for rule in gone} == {("socket", 2), ("socket", 10)}
+    assert {**full, "syscalls": closed["syscalls"]} == closed
+    left = [rule for rule in closed["syscalls"] if "socket" in rule["names"]]
+    assert {rule["args"][0]["value"] for rule in left} == {1, 16}
+    one_rank = replace(FULL, boot=replace(FULL.boot, loopback=False))
+    options = [create_body(spec, owner="me")["HostConfig"]["SecurityOpt"][1] for spec in (FULL, one_rank)]
+    assert options == [f"seccomp={hardening.seccomp_profile(loopback=loopback)}" for loopback in (True, False)]
 
 
 def test_every_rule_is_explained_in_the_security_document() -> None:

@@ -14,8 +14,10 @@ STREAM, DGRAM, RAW, SEQPACKET = 1, 2, 3, 5
 FAMILIES, TYPES, PROTOCOLS = range(48), range(16), (0, 1, 6, 17, 33, 58, 115, 132, 136, 255, 262)
 #: Close on exec, not blocking, and bits that the kernel does not look at.
 FLAGS = (0, 0o2000000, 0o4000, 1 << 32)
-ALLOWED = {(family, *both) for family in (INET, INET6) for both in ((STREAM, 0), (STREAM, 6), (DGRAM, 0), (DGRAM, 17))}
-ALLOWED |= {(NETLINK, RAW, 0), (NETLINK, DGRAM, 0)}
+ALLOWED = {(NETLINK, RAW, 0), (NETLINK, DGRAM, 0)}
+# Beside a judge of one rank the loopback is closed: packets cost time in interrupts, which no process is charged for.
+if not os.path.ismount("/judge"):
+    ALLOWED |= {(family, *both) for family in (INET, INET6) for both in ((STREAM, 0), (STREAM, 6), (DGRAM, 0), (DGRAM, 17))}
 PAIRS = {(UNIX, kind, 0) for kind in (STREAM, DGRAM, SEQPACKET)}
 
 
