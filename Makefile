@@ -6,7 +6,7 @@ STACK := $(PY) -m development
 # Where it is set, as in many images, each of the hundreds of processes of a test run would compile all of our modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-all test-unit test-nightly test-trainers gpu test-stress chaos fuzz lint format bench package up down env clean
+.PHONY: help setup demo test test-all test-unit test-nightly test-trainers gpu test-stress chaos fuzz lint format bench package release up down env clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -68,6 +68,10 @@ bench: ## the benchmarks; each prints its figures, beside what it compares itsel
 
 package: setup ## dist/: a Debian package, and for hosts without dpkg the same as wheels and a script; PYTHONS="3.11 3.12"
 	@PYTHONS="$(PYTHONS)" .ci/package
+
+release: ## build/release: wheel, source archive, Debian package, pages, checksums, all checked; says what to do by hand
+	@.ci/setup release
+	@.ci/release
 
 up: setup ## PostgreSQL, engine, one daemon and the gateway in the background, for development
 	@$(STACK) up

@@ -140,7 +140,13 @@ def quoted(text: str) -> str:
 
 @pytest.fixture(scope="session")
 def packages() -> Iterator[Path]:
-    """What `make package` makes, with the dependencies' wheels from a folder that is kept for the next time."""
+    """What `make package` makes, with the dependencies' wheels from a folder that is kept for the next time.
+
+    `make release` names its own, with the packages of the release before below `before/`.
+    """
+    if ready := os.environ.get("KERNEL_RUNNER_TEST_PACKAGES"):
+        yield Path(ready)
+        return
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = (*project["optional-dependencies"]["gateway"], *project["optional-dependencies"]["nvidia"])
     needed = [*project["dependencies"], *extras, "setuptools>=77"]

@@ -21,6 +21,7 @@ OWNER_URL = (
     f"postgresql://kernelbot:{CANARIES[0]}@localhost/kernelbot"
     "?sslmode=verify-full&sslrootcert=/etc/postgresql/server.crt"
 )
+DATABASE = "CREATE DATABASE kernelbot OWNER kernelbot TEMPLATE template0 ENCODING 'UTF8'"
 SECRET = "/etc/kernel-runner/credentials/database_url"
 #: What the site wants otherwise, beside the file of examples that comes with the package.
 OWN = f"{Path(SITE).parent}/own.conf"
@@ -112,7 +113,7 @@ def prepare(machine: Machine) -> None:
     machine.run("systemctl", "restart", "postgresql")
     postgres = ("runuser", "-u", "postgres", "--", "psql", "-Xq", "-v", "ON_ERROR_STOP=1")
     machine.run(*postgres, stdin=f"CREATE ROLE kernelbot LOGIN PASSWORD '{CANARIES[0]}';\n")
-    machine.run(*postgres, "-c", "CREATE DATABASE kernelbot OWNER kernelbot TEMPLATE template0 ENCODING 'UTF8'")
+    machine.run(*postgres, "-c", DATABASE)
     machine.write(f"{FOLDER}/url", f"{OWNER_URL}\n", mode=0o600)
 
 
@@ -198,6 +199,24 @@ def break_and_go_back(machine: Machine) -> None:
     machine.run("rm", "-r", broken, f"{broken}.deb", f"{SITE}.dpkg-dist")
 
 
+def upgrade(machine: Machine) -> None:
+    """What the release before has left on a host and in its database serves this one; without one, nothing happens."""
+    if machine.ask("test", "-d", f"{PACKAGES}/before").code != 0:
+        return
+    install, *others = four_commands()
+    for command in (install.replace("dist/", "dist/before/"), *others):
+        machine.run("sh", "-c", f"cd {FOLDER} && {command}")
+    # As docs/operations.md says where a release brings a migration.
+    machine.run("systemctl", "stop", "kernel-runner")
+    machine.run("sh", "-c", f"cd {FOLDER} && {' '.join(INSTALL)} ./dist/*.deb")
+    machine.run("kernel-runner", "migrate")
+    machine.run("systemctl", "start", "kernel-runner")
+    assert "accepted" in machine.run("sh", "-c", f"cd {FOLDER} && {others[-1]}")
+    machine.run("apt-get", "purge", "--yes", "kernel-runner")
+    for statement in ("DROP DATABASE kernelbot", DATABASE):
+        machine.run("runuser", "-u", "postgres", "--", "psql", "-Xqc", statement)
+
+
 def sample_a_device(machine: Machine) -> None:
     """A run on a device that is sampled: the sampler's thread leaves the run's cores, and the unit allows that.
 
@@ -253,6 +272,7 @@ def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
     """Four commands to a verdict; kill, hang, stop, reload and a new password lose no run; nothing leaks or stays."""
     prepare(machine)
     before = snapshot(machine)
+    upgrade(machine)
     # What the site wants otherwise is there first, and stays: as little at a time as a busy machine for tests can bear.
     machine.run("mkdir", "-p", str(Path(OWN).parent))
     machine.write(OWN, DROP_IN)
