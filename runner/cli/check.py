@@ -207,11 +207,12 @@ def _tasks(config: Config) -> Finding:
     name = "tasks"
     store = Store(config.require_database_url(), application_name="kernel-runner check", direct_host=config.direct_host)
     with closing(store):
-        broken = store.broken_tasks()
+        broken, unknown = store.broken_tasks(), store.unknown_task_keys()
     if broken is None:
         return Finding(name=name, mark=Mark.OK, found="not read: this login may not")
     if not broken:
-        return Finding(name=name, mark=Mark.OK, found="those of open leaderboards load")
+        unused = "".join(f"; {board}: unknown and not used: {', '.join(keys)}" for board, keys in unknown.items())
+        return Finding(name=name, mark=Mark.OK, found=f"those of open leaderboards load{unused}")
     remedy = "correct them (kernel-runner leaderboard update DIR --name NAME)"
     return Finding(name=name, mark=Mark.WARNING, found=". ".join(broken.values()), remedy=remedy)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -14,6 +14,7 @@ from runner.cli.safe import printable
 from runner.errors import NotFoundError
 from runner.gpu_types import Registry
 from runner.store.records import BoardView
+from runner.task_format import unknown_keys
 from runner.task_format.model import Lang
 
 leaderboard = typer.Typer(
@@ -33,19 +34,21 @@ def list_boards(context: typer.Context, *, as_json: JsonOption = False) -> None:
     `invalid`, are named with the reason.
     """
     with session(context).store() as store:
-        boards, broken = store.boards(), store.broken_tasks() or {}
+        boards, broken, unknown = store.boards(), store.broken_tasks() or {}, store.unknown_task_keys()
     if as_json:
         out_json(json_output.boards(boards, broken))
         return
     out(render.boards_table(boards))
-    note_broken(broken)
+    note_broken(broken, unknown)
 
 
-def note_broken(broken: Mapping[str, str]) -> None:
-    """Say which leaderboards can evaluate nothing, and why."""
+def note_broken(broken: Mapping[str, str], unknown: Mapping[str, Sequence[str]]) -> None:
+    """Say which leaderboards can evaluate nothing, and why; and of which some keys are not used."""
     for name, reason in broken.items():
         remedy = f"kernel-runner leaderboard update DIR --name {printable(name)}"
         note(f"a task does not load, so every submission is invalid: {printable(reason)}; correct it: {remedy}")
+    for name, keys in unknown.items():
+        note(f"leaderboard {printable(name)}: this release knows and uses no {printable(', '.join(keys))} of its task")
 
 
 @leaderboard.command(epilog=example("kernel-runner leaderboard show vectoradd"))
@@ -70,6 +73,8 @@ def show(
         out_json(json_output.ranking(lines))
     else:
         out(render.ranking_page(name, (chosen,) if chosen else board.gpus, lines, demand=board.demand))
+    if unknown := unknown_keys(board.task):
+        note_broken({}, {name: unknown})
 
 
 @leaderboard.command(epilog=example("kernel-runner leaderboard personal vectoradd --user alice"))

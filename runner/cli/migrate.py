@@ -52,7 +52,7 @@ def migrate(
             max_lost_leases=config.max_lost_leases,
             max_unanswered_claims=config.max_unanswered_claims,
         )
-        note_broken(store.broken_tasks() or {})
+        note_broken(store.broken_tasks() or {}, store.unknown_task_keys())
         store.sync_gpu_types(
             [
                 (entry.name, entry.vendor.value, entry.aliases, entry.description)

@@ -44,7 +44,7 @@ from runner.evaluation.warm_pool import PoolBounds, WarmPool
 from runner.gpu_types import GpuType, Registry
 from runner.logs import get_logger
 from runner.model import GroupJob, Job, JobResult, Json, Slot, SubmissionJob
-from runner.task_format import from_stored
+from runner.task_format import from_stored, unknown_keys
 from runner.task_format.model import Harness
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.engine import DockerEngine, EngineFacts
@@ -263,6 +263,8 @@ class Evaluator:
             return Group(GroupContext(**facts), self._reference_times)
         if not isinstance(job, SubmissionJob):
             raise TypeError(f"job {job.id} is neither of a submission nor a group")
+        if unknown := unknown_keys(job.task):
+            _log.warning("task_keys_unknown", leaderboard=job.leaderboard, keys=", ".join(unknown))
         task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
         try:
             job.code.decode("utf-8")

@@ -174,6 +174,16 @@ class Boards(Base):
                     broken[name] = "; ".join(str(error).splitlines())
         return broken
 
+    def unknown_task_keys(self) -> Mapping[str, Sequence[str]]:
+        """Keys of open leaderboards' tasks that this release does not know, by name; none if tasks may not be read."""
+        from runner.task_format import unknown_keys
+
+        if not expect(self._link.one(queries.MAY_READ_TASKS))["may"]:
+            return {}
+        tasks = {found["name"]: found["task"] for found in self._link.all(queries.OPEN_TASKS)}
+        keys = {name: unknown_keys(task) for name, task in tasks.items() if isinstance(task, Mapping)}
+        return {name: unknown for name, unknown in keys.items() if unknown}
+
     def board(self, name: str) -> BoardView:
         """A leaderboard with its task.
 

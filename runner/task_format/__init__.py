@@ -6,7 +6,7 @@ Every refusal is a `TaskError` with lines of the form `<file>: <key>: found …,
 
 from runner.task_format.load import load, load_archive, load_competition, load_folder
 from runner.task_format.model import Competition, Problem
-from runner.task_format.stored import extra_to_stored, from_stored, to_stored
+from runner.task_format.stored import extra_to_stored, from_stored, to_stored, unknown_keys
 from runner.task_format.work import work
 from tasks.harness.judge.cases import spec_line
 
@@ -21,5 +21,6 @@ __all__ = [
     "load_folder",
     "spec_line",
     "to_stored",
+    "unknown_keys",
     "work",
 ]

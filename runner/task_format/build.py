@@ -76,6 +76,7 @@ def build_task(
         seed=document.seed,
         multi_gpu=document.multi_gpu,
         libraries=tuple(document.libraries),
+        validation=document.validation,
         extra=extra,
     )
     lines = [

@@ -118,6 +118,8 @@ class Task:
     seed: int | None = None
     multi_gpu: bool = False
     libraries: tuple[str, ...] = ()
+    #: KernelBot's, which is not used here.
+    validation: object = None
     extra: Extra = field(default_factory=Extra)
 
     @property

@@ -106,6 +106,8 @@ class TaskCommon(_Document):
     seed: Seed | None = None
     multi_gpu: bool = False
     libraries: Texts
+    #: What KernelBot validates submissions with. It is kept, and not used here.
+    validation: dict[str, Any] | None = None
 
 
 class Templates(_Document):
@@ -131,6 +133,7 @@ class StoredTaskDocument(TaskCommon):
     """`leaderboard.leaderboard.task`."""
 
     files: Annotated[dict[Text, str], Field(min_length=1)]
+    validation: Any = None
 
 
 class CaseSetDocument(_Document):

@@ -13,9 +13,9 @@ from typing import Any
 from runner.errors import TaskError
 from runner.model import Json
 from runner.task_format.build import build_extra, build_task
-from runner.task_format.model import Case, CaseSet, Extra, PyConfig, Task
+from runner.task_format.model import Case, CaseSet, Extra, Lang, PyConfig, Task
 from runner.task_format.problems import validate
-from runner.task_format.schema import ExtraDocument, StoredTaskDocument
+from runner.task_format.schema import CuConfigDocument, ExtraDocument, PyConfigDocument, StoredTaskDocument
 
 
 def to_stored(task: Task) -> dict[str, Any]:
@@ -42,6 +42,8 @@ def to_stored(task: Task) -> dict[str, Any]:
         "ranking_by": task.ranking_by.value,
         "seed": task.seed,
         "multi_gpu": task.multi_gpu,
+        # Older releases of KernelBot read no task that has this key.
+        **({} if task.validation is None else {"validation": task.validation}),
     }
 
 
@@ -70,7 +72,7 @@ def extra_to_stored(extra: Extra) -> dict[str, Any]:
 
 
 def from_stored(task_json: Json, extra_json: Json | None, *, origin: str) -> Task:
-    """A task as the database returns it.
+    """A task as the database returns it. Keys that `unknown_keys` names are left out.
 
     Args:
         task_json: `leaderboard.leaderboard.task`, written by KernelBot or by us.
@@ -83,10 +85,27 @@ def from_stored(task_json: Json, extra_json: Json | None, *, origin: str) -> Tas
     for found, where in ((task_json, "task"), (extra_json or {}, "extra")):
         if not isinstance(found, Mapping):
             raise TaskError(f"{origin}: {where} is a JSON {type(found).__name__}, expected an object")
-    document = validate(StoredTaskDocument, dict(task_json), where=origin, prefix="task")
+    document = validate(StoredTaskDocument, _known(task_json), where=origin, prefix="task")
     extra_where = f"{origin}: extra"
     extra = build_extra(validate(ExtraDocument, dict(extra_json or {}), where=extra_where))
     return build_task(document, document.files, extra, where=origin, extra_where=extra_where, prefix="task.")
+
+
+def unknown_keys(task_json: Json) -> Sequence[str]:
+    """The keys of a stored task that this release does not know, as paths: a later KernelBot may have written them."""
+    known = _known(task_json)
+    config = task_json.get("config")
+    inside = [key for key in config if key not in known["config"]] if isinstance(config, Mapping) else []
+    return [*(key for key in task_json if key not in known), *(f"config.{key}" for key in inside)]
+
+
+def _known(task_json: Json) -> dict[str, Any]:
+    """A stored task without the keys that are unknown. An author's file is read strictly; this was read before."""
+    known = {key: value for key, value in task_json.items() if key in StoredTaskDocument.model_fields}
+    document = {str(Lang.PY): PyConfigDocument, str(Lang.CU): CuConfigDocument}.get(str(known.get("lang")))
+    if document is not None and isinstance(known.get("config"), Mapping):
+        known["config"] = {key: value for key, value in known["config"].items() if key in document.model_fields}
+    return known
 
 
 def _cases(cases: Sequence[Case]) -> list[dict[str, object]]:

@@ -173,3 +173,11 @@ GRANT SELECT (id, user_name, web_auth_id), INSERT (id, user_name, web_auth_id), 
     ON leaderboard.user_info TO runner_kernelboard;
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates, leaderboard.submission, leaderboard.submission_job_status,
     leaderboard.code_files TO runner_kernelboard;
+-- A database that KernelBot made has these only since its thirtieth migration.
+DO $roles$
+BEGIN
+    IF to_regclass('leaderboard.submission_validation') IS NOT NULL THEN
+        GRANT SELECT ON leaderboard.submission_validation TO runner_kernelboard;
+    END IF;
+END
+$roles$;

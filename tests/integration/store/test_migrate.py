@@ -118,6 +118,31 @@ CONTRACT: dict[str, dict[str, tuple[str, bool, object]]] = {
         "created_at": (TIME, True, "now()"),
     },
     "leaderboard_invite_scope": {"invite_id": (INT, True, None), "leaderboard_id": (INT, True, None)},
+    "validation_sweep": {
+        "id": ("bigint", True, ID),
+        "leaderboard_id": (INT, True, None),
+        "gpu_type": (TEXT, True, None),
+        "contract_version": (TEXT, True, None),
+        "scheduled_for": ("date", True, None),
+        "status": (TEXT, True, None),
+        "started_at": (TIME, True, "now()"),
+        "completed_at": (TIME, False, None),
+        "error": (TEXT, False, None),
+    },
+    "submission_validation": {
+        "id": ("bigint", True, ID),
+        "submission_id": (INT, True, None),
+        "gpu_type": (TEXT, True, None),
+        "contract_version": (TEXT, True, None),
+        "status": (TEXT, True, None),
+        "passed_shapes": (INT, True, "0"),
+        "total_shapes": (INT, True, "0"),
+        "fully_validated": (BOOL, True, "false"),
+        "geomean_sync_wall_speedup": ("double precision", False, None),
+        "result": (JSON, True, "'{}'::jsonb"),
+        "error": (TEXT, False, None),
+        "checked_at": (TIME, True, "now()"),
+    },
 }
 
 #: Constraints by table: their definitions, without names.
@@ -160,6 +185,20 @@ CONSTRAINTS = {
         "FOREIGN KEY (invite_id) REFERENCES leaderboard.leaderboard_invite(id) ON DELETE CASCADE",
         "FOREIGN KEY (leaderboard_id) REFERENCES leaderboard.leaderboard(id) ON DELETE CASCADE",
     },
+    "validation_sweep": {
+        "PRIMARY KEY (id)",
+        "UNIQUE (leaderboard_id, gpu_type, contract_version, scheduled_for)",
+        "CHECK ((status = ANY (ARRAY['running'::text, 'completed'::text, 'failed'::text])))",
+        "FOREIGN KEY (leaderboard_id) REFERENCES leaderboard.leaderboard(id) ON DELETE CASCADE",
+    },
+    "submission_validation": {
+        "PRIMARY KEY (id)",
+        "UNIQUE (submission_id, gpu_type, contract_version)",
+        "CHECK ((status = ANY (ARRAY['completed'::text, 'failed'::text])))",
+        "CHECK ((passed_shapes >= 0))",
+        "CHECK ((total_shapes >= 0))",
+        "FOREIGN KEY (submission_id) REFERENCES leaderboard.submission(id) ON DELETE CASCADE",
+    },
 }
 
 INDEXES = {
@@ -169,6 +208,7 @@ INDEXES = {
     "submission USING btree (user_id)",
     "leaderboard_invite USING btree (user_id) WHERE (user_id IS NOT NULL)",
     "leaderboard_invite_scope USING btree (leaderboard_id)",
+    "submission_validation USING btree (submission_id, gpu_type, checked_at DESC)",
 }
 #: Ours on KernelBot's tables; their names say so.
 OUR_INDEXES = {
@@ -317,22 +357,24 @@ def test_indexes_are_built_by_one_at_a_time(database_url: str, monkeypatch: pyte
     assert valid_indexes(database_url) == set(schema.indexes())
 
 
+@pytest.mark.parametrize("migrations", [29, 30])
 def test_kernelbots_own_schema_is_adopted_untouched(
-    create_database: Callable[[str | None], str], migrated_template: str
+    create_database: Callable[[str | None], str], migrated_template: str, migrations: int
 ) -> None:
     """With KernelBot's tables and rows there, only schema runner is added; its bookkeeping is not touched."""
     url = create_database(migrated_template)
     fetch(url, "DROP SCHEMA runner CASCADE")
     fetch(url, "DROP TABLE _yoyo_migration, _yoyo_log, _yoyo_version, yoyo_lock")
     fetch(url, "ALTER TABLE leaderboard.submission ADD COLUMN requested_gpus text[] NOT NULL DEFAULT '{}'")
-    fetch(url, "CREATE TABLE leaderboard.validation_sweep (id bigserial PRIMARY KEY)")
+    if migrations == 29:
+        fetch(url, "DROP TABLE leaderboard.validation_sweep, leaderboard.submission_validation")
     fetch(url, "INSERT INTO leaderboard.user_info (id, user_name) VALUES ('1', 'Ada')")
     snapshot = (
         "SELECT c.relname, a.attname, a.atttypid::text, a.attnotnull, c.oid FROM pg_attribute a JOIN pg_class c"
         " ON c.oid = a.attrelid WHERE c.relnamespace = 'leaderboard'::regnamespace AND a.attnum > 0 ORDER BY 1, 2"
     )
     before = fetch(url, snapshot)
-    assert tuple(migrate(url)) == VERSIONS
+    assert tuple(migrate(url, roles=True)) == VERSIONS
     assert fetch(url, snapshot) == before
     assert fetch(url, "SELECT id, user_name FROM leaderboard.user_info") == [("1", "Ada")]
     assert fetch(url, "SELECT to_regclass('public._yoyo_migration')") == [(None,)]
@@ -365,13 +407,13 @@ def test_drift_is_refused_with_a_list_and_nothing_is_done(
 
 
 def test_kernelbots_bookkeeping_is_seeded_as_yoyo_writes_it(database_url: str) -> None:
-    """29 migrations are recorded with yoyo's hash (sha256 of the id), in order, and its lock is free."""
+    """30 migrations are recorded with yoyo's hash (sha256 of the id), in order, and its lock is free."""
     recorded = fetch(database_url, "SELECT migration_id, migration_hash FROM _yoyo_migration ORDER BY applied_at_utc")
-    assert len(recorded) == 29
+    assert len(recorded) == 30
     assert [name for name, _ in recorded] == sorted(name for name, _ in recorded)
     assert all(digest == hashlib.sha256(name.encode()).hexdigest() for name, digest in recorded)
     assert fetch(database_url, "SELECT max(version) FROM _yoyo_version") == [(2,)]
-    assert fetch(database_url, "SELECT count(*), min(operation) FROM _yoyo_log") == [(29, "apply")]
+    assert fetch(database_url, "SELECT count(*), min(operation) FROM _yoyo_log") == [(30, "apply")]
     assert fetch(database_url, "SELECT count(*) FROM yoyo_lock") == [(0,)]
 
 

@@ -234,8 +234,8 @@ def test_a_harness_source_selects_the_builtin_judge(tmp_path: Path) -> None:
             5,
             (
                 "adder/task.yml: test_timeot: found an unknown key, expected one of lang, config, tests, benchmarks, "
-                "test_timeout, benchmark_timeout, ranked_timeout, ranking_by, seed, multi_gpu, libraries, files, "
-                "description, templates, gpus (did you mean 'test_timeout'?)"
+                "test_timeout, benchmark_timeout, ranked_timeout, ranking_by, seed, multi_gpu, libraries, "
+                "validation, files, description, templates, gpus (did you mean 'test_timeout'?)"
             ),
         ),
     ],

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runner.errors import TaskError
-from runner.task_format import extra_to_stored, from_stored, load, spec_line, to_stored
+from runner.task_format import extra_to_stored, from_stored, load, spec_line, to_stored, unknown_keys
 from runner.task_format.model import Extra, Harness
 from tests.unit.task_format.samples import CU, changed, write
 
@@ -123,7 +124,6 @@ def test_a_board_that_kernelbot_made_has_no_extra(tmp_path: Path) -> None:
             {"../s.py": "@SUBMISSION@"},
             "leaderboard 'x': task.files: found the name '../s.py', expected a file",
         ),
-        ("gpus", [], "leaderboard 'x': task.gpus: found an unknown key, expected one of lang"),
     ],
 )
 def test_a_spoilt_row_is_refused_by_its_board(tmp_path: Path, key: str, value: object, message: str) -> None:
@@ -132,6 +132,33 @@ def test_a_spoilt_row_is_refused_by_its_board(tmp_path: Path, key: str, value: o
     with pytest.raises(TaskError) as caught:
         from_stored(stored, None, origin="leaderboard 'x'")
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("document", [changed(), CU])
+def test_a_stored_task_with_keys_of_a_later_kernelbot_loads(tmp_path: Path, document: dict[str, Any]) -> None:
+    """At the top and in `config`; they are named. `validation` is known, and given back unchanged, null as nothing."""
+    stored = to_stored(load(write(tmp_path, document)).task)
+    plain = from_stored(stored, None, origin="x")
+    assert unknown_keys(stored) == []
+    assert "validation" not in to_stored(from_stored({**stored, "validation": None}, None, origin="x"))
+    later = {
+        **stored,
+        "gpus": [],
+        "config": {**stored["config"], "cache": True},
+        "validation": {"version": "2", "n": 1},
+    }
+    assert unknown_keys(later) == ["gpus", "config.cache"]
+    loaded = from_stored(later, None, origin="x")
+    assert replace(loaded, validation=None) == plain
+    assert to_stored(loaded)["validation"] == {"version": "2", "n": 1}
+
+
+@pytest.mark.parametrize("task", [{}, {"lang": [], "config": []}, {"lang": "py", "config": 1}, {"config": {"main": 1}}])
+def test_unknown_keys_are_found_in_whatever_a_row_holds(task: dict[str, object]) -> None:
+    """No list of leaderboards is spoilt by one row."""
+    assert unknown_keys({**task, "later": 1}) == ["later"]
+    with pytest.raises(TaskError):
+        from_stored(task, None, origin="x")
 
 
 def test_a_spoilt_extra_is_refused_by_its_board(tmp_path: Path) -> None:

@@ -49,6 +49,17 @@ SELECT s.id, s.file_name, s.submission_time, s.done, s.status AS mark, t.status,
 FROM leaderboard.submission s LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id
 WHERE s.leaderboard_id = 1 AND s.user_id = 'ada'
 """
+VALIDATED = """
+SELECT s.id, v.fully_validated FROM leaderboard.submission s
+JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+JOIN leaderboard.runs r ON r.submission_id = s.id AND NOT r.secret AND r.score IS NOT NULL
+LEFT JOIN LATERAL (
+    SELECT v.fully_validated FROM leaderboard.submission_validation v
+    WHERE v.submission_id = s.id AND v.gpu_type = r.runner
+      AND v.contract_version = l.task -> 'validation' ->> 'version'
+    ORDER BY v.checked_at DESC LIMIT 1
+) v ON true
+"""
 LOGIN = """
 INSERT INTO leaderboard.user_info (id, user_name, web_auth_id) VALUES (%s, %s, %s)
 ON CONFLICT (id) DO UPDATE SET web_auth_id = EXCLUDED.web_auth_id WHERE leaderboard.user_info.web_auth_id IS NULL
@@ -64,7 +75,7 @@ def board(gate: Gate) -> Iterator[Connection]:
 
 
 def test_its_pages_read_what_they_need(gate: Gate, board: Connection, finish: Finish) -> None:
-    """Summaries, a board, its submissions with their runs, and code."""
+    """Summaries, a board, its submissions with their runs, code, and what KernelBot's validation has said."""
     gate.submit("/submission/identity/CPU/leaderboard")
     finish(score_s=2e-6)
     assert [(row["gpu_types"], row["users"]) for row in board.execute(SUMMARIES)] == [(["CPU"], ["Ada"])]
@@ -75,6 +86,14 @@ def test_its_pages_read_what_they_need(gate: Gate, board: Connection, finish: Fi
     (own,) = board.execute(OWN).fetchall()
     assert (own["done"], own["status"]) == (True, "succeeded")
     assert "leaderboard" in {run["mode"] for run in own["runs"]}
+    assert board.execute(VALIDATED).fetchall() == [{"id": own["id"], "fully_validated": None}]
+    gate.sql('UPDATE leaderboard.leaderboard SET task = task || \'{"validation": {"version": "v2"}}\'')
+    gate.sql(
+        "INSERT INTO leaderboard.submission_validation (submission_id, gpu_type, contract_version, status,"
+        " fully_validated) SELECT s.id, 'CPU', v, 'completed', v = 'v2'"
+        " FROM leaderboard.submission s, unnest(ARRAY['v1', 'v2']) v"
+    )
+    assert [row["fully_validated"] for row in board.execute(VALIDATED)] == [True]
     assert board.execute("SELECT lang, code FROM leaderboard.templates").fetchall()
 
 
