@@ -10,12 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from pydantic import BaseModel
+
 from runner.errors import TaskError
 from runner.model import Json
 from runner.task_format.build import build_extra, build_task
 from runner.task_format.model import Case, CaseSet, Extra, Lang, PyConfig, Task
 from runner.task_format.problems import validate
 from runner.task_format.schema import CuConfigDocument, ExtraDocument, PyConfigDocument, StoredTaskDocument
+
+
+_CONFIGS: Mapping[str, type[BaseModel]] = {Lang.PY: PyConfigDocument, Lang.CU: CuConfigDocument}
 
 
 def to_stored(task: Task) -> dict[str, Any]:
@@ -102,7 +107,7 @@ def unknown_keys(task_json: Json) -> Sequence[str]:
 def _known(task_json: Json) -> dict[str, Any]:
     """A stored task without the keys that are unknown. An author's file is read strictly; this was read before."""
     known = {key: value for key, value in task_json.items() if key in StoredTaskDocument.model_fields}
-    document = {str(Lang.PY): PyConfigDocument, str(Lang.CU): CuConfigDocument}.get(str(known.get("lang")))
+    document = _CONFIGS.get(str(known.get("lang")))
     if document is not None and isinstance(known.get("config"), Mapping):
         known["config"] = {key: value for key, value in known["config"].items() if key in document.model_fields}
     return known
