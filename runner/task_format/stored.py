@@ -19,7 +19,6 @@ from runner.task_format.model import Case, CaseSet, Extra, Lang, PyConfig, Task
 from runner.task_format.problems import validate
 from runner.task_format.schema import CuConfigDocument, ExtraDocument, PyConfigDocument, StoredTaskDocument
 
-
 _CONFIGS: Mapping[str, type[BaseModel]] = {Lang.PY: PyConfigDocument, Lang.CU: CuConfigDocument}
 
 
