@@ -53,24 +53,35 @@ class Activity:
     def look(self) -> Look | None:
         """Look at all threads; None where the kernel does not tell, or there are too many."""
         found: dict[int, int] = {}
+        try:
+            asleep = self._look_at_threads(found)
+        except (OSError, ValueError, IndexError):
+            return None
+        finally:
+            # However this look ends: threads that come and go must not fill the judge's table of files.
+            for gone in self._files.keys() - found.keys():
+                for file in self._files.pop(gone):
+                    os.close(file)
+        return Look(ran_ns=found, asleep=asleep, newest=self._newest()) if found else None
+
+    def _look_at_threads(self, found: dict[int, int]) -> bool:
+        """Put the time of each thread into `found`; whether all are asleep.
+
+        Raises:
+            OSError, ValueError, IndexError: the kernel does not tell, or there are too many.
+        """
         asleep = True
         for pid, tid in self._threads():
             if len(found) >= _MOST_THREADS:
-                return None
+                raise ValueError(f"more than {_MOST_THREADS} threads")
             try:
-                state, ran_ns = self._read(pid, tid)
+                state, found[tid] = self._read(pid, tid)
             except FileNotFoundError:
                 # It ended meanwhile, so it ran.
                 asleep = False
                 continue
-            except (OSError, ValueError, IndexError):
-                return None
             asleep = asleep and state in _ASLEEP
-            found[tid] = ran_ns
-        for gone in self._files.keys() - found.keys():
-            for file in self._files.pop(gone):
-                os.close(file)
-        return Look(ran_ns=found, asleep=asleep, newest=self._newest()) if found else None
+        return asleep
 
     def idle_since(self, before: Look | None) -> bool:
         """Whether no thread has used a processor since an earlier look."""

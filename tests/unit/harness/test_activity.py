@@ -11,13 +11,14 @@ from contextlib import suppress
 
 import pytest
 
-from tasks.harness.judge.activity import Activity, Look, _uid_of
+from tasks.harness.judge.activity import _MOST_THREADS, Activity, Look, _uid_of
 from tests.support.waiting import wait_until
 
 #: Sleeps on its standard input, and does what a line says.
 _WORKER = """
 import os, sys, threading, time
-lock = threading.Event()
+threading.stack_size(1 << 16)
+gate, lock = threading.Event(), threading.Event()
 waiting = threading.Thread(target=lock.wait, daemon=True)
 waiting.start()
 print("ready", flush=True)
@@ -33,6 +34,11 @@ for line in sys.stdin:
         until = time.process_time() + 0.02
         while time.process_time() < until:
             pass
+    elif what == "other threads":
+        gate.set()
+        gate = threading.Event()
+        for _ in range(int(sys.argv[1])):
+            threading.Thread(target=gate.wait, daemon=True).start()
     elif what == "end a thread":
         lock.set()
         waiting.join()
@@ -48,7 +54,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _WORKER],
+            [sys.executable, "-c", _WORKER, str(_MOST_THREADS)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -240,3 +246,11 @@ def test_processor_time_is_unknown_where_a_process_was_started_in_a_container() 
         os.waitpid(pid, 0)
         os.close(read)
         os.close(write)
+
+
+def test_threads_that_come_and_go_leave_no_open_files(worker: Worker, activity: Activity) -> None:
+    """Also where there are too many for a look; else a submission ends the judge, whose files are limited."""
+    for _ in range(4):
+        worker.do("other threads")
+        assert activity.look() is None
+    assert len(activity._files) <= _MOST_THREADS  # noqa: SLF001 the files that it holds

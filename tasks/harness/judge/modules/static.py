@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-#: Flag -> what is looked for.
+#: Flag -> what is looked for, in time that grows with the text: an indent that could cross lines would take its square.
 _FLAGS = {
-    "try_except": r"^\s*except\b",
+    "try_except": r"^[^\S\n]*except\b",
     "stream": r"cuda\.(Stream|stream)\b",
     "thread": r"\b(threading|concurrent\.futures|multiprocessing)\b",
     "data_pointer": r"\.data_ptr\(\)|\._version\b|\bid\(",
@@ -15,7 +15,7 @@ _FLAGS = {
     "seed": r"\bmanual_seed\b|\brandom\.seed\b",
     "half": r"\.half\(\)|\bfloat16\b|\bbfloat16\b|\bautocast\b",
     "tf32": r"allow_tf32|set_float32_matmul_precision",
-    "patches_torch": r"^\s*(torch|F)\.[\w.]+\s*=(?!=)|\bsetattr\(\s*torch",
+    "patches_torch": r"^[^\S\n]*(torch|F)\.[\w.]+\s*=(?!=)|\bsetattr\(\s*torch",
     "evaluates_text": r"\b(exec|eval)\(|\bb64decode\b",
     "torch_functional": r"\bF\.[a-z]\w*\(|\bnn\.functional\.\w+\(",
     "torch_compile": r"\btorch\.compile\b",

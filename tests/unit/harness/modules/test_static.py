@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tasks.harness.judge.modules.group import MAX_TEXT_BYTES
 from tasks.harness.judge.modules.static import flags_of
 
 
@@ -33,3 +34,11 @@ def test_what_a_text_shows(line: str, flag: str) -> None:
     assert flag in flags_of(f"import torch\n{line}\n")
     assert flags_of("import torch.nn.functional as F\nx = DEF.relu\n") == ["no_custom_kernel"]
     assert flags_of("import torch\nif torch.ones(1) == 1:\n    pass\n") == ["no_custom_kernel"]
+
+
+@pytest.mark.parametrize(
+    "unit", ["\n", " ", "\t\n", "\r\n", "torch.", "torch.a \n", "F.", "F.x=\n", "except", "cuda.", "sys.", "eval"]
+)
+def test_a_text_of_any_shape_is_read_in_one_pass(unit: str) -> None:
+    """The judge reads it before any limit. Hours for lines without end, if the work grew with their square."""
+    flags_of((unit * MAX_TEXT_BYTES)[:MAX_TEXT_BYTES])
