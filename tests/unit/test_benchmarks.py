@@ -65,4 +65,4 @@ def test_help_names_them_all(capsys: pytest.CaptureFixture[str]) -> None:
     """Parts, too."""
     assert command.main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in (*_NAMES, "queue.pickup", "sandbox.start"))
+    assert all(name in out for name in (*_NAMES, "queue.pickup", "sandbox.flood"))

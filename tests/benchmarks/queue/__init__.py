@@ -7,18 +7,12 @@ PostgreSQL, procrastinate and pgqueuer, run in turns with ours on the same serve
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Sequence
 
 from tests.benchmarks.queue.figures import Figure, machine, table
 from tests.benchmarks.queue.server import server
 
-PARTS = (
-    *("pickup", "idle", "throughput", "depth", "beats", "recovery", "crowd", "batches"),
-    *("site", "history"),
-)
-#: A thousand real daemons: on fewer cores they do not get beyond their start, and nothing else gets its turn.
-CROWD_CORES = 4
+PARTS = ("pickup", "idle", "throughput", "depth", "beats", "recovery", "batches", "site", "history")
 
 
 def main(parts: Sequence[str] = ()) -> None:
@@ -29,12 +23,6 @@ def main(parts: Sequence[str] = ()) -> None:
         for name, value in {**about, **running.settings()}.items():
             print(f"{name}: {value}")
         for part in parts or PARTS:
-            if part == "crowd" and len(parts) != 1 and len(os.sched_getaffinity(0)) < CROWD_CORES:
-                print(
-                    f"-- crowd: left out, it needs {CROWD_CORES} cores; ARGS=queue.crowd runs it all the same",
-                    flush=True,
-                )
-                continue
             print(f"-- {part}", flush=True)
             found = importlib.import_module(f"{__name__}.{part}").measure(running)
             print(table(found), flush=True)

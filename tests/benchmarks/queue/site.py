@@ -2,8 +2,7 @@
 
 Each is one real connection, in one process. It does what a daemon's connections do: it registers, claims at a daemon's
 pace, listens by a daemon's rule, commits results, and sends heartbeats while it holds jobs. There is no thread, slot or
-container behind it, so that the machine's processors serve the server. `queue.crowd` has real daemons, and needs more
-of them.
+container behind it, so that the machine's processors serve the server.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from runner.store.claims import _job
 from runner.store.clean import to_jsonb
 from runner.store.results import _result
 from tests.benchmarks.queue import ours
-from tests.benchmarks.queue.crowd import _submit
 from tests.benchmarks.queue.figures import Figure, latencies
 from tests.benchmarks.queue.server import Server
 
@@ -220,6 +218,18 @@ def measure(server: Server) -> list[Figure]:
     with suppress(IndexError):
         raise hosts.errors[0]
     return figures
+
+
+def _submit(url: str, jobs: int, *, pause_s: tuple[float, float]) -> dict[int, int]:
+    spread = random.Random(jobs)  # noqa: S311 - spreads the submissions over the hosts' own rhythm
+    asked_ns = {}
+    with psycopg.connect(url) as connection:
+        for _ in range(jobs):
+            number = ours.submit(connection)
+            asked_ns[number] = time.monotonic_ns()
+            connection.commit()
+            time.sleep(spread.uniform(*pause_s))
+    return asked_ns
 
 
 def _waited_ms(asked_ns: Mapping[int, int], hosts: Hosts) -> list[float]:

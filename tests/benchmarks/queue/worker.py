@@ -128,9 +128,3 @@ class Worker:
         """End it as a power cut would."""
         self._process.kill()
         self._process.wait(_STOP_S)
-
-
-def cpu_s(pid: int) -> float:
-    """Processor time a process has used so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,5 @@
 """The sandbox, measured: `make bench ARGS=sandbox`, or a part: `make bench ARGS=sandbox.deadline`.
 
-    start     how long a container takes until it is ready, with and without attesting it, in turns
-    template  starting judge and worker with one import of torch, and with an import in each, in turns
     deadline  from the deadline until nothing is left in the container's cgroup, for trees that are hard to kill
     overhead  the time of two kernels in a hardened and in an unhardened container, in turns
     flood     what hostile output costs the process that listens, and the disk
@@ -14,7 +12,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
-PARTS = ("start", "template", "deadline", "overhead", "flood")
+PARTS = ("deadline", "overhead", "flood")
 
 
 def main(parts: Sequence[str]) -> None:
