@@ -23,9 +23,9 @@ _MIB = 2**20
 #: Bodies that cost a parser most, by what they are said to be.
 _FORM = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.py"\r\n\r\n%s\r\n--b--'
 _COSTLY = {
-    "multipart/form-data; boundary=b": (_FORM % (b"\r\n-" * 300_000), b"\r\n" * 500_000),
-    "application/x-www-form-urlencoded": (b"&" * 60_000, b"&" * _MIB, b"a=1&" * 250_000),
-    "application/json": (b"[" * _MIB, b'{"a":[' + b"1," * 500_000 + b"1]}"),
+    "multipart/form-data; boundary=b": (_FORM % (b"\r\n-" * 300_000),),
+    "application/x-www-form-urlencoded": (b"&" * 60_000, b"&" * _MIB),
+    "application/json": (b"[" * _MIB,),
 }
 
 
