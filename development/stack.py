@@ -27,8 +27,9 @@ from pathlib import Path
 from runner.config import Config
 from runner.environment import process_environment
 from runner.errors import ConfigError, InfrastructureError
-from sandbox.errors import SandboxError
+from sandbox.errors import RootFilesystemError, SandboxError
 from sandbox.host.engine import DockerEngine
+from sandbox.host.hostroot import HostRoot
 
 _DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 _ENGINE_START_S = 60.0
@@ -470,12 +471,16 @@ def eval_python() -> Path:
     """The evaluation environment's interpreter: KERNEL_RUNNER_EVAL_PYTHON, or the one `make` sets up.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none, or containers cannot use it.
     """
     named = process_environment().get("KERNEL_RUNNER_EVAL_PYTHON")
     path = Path(named) if named else REPOSITORY / ".venv-eval" / "bin" / "python"
     if not path.exists():
         raise ConfigError(f"no evaluation environment at {path} (run `make setup`, or set KERNEL_RUNNER_EVAL_PYTHON)")
+    try:
+        HostRoot(eval_python=path).binds()
+    except RootFilesystemError as error:
+        raise ConfigError(f"{error} (KERNEL_RUNNER_EVAL_PYTHON names another environment)") from error
     return path
 
 

@@ -29,6 +29,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
+from runner import database_address
 from runner.environment import PATH_VARIABLE, PREFIX, credential_file, nearest, overrides, process_environment
 from runner.errors import ConfigError
 from runner.marks import ENCODING
@@ -600,7 +601,7 @@ class Config(BaseModel):
         """Every setting as plain data that may be logged: passwords are masked."""
         shown = self.model_dump(mode="json")
         if self.database_url is not None:
-            shown["database_url"] = mask_password(self.database_url)
+            shown["database_url"] = database_address.shown(self.database_url)
         return shown
 
 
@@ -625,12 +626,6 @@ class Settings:
     def replace(self, config: Config) -> None:
         """Put another configuration in force."""
         self._current = config
-
-
-def mask_password(text: str) -> str:
-    """The text with passwords in URLs and in `password=` parameters replaced by asterisks."""
-    text = re.sub(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*):[^\s/]*@", r"\1:***@", text, flags=re.IGNORECASE)
-    return re.sub(r"(password\s*=\s*)('(?:\\.|[^'\\])*'|[^\s&]+)", r"\1***", text, flags=re.IGNORECASE)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, TextIO, cast
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
-from runner.config import mask_password
+from runner.database_address import mask_password
 from runner.model import Job, SubmissionJob
 
 #: Values under these keys are never written, whatever they hold.

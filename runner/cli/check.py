@@ -36,8 +36,9 @@ from runner.gpu_types import GpuType, Registry
 from runner.model import Json, Slot
 from runner.store import Store
 from runner.store.probe import DatabaseFacts, probe
-from sandbox.errors import SandboxError
+from sandbox.errors import RootFilesystemError, SandboxError
 from sandbox.host.engine import DockerEngine, EngineFacts
+from sandbox.host.hostroot import HostRoot
 from sandbox.policy import hardening
 from sandbox.protocol import Step, StepResult
 from sandbox.spec import ACCOUNTS
@@ -171,6 +172,8 @@ def _examine(current: Session) -> Iterator[Finding]:
         yield _slots(slots)
     except KernelRunnerError as error:
         yield Finding(name="slots", mark=Mark.FAILED, found=str(error), remedy="correct `slots` in the configuration")
+    if _host_slot(registry, slots) is not None:
+        yield from _host_root(config)
     yield from _engine(config, registry, slots)
 
 
@@ -315,6 +318,18 @@ def _evaluation_environment(config: Config) -> Finding:
         last = (probe.stderr.strip().splitlines() or ["no message"])[-1]
         return Finding(name=name, mark=Mark.FAILED, found=f"{python}: {last}", remedy=remedy)
     return Finding(name=name, mark=Mark.OK, found=f"{python}, torch {probe.stdout.strip()}")
+
+
+def _host_root(config: Config) -> Iterator[Finding]:
+    """What keeps containers from using the environment, if anything does."""
+    try:
+        HostRoot(eval_python=config.require_eval_python()).binds()
+    except ConfigError:
+        # It has been told above.
+        return
+    except RootFilesystemError as error:
+        remedy = "make another environment, or set `eval_python`"
+        yield Finding(name="environment of containers", mark=Mark.FAILED, found=str(error), remedy=remedy)
 
 
 def _devices() -> Finding:

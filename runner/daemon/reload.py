@@ -18,8 +18,11 @@ from runner.daemon.monitoring.readiness import Readiness
 from runner.daemon.shutdown import ShutdownControl
 from runner.devices import detect_slots
 from runner.errors import ConfigError
+from runner.evaluation.container_spec import HOST_IMAGE
 from runner.gpu_types import Registry
 from runner.model import Slot
+from sandbox.errors import RootFilesystemError
+from sandbox.host.hostroot import HostRoot
 
 _log = logs.get_logger(__name__)
 
@@ -45,13 +48,14 @@ class DaemonSpec:
             ConfigError: the configuration is wrong, or does not fit this host.
         """
         registry = Registry.load(config.gpus_dir)
-        return cls(
-            config=config,
-            database_url=config.require_database_url(),
-            eval_python=config.require_eval_python(),
-            registry=registry,
-            slots=detect_slots(registry, config),
-        )
+        database_url, eval_python = config.require_database_url(), config.require_eval_python()
+        slots = detect_slots(registry, config)
+        if any(registry.get(slot.gpu_type).image == HOST_IMAGE for slot in slots):
+            try:
+                HostRoot(eval_python=eval_python).binds()
+            except RootFilesystemError as error:
+                raise ConfigError(f"eval_python={str(eval_python)!r} cannot be used in containers: {error}") from error
+        return cls(config=config, database_url=database_url, eval_python=eval_python, registry=registry, slots=slots)
 
     def parts_to_rebuild(self, other: DaemonSpec) -> list[str]:
         """Which differences to another specification need a new daemon; empty: none."""

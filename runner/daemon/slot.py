@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Final
 
 from runner import metrics
-from runner.config import mask_password
 from runner.daemon.interfaces import JobEvaluator
 from runner.daemon.leases import Lease, LeaseKeeper, StopReason
 from runner.daemon.outcomes import events
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.writer import Cancelled, Failed, Outcome, OutcomeWriter, Released
+from runner.database_address import mask_password
 from runner.errors import CancelledByRequest, InfrastructureError
 from runner.logs import get_logger, job_context
 from runner.model import JobResult, Slot

@@ -133,7 +133,7 @@ SELECT
        AND (t ->> 'gpu_type' = %(gpu_type)s::text OR %(gpu_type)s::text = ANY (g.aliases)))::integer AS slots
 
 -- name: submission
--- One submission with its state for clients, its code, and its runs as the author may see them, which are large.
+-- One submission with its state for clients, its code, and its runs as the author may see them, which are large: as text.
 SELECT s.id, s.leaderboard_id, l.name AS leaderboard_name, s.file_name, s.user_id, s.submission_time,
        coalesce(s.done, false) AS done, s.status AS mark,
        CASE WHEN %(with_code)s::boolean THEN coalesce(convert_to(c.old_code, 'UTF8'), c.code) END AS code,
@@ -141,7 +141,7 @@ SELECT s.id, s.leaderboard_id, l.name AS leaderboard_name, s.file_name, s.user_i
        t.status, t.error, date_trunc('second', t.last_heartbeat) AS last_heartbeat,
        CASE WHEN %(with_runs)s::boolean THEN
            (SELECT jsonb_agg(to_jsonb(r) - 'submission_id' - 'job_id' || jsonb_build_object('score', r.score::text)
-                             ORDER BY r.secret, r.run_id)
+                             ORDER BY r.secret, r.run_id)::text
             FROM runner.result r WHERE r.submission_id = s.id) END AS runs
 FROM leaderboard.submission s
 JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -23,6 +23,7 @@ import psycopg
 from psycopg.adapt import Buffer, Loader
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from runner.database_address import is_clear
 from runner.errors import ConfigError, DatabaseUnavailableError
 from runner.model import ALWAYS, NEVER
 from runner.store import queries
@@ -122,13 +123,13 @@ def checked(dsn: str) -> Mapping[str, Any]:
     Raises:
         ConfigError: it cannot be parsed. The message does not repeat it: it may hold a password.
     """
-    try:
-        return conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError:
-        raise ConfigError(
-            "the database's address cannot be parsed: expected postgresql://USER@HOST/DATABASE or key=value words "
-            "in DATABASE_URL or database_url"
-        ) from None
+    if is_clear(dsn):
+        with suppress(psycopg.ProgrammingError):
+            return conninfo_to_dict(dsn)
+    raise ConfigError(
+        "the database's address cannot be parsed: expected postgresql://USER@HOST/DATABASE or key=value words in "
+        "DATABASE_URL or database_url, with @ / ? % and spaces of a URL's user and password as %40 %2F %3F %25 %20"
+    ) from None
 
 
 def conninfo(dsn: str, *, application_name: str, **defaults: str) -> str:

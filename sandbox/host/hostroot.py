@@ -74,7 +74,12 @@ class HostRoot:
 
     @property
     def _outside(self) -> str:
-        return os.path.abspath(self.eval_python)  # noqa: PTH100 resolve() would leave the environment
+        path = os.path.abspath(self.eval_python)  # noqa: PTH100 resolve() would leave the environment
+        # An environment that is a link has two paths, of which at most one can be moved.
+        folder = os.path.dirname(os.path.dirname(path))  # noqa: PTH120 see above
+        real = os.path.realpath(folder)
+        moved = real != folder and any(map(_is_writable_inside, (folder, real)))
+        return real + path.removeprefix(folder) if moved else path
 
     def binds(self) -> tuple[Bind, ...]:
         """The read-only binds: /usr, /opt/rocm, the environment and its base prefix, each at its own path.

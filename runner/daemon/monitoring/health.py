@@ -16,7 +16,6 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from runner import __version__, metrics
-from runner.config import mask_password
 from runner.daemon.monitoring.queue_depth import QueueDepthCache
 from runner.daemon.monitoring.readiness import (
     BOTH,
@@ -32,6 +31,7 @@ from runner.daemon.monitoring.readiness import (
 from runner.daemon.monitoring.snapshot import DaemonSnapshot
 from runner.daemon.monitoring.watchdog import Watchdog
 from runner.daemon.outcomes.spool import Spool
+from runner.database_address import mask_password
 from runner.disk import DiskSpace
 from runner.model import Json
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from runner import metrics
-from runner.config import mask_password
 from runner.daemon.interfaces import StoreFactory
 from runner.daemon.leases import Lease, LeaseKeeper
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.spool import Spool, Spooled
+from runner.database_address import mask_password
 from runner.errors import InfrastructureError, StaleAttemptError
 from runner.logs import LogRateLimit, get_logger, job_context
 from runner.model import Job, JobResult

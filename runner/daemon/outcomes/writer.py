@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from runner import metrics
-from runner.config import mask_password
 from runner.daemon.interfaces import StoreFactory
 from runner.daemon.leases import Lease, LeaseKeeper
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.replay import SpoolReplayer
+from runner.database_address import mask_password
 from runner.errors import DatabaseUnavailableError, StaleAttemptError
 from runner.logs import get_logger, job_context
 from runner.model import Job, JobResult

@@ -25,6 +25,7 @@ from runner.extras.gateway.context import (
     query_number,
 )
 from runner.extras.gateway.identity import admin
+from runner.extras.gateway.submissions import stored
 from runner.store.gateway import RefusedError, Row
 
 CATEGORIES: Final = ("test", "leaderboard")
@@ -146,7 +147,7 @@ async def submission(request: Request) -> Response:
         return Ascii({"status": "ok", "submission_id": submission_id})
     found = None
     if known:
-        found = await current.store.one("submission", submission_id=submission_id, with_code=True, with_runs=True)
+        found = await stored(current, submission_id)
     if found is None:
         raise Refusal(404, f"Submission {submission_id} not found")
     gpus = [row["gpu_type"] for row in found["runs"] or ()]

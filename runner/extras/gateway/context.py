@@ -33,6 +33,8 @@ TASKS_S: Final = 5.0
 DRAWING_S: Final = 30.0
 #: What is made of more than this is made in a thread: all requests and streams share the event loop.
 _LARGE_BYTES: Final = 256 << 10
+#: The longest body that has no file: what is parsed on the event loop is small.
+_PLAIN_BYTES: Final = 64 << 10
 _CACHED: Final = 1000
 
 
@@ -203,13 +205,24 @@ def _number(text: str, place: str) -> int:
     return int(text)
 
 
+def bounded(body: bytes) -> bytes:
+    """A body without a file.
+
+    Raises:
+        Refusal: 413, it is too large.
+    """
+    if len(body) > _PLAIN_BYTES:
+        raise Refusal(413, f"The body is too large: at most {_PLAIN_BYTES} bytes")
+    return body
+
+
 async def json_body(request: Request) -> dict[str, Any]:
     """The JSON object that a request carries; an empty body is an empty object.
 
     Raises:
-        Refusal: 422, it is none.
+        Refusal: 413, it is too large; 422, it is none.
     """
-    body = await request.body()
+    body = bounded(await request.body())
     if not body:
         return {}
     try:

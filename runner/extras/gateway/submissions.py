@@ -30,6 +30,7 @@ from runner.extras.gateway.identity import User, admin, cli_user, user
 from runner.extras.gateway.upload import Upload, upload
 from runner.extras.tracing.spans import TRACEPARENT
 from runner.store.gateway import RefusedError, Row
+from runner.store.session import load_json
 
 MODES: Final = ("test", "benchmark", "profile", "leaderboard")
 #: SQLSTATE -> status; every other refusal is a 400.
@@ -235,7 +236,7 @@ async def _wait_for_end(current: AppState, submission_id: int, happened: asyncio
 
 
 async def _end(current: AppState, submission_id: int) -> bytes:
-    found = await current.store.one("submission", submission_id=submission_id, with_code=False, with_runs=True)
+    found = await stored(current, submission_id, with_code=False)
     if found is None:
         return event(
             "error", {"status": "error", "detail": f"Submission {submission_id} was deleted", "status_code": 404}
@@ -304,6 +305,15 @@ async def delete(request: Request) -> Response:
     return Ascii({"status": "ok", "submission_id": submission_id})
 
 
+async def stored(
+    current: AppState, submission_id: int, *, with_code: bool = True, with_runs: bool = True
+) -> Row | None:
+    """A submission with its runs; None: there is none."""
+    found = await current.store.one("submission", submission_id=submission_id, with_code=with_code, with_runs=with_runs)
+    text = None if found is None else found["runs"]
+    return found if text is None else {**found, "runs": await off_loop(text, lambda: load_json(text))}
+
+
 async def owned(
     current: AppState, submission_id: int, who: User, *, with_code: bool = True, with_runs: bool = True
 ) -> dict[str, Any]:
@@ -314,9 +324,7 @@ async def owned(
     """
     found = None
     if 0 < submission_id <= MOST:
-        found = await current.store.one(
-            "submission", submission_id=submission_id, with_code=with_code, with_runs=with_runs
-        )
+        found = await stored(current, submission_id, with_code=with_code, with_runs=with_runs)
     if found is None:
         raise Refusal(404, f"Submission {submission_id} not found")
     if found["user_id"] != who.id and not who.operator:

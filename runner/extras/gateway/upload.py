@@ -1,10 +1,11 @@
-"""Forms and the one file of a submission, from bodies that anyone may have made. All stays in memory, bounded.
+"""Forms and the one file of a submission, from bodies that anyone may have made: bounded, in memory, parsed by threads.
 
 `runner.extras.gateway.limits` bounds the body; here are the bounds of its parts.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
-from runner.extras.gateway.context import Refusal, app_state, problem
+from runner.extras.gateway.context import Refusal, app_state, bounded, problem
 
 #: The longest file that the queue takes.
 SOURCE_BYTES: Final = 1_000_000
@@ -65,17 +66,33 @@ async def _read(request: Request) -> tuple[dict[str, str], dict[str, tuple[str, 
     files: dict[str, tuple[str, bytes]] = {}
     async with app_state(request).limits.bodies:
         # The whole body first: a client that is refused meanwhile would not read why.
-        await request.body()
+        body = await request.body()
+        if not request.headers.get("content-type", "").startswith("multipart/"):
+            bounded(body)
         try:
-            async with request.form(max_files=_PARTS, max_fields=_PARTS, max_part_size=_PART_BYTES) as parts:
-                for name, value in parts.multi_items():
-                    if isinstance(value, UploadFile):
-                        files.setdefault(_text(name), (_text(value.filename or ""), await value.read()))
-                    else:
-                        fields.setdefault(_text(name), _text(value))
+            # Parsing takes up to a second of a core, as of a body of separators alone.
+            for name, value in await asyncio.to_thread(_parsed, request):
+                if isinstance(value, str):
+                    fields.setdefault(_text(name), _text(value))
+                else:
+                    file_name, data = value
+                    files.setdefault(_text(name), (_text(file_name), data))
         except (HTTPException, MultiPartException, FormParserError, LookupError, ValueError) as error:
             raise Refusal(400, "The body is not a form that can be read") from error
     return fields, files
+
+
+def _parsed(request: Request) -> list[tuple[str, str | tuple[str, bytes]]]:
+    """The parts of a form whose body has been read: name, and text or file name with bytes. For a thread of its own."""
+
+    async def parse() -> list[tuple[str, str | tuple[str, bytes]]]:
+        async with request.form(max_files=_PARTS, max_fields=_PARTS, max_part_size=_PART_BYTES) as parts:
+            return [
+                (name, (value.filename or "", await value.read()) if isinstance(value, UploadFile) else value)
+                for name, value in parts.multi_items()
+            ]
+
+    return asyncio.run(parse())
 
 
 def _text(decoded: str) -> str:

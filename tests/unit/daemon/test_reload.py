@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
 import sys
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from development import stack
+from runner.cli.check import _host_root
+from runner.cli.finding import Mark
 from runner.config import RELOAD, Config, Reload
 from runner.daemon.monitoring.readiness import Readiness
 from runner.daemon.reload import DaemonSpec, Reloader
@@ -73,11 +78,9 @@ def host(tmp_path: Path, manager: socket.socket) -> Host:
 
 
 def other_interpreter(tmp_path: Path) -> Path:
-    """Another file that can be executed."""
-    path = tmp_path / "python"
-    path.write_text("#!/bin/sh\n", encoding="ascii")
-    path.chmod(0o755)
-    return path
+    """That of another environment."""
+    venv.create(tmp_path / "another", with_pip=False, symlinks=True)
+    return tmp_path / "another" / "bin" / "python"
 
 
 def new_values(tmp_path: Path) -> dict[str, object]:
@@ -199,6 +202,28 @@ def test_a_configuration_that_does_not_fit_the_host_is_refused(host: Host) -> No
         host.reload(slots=({"gpu_type": "H100", "devices": ["99"]},))
     assert host.control.rebuild is None
     assert "no nvidia device '99' on this host" in logs[0]["error"]
+
+
+def test_an_environment_that_containers_cannot_use_is_said_before_anything_is_up(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a daemon's start, by `check` and by `make up`, in one sentence: a base below what submissions can write."""
+    path = tmp_path / "base" / "bin" / "python"
+    path.parent.mkdir(parents=True)
+    prefixes = json.dumps([str(tmp_path / "base")] * 4)
+    path.write_text(f"#!/bin/sh\necho '{prefixes}'\n", encoding="utf-8")
+    path.chmod(0o755)
+    host.values["eval_python"] = path
+    monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(path))
+    said = []
+    for start in (lambda: DaemonSpec.from_config(host.load()), stack.eval_python):
+        with pytest.raises(ConfigError, match="below a directory that submissions can write") as refused:
+            start()
+        said.append(str(refused.value))
+    (finding,) = _host_root(host.load())
+    said.append(finding.found)
+    assert finding.mark is Mark.FAILED
+    assert all("\n" not in text and str(tmp_path / "base") in text for text in said)
 
 
 def test_the_service_manager_is_told_at_once_what_waits_for_runs(host: Host, manager: socket.socket) -> None:

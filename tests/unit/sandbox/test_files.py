@@ -133,6 +133,15 @@ def test_an_environment_below_a_writable_directory_is_bound_elsewhere(tmp_path: 
     assert "opt/kernel-runner/environment" in _members(root)
 
 
+def test_a_link_to_an_environment_is_the_environment(tmp_path: Path) -> None:
+    """Of two paths below a writable directory at most one could be moved."""
+    venv.create(tmp_path / "env", with_pip=False, symlinks=True)
+    (tmp_path / "link").symlink_to("env")
+    (tmp_path / "again").symlink_to(tmp_path / "link")
+    through, direct = (HostRoot(tmp_path / name / "bin" / "python") for name in ("again", "env"))
+    assert (through.python, through.binds()) == (direct.python, direct.binds())
+
+
 def test_an_interpreter_that_is_none_is_told(tmp_path: Path) -> None:
     """A path that does not run, in a sentence that names it."""
     with pytest.raises(RootFilesystemError, match="does not run as a Python interpreter"):

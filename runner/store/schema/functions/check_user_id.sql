@@ -8,13 +8,9 @@ BEGIN
             'a user id has 1 to 255 characters, none of them a control character, and does not begin with temp_',
             'Choose another one.');
     END IF;
-    -- One such user with a score, and its list of a leaderboard fails for everybody.
-    IF check_user_id.user_id !~ '^[0-9]+$' AND runner.is_shared()
-       AND NOT EXISTS (SELECT FROM leaderboard.user_info u WHERE u.id = check_user_id.user_id) THEN
-        PERFORM runner.refuse('KR010',
-            format('user id %L is no number, and KernelBot, whose tables these are, reads ids of users as numbers',
-                   check_user_id.user_id),
-            'Choose a number, such as the person''s at Discord, and give the name with --name.');
+    -- A user who exists may go on reading: what would be listed is refused where it is submitted.
+    IF NOT EXISTS (SELECT FROM leaderboard.user_info u WHERE u.id = check_user_id.user_id) THEN
+        PERFORM runner.check_shared_id(check_user_id.user_id);
     END IF;
     IF length(check_user_id.user_name) > 255 OR runner.is_odd(check_user_id.user_name) THEN
         PERFORM runner.refuse('KR010', 'a user name has at most 255 characters, none of them a control character',

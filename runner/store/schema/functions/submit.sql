@@ -42,8 +42,9 @@ BEGIN
     END IF;
     IF coalesce(btrim(submit.user_id), '') = '' OR length(submit.user_id) > 255 OR runner.is_odd(submit.user_id) THEN
         PERFORM runner.refuse('KR010', 'a user id has 1 to 255 characters, none of them a control character',
-            'Log in again.');
+            'Give such an id.');
     END IF;
+    PERFORM runner.check_shared_id(submit.user_id);
     IF length(submit.user_name) > 255 OR runner.is_odd(submit.user_name) THEN
         PERFORM runner.refuse('KR010', 'a user name has at most 255 characters, none of them a control character',
             'Choose another one.');

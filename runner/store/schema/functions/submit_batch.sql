@@ -60,7 +60,7 @@ BEGIN
     v_count := jsonb_array_length(submit_batch.items);
     IF btrim(v_user_id) = '' OR length(v_user_id) > 255 OR runner.is_odd(v_user_id) THEN
         PERFORM runner.refuse('KR010', 'a user id has 1 to 255 characters, none of them a control character',
-            'Log in again.');
+            'Give such an id.');
     END IF;
     IF length(submit_batch.batch) NOT BETWEEN 1 AND 255 OR runner.is_odd(submit_batch.batch) THEN
         PERFORM runner.refuse('KR050', 'the name of a batch has 1 to 255 characters, none of them a control character',

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from starlette.formparsers import FormParser, MultiPartParser
 
 from runner.extras.gateway import context, html
+from runner.extras.gateway.app import routes
 from runner.model import Verdict
 from tests.integration.extras.gateway.conftest import ADMIN, Gate
 from tests.integration.extras.gateway.test_pages import Browser
@@ -16,6 +20,13 @@ from tests.integration.store.conftest import result, run_record
 from tests.support.waiting import wait_until
 
 _MIB = 2**20
+#: Bodies that cost a parser most, by what they are said to be.
+_FORM = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.py"\r\n\r\n%s\r\n--b--'
+_COSTLY = {
+    "multipart/form-data; boundary=b": (_FORM % (b"\r\n-" * 300_000),),
+    "application/x-www-form-urlencoded": (b"&" * 60_000, b"&" * _MIB),
+    "application/json": (b"[" * _MIB,),
+}
 
 
 def filled(gate: Gate) -> int:
@@ -68,6 +79,40 @@ def test_what_is_large_is_made_in_a_thread(gate: Gate, made_by: list[str]) -> No
         assert ask()
         assert len(made_by) > before
     assert all(name.startswith("asyncio_") for name in made_by), made_by
+
+
+def test_bodies_are_parsed_in_a_thread_or_are_small(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever they hold, and whoever sends them: routes with forms, with files, and with JSON."""
+    #: Bytes of what the loop's thread has parsed as JSON, and the threads that have parsed forms.
+    in_loop: list[int] = []
+    form_threads: set[str] = set()
+    loads = json.loads
+
+    def loaded(text: Any, **more: Any) -> Any:  # noqa: ANN401 as json.loads
+        if not threading.current_thread().name.startswith("asyncio_"):
+            in_loop.append(len(text))
+        return loads(text, **more)
+
+    monkeypatch.setattr(json, "loads", loaded)
+    for parser in (FormParser, MultiPartParser):
+
+        def parsed(self: Any, parse: Callable[[Any], Any] = parser.parse) -> Any:  # noqa: ANN401 of either parser
+            form_threads.add(threading.current_thread().name)
+            return parse(self)
+
+        monkeypatch.setattr(parser, "parse", parsed)
+    posted = [route.path for route in routes() if "POST" in (route.methods or ())]
+    assert len(posted) > 15
+    for path in posted:
+        place = path.replace("{lb}", "identity").replace("{leaderboard}", "identity").replace("{gpu}", "CPU")
+        place = re.sub(r"{[^}]*}", "1", place.replace("{mode}", "test").replace("{name}", "identity"))
+        for kind, bodies in _COSTLY.items():
+            for body in bodies:
+                answer = gate.ask("POST", place, body, headers={"Content-Type": kind}, cli="ada-token", admin=ADMIN)
+                assert answer.status < 500 or answer.status == 501, (place, kind, answer)
+    assert form_threads
+    assert all(name.startswith("asyncio_") for name in form_threads), form_threads
+    assert max(in_loop) <= 64 << 10
 
 
 def test_a_stream_ends_with_results_that_a_thread_has_made(gate: Gate, made_by: list[str]) -> None:

@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Callable
 
+import psycopg
 import pytest
 
 from runner.errors import SubmissionError
@@ -60,7 +61,10 @@ def test_no_account_is_taken_over(gate: Gate, bench: Bench) -> None:
 
 
 def test_users_are_numbers_where_kernelbot_has_the_tables(gate: Gate, bench: Bench) -> None:
-    """Its list of a leaderboard fails for everybody where one is not; who is there keeps the id."""
+    """Its list of a leaderboard fails for everybody where one is not: no door stores what would be listed.
+
+    Who is there already may read on.
+    """
     from runner.extras.gateway.identity import digest
 
     gate.sql("INSERT INTO public._yoyo_log (id, comment) VALUES ('1', NULL)")
@@ -71,6 +75,16 @@ def test_users_are_numbers_where_kernelbot_has_the_tables(gate: Gate, bench: Ben
         bench.store.approve_login(code, "carol", user_name=None, existing=False)
     bench.store.set_token("ada", user_name=None, digest=digest("new"))
     bench.store.approve_login(code, "4711", user_name="Carol", existing=False)
+    refused = gate.submit(cli="new")
+    assert refused.status == 403, refused.body
+    assert "user id 'ada' is no number" in refused.detail
+    submit = "SELECT runner.submit('identity', %s, 'a.py', 'def custom_kernel(data): pass', 'test', ARRAY['CPU'])"
+    for bad in ("carol", "ada", "12a", "٣", "-1", "1 "):
+        with pytest.raises(psycopg.Error, match="is no number, and KernelBot") as error:
+            gate.sql(submit, bad)
+        assert "\n" not in str(error.value.diag.message_primary)
+    assert gate.sql(submit, "4711")
+    assert gate.sql("SELECT DISTINCT user_id FROM leaderboard.submission") == [("4711",)]
 
 
 def test_a_token_and_its_end(gate: Gate, bench: Bench) -> None:

@@ -44,6 +44,20 @@ def test_sixteen_bits_have_a_wider_tolerance() -> None:
     assert not _right(torch.tanh(a).half(), torch.tanh(a.half()) * 1.1)
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_roundings_to_float8_may_differ_by_a_step_and_not_all_of_them(dtype: torch.dtype) -> None:
+    """Sums that differ by what low dtypes may, rounded; but neither a step everywhere nor a factor."""
+    sums = torch.randn(64, 512) @ torch.randn(512, 64) / 512**0.5
+    expected = sums.to(dtype)
+    assert _right(expected, (sums * (1 + 5e-3 * torch.randn_like(sums))).to(dtype))
+    step = torch.finfo(dtype).eps
+    upwards = (expected.float() * (1 + step)).to(dtype)
+    assert not _right(expected, upwards)
+    assert not _right(expected, (sums * (1 + step / 2)).to(dtype))
+    # Who states a tolerance has that and no other.
+    assert _right(expected, upwards, Tolerance(rtol=0.5, atol=0.01))
+
+
 def test_one_element_is_compared_with_its_own_size() -> None:
     """One element is compared with its own size."""
     assert _right(torch.tensor(1e-3), torch.tensor(1e-3 * (1 + 1e-5)))
