@@ -19,8 +19,8 @@ from runner.errors import DiskFullError
 GIB: Final = 2**30
 #: How to free a full disk.
 REMEDY: Final = (
-    "free some (`kernel-runner image prune` removes images of ours that nothing uses, `docker system df` shows the"
-    " rest), or lower `min_free_gib`"
+    "free some (`docker system df` shows what the engine keeps, `docker image prune` removes replaced builds), or lower"
+    " `min_free_gib`"
 )
 
 

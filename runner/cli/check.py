@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Group
-from rich.text import Text
 
 import runner
 import sandbox
@@ -33,13 +31,12 @@ from runner.disk import REMEDY, disk_spaces
 from runner.errors import ConfigError, DatabaseUnavailableError, KernelRunnerError
 from runner.evaluation.container_spec import HOST_IMAGE
 from runner.gpu_types import GpuType, Registry
-from runner.model import Json, Slot
+from runner.model import Slot
 from runner.store import Store
 from runner.store.probe import DatabaseFacts, probe
 from sandbox.errors import RootFilesystemError, SandboxError
 from sandbox.host.engine import DockerEngine, EngineFacts
 from sandbox.host.hostroot import HostRoot
-from sandbox.policy import hardening
 from sandbox.protocol import Step, StepResult
 from sandbox.spec import ACCOUNTS
 
@@ -80,21 +77,13 @@ _CUDA_PROBE = b"__global__ void nothing() {}\nint main() { return 0; }\n"
         "kernel-runner check\n"
         "✓ python: 3.11.7 at /opt/kernel-runner/bin/python3\n"
         "✗ schema: not there; missing 0001_baseline\n"
-        "    run `kernel-runner migrate`",
-        "kernel-runner check --explain",
+        "    run `kernel-runner migrate`"
     )
 )
 def check(
     context: typer.Context,
     *,
     strict: Annotated[bool, typer.Option("--strict", help="Count warnings as failures; notes not.")] = False,
-    explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain",
-            help="Only list each sandbox setting, its reason and its checks (docs/security.md#container-settings).",
-        ),
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check that this host is ready to evaluate.
@@ -106,12 +95,6 @@ def check(
     `✓` is well, `·` a note, `!` a warning, `✗` a failure, with the remedy below. Exits with 1 if something fails, 3 if
     database or engine are missing.
     """
-    if explain:
-        if as_json:
-            out_json({"settings": [_explained(rule) for rule in (*hardening.RULES, *hardening.LEFT_OUT)]})
-        else:
-            out(render_settings())
-        return
     findings: list[Finding] = []
     for finding in _examine(session(context)):
         counted = _strict(finding) if strict else finding
@@ -122,31 +105,6 @@ def check(
         failed = any(finding.mark is Mark.FAILED for finding in findings)
         out_json({"ok": not failed, "checks": [finding.to_json() for finding in findings]})
     raise typer.Exit(verdict_of(findings))
-
-
-def render_settings() -> Group:
-    """Every hardening setting with its reason and what attests it, for people."""
-    parts: list[Text] = []
-    for title, rules in (("Set:", hardening.RULES), ("Kept off:", hardening.LEFT_OUT)):
-        parts.append(Text(title, style="bold"))
-        for rule in rules:
-            parts += [
-                Text.assemble(("  " + rule.key, "green"), f": {rule.reason}"),
-                Text(
-                    f"    attested by {'; '.join(f'{each.source}, {each.what}' for each in rule.checks)}",
-                    style="dim",
-                ),
-            ]
-    return Group(*parts)
-
-
-def _explained(rule: hardening.Rule) -> Json:
-    return {
-        "setting": rule.key,
-        "set": rule in hardening.RULES,
-        "reason": rule.reason,
-        "attested": [{"witness": each.source.value, "what": each.what} for each in rule.checks],
-    }
 
 
 def _strict(finding: Finding) -> Finding:
@@ -455,7 +413,7 @@ def _images(engine: DockerEngine, registry: Registry, slots: Sequence[Slot]) -> 
             found = f"{gpu.image}, {engine.image_id(gpu.image).removeprefix('sha256:')[:12]}"
         except SandboxError as error:
             remedy = (
-                f"`kernel-runner image build`, `docker load`, or another `image` in the file of GPU type {gpu.name}"
+                f"`docker build`, `docker pull`, `docker load`, or another `image` in the file of GPU type {gpu.name}"
             )
             yield Finding(name=name, mark=Mark.FAILED, found=str(error), remedy=remedy)
         else:

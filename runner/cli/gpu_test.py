@@ -107,7 +107,7 @@ def try_slot(evaluator: Evaluator, gpu: GpuType, slot: Slot, *, cancel: threadin
             job = make_job(folder, "self_test.py", code, gpu.name, mode)
             result = evaluator.run(job, slot, cancel=cancel)
             if result.verdict is not Verdict.ACCEPTED:
-                remedy = "`kernel-runner check --explain` names each setting; the log has the details"
+                remedy = "docs/security.md#container-settings has each setting; the log has the details"
                 failed = "what the sandbox shows" if mode is Mode.TEST else "the timed operations"
                 findings.append(
                     Finding(name=failed, mark=Mark.FAILED, found=f"{result.verdict}: {result.error}", remedy=remedy)
@@ -180,7 +180,7 @@ def _sees(result: JobResult, slot: Slot) -> Finding:
     found = f"{devices} and {len(slot.cpus)} cores, as the slot has; {compared} settings attested"
     if not unseen:
         return Finding(name="sandbox sees", mark=Mark.OK, found=found)
-    remedy = f"not looked at: {', '.join(map(str, unseen))}; see `kernel-runner check --explain`"
+    remedy = f"not looked at: {', '.join(map(str, unseen))}; see docs/security.md#container-settings"
     return Finding(name="sandbox sees", mark=Mark.WARNING, found=found, remedy=remedy)
 
 

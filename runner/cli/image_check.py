@@ -102,7 +102,7 @@ def _unusable(error: Exception, python: str) -> Finding:
         text = f"no Python at {python}: {text}"
         remedy = "name the image's interpreter: --python, `image_python` of the GPU type"
     elif "does not have it" in text:
-        remedy = "`kernel-runner image build`, `docker pull`, or `docker load`"
+        remedy = "`docker build`, `docker pull`, or `docker load`"
     return Finding(name="container", mark=Mark.FAILED, found=text, remedy=remedy, infrastructure=infrastructure)
 
 
@@ -131,7 +131,7 @@ def _torch(torch: Mapping[str, Any], gpu: GpuType) -> Iterator[Finding]:
     found = f"{torch['version']}, {built or 'for CPUs alone'}"
     needed = SUPPORTED[gpu.vendor].torch_build if gpu.vendor in SUPPORTED else None
     if needed is not None and not torch[needed]:
-        remedy = f"install a build of torch for {'CUDA' if needed == 'cuda' else 'ROCm'} (`image build --index URL`)"
+        remedy = f"install a build of torch for {'CUDA' if needed == 'cuda' else 'ROCm'} (PIP_INDEX_URL)"
         yield Finding(
             name="torch", mark=Mark.FAILED, found=f"{found}: it has no device code for {gpu.name}", remedy=remedy
         )

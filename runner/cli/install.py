@@ -35,7 +35,7 @@ from runner.errors import ConfigError, InfrastructureError
 from runner.marks import ENCODING
 from runner.store import migrate as apply_migrations
 from sandbox.errors import SandboxError
-from sandbox.host.images import Images
+from sandbox.host.engine import DockerEngine
 
 #: How long a daemon may take from its start to a word about what it waits for.
 _START_S: Final = 120.0
@@ -275,11 +275,9 @@ def _remove_images(host: Host) -> None:
     try:
         config = Config.load(path if path.exists() else None)
         for owner in (f"{config.host_name}:{config.state_dir}", f"{config.host_name}/check"):
-            with Images(config.docker_host, owner=owner) as engine:
+            with DockerEngine(config.docker_host, owner=owner) as engine:
                 engine.reap()
-                for image in engine.ours():
-                    if image.owner == owner:
-                        engine.remove(image)
+                engine.prune_host_roots(keep=())
     except (ConfigError, SandboxError) as error:
         note(f"the engine could not be asked to remove this daemon's images: {error}")
 

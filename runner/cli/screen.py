@@ -41,49 +41,28 @@ class Scene:
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """A table: its title, its columns, its rows; a row is found by any of its cells."""
+    """A table: its title, its columns, its rows, and what it says without rows."""
 
     title: str
     columns: tuple[str, ...]
     rows: Sequence[Sequence[str | Text]]
     nothing: str
 
-    def matching(self, words: Sequence[str]) -> _Part:
-        """Of the rows those that have every word."""
-        if not words:
-            return self
-        rows = [row for row in self.rows if all(word in " ".join(map(str, row)).lower() for word in words)]
-        return _Part(title=self.title, columns=self.columns, rows=rows, nothing="nothing matches")
 
-
-def frame(
-    scene: Scene,
-    *,
-    filter_text: str = "",
-    height: int | None = None,
-    head: str = "",
-    foot: str = "",
-) -> RenderableType:
+def frame(scene: Scene, *, head: str, height: int | None = None) -> RenderableType:
     """The whole screen.
 
     Args:
         scene: what there is to show.
-        filter_text: words; only rows that have all of them, in whatever case, are shown.
-        height: lines of the terminal; None: as many as it takes.
         head: the first line.
-        foot: the last one, e.g. which keys there are.
+        height: lines of the terminal; None: as many as it takes.
     """
-    words = filter_text.lower().split()
-    parts = [part.matching(words) for part in _parts(scene)]
-    height_left = None if height is None else height - 1 - bool(foot) - len(parts) * _FRAME_ROWS
-    blocks: list[RenderableType] = [Text(head, style="bold", no_wrap=True, overflow="ellipsis")] if head else []
+    parts = _parts(scene)
+    height_left = None if height is None else height - 1 - len(parts) * _FRAME_ROWS
+    blocks: list[RenderableType] = [Text(head, style="bold", no_wrap=True, overflow="ellipsis")]
     for part, rows in zip(parts, _share(parts, height_left), strict=True):
         blocks += [*_shown(part, rows), Text("")]
-    if foot:
-        blocks.append(Text(foot, style="dim", no_wrap=True, overflow="ellipsis"))
-    else:
-        blocks.pop()
-    return Group(*blocks)
+    return Group(*blocks[:-1])
 
 
 def headline(scene: Scene, now: datetime) -> str:

@@ -1,7 +1,6 @@
 """`task`: help for authors of tasks.
 
-What `check` asks is in `runner.cli.task_check`, the folder of `new` in `runner.cli.task_new`; `run` is `eval` by the
-name an author looks for.
+What `check` asks is in `runner.cli.task_check`, the folder of `new` in `runner.cli.task_new`.
 """
 
 from __future__ import annotations
@@ -21,9 +20,7 @@ from runner.gpu_types import Registry
 from runner.task_format import load
 from runner.task_format.model import Lang
 
-task = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Task folders: start one, check it, try submissions against it."
-)
+task = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Task folders: start one, check it.")
 app.add_typer(task, name="task")
 
 
@@ -115,12 +112,3 @@ def check(  # noqa: C901 a list of questions, one after the other
     elif measured:
         out(render.measured_table(measured))
     raise typer.Exit(code)
-
-
-task.command(
-    "run",
-    epilog=example(
-        "kernel-runner task run tasks/problems/row_max tasks/problems/row_max/solutions/correct/sorted.py "
-        "--mode leaderboard"
-    ),
-)(evaluate.evaluate)

@@ -128,7 +128,7 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
     """
     if folder.task.harness is not Harness.BUILTIN:
         found = "evaluated by its own eval program: neither cases nor solutions were tried"
-        remedy = "try solutions one by one with `kernel-runner task run`"
+        remedy = "try solutions one by one with `kernel-runner eval`"
         if folder.task.lang is Lang.PY:
             remedy += ", or write `harness: builtin` in runner.yml"
         yield Finding(name="code", mark=Mark.WARNING, found=found, remedy=remedy)

@@ -1,13 +1,46 @@
-"""Record of one GPU type, as `runner/gpu_types/*.toml` and the operator's overlay describe it. Pure."""
+"""Record of one GPU type, and what the keys of its TOML file may hold. Pure.
+
+The annotations say what a value may be; `runner.gpu_types.registry` checks files by them.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import date
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
+
+
+def _compiled(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+    return pattern
+
+
+def _of_figures(sources: Mapping[str, str]) -> Mapping[str, str]:
+    figures = [entry.name for entry in fields(Figures) if entry.name != "sources"]
+    for name in sources:
+        if name not in figures:
+            raise ValueError(f"{name!r} is no figure, expected {', '.join(figures)}")
+    return sources
+
+
+#: What a type may be called: it stands in SQL text arrays, URLs and container labels.
+_Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
+_Pattern = Annotated[str, AfterValidator(_compiled)]
+_PciId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}:[0-9a-f]{4}$")]
+_Architecture = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{1,2}[af]?$")]
+_Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+_Line = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+_Text = Annotated[str, StringConstraints(max_length=500)]
+_Megahertz = Annotated[int, Field(ge=50, le=50_000)]
+_Positive = Annotated[float, Field(gt=0, lt=1e9, allow_inf_nan=False)]
 
 
 class Vendor(StrEnum):
@@ -56,17 +89,19 @@ class Dtype(StrEnum):
 class Figures:
     """What one device can hold and do at most, as its vendor states it; None where that is not known."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     #: The memory of its own that every device of the type has.
-    memory_gib: float | None = None
-    l2_mib: float | None = None
+    memory_gib: _Positive | None = None
+    l2_mib: _Positive | None = None
     #: A cache beyond L2: AMD's Infinity Cache, a processor's last level.
-    l3_mib: float | None = None
+    l3_mib: _Positive | None = None
     #: Of its memory, both directions together; 1e9 bytes per second.
-    bandwidth_gb_s: float | None = None
+    bandwidth_gb_s: _Positive | None = None
     #: 1e12 operations per second on dense operands, a multiplication and an addition being two.
-    peak_tflops: Mapping[Dtype, float] = field(default_factory=dict)
+    peak_tflops: Mapping[Dtype, _Positive] = field(default_factory=dict)
     #: Name of a figure -> the document it was taken from.
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Annotated[Mapping[str, _Line], AfterValidator(_of_figures)] = field(default_factory=dict)
 
     @property
     def cache_bytes(self) -> float | None:
@@ -84,10 +119,12 @@ class Figures:
 class ClockPolicy:
     """At which clocks devices of a type measure, and when a time counts."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     #: What the streaming multiprocessors are locked at; AMD: the highest that the device may take. None: not locked.
-    sm_mhz: int | None = None
+    sm_mhz: _Megahertz | None = None
     #: What the memory is locked at; NVIDIA alone. None: not locked.
-    memory_mhz: int | None = None
+    memory_mhz: _Megahertz | None = None
     #: Reasons for low clocks that set timed calls aside, and that degrade an unused device. As they are: that
     #: something is wrong outside, heat or power supply, with any vendor's device.
     set_aside: tuple[str, ...] = (
@@ -111,8 +148,10 @@ class ClockPolicy:
 class Product:
     """Devices of a type that have figures of their own: a board with other memory or other clocks."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     #: As in `GpuType.device_names`.
-    device_names: tuple[str, ...]
+    device_names: Annotated[tuple[_Pattern, ...], Field(min_length=1)]
     device: Figures
 
 
@@ -120,59 +159,63 @@ class Product:
 class HardwareRun:
     """What ran on a real device of a type: when, on which, with which driver."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     date: date
     #: The driver's name of the device.
-    device: str
+    device: _Line
     #: Version of the device's driver.
-    driver: str
+    driver: _Line
     #: Toolkit and libraries with their versions, as text; empty: not recorded.
-    software: str = ""
+    software: _Text = ""
     #: What ran, one thing each.
-    what: tuple[str, ...]
+    what: Annotated[tuple[_Line, ...], Field(min_length=1)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuType:
     """A registry entry."""
 
-    name: str
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    name: _Name
     vendor: Vendor
-    description: str = ""
+    description: _Text = ""
     #: Other names frontends use for it.
-    aliases: tuple[str, ...] = ()
+    aliases: tuple[_Name, ...] = ()
     #: Devices per slot (8 for MI300x8).
-    count: int = 1
+    count: Annotated[int, Field(ge=1, le=64)] = 1
     #: Regular expressions, any of which the whole device name must match (NVML name, amdsmi market name).
-    device_names: tuple[str, ...] = ()
+    device_names: tuple[_Pattern, ...] = ()
     #: `vendor:device` on the PCI bus: how a device is recognised whose name no type knows.
-    pci_ids: tuple[str, ...] = ()
+    pci_ids: tuple[_PciId, ...] = ()
     #: Regular expression of the partitions (MIG profile, AMD compute partition) that are its devices; None: whole ones.
-    partition: str | None = None
+    partition: _Pattern | None = None
     #: Whether slots of this type are made for devices found at start-up; False: only where `slots` names the type.
     detect: bool = True
     #: nvcc's -gencode architecture, e.g. "90a"; None compiles for the device that is there (`-arch=native`).
-    nvcc_arch: str | None = None
+    nvcc_arch: _Architecture | None = None
     #: "host" or an OCI image reference.
-    image: str = "host"
+    image: Annotated[str, Field(min_length=1)] = "host"
     #: Interpreter inside an OCI image, with torch; where the Dockerfiles of sandbox/image put it. Unused with "host".
-    image_python: str = "/opt/environment/bin/python"
-    runtime: str = "runc"
+    image_python: Annotated[str, Field(pattern=r"^/\S+$")] = "/opt/environment/bin/python"
+    runtime: Annotated[str, Field(min_length=1)] = "runc"
     #: Added to every process in the container.
-    environment: Mapping[str, str] = field(default_factory=dict)
-    memory_gib: float = 8.0
-    pids: int = 512
-    shm_mib: int = 64
+    environment: Mapping[_Variable, str] = field(default_factory=dict)
+    memory_gib: Annotated[float, Field(ge=0.25, le=16384)] = 8.0
+    pids: Annotated[int, Field(ge=16, le=4_194_304)] = 512
+    shm_mib: Annotated[int, Field(ge=1)] = 64
     #: How often devices are sampled while a run goes on; None: not at all.
-    sample_every_s: float | None = None
+    sample_every_s: Annotated[float, Field(ge=0.05, le=60)] | None = None
     #: A run that is timed begins when no device is warmer than this, in °C, or after the limit; None: at once.
-    cool_below_c: float | None = None
-    cool_limit_s: float = 60.0
+    cool_below_c: Annotated[float, Field(ge=10, le=120)] | None = None
+    cool_limit_s: Annotated[float, Field(gt=0, le=600)] = 60.0
     #: At which clocks its devices measure.
     clocks: ClockPolicy = field(default_factory=ClockPolicy)
     #: Whether times on its devices that the judge's clock contradicts are rejected; else its measure counts.
     rejects_forged_times: bool = False
     #: Size of each writable tmpfs.
-    scratch_mib: int = 1024
+    scratch_mib: Annotated[int, Field(ge=16)] = 1024
     #: Without an accelerator: programs find a CUDA device that is emulated on the CPU, and nothing is ranked.
     emulate_cuda: bool = False
     #: What one of its devices can do.

@@ -15,153 +15,23 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import TypeAdapter, ValidationError
 
 from runner.errors import ConfigError, NotFoundError
-from runner.gpu_types.model import CLOCK_REASONS, ClockPolicy, Dtype, Figures, GpuType, HardwareRun, Product, Vendor
+from runner.gpu_types.model import CLOCK_REASONS, GpuType, Vendor
 from runner.marks import ENCODING
 
 BUILTIN: Final = Path(__file__).parent
 
-#: What a type may be called: it stands in SQL text arrays, URLs and container labels.
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
-_ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
-_PCI_ID = r"^[0-9a-f]{4}:[0-9a-f]{4}$"
-_NVCC_ARCH = r"^[1-9][0-9]{1,2}[af]?$"
-
-_Name = Annotated[str, StringConstraints(pattern=_NAME)]
-
-
-def _compiled(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    for pattern in patterns:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
-    return patterns
-
-
-_Names = Annotated[tuple[str, ...], AfterValidator(_compiled)]
-_Pattern = Annotated[str, AfterValidator(lambda pattern: _compiled((pattern,))[0])]
-_Megahertz = Annotated[int, Field(ge=50, le=50_000)]
-_Line = Annotated[str, StringConstraints(min_length=1, max_length=500)]
-_Positive = Annotated[float, Field(gt=0, lt=1e9, allow_inf_nan=False)]
-
-
-class _FiguresEntry(BaseModel):
-    """What one device can hold and do at most, by its vendor's documents. The fields are `Figures`'."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    memory_gib: _Positive | None = Field(default=None, description="memory of one device's own, in GiB")
-    l2_mib: _Positive | None = Field(default=None, description="L2 cache, in MiB")
-    l3_mib: _Positive | None = Field(default=None, description="cache beyond L2 (Infinity Cache, LLC), in MiB")
-    bandwidth_gb_s: _Positive | None = Field(default=None, description="of its memory, in 1e9 bytes per second")
-    peak_tflops: dict[Dtype, _Positive] = Field(
-        default_factory=dict, description="dense rates in 1e12 operations per second, by data type"
-    )
-    sources: dict[str, _Line] = Field(
-        default_factory=dict, description="name of a figure -> the document it was taken from"
-    )
-
-    @field_validator("sources")
-    @classmethod
-    def _of_figures(cls, sources: dict[str, str]) -> dict[str, str]:
-        figures = [name for name in cls.model_fields if name != "sources"]
-        for name in sources:
-            if name not in figures:
-                raise ValueError(f"{name!r} is no figure, expected {', '.join(figures)}")
-        return sources
-
-    def record(self) -> Figures:
-        """As the registry gives it out."""
-        return Figures(**{field: getattr(self, field) for field in type(self).model_fields})
-
-
-class _ClocksEntry(BaseModel):
-    """At which clocks the devices measure. The fields are `ClockPolicy`'s."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    sm_mhz: _Megahertz | None = Field(
-        default=None, description="clock that devices are locked at, in MHz; AMD: the highest that they may take"
-    )
-    memory_mhz: _Megahertz | None = Field(
-        default=None, description="memory clock that devices are locked at, in MHz; NVIDIA alone"
-    )
-    set_aside: tuple[str, ...] = Field(
-        default=ClockPolicy().set_aside, description="reasons for low clocks that set timed calls aside"
-    )
-
-    def record(self) -> ClockPolicy:
-        """As the registry gives it out."""
-        return ClockPolicy(**{field: getattr(self, field) for field in type(self).model_fields})
-
-
-class _ProductEntry(BaseModel):
-    """Devices of the type with figures of their own; what is not given is the type's. The fields are `Product`'s."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    device_names: _Names = Field(min_length=1, description="regular expressions, as the type's own")
-    device: _FiguresEntry
-
-
-class _HardwareRunEntry(BaseModel):
-    """What ran on a real device. The fields are `HardwareRun`'s."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    date: date
-    device: _Line = Field(description="the driver's name of the device")
-    driver: _Line = Field(description="version of the device's driver")
-    software: str = Field(default="", max_length=500, description="toolkit and libraries with their versions")
-    what: tuple[_Line, ...] = Field(min_length=1, description="what ran, one thing each")
-
-    def record(self) -> HardwareRun:
-        """As the registry gives it out."""
-        return HardwareRun(**{field: getattr(self, field) for field in type(self).model_fields})
-
-
-class _Entry(BaseModel):
-    """The keys of one file, after `extends` was applied; the fields are `GpuType`'s."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: _Name
-    vendor: Vendor
-    description: str = Field(default="", max_length=500)
-    aliases: tuple[_Name, ...] = ()
-    count: int = Field(default=1, ge=1, le=64)
-    device_names: _Names = ()
-    pci_ids: tuple[Annotated[str, StringConstraints(pattern=_PCI_ID)], ...] = ()
-    partition: _Pattern | None = None
-    detect: bool = True
-    nvcc_arch: Annotated[str, StringConstraints(pattern=_NVCC_ARCH)] | None = None
-    image: str = Field(default="host", min_length=1)
-    image_python: str = Field(default="/opt/environment/bin/python", pattern=r"^/\S+$")
-    runtime: str = Field(default="runc", min_length=1)
-    environment: dict[Annotated[str, StringConstraints(pattern=_ENV_NAME)], str] = Field(default_factory=dict)
-    memory_gib: float = Field(default=8.0, ge=0.25, le=16384)
-    pids: int = Field(default=512, ge=16, le=4_194_304)
-    shm_mib: int = Field(default=64, ge=1)
-    scratch_mib: int = Field(default=1024, ge=16)
-    sample_every_s: float | None = Field(default=None, ge=0.05, le=60)
-    cool_below_c: float | None = Field(default=None, ge=10, le=120)
-    cool_limit_s: float = Field(default=60.0, gt=0, le=600)
-    clocks: _ClocksEntry = Field(default_factory=_ClocksEntry)
-    rejects_forged_times: bool = False
-    device: _FiguresEntry = Field(default_factory=_FiguresEntry)
-    products: tuple[_ProductEntry, ...] = ()
-    hardware_runs: tuple[_HardwareRunEntry, ...] = ()
-    emulate_cuda: bool = False
+#: The keys of a file, once `extends` was applied, are the fields of `GpuType`.
+FILE: Final = TypeAdapter(GpuType)
+_KEYS: Final = tuple(field.name for field in fields(GpuType))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,12 +83,12 @@ class Registry:
         Raises:
             NotFoundError: there is none; names the nearest.
         """
-        found = self._types.get(name) or self._by_alias.get(name)
-        if found is not None:
-            return found
-        known = [*self._types, *self._by_alias]
-        near = get_close_matches(name.lower(), [entry.lower() for entry in known], n=1, cutoff=0.5)
-        hint = next((f"; did you mean {entry!r}?" for entry in known if near and entry.lower() == near[0]), "")
+        entry = self._types.get(name) or self._by_alias.get(name)
+        if entry is not None:
+            return entry
+        names = [*self._types, *self._by_alias]
+        near = get_close_matches(name.lower(), [each.lower() for each in names], n=1, cutoff=0.5)
+        hint = next((f"; did you mean {each!r}?" for each in names if near and each.lower() == near[0]), "")
         what = f"GPU type {name!r} is not known" if name.strip() else "no GPU type is named"
         raise NotFoundError(f"{what}, expected one of {', '.join(self._types)}{hint}")
 
@@ -283,10 +153,10 @@ def _read(path: Path) -> _File:
         raise ConfigError(f"{path}: not a TOML file: {error}") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    known = [*_Entry.model_fields, "extends"]
+    valid = [*_KEYS, "extends"]
     for key in keys:
-        if key not in known:
-            near = get_close_matches(key, known, n=1, cutoff=0)
+        if key not in valid:
+            near = get_close_matches(key, valid, n=1, cutoff=0)
             raise ConfigError(f"{path}: key {key!r} is not known, the nearest valid key is {near[0]!r}")
     name, extends = keys.get("name"), keys.pop("extends", None)
     if not isinstance(name, str):
@@ -303,41 +173,37 @@ def _build(
     keys = _with_products(_resolve(file, base=base, chain=chain, shadowed=shadowed or {}))
     try:
         # Through JSON: only there does strict validation take a list for a tuple and a string for an enum.
-        entry = _Entry.model_validate_json(json.dumps(keys, default=str), strict=True)
+        entry = FILE.validate_json(json.dumps(keys, default=str), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
         found = "nothing" if first["type"] == "missing" else f"{first['input']!r}"
-        raise ConfigError(f"{file.path}: {key}: found {found}, expected: {first['msg']}") from error
+        expected = "no key of this name" if first["type"] == "unexpected_keyword_argument" else first["msg"]
+        raise ConfigError(f"{file.path}: {key}: found {found}, expected: {expected}") from error
     if entry.emulate_cuda and entry.vendor is not Vendor.NONE:
         raise ConfigError(
             f'{file.path}: emulate_cuda: found true with vendor {entry.vendor.value!r}, expected vendor "none": a CUDA '
             "device is emulated on processor cores"
         )
-    _refuse_clocks(entry, file.path)
-    tables = ("clocks", "device", "products", "hardware_runs")
-    plain = {field: getattr(entry, field) for field in _Entry.model_fields if field not in tables}
-    products = tuple(Product(device_names=item.device_names, device=item.device.record()) for item in entry.products)
-    return GpuType(
-        **plain,
-        clocks=entry.clocks.record(),
-        device=entry.device.record(),
-        products=products,
-        hardware_runs=tuple(run.record() for run in entry.hardware_runs),
-    )
+    _refuse_clocks(entry, file.path, named="set_aside" in keys.get("clocks", {}))
+    return entry
 
 
-def _refuse_clocks(entry: _Entry, path: Path) -> None:
+def _refuse_clocks(entry: GpuType, path: Path, *, named: bool) -> None:
     """Refuse clocks that no device of the vendor can be locked at, and those that nothing would look at.
+
+    `named`: the file names the reasons that set calls aside.
 
     Raises:
         ConfigError: with file, key, what was found and what is expected.
     """
     clocks, vendor = entry.clocks, entry.vendor.value
-    known = CLOCK_REASONS[entry.vendor]
-    for name in clocks.set_aside if "set_aside" in clocks.model_fields_set else ():
-        if name not in known:
-            expected = f"reasons that its library reports: {', '.join(known)}" if known else "none: it has no devices"
+    reasons = CLOCK_REASONS[entry.vendor]
+    for name in clocks.set_aside if named else ():
+        if name not in reasons:
+            expected = (
+                f"reasons that its library reports: {', '.join(reasons)}" if reasons else "none: it has no devices"
+            )
             raise ConfigError(f"{path}: clocks.set_aside: found {name!r} with vendor {vendor!r}, expected {expected}")
     for key, mhz in (("sm_mhz", clocks.sm_mhz), ("memory_mhz", clocks.memory_mhz)):
         if mhz is None:

@@ -445,12 +445,8 @@ class DockerEngine:
             ) from error
 
 
-def host_root_reference(root: HostRoot) -> str:
-    """The image name of a `host` root file system. The same files have the same name."""
-    return _reference_of(root.tar())
-
-
 def _reference_of(archive: bytes) -> str:
+    """The image name of a `host` root file system. The same files have the same name."""
     return f"{HOST_ROOT_REPOSITORY}:{hashlib.sha256(archive).hexdigest()[:32]}"
 
 
@@ -494,7 +490,7 @@ def _attest(container: Container, observed: Observed) -> dict[str, Any]:
         raise EngineRefused(
             f"container {container.id[:12]}: the engine made another container than was asked for:"
             f" {'; '.join(map(str, differences))}; nothing was run in it"
-            " (kernel-runner check --explain says what each setting is for)"
+            " (docs/security.md#container-settings says what each setting is for)"
         )
     return hardening.attested(container.spec, observed)
 
@@ -534,4 +530,4 @@ def _innermost(error: BaseException) -> BaseException:
     return reason
 
 
-__all__ = ["Container", "ContainerReport", "DockerEngine", "EngineFacts", "host_root_reference"]
+__all__ = ["Container", "ContainerReport", "DockerEngine", "EngineFacts"]

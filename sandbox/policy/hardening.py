@@ -2,8 +2,7 @@
 
 Pure. `hostconfig` builds the engine's request from this table, so a setting outside of it is not sent, and a setting in
 it cannot be forgotten. After a container has started, `violations` compares it with its spec: by what the engine, the
-kernel and init report. No request is sent into a container that differs. `kernel-runner check --explain` and
-docs/security.md show the table.
+kernel and init report. No request is sent into a container that differs. docs/security.md shows the table.
 """
 
 from __future__ import annotations

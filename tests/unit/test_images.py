@@ -6,25 +6,22 @@ import importlib.util
 import io
 import re
 import sys
-import tarfile
 import tomllib
 import types
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import cast
 
 import pytest
 
-from runner.cli import image, main
 from runner.errors import EvaluationError
 from runner.evaluation.context import Place
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.gpu_types import Registry
 from runner.model import Device
 from sandbox.host.engine import DockerEngine, EngineFacts
-from sandbox.host.images import _context
 from sandbox.spec import DeviceDriver
 from tests.unit import samples
 
@@ -143,57 +140,12 @@ def test_the_images_have_the_torch_that_is_tested() -> None:
         assert f"torch=={arguments_of(kind)['TORCH'].partition('+')[0]}" == torch
 
 
-class BuildingEngine:
-    """Remembers what a build was asked for."""
-
-    def __init__(self) -> None:
-        self.arguments: dict[str, str] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def build(self, kind: str, *, arguments: dict[str, str], **_: Any) -> str:  # noqa: ANN401 the rest
-        """The id of an image."""
-        self.arguments = arguments
-        return f"sha256:{kind}"
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (["cuda"], {}),
-        (["cuda", "--packages", "helion==1.5.1"], {"PACKAGES": "helion==1.5.1"}),
-        (["cuda", "--packages", ""], {"PACKAGES": "", "CUTLASS": ""}),
-        (["rocm", "--extra-index", "https://index.example"], {"PIP_EXTRA_INDEX_URL": "https://index.example"}),
-    ],
-)
-def test_what_the_command_is_told_reaches_the_dockerfile(
-    given: Sequence[str], expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As its ARGs; without packages there are no headers, which are a package too."""
-    engine = BuildingEngine()
-    monkeypatch.setattr(image, "_engine", lambda _: engine)
-    assert main(["image", "build", *given]) == 0
-    assert engine.arguments == expected
-    for name in expected:
-        assert re.search(
-            rf"^ARG {name}\b", (ROOT / "sandbox/image" / f"Dockerfile.{given[0]}").read_text(), re.MULTILINE
-        )
-
-
-def test_a_build_gets_its_recipe_and_the_programs_that_it_copies() -> None:
-    """Whatever a Dockerfile copies from the context is in it."""
-    for kind in ("cpu", "cuda", "rocm"):
-        with _context(kind, None) as context, tarfile.open(fileobj=context) as archive:
-            names = set(archive.getnames())
-        text = (ROOT / "sandbox" / "image" / f"Dockerfile.{kind}").read_text(encoding="utf-8")
-        copied = {
-            name for line in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE) for name in line.split()
-        }
-        assert copied - {"wheel[s]"} <= names
+def test_what_a_recipe_copies_lies_beside_it() -> None:
+    """`docker build` has the folder as its context."""
+    for dockerfile in DOCKERFILES:
+        copied = re.findall(r"^COPY (?!--from)(.*) \S+$", dockerfile.read_text(encoding="utf-8"), re.MULTILINE)
+        names = {name for line in copied for name in line.split()} - {"wheel[s]"}
+        assert all((dockerfile.parent / name).is_file() for name in names)
 
 
 def test_the_headers_are_taken_out_of_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

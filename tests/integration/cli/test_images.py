@@ -1,12 +1,9 @@
-"""`image`: a recipe is really built from a base made here, without a network; a real submission runs in the result."""
+"""A recipe is really built from a base made here, without a network; a real submission runs in the result."""
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
-import tarfile
-import tempfile
 import threading
 import uuid
 import zipfile
@@ -17,14 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from runner.daemon.serve import only_daemon
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.gpu_types import Registry
 from runner.model import Mode, Verdict
 from runner.task_format import extra_to_stored, load_folder, to_stored
 from sandbox.errors import EngineRefused
 from sandbox.host.engine import Container, DockerEngine
-from sandbox.host.images import Images
 from sandbox.spec import Bind, SandboxSpec
 from tests.integration.cli.conftest import Call
 from tests.plugins.images import PYTHON, download
@@ -38,19 +33,36 @@ SITE_PACKAGES = f"lib/python{PYTHON}/site-packages"
 
 
 @pytest.fixture
-def images(docker_engine: DockerEngine) -> Iterator[Images]:
-    """The engine's images of ours."""
-    with Images(docker_engine.base_url, owner=docker_engine.owner) as engine:
-        yield engine
-
-
-@pytest.fixture
-def tag(images: Images) -> Iterator[str]:
+def tag(docker_engine: DockerEngine) -> Iterator[str]:
     """A name that no other image has; it is gone afterwards."""
     name = f"kernel-runner-test/{uuid.uuid4().hex[:12]}:latest"
     yield name
     with suppress(EngineRefused):
-        images._call("untag", lambda api: api.remove_image(name))
+        docker_engine._call("untag", lambda api: api.remove_image(name))
+
+
+def build(engine: DockerEngine, kind: str, *, tag: str, wheels: Path, folder: Path, **arguments: str) -> str:
+    """Build a recipe without a network, as `docker build` does, beside a folder of wheels; the image's id."""
+    context = folder / "image"
+    shutil.copytree(ROOT / "sandbox" / "image", context)
+    shutil.copytree(wheels, context / "wheels")
+    steps = engine._call(
+        "build",
+        lambda api: list(
+            api.build(
+                path=str(context),
+                dockerfile=f"Dockerfile.{kind}",
+                tag=tag,
+                buildargs={"PIP_NO_INDEX": "1", **arguments},
+                network_mode="none",
+                rm=True,
+                decode=True,
+            )
+        ),
+        timeout_s=1800,
+    )
+    assert not [step for step in steps if "error" in step], steps[-15:]
+    return engine.image_id(tag)
 
 
 class BoundEngine(DockerEngine):
@@ -63,55 +75,23 @@ class BoundEngine(DockerEngine):
 
 
 @pytest.mark.timeout(1800)
-def test_an_image_is_built_used_listed_and_pruned(  # noqa: PLR0917 fixtures
-    call: Call,
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_submission_runs_in_an_image_of_a_recipe(  # noqa: PLR0917 fixtures
     docker_engine: DockerEngine,
-    images: Images,
     debian_image: str,
     wheels: Path,
     state_dir: Path,
     eval_python: Path,
     tag: str,
+    tmp_path: Path,
 ) -> None:
-    """A submission's result names its id; an image derived from it is not ours; it goes when nothing uses it."""
+    """Its result names the image's id."""
     gpus = state_dir / "gpus.d"
     gpus.mkdir()
-    for name, value in (("DOCKER_HOST", docker_engine.base_url), ("KERNEL_RUNNER_STATE_DIR", str(state_dir))):
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("KERNEL_RUNNER_GPUS_DIR", str(gpus))
-    monkeypatch.setenv("KERNEL_RUNNER_HOST_NAME", "nobody-else")
-    torch = ["--wheels", download("torch", "torch==2.13.0", "numpy>=2", "ninja", "setuptools")] if WHOLE else []
-    build = ["image", "build", "cpu", "--base", debian_image, "--tag", tag, "--network", "none", "--json"]
-    said = call(*build, *(torch or ["--wheels", wheels, "--torch", ""]))
-    assert said.code == 0, said.err
-    image_id = said.document["id"]
-    assert said.document == {"id": image_id, "tag": tag, "kind": "cpu"}
-    assert images.image_id(tag) == image_id
-
+    packages = Path(download("torch", "torch==2.13.0", "numpy>=2", "ninja", "setuptools")) if WHOLE else wheels
+    given = {"BASE": debian_image, **({} if WHOLE else {"TORCH": ""})}
+    image_id = build(docker_engine, "cpu", tag=tag, wheels=packages, folder=tmp_path, **given)
     (gpus / "CPU.toml").write_text(f'extends = "CPU"\nname = "CPU"\nimage = "{image_id}"\n', encoding="utf-8")
-    verdict, recorded = _evaluate(docker_engine, state_dir, eval_python)
-    assert (verdict, recorded) == (Verdict.ACCEPTED, image_id)
-
-    listed = {one["id"]: one for one in call("image", "list", "--json").document}
-    assert tag in listed[image_id]["tags"]
-    assert listed[image_id]["gpu_types"] == ["CPU"]
-    assert debian_image not in {name for one in listed.values() for name in one["tags"]}
-
-    derived = _derive(images, tag)
-    assert derived not in {one["id"] for one in call("image", "list", "--json").document}
-    images._call("remove", lambda api: api.remove_image(derived))
-
-    # The name goes to another image, as it does when a build replaces it.
-    images._call("tag", lambda api: api.tag(debian_image, tag.removesuffix(":latest"), "latest"))
-    kept = call("image", "prune", "--dry-run", "--json").document["found"]
-    assert image_id not in kept, "a GPU type names it"
-    (gpus / "CPU.toml").unlink()
-    assert image_id in call("image", "prune", "--dry-run", "--json").document["found"]
-    assert image_id in {one.id for one in images.ours()}, "a dry run removes nothing"
-    assert image_id in call("image", "prune", "--json").document["removed"]
-    assert image_id not in {one.id for one in images.ours()}
-    assert images.image_id(debian_image), "an image that is not ours stays"
+    assert _evaluate(docker_engine, state_dir, eval_python) == (Verdict.ACCEPTED, image_id)
 
 
 def _evaluate(engine: DockerEngine, state_dir: Path, eval_python: Path) -> tuple[Verdict, str]:
@@ -136,28 +116,11 @@ def _evaluate(engine: DockerEngine, state_dir: Path, eval_python: Path) -> tuple
     return result.verdict, str(runner["image"])
 
 
-def _derive(images: Images, tag: str) -> str:
-    """Build an image on top of it; the id of that image, which inherits every label."""
-    context = tempfile.TemporaryFile()  # noqa: SIM115 closed below
-    text = f"FROM {tag}\nLABEL theirs=1\n".encode()
-    with tarfile.open(fileobj=context, mode="w") as tar:
-        member = tarfile.TarInfo("Dockerfile")
-        member.size = len(text)
-        tar.addfile(member, io.BytesIO(text))
-    context.seek(0)
-    with context:
-        steps = images._call(
-            "build", lambda api: list(api.build(fileobj=context, custom_context=True, rm=True, decode=True))
-        )
-    return next(str(step["aux"]["ID"]) for step in steps if "aux" in step)
-
-
 @pytest.mark.timeout(1800)
 def test_the_recipe_for_cuda_has_the_headers_and_says_what_it_lacks(  # noqa: PLR0917 fixtures
     call: Call,
     monkeypatch: pytest.MonkeyPatch,
     docker_engine: DockerEngine,
-    images: Images,
     debian_image: str,
     wheels: Path,
     state_dir: Path,
@@ -175,9 +138,7 @@ def test_the_recipe_for_cuda_has_the_headers_and_says_what_it_lacks(  # noqa: PL
         wheel.writestr("nvidia_cutlass-4.2.0.0.dist-info/METADATA", "Name: nvidia-cutlass\nVersion: 4.2.0.0\n")
         wheel.writestr("nvidia_cutlass-4.2.0.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         wheel.writestr("nvidia_cutlass-4.2.0.0.dist-info/RECORD", "")
-    arguments = {"BASE": debian_image, "TORCH": "", "PACKAGES": "", "PIP_NO_INDEX": "1"}
-    said: list[str] = []
-    images.build("cuda", tag=tag, arguments=arguments, wheels=folder, network="none", say=said.append)
+    build(docker_engine, "cuda", tag=tag, wheels=folder, folder=tmp_path, BASE=debian_image, TORCH="", PACKAGES="")
     for name, value in (("DOCKER_HOST", docker_engine.base_url), ("KERNEL_RUNNER_STATE_DIR", str(state_dir))):
         monkeypatch.setenv(name, value)
     checked = call("image", "check", tag, "--gpu", "H200", "--json")
@@ -192,41 +153,3 @@ def test_the_recipe_for_cuda_has_the_headers_and_says_what_it_lacks(  # noqa: PL
     elsewhere = call("image", "check", tag, "--python", "/nowhere/python")
     assert elsewhere.code == 1
     assert "no Python at /nowhere/python" in elsewhere.out
-
-
-def test_prune_leaves_a_serving_daemons_images_alone(
-    call: Call, monkeypatch: pytest.MonkeyPatch, docker_engine: DockerEngine, tmp_path: Path
-) -> None:
-    """It may hold one that no container shows; looking is allowed."""
-    monkeypatch.setenv("DOCKER_HOST", docker_engine.base_url)
-    monkeypatch.setenv("KERNEL_RUNNER_STATE_DIR", str(tmp_path))
-    with only_daemon(tmp_path):
-        said = call("image", "prune")
-        assert (said.code, "stop the daemon first" in said.err) == (2, True)
-        assert call("image", "prune", "--dry-run").code == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["metal"], "'metal', expected cpu, cuda, rocm"),
-        (["cpu", "--wheels", "{empty}"], "found no wheel in it, expected torch and what it needs"),
-    ],
-)
-def test_a_wrong_order_is_refused_before_anything_is_built(
-    call: Call, tmp_path: Path, arguments: list[str], message: str
-) -> None:
-    """With what was found and what is expected."""
-    said = call("image", "build", *(argument.format(empty=tmp_path) for argument in arguments))
-    assert said.code == 2
-    assert message in said.err
-
-
-def test_a_build_that_fails_says_at_which_step(
-    call: Call, monkeypatch: pytest.MonkeyPatch, docker_engine: DockerEngine
-) -> None:
-    """The engine's words, and the last lines of the output."""
-    monkeypatch.setenv("DOCKER_HOST", docker_engine.base_url)
-    said = call("image", "build", "cpu", "--base", "scratch", "--tag", "kernel-runner-test/never")
-    assert said.code == 3
-    assert "image 'kernel-runner-test/never' from Dockerfile.cpu: " in said.err

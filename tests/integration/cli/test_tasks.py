@@ -140,7 +140,7 @@ def test_a_new_task_in_cuda_is_complete(run_code: Call, tmp_path: Path) -> None:
     assert said.code == 0
     assert (said.document["lang"], said.document["files"]) == ("cu", ["eval.cu", "submission.cuh", "task.h"])
     assert findings(said)["code"][0] == "warning"
-    assert "task run" in run_code("task", "check", tmp_path / "sums").out
+    assert "kernel-runner eval" in run_code("task", "check", tmp_path / "sums").out
 
 
 @pytest.mark.parametrize("name", ["", "two words", "../up", "a/b", "-x", "1st", "ü", "x" * 101])

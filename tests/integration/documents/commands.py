@@ -131,31 +131,25 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kernel-runner eval tasks/problems/vectoradd mine.py --mode benchmark": (
         "tests/integration/cli/test_operations.py evaluates in a container"
     ),
-    "kernel-runner image build cuda --base nvidia/cuda:13.0.2-devel-ubuntu24.04 --tag kernels/cuda:13": (
+    "docker build -f sandbox/image/Dockerfile.cuda -t kernel-runner/cuda sandbox/image": (
         "downloads gigabytes; tests/integration/cli/test_images.py builds cpu"
     ),
-    "kernel-runner image build cuda": "downloads gigabytes; tests/integration/cli/test_images.py builds cpu",
     "kernel-runner image check kernel-runner/cuda --gpu H100": (
         "needs that image; tests/integration/cli/test_image_check.py looks into a root file system that is there"
     ),
     "kernel-runner image check --gpu CPU": "tests/integration/cli/test_image_check.py",
-    "kernel-runner image build cpu --base my/python:3.11 --wheels wheels --network none": (
-        "tests/integration/cli/test_images.py, with a base of its own"
-    ),
     **dict.fromkeys(_STANDBY, "tests/integration/documents/test_standby.py, on two servers"),
-    **dict.fromkeys(
-        ("kernel-runner image list", "kernel-runner image prune --dry-run"), "tests/integration/cli/test_images.py"
-    ),
     "kernel-runner task check their_task --emulate-cuda": "tests/acceptance/test_emulation.py",
-    "kernel-runner task run their_task submission.py --emulate-cuda --mode benchmark": "the same",
+    "kernel-runner eval their_task submission.py --emulate-cuda --mode benchmark": "the same",
     "kernel-runner invalidate 17 --reason 'reads the clock of the judge'": "tests/integration/cli/test_again.py",
     "kernel-runner host drain node2 --reason 'new fan' --wait && ssh node2 sudo reboot": "would reboot a host",
     "kernel-runner gpu detect --write RTX5090 --device 1": ("tests/unit/cli/test_gpu_devices.py, with that device"),
     "kernel-runner gpu validate RTX5090.toml": "tests/unit/cli/test_gpu.py",
     "kernel-runner task check tasks/problems/vectoradd": "tests/acceptance/test_tasks.py evaluates the same",
     "kernel-runner task check tasks/problems/row_max": "tests/integration/cli/test_tasks.py",
-    "kernel-runner task run tasks/problems/row_max tasks/problems/row_max/solutions/correct/sorted.py"
-    " --mode leaderboard": ("tests/integration/cli/test_tasks.py, by its other name"),
+    "kernel-runner eval tasks/problems/row_max tasks/problems/row_max/solutions/correct/sorted.py --mode leaderboard": (
+        "tests/integration/cli/test_tasks.py"
+    ),
     "curl --unix-socket /var/lib/kernel-runner/http.sock http://localhost/readyz": (
         "tests/integration/outages/test_matrix.py asks the same of a socket"
     ),

@@ -37,7 +37,7 @@ of this page, which is made from the commands (`python -m tests.unit.cli.referen
 | exit code | meaning |
 |---|---|
 | 0 | accepted, or done |
-| 1 | not accepted (`submit --wait`, `eval`, `task run`, `task check`); not ready (`check`) |
+| 1 | not accepted (`submit --wait`, `eval`, `task check`); not ready (`check`) |
 | 2 | usage: bad arguments, a refused submission, a wrong task or configuration, something that does not exist |
 | 3 | infrastructure: database or engine away, an internal error, no verdict within `--timeout` |
 | 130 | interrupted with Ctrl-C |
@@ -51,7 +51,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("leaderboard list", "leaderboard show", "leaderboard personal", "leaderboard template"),
     ),
     "For task authors": (
-        *("task new", "task check", "eval", "task run", "leaderboard create", "leaderboard update"),
+        *("task new", "task check", "eval", "leaderboard create", "leaderboard update"),
         *("leaderboard import", "leaderboard task", "leaderboard delete"),
     ),
     "For trainers": (
@@ -62,7 +62,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "For operators": (
         *("watch", "logs", "traces", "check", "install", "upgrade", "uninstall", "migrate", "serve"),
-        *("image build", "image check", "image list", "image prune", "failed", "rerun", "invalidate"),
+        *("image check", "failed", "rerun", "invalidate"),
         *("host list", "host drain", "host undrain", "host evict", "gpu list", "gpu show", "gpu pause", "gpu resume"),
         *("leaderboard pause", "leaderboard resume"),
         *("gateway", "user approve", "user token", "user list", "user revoke"),

@@ -102,7 +102,7 @@ def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     config.write_text(f'gpus_dir = "{tmp_path / "gpus.d"}"\nstate_dir = "{tmp_path / "state"}"\n', encoding="utf-8")
 
     def run(engine: Engine, *arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(image, "_engine", lambda _: engine)
+        monkeypatch.setattr(image, "DockerEngine", lambda *_, **__: engine)
         code = main(["--config", str(config), "image", "check", *arguments])
         said = capsys.readouterr()
         return code, said.out, said.err
@@ -198,7 +198,7 @@ def test_an_image_that_is_not_there_says_how_to_get_it(checked: Checked) -> None
     code, out, _ = checked(Engine(), "theirs")
     assert code == ExitCode.NOT_ACCEPTED
     assert "'theirs': the engine at unix:///run/docker.sock does not have it" in out
-    assert "`kernel-runner image build`" in out
+    assert "`docker build`" in out
 
 
 def test_something_must_be_named(checked: Checked) -> None:

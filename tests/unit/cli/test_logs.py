@@ -1,50 +1,13 @@
-"""Whose lines of a journal are a submission's, and how its story reads."""
+"""How the history of a submission reads."""
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
-from typing import Any
 
-from runner.cli.logs import messages, of_submission, story
+from runner.cli.logs import story
 from runner.model import JobState, Mode, Verdict
 from runner.store import EventLine
 from tests.unit.cli import samples
-
-
-def entry(**line: Any) -> bytes:  # noqa: ANN401 - any field
-    """An entry of the journal with a daemon's line."""
-    return json.dumps({"MESSAGE": json.dumps(line), "__CURSOR": "x"}).encode()
-
-
-def test_lines_of_a_daemon_are_found_among_others() -> None:
-    """Text that is no JSON, JSON that is no line, bytes that the journal gives as numbers, an entry cut off."""
-    found = list(
-        messages(
-            [
-                entry(event="starting"),
-                json.dumps({"MESSAGE": "Started kernel-runner."}).encode(),
-                json.dumps({"MESSAGE": "[1, 2]"}).encode(),
-                json.dumps({"MESSAGE": None}).encode(),
-                json.dumps({"MESSAGE": list(b'{"event": "odd \xff"}')}).encode(),
-                b'{"MESSAGE": "{',
-            ]
-        )
-    )
-    assert [line["event"] for line in found] == ["starting", "odd \N{REPLACEMENT CHARACTER}"]
-
-
-def test_lines_that_name_only_the_job_belong_to_its_submission() -> None:
-    """As the heartbeat's, which knows no submission; another one's do not, whatever number they share."""
-    lines: list[dict[str, Any]] = [
-        {"event": "ready"},
-        {"event": "job_claimed", "submission": 7, "job": 70},
-        {"event": "job_claimed", "submission": 70, "job": 7},
-        {"event": "lease_lost", "job": 70},
-        {"event": "lease_lost", "job": 7},
-        {"event": "job_evaluated", "submission": 7, "job": 71},
-    ]
-    assert list(of_submission(lines, 7)) == [lines[1], lines[3], lines[5]]
 
 
 def test_a_story_is_told_in_order() -> None:

@@ -1,4 +1,4 @@
-"""The screen of `watch` and its keys, without a terminal."""
+"""The screen of `watch`, without a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from rich.console import Console
 
 from runner.cli.screen import Scene, frame, headline
-from runner.cli.watch import Keys
 from runner.model import Mode, Verdict
 from runner.store import BatchLine, HostLine, LatestLine, QueueDepth, RunningLine, ThroughputLine
 from tests.unit.cli.samples import NOW
@@ -92,7 +91,7 @@ def group(job_id: int, host: str, *, slot: str) -> RunningLine:
 def drawn(scene: Scene, *, width: int = 160, **options: Any) -> str:  # noqa: ANN401 - whatever frame takes
     """What a terminal of so many columns shows."""
     stream = io.StringIO()
-    Console(file=stream, width=width, height=60).print(frame(scene, **options))
+    Console(file=stream, width=width, height=60).print(frame(scene, **{"head": "HEAD", **options}))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
@@ -144,23 +143,14 @@ def test_the_headline_sums_up() -> None:
 @pytest.mark.parametrize("width", [60, 80, 160])
 @pytest.mark.parametrize("height", [24, 30, 50])
 def test_the_screen_fits_the_terminal(height: int, width: int) -> None:
-    """No row takes two lines; what does not fit is counted, in each part; the last line is always there."""
-    text = drawn(SCENE, width=width, height=height, head="HEAD", foot="FOOT")
+    """No row takes two lines; what does not fit is counted, in each part."""
+    text = drawn(SCENE, width=width, height=height)
     lines = text.splitlines()
     assert len(lines) <= height
-    assert (lines[0], lines[-1]) == ("HEAD", "FOOT")
+    assert lines[0] == "HEAD"
     assert "more" in text
     assert "Queue" in text
     assert "Latest verdicts" in text
-
-
-def test_a_filter_shows_rows_with_every_word() -> None:
-    """In whatever case, from any column; a part without such a row says so."""
-    text = drawn(SCENE, filter_text="H100 NODE1")
-    assert "gpu1" in text
-    assert "node2" not in text
-    assert "1 min" not in text
-    assert "nothing matches" in text
 
 
 def test_an_empty_fleet_says_what_to_do() -> None:
@@ -169,27 +159,6 @@ def test_an_empty_fleet_says_what_to_do() -> None:
     assert "start one with `kernel-runner serve`" in text
     assert "nothing waits" in text
     assert "no verdicts yet" in text
-
-
-def pressed(*texts: str) -> Keys:
-    """The keys after these."""
-    keys = Keys()
-    for text in texts:
-        keys.press(text)
-    return keys
-
-
-def test_keys() -> None:
-    """Letters are commands until / was pressed, and then text until Enter or Esc."""
-    assert pressed("q").quit
-    assert pressed("\x04").quit
-    assert not pressed("x").quit
-    typed = pressed("/", "qux", "\x7f", "\r")
-    assert (typed.filter_text, typed.typing, typed.quit) == ("qu", False, False)
-    assert "showing: qu" in typed.foot
-    assert pressed("/", "ab").foot.startswith("filter: ab")
-    assert pressed("/", "ab", "\x1b[A").filter_text == ""
-    assert pressed("/", "a\r", "q").quit
 
 
 def test_groups_of_batches_are_shown_as_such() -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tomllib
 from pathlib import Path
 
 from runner.config import Config
-from runner.gpu_types import CLOCK_REASONS, ClockPolicy, Dtype, Registry, Vendor
-from runner.gpu_types.registry import _ClocksEntry, _Entry, _FiguresEntry
+from runner.gpu_types import CLOCK_REASONS, ClockPolicy, Dtype, Figures, GpuType, Registry, Vendor
 
 TEXT = (Path(__file__).resolve().parents[3] / "docs/adding-a-gpu-type.md").read_text(encoding="utf-8")
 BLOCKS = [
     "\n".join(line.removeprefix(indent) for line in block.splitlines())
     for indent, block in re.findall(r"^( *)```toml\n(.*?)```", TEXT, flags=re.MULTILINE | re.DOTALL)
 ]
+
+
+def names(record: type) -> set[str]:
+    """The fields of a record."""
+    return {field.name for field in dataclasses.fields(record)}
 
 
 def test_every_file_of_the_page_loads_and_does_what_the_page_says(tmp_path: Path) -> None:
@@ -50,14 +55,14 @@ def test_the_product_shown_is_the_shipped_one() -> None:
 
 def test_the_table_of_figures_has_every_figure_and_data_type() -> None:
     """No figure is missing from the page, and none is left over."""
-    assert set(re.findall(r"^\| `device\.(\w+)` \|", TEXT, flags=re.MULTILINE)) == set(_FiguresEntry.model_fields)
+    assert set(re.findall(r"^\| `device\.(\w+)` \|", TEXT, flags=re.MULTILINE)) == names(Figures)
     (types,) = re.findall(r"rates by data type \(`([^`]*)`\)", TEXT)
     assert types.split() == list(Dtype)
 
 
 def test_the_table_of_clocks_has_every_key_and_the_page_every_reason() -> None:
     """What may stand in `set_aside` is listed for each vendor as the registry takes it."""
-    assert set(re.findall(r"^\| `clocks\.(\w+)` \|", TEXT, flags=re.MULTILINE)) == set(_ClocksEntry.model_fields)
+    assert set(re.findall(r"^\| `clocks\.(\w+)` \|", TEXT, flags=re.MULTILINE)) == names(ClockPolicy)
     for vendor, name in ((Vendor.NVIDIA, "NVIDIA"), (Vendor.AMD, "AMD")):
         (listed,) = re.findall(rf"^- {name}: ((?:`\w+`[,\s]*)+)", TEXT, flags=re.MULTILINE)
         assert tuple(re.findall(r"`(\w+)`", listed)) == CLOCK_REASONS[vendor]
@@ -73,9 +78,10 @@ def test_the_slots_of_the_page_are_a_configuration() -> None:
 def test_the_table_has_every_key_and_the_true_defaults() -> None:
     """No key is missing from the page, and none is left over."""
     rows = dict(re.findall(r"^\| `(\w+)` \|.*\| (.+) \|$", TEXT, flags=re.MULTILINE))
-    assert set(rows) == {*_Entry.model_fields, "extends"}
-    for key, field in _Entry.model_fields.items():
-        if field.is_required():
+    assert set(rows) == {*names(GpuType), "extends"}
+    for field in dataclasses.fields(GpuType):
+        key = field.name
+        if field.default is field.default_factory is dataclasses.MISSING:
             assert rows[key] == "required"
         elif isinstance(field.default, bool):
             assert rows[key] == str(field.default).lower()

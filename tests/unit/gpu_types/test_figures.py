@@ -11,7 +11,6 @@ import pytest
 
 from runner.errors import ConfigError
 from runner.gpu_types import Dtype, Figures, GpuType, Product, Registry, Vendor, advise
-from runner.gpu_types.registry import _FiguresEntry, _ProductEntry
 
 DEVICES = [entry for entry in Registry.load().all() if entry.vendor is not Vendor.NONE]
 #: Every device that is described: a type's own figures, and those of its products.
@@ -26,12 +25,6 @@ def overlay(directory: Path, text: str) -> Registry:
     """The registry with one more file."""
     (directory / "x.toml").write_text(text, encoding="utf-8")
     return Registry.load(directory)
-
-
-def test_the_file_format_has_exactly_the_fields_of_the_records() -> None:
-    """No figure is unreachable from a file, and none is dropped."""
-    assert set(_FiguresEntry.model_fields) == {field.name for field in dataclasses.fields(Figures)}
-    assert set(_ProductEntry.model_fields) == {field.name for field in dataclasses.fields(Product)}
 
 
 @pytest.mark.parametrize("entry", DEVICES, ids=lambda entry: str(entry.name))
@@ -166,7 +159,7 @@ def test_an_overlay_changes_one_figure_and_keeps_the_others(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[device]\nl2 = 3", r"x\.toml: device\.l2: found 3, expected: Extra inputs are not permitted"),
+        ("[device]\nl2 = 3", r"x\.toml: device\.l2: found 3, expected: no key of this name"),
         ("[device]\nmemory_gib = 0", r"x\.toml: device\.memory_gib: found 0, expected: .*greater than 0"),
         ("[device]\nbandwidth_gb_s = '3 TB/s'", r"x\.toml: device\.bandwidth_gb_s: found '3 TB/s', expected: .*number"),
         ("[device]\nbandwidth_gb_s = inf", r"x\.toml: device\.bandwidth_gb_s: found"),
@@ -177,7 +170,7 @@ def test_an_overlay_changes_one_figure_and_keeps_the_others(tmp_path: Path) -> N
         ("products = 3", r"x\.toml: products: found 3, expected"),
         ("products = [3]", r"x\.toml: products\.0: found 3, expected"),
         ("[[products]]\ndevice_names = []\ndevice = {}", r"x\.toml: products\.0\.device_names: found \[\], expected"),
-        ("[[products]]\ndevice_names = ['(']\ndevice = {}", r"x\.toml: products\.0\.device_names: .*not a regular"),
+        ("[[products]]\ndevice_names = ['(']\ndevice = {}", r"x\.toml: products\.0\.device_names\.0: .*not a regular"),
         ("[[products]]\ndevice_names = ['a']", r"x\.toml: products\.0\.device: found nothing, expected"),
         ("[[products]]\ndevice_names = ['a']\ndevice = { x = 1 }", r"x\.toml: products\.0\.device\.x: found 1"),
     ],

@@ -35,7 +35,7 @@ def test_the_keys_of_a_file(name: str) -> None:
 
 def test_the_keys_of_a_gpu_type() -> None:
     """As the model that reads the file describes them; a type that starts from another has its vendor."""
-    described = registry._Entry.model_json_schema()
+    described = registry.FILE.json_schema()
     described["properties"]["extends"] = {"type": "string"}
     compare("gpu_type_toml", schema_lines({**described, "required": ["name"]}))
 

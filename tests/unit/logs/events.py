@@ -35,10 +35,11 @@ HEAD: Final = """# Log events and metrics
 
 ## Log events
 
-`kernel-runner logs ID` shows the lines of one submission. All errors and warnings:
+All errors and warnings, and the lines of one submission:
 
 ```sh
 journalctl -u kernel-runner -o cat | jq -cR 'fromjson? | objects | select(.level == "error" or .level == "warning")'
+journalctl -u kernel-runner -o cat | jq -cR 'fromjson? | objects | select(.submission == 7)'
 ```
 
 With `log_format = "json"` every line is an object with `event`, `level`, `timestamp`, `component` and fields of its
