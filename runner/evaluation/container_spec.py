@@ -89,6 +89,8 @@ def make_spec(place: Place, boot: Boot, *, wall_s: float, labels: Mapping[str, s
             "PATH": _path(environment.python),
             # Sources live on a tmpfs that is thrown away: compiled files would only cost memory.
             "PYTHONDONTWRITEBYTECODE": "1",
+            # For the processes of a task's own program. The harness's do not read it.
+            "PYTHONPATH": f"{STAGE}/tasks/harness/site",
             **{variable: f"/work/{folder}" for variable, folder in CACHES.items()},
             # What the driver compiles for its device. A build has no device, so this does not travel with one.
             "CUDA_CACHE_PATH": "/work/.cache/cuda",
@@ -190,5 +192,5 @@ def cdi_name(device: Device, offered: Mapping[str, tuple[str, ...]]) -> str | No
 
 
 def _emulation(gpu: GpuType) -> dict[str, str]:
-    """What tells processes in the container to emulate a CUDA device; PYTHONPATH is for those a task starts itself."""
-    return {"KR_EMULATE_CUDA": str(tensor_bytes(gpu)), "PYTHONPATH": f"{STAGE}/tasks/harness/emulate/site"}
+    """What tells processes in the container to emulate a CUDA device."""
+    return {"KR_EMULATE_CUDA": str(tensor_bytes(gpu))}

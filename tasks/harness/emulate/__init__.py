@@ -7,8 +7,8 @@ everything at once, in order, and whose events read the host's clock (`device`).
 and never rank: the runner refuses ranked runs.
 
 KR_EMULATE_CUDA switches it on and holds the device's memory in bytes. Judge, rank checkers and workers call
-`install_if_asked`. A task's own eval program and its processes get it from `site/sitecustomize.py`, which is on their
-path. They load this package from its file, so it must stand alone, and it must import torch only when told to.
+`install_if_asked`. A task's own eval program and its processes get it from `../site/sitecustomize.py`, which is on
+their path. They load this package from its file, so it must stand alone, and it must import torch only when told to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def ask(memory_bytes: int) -> None:
         memory_bytes: of the device.
     """
     os.environ[VARIABLE] = str(memory_bytes)
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent / "site")
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[1] / "site")
     install_if_asked()
 
 

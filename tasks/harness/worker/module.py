@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from tasks.harness.shared import paritybench
+from tasks.harness.shared import paritybench, torch_headers
 from tasks.harness.shared.generators import seed_all, seed_some
 from tasks.harness.shared.module_values import decode_value, has_lazy_parts, loadable_state, plain
 from tasks.harness.shared.own_memory import limit_memory
@@ -62,6 +62,7 @@ def load_module(directory: Any, code: str, entry_points: list[str]) -> Submissio
     (directory / _FILE).write_bytes(data)
     sys.path.insert(0, str(directory))
     paritybench.install()
+    torch_headers.leave_alone()
     torch.set_grad_enabled(False)
     module = ModuleType("candidate")
     module.__file__ = str(directory / _FILE)

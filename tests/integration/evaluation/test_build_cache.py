@@ -60,7 +60,7 @@ from torch.utils.cpp_extension import load_inline
 
 library = ctypes.CDLL(load_inline(
     name="factor", cpp_sources=['extern "C" int factor() { return 1; }'], is_python_module=False,
-    no_implicit_headers=True, verbose=True,
+    no_implicit_headers=True, verbose=True, use_pch=True,
 ))
 
 def custom_kernel(data):

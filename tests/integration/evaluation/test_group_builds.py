@@ -39,7 +39,7 @@ from torch.utils.cpp_extension import load_inline
 print("builds", flush=True)
 library = ctypes.CDLL(load_inline(
     name="factor", cpp_sources=['extern "C" int factor() { return %s; }'], is_python_module=False,
-    no_implicit_headers=True, verbose=%s,
+    no_implicit_headers=True, verbose=%s, use_pch=True,
 ))
 """
 _COMPILES = _INLINE % (1, True) + GOOD.replace("torch.relu(", "library.factor() * torch.relu(")

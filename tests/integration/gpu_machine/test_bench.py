@@ -26,7 +26,7 @@ ON_THE_DEVICE = [
     *(path for path in sorted((ROOT / "tests" / "gpu").glob("*.py")) if path.name != "manifest.py"),
     ROOT / f"{PROBLEMS.replace('.', '/')}.py",
 ]
-SITE = ROOT / "tasks" / "harness" / "emulate" / "site"
+SITE = ROOT / "tasks" / "harness" / "site"
 
 
 def trial(task: str, kind: str) -> Trial:

@@ -25,7 +25,7 @@ from tests.gpu.layers import BEGUN, FAILED, LAYERS, PASSED, STATEMENTS, Layer, f
 from tests.support.waiting import PATIENCE_S
 
 FOLDER = ROOT / "tests" / "gpu"
-SITE = ROOT / "tasks" / "harness" / "emulate" / "site"
+SITE = ROOT / "tasks" / "harness" / "site"
 FACTS = {
     "date": "2026-12-01",
     "device": "NVIDIA H200",

@@ -19,7 +19,7 @@ from tasks.harness.emulate.errors import EmulationError
 from tasks.harness.emulate.mode import EmulatedCuda
 from tests.support.waiting import PATIENCE_S
 
-SITE = Path(__file__).resolve().parents[3] / "tasks" / "harness" / "emulate" / "site"
+SITE = Path(__file__).resolve().parents[3] / "tasks" / "harness" / "site"
 CUDA = torch.device("cuda", 0)
 
 
