@@ -253,4 +253,4 @@ def test_threads_that_come_and_go_leave_no_open_files(worker: Worker, activity: 
     for _ in range(4):
         worker.do("other threads")
         assert activity.look() is None
-    assert len(activity._files) <= _MOST_THREADS  # noqa: SLF001 the files that it holds
+    assert len(activity._files) <= _MOST_THREADS
