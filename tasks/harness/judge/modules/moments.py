@@ -26,6 +26,8 @@ _EXCHANGES, _ABOVE = 400, 1.5
 _MOST_SHIFT, _MOST_RATIO = 1.6, 1.5
 #: One output may be so many ranges of the reference's draws, and this much, beyond them.
 _RANGES, _BEYOND = 3.0, 0.25
+#: A single element counts as no further than so many standard deviations, and no larger than so many sizes.
+_FAR, _HUGE = 10.0, 1e9
 #: An element does not move that varies, and is the same that differs, by less than this part of the tensor's size.
 _STILL, _SAME = 1e-6, 1e-3
 #: The part of the mean variance that is added to that of each element: one that seldom changes may not have done so.
@@ -126,7 +128,8 @@ def _implausible(want: torch.Tensor, have: torch.Tensor) -> str | None:
 def _distances(item: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, size: float) -> torch.Tensor:
     """How far each draw lies from a mean, in squares; and along its sign."""
     variance = variance.clamp(min=0.0)
-    gap = (item - mean) / (variance + _SELDOM * variance.mean(1, keepdim=True) + (_SAME * size) ** 2).sqrt()
+    variance = variance + _SELDOM * variance.mean(1, keepdim=True) + (_SAME * size) ** 2
+    gap = ((item - mean) / variance.sqrt()).clamp(-_FAR, _FAR)
     return torch.stack([gap.square().mean(1), (gap * mean.sign()).mean(1)], dim=1)
 
 
@@ -135,7 +138,8 @@ def _unlike(want: torch.Tensor, have: torch.Tensor) -> str | None:
     still = (want.var(0) <= (_STILL * size) ** 2) & (have.var(0) <= (_STILL * size) ** 2)
     if bool(still.any()) and float((want.mean(0) - have.mean(0))[still].abs().max()) > _SAME * size:
         return "elements that do not depend on the seed differ"
-    both = torch.cat([want, have])[:, ~still]
+    # Squares of numbers beyond this may be infinite.
+    both = (torch.cat([want, have])[:, ~still] / size).clamp(-_HUGE, _HUGE)
     if not both.numel():
         return None
     both = both - both.mean(0)
