@@ -33,6 +33,7 @@ def calibrate(
     *,
     most_bytes: int,
     ranks: int = 1,
+    lead_ns: int = 0,
 ) -> Costs:
     """Measure one way to hand over.
 
@@ -40,6 +41,7 @@ def calibrate(
         call: makes a call on every rank.
         most_bytes: of the largest tensor that is handed over.
         ranks: how many ranks one call hands tensors to.
+        lead_ns: how long workers have their inputs before the kernel is to begin, and may work already.
     """
     volume = max(4096, min(_VOLUME_BYTES, most_bytes))
     small, large = torch.zeros(64, dtype=torch.uint8), torch.zeros(volume, dtype=torch.uint8)
@@ -60,6 +62,7 @@ def calibrate(
         per_input_byte_ns=max(inward.p25_ns - short.p25_ns, 0.0) / (volume * ranks),
         per_output_byte_ns=max(both.p25_ns - inward.p25_ns, 0.0) / (volume * ranks),
         per_part_ns=max(parts.p25_ns - short.p25_ns, 0.0) / (_CROWD * ranks),
+        floor_ns=Costs.floor_ns + lead_ns,
     )
 
 

@@ -99,6 +99,7 @@ class MultiRank:
         self._device = device
         self._world_size = len(sockets)
         self._memory_bytes = memory_bytes // len(sockets)
+        self._lead_ns = _LEAD_NS + _LEAD_PER_RANK_NS * len(sockets)
         self._core = judge_core()
         self._sched_delay = SchedDelay()
         self._spin_ns = SPIN_NS if self._core is not None else 0
@@ -148,6 +149,7 @@ class MultiRank:
             lambda value, output_capacity: self._calibration_call(value, output_capacity, deadline_ns),
             most_bytes=self._memory_bytes // 8,
             ranks=self._world_size,
+            lead_ns=self._lead_ns,
         )
         return Calibration(message=costs)
 
@@ -299,7 +301,7 @@ class MultiRank:
             before = self._sched_delay.total_ns()
             start = time.perf_counter_ns()
             self._open(rank_inputs, deadline_ns)
-            at = time.perf_counter_ns() + _LEAD_NS + _LEAD_PER_RANK_NS * self._world_size
+            at = time.perf_counter_ns() + self._lead_ns
             left = max(0, deadline_ns - time.monotonic_ns())
             go = {"op": "go", "at_ns": at, "until_ns": at + left}
             # A little more than the time limit, so that every rank can say where it is.

@@ -9,7 +9,7 @@ import pytest
 
 from tasks.harness.local_modules import evaluate
 from tests.acceptance.judging.forked_judges import ForkedJudges
-from tests.acceptance.modules.problems import PROBLEMS, candidate, new
+from tests.acceptance.modules.problems import PROBLEMS, candidate, module, new
 
 
 def _judged(processes: ForkedJudges, reference: str, *codes: str, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
@@ -169,6 +169,28 @@ def test_facts_of_the_reference_are_recorded(processes: ForkedJudges) -> None:
     assert (row["verdict"], row["tolerance"]) == ("accepted", {"rtol": 1e-2, "atol": 1e-2}), row
     assert row["distributions"][0] == "original"
     assert len(row["distributions"]) > 1
+
+
+def _random_until(calls: int, then: str) -> str:
+    """A candidate that draws as the reference below in so many calls in train mode, then does something else."""
+    forward = (
+        "global calls, last\ny = self.l(x)\nif not self.training:\n    return y\ncalls += 1\n"
+        f"again, last = last is not None and torch.equal(last, x), x.clone()\nif calls <= {calls}:\n"
+        f"    return F.dropout(y, 0.1)\nown = y * (torch.rand(64, 64, generator=own_seed) >= 0.1) / 0.9\n{then}"
+    )
+    pre = "calls, last, own_seed = 0, None, torch.Generator()\nown_seed.seed()\n"
+    return new(forward, "self.l = nn.Linear(64, 64)", pre=pre)
+
+
+@pytest.mark.parametrize("calls", range(4))
+def test_each_random_answer_is_compared_for_itself(processes: ForkedJudges, calls: int) -> None:
+    """In whichever call a candidate begins to draw for itself, rightly or wrongly, and whoever was judged before."""
+    reference = module("Model", "return F.dropout(self.l(x), 0.1, self.training)", "self.l = nn.Linear(64, 64)")
+    reference += "\ndef get_inputs():\n    return [torch.randn(64, 64)]\n"
+    wrong = ("return 0 * y", "return own if again else 0 * y")
+    texts = [_random_until(calls, then) for then in ("return own", *wrong)]
+    rows = _judged(processes, reference, *texts, _random_until(0, "return own"))
+    assert [row["verdict"] for row in rows] == ["accepted", "wrong_answer", "wrong_answer", "accepted"], rows
 
 
 def test_a_demanded_kernel_is_demanded(processes: ForkedJudges) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from tasks.harness.judge.calibration import calibrate
 from tasks.harness.judge.hand_over import Costs, HandOver
 
 COSTS = Costs(
@@ -48,3 +51,20 @@ def test_a_judge_that_was_woken_late_contradicts_no_claim() -> None:
     bound = COSTS.bound(outside_ns=50_000_000 + 200_000 + 800_000, tensors=3, input_bytes=10_000, output_bytes=10_000)
 
     assert 45_000_000 < bound.bound_ns < 50_000_000
+
+
+@pytest.mark.parametrize("lead_ns", [0, 125_000, 150_000, 300_000])
+@pytest.mark.parametrize("early", [0.0, 0.5, 1.0])
+def test_what_is_done_before_the_common_start_is_in_the_margin(lead_ns: int, early: float) -> None:
+    """Ranks have their inputs before they begin: a call that uses that time seems shorter, within the interval."""
+    hand_over_ns, kernel_ns = 400_000 + lead_ns, 2_000_000
+
+    def call(value: tuple[object, ...], _: int) -> tuple[int, int]:
+        took_ns = value[0] if isinstance(value[0], int) else 0
+        return hand_over_ns + took_ns, took_ns
+
+    costs = calibrate(call, most_bytes=1 << 20, lead_ns=lead_ns)
+    outside_ns = hand_over_ns + kernel_ns - round(early * lead_ns)
+    bound = costs.bound(outside_ns=outside_ns, tensors=1, input_bytes=64, output_bytes=64)
+    assert abs(bound.kernel_ns - kernel_ns) <= bound.margin_ns
+    assert bound.bound_ns <= kernel_ns - lead_ns

@@ -46,7 +46,7 @@ from .clock import Clock
 from .compare import Tolerance, compare, kernelbench_allclose, kind_of
 from .distributions import tensors_of
 from .group import CANDIDATES, DEVICE_BASELINES, Candidate, Group, Result
-from .moments import DRAWS, unlike
+from .moments import DRAWS
 from .prepare import DEPENDS_ON_HISTORY, Expected, Prepared, Trial, prepare, require_fit
 from .reference_module import InvalidReference, Reference, same_bits
 from .reference_times import ReferenceTimes
@@ -845,14 +845,15 @@ class _Attempt:
         prepared = self._prepared
         if list(map(kind_of, tensors_of(output))) != list(map(kind_of, tensors_of(expected.output))):
             return compare(expected.output, output, prepared.tolerance).problem
-        first = self._seeds_agree
-        self._seeds_agree = False
-        if not first or perturbed:
-            return None
-        args = expected.args
-        draws = [self._side.observe(args, secrets.randbelow(_SEEDS))[0] for _ in range(DRAWS)]
+        first, self._seeds_agree = self._seeds_agree, False
         with self._clock.standing(DRAWS * prepared.reference.usual_ns):
-            return unlike(prepared.draws(trial), draws)
+            wanted = prepared.draws(trial, perturbed=perturbed, all_of_them=first)
+            problem = wanted.implausible(output)
+        if problem is not None or not first:
+            return problem
+        draws = [self._side.observe(expected.args, secrets.randbelow(_SEEDS))[0] for _ in range(DRAWS)]
+        with self._clock.standing(DRAWS * prepared.reference.usual_ns):
+            return wanted.unlike(draws)
 
     # -- time ----------------------------------------------------------------------------------------------------
 

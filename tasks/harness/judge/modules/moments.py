@@ -1,9 +1,15 @@
-"""Whether two random outputs have the same distribution, as far as repeated draws of one input show."""
+"""Whether random outputs have the distribution of the reference's, as far as repeated draws of one input show.
+
+Nothing is assumed of that distribution: the elements of a draw may depend on each other, seldom change, or have heavy
+tails. So two sides are compared with what is left of their difference where draws are exchanged between them at random,
+and one output with how far the reference's draws lie from each other. Of large outputs a secret part is compared.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import secrets
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -12,56 +18,153 @@ from .distributions import tensors_of
 
 #: Draws of each side.
 DRAWS = 48
-#: Of the mean over all elements of the squared standardised difference (1 if they are alike), and of the ratio of the
-#: two variances: limits that honest draws pass, with room for few elements.
-_MOST_CHI, _MOST_RATIO = 1.6, 1.5
-_SIGMAS = 6.0
+#: Elements of a tensor that are compared at most.
+_MOST_ELEMENTS = 4096
+#: How often draws are exchanged. A difference counts above so many times the largest that this makes, and above limits:
+#: of the mean over all elements of the means' squared difference, 1 if they are alike, and of the ratio of variances.
+_EXCHANGES, _ABOVE = 400, 1.5
+_MOST_SHIFT, _MOST_RATIO = 1.6, 1.5
+#: One output may be so many ranges of the reference's draws, and this much, beyond them.
+_RANGES, _BEYOND = 3.0, 0.25
+#: A single element counts as no further than so many standard deviations, and no larger than so many sizes.
+_FAR, _HUGE = 10.0, 1e9
+#: An element does not move that varies, and is the same that differs, by less than this part of the tensor's size.
+_STILL, _SAME = 1e-6, 1e-3
+#: The part of the mean variance that is added to that of each element: one that seldom changes may not have done so.
+_SELDOM = 0.05
 
 
-def unlike(expected: Sequence[object], found: Sequence[object]) -> str | None:
-    """Why the draws differ, as a sentence; None: they are alike.
-
-    Args:
-        expected: outputs of the reference under different seeds, for one input.
-        found: as many of the candidate, for the same input.
-    """
-    wants = [tensors_of(item) for item in expected]
-    haves = [tensors_of(item) for item in found]
-    if any(len(draw) != len(wants[0]) for draw in (*wants, *haves)):
-        return "the number of tensors differs"
-    for index, first in enumerate(wants[0]):
-        if any(kind_of(draw[index]) != kind_of(first) for draw in (*wants, *haves)):
-            return f"tensor {index} has several shapes, dtypes or devices"
-        want = torch.stack([as_real(draw[index]).double() for draw in wants])
-        have = torch.stack([as_real(draw[index]).double() for draw in haves])
-        problem = _unlike_tensor(want, have)
-        if problem is not None:
-            return f"tensor {index}: {problem}"
-    return None
+#: Draws of the reference and of a candidate, of the same elements -> why they differ.
+_Comparison = Callable[[torch.Tensor, torch.Tensor], str | None]
 
 
-def _unlike_tensor(want: torch.Tensor, have: torch.Tensor) -> str | None:
-    if not bool(have.isfinite().all()):
-        return "it is not finite"
-    count = want.shape[0]
-    variance, other = want.var(0), have.var(0)
-    scale = float(want.square().mean().sqrt()) or 1.0
-    moving = variance > (1e-6 * scale) ** 2
-    still = ~moving
-    if bool(still.any()):
-        gap = float((want.mean(0)[still] - have.mean(0)[still]).abs().max())
-        if gap > 1e-3 * scale or float(other[still].max()) > (1e-3 * scale) ** 2:
-            return "elements that do not depend on the seed differ"
-    elements = int(moving.sum())
-    if not elements:
+class Draws:
+    """Outputs of the reference for one input, under different seeds; what is compared of them, as draws x elements."""
+
+    def __init__(self) -> None:
+        self._kinds: list[object] = []
+        self._picks: list[torch.Tensor | None] = []
+        self._wants: list[list[torch.Tensor]] = []
+
+    def __len__(self) -> int:
+        return len(self._wants)
+
+    def add(self, output: object) -> None:
+        """Add a draw."""
+        if not self._wants:
+            self._kinds = list(map(kind_of, tensors_of(output)))
+            self._picks = [_picked(as_real(item).numel()) for item in tensors_of(output)]
+        numbers = self._numbers(output)
+        if numbers is None:
+            # Draws of other shapes than the first: no output can be compared with them element by element.
+            self._kinds.append(None)
+        else:
+            self._wants.append(numbers)
+
+    def _numbers(self, output: object) -> list[torch.Tensor] | None:
+        items = tensors_of(output)
+        if list(map(kind_of, items)) != self._kinds:
+            return None
+        flat = [as_real(item).reshape(-1) for item in items]
+        return [
+            (item if picks is None else item[picks.to(item.device)]).double().cpu()
+            for item, picks in zip(flat, self._picks, strict=True)
+        ]
+
+    def implausible(self, output: object) -> str | None:
+        """Why one output cannot be a draw, as a sentence; None: it can.
+
+        Of a candidate that answers otherwise when it is asked the same again, this is all that can be judged.
+        """
+        return self._compared([output], _implausible)
+
+    def unlike(self, outputs: Sequence[object]) -> str | None:
+        """Why as many draws of a candidate differ from these, as a sentence; None: they are alike."""
+        return self._compared(outputs, _unlike)
+
+    def _compared(self, outputs: Sequence[object], compared: _Comparison) -> str | None:
+        found = [self._numbers(output) for output in outputs]
+        haves = [numbers for numbers in found if numbers is not None]
+        if len(haves) < len(found):
+            return "the number of its tensors, a shape, a dtype or a device is another one, or changes with the seed"
+        for index in range(len(self._kinds)):
+            want = torch.stack([draw[index] for draw in self._wants])
+            have = torch.stack([draw[index] for draw in haves])
+            if bool((want.isfinite().all(0) & ~have.isfinite().all(0)).any()):
+                return f"tensor {index}: it is not finite"
+            finite = want.isfinite().all(0) & have.isfinite().all(0)
+            problem = compared(want[:, finite], have[:, finite]) if bool(finite.any()) else None
+            if problem is not None:
+                return f"tensor {index}: {problem}"
         return None
-    error = (variance[moving] + other[moving]) / count
-    chi = float(((want.mean(0)[moving] - have.mean(0)[moving]) ** 2 / error).mean())
-    # Elements of one draw may depend on each other, so few of them say as little as one.
-    if chi > _MOST_CHI + _SIGMAS * math.sqrt(2 / elements):
-        return f"its mean over {count} seeds is another one"
-    ratio = float(other[moving].mean() / variance[moving].mean())
-    room = _MOST_RATIO + _SIGMAS * math.sqrt(4 / (count * elements))
-    if not 1 / room <= ratio <= room:
-        return f"its variance is {ratio:.2g} times that of the reference"
+
+
+def _picked(elements: int) -> torch.Tensor | None:
+    """Secret places of elements; None: all."""
+    if elements <= _MOST_ELEMENTS:
+        return None
+    generator = torch.Generator().manual_seed(secrets.randbits(63))
+    return torch.randint(elements, (_MOST_ELEMENTS,), generator=generator)
+
+
+def _size(want: torch.Tensor) -> float:
+    return float(want.square().mean().sqrt()) or 1.0
+
+
+def _implausible(want: torch.Tensor, have: torch.Tensor) -> str | None:
+    """Compare one draw with each of the others as each of these compares with the rest."""
+    count = want.shape[0]
+    rest = (want.sum(0) - want) / (count - 1)
+    spread = (want.square().sum(0) - want.square()) / (count - 1) - rest.square()
+    ours = _distances(want, rest, spread, _size(want))
+    theirs = _distances(have, want.mean(0, keepdim=True), want.var(0, correction=0, keepdim=True), _size(want))
+    low, high = ours.min(0).values, ours.max(0).values
+    room = _RANGES * (high - low) + _BEYOND
+    if bool(((theirs < low - room) | (theirs > high + room)).any()):
+        return f"it lies further from {count} draws of the reference than these from each other"
     return None
+
+
+def _distances(item: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, size: float) -> torch.Tensor:
+    """How far each draw lies from a mean, in squares; and along its sign."""
+    variance = variance.clamp(min=0.0)
+    variance = variance + _SELDOM * variance.mean(1, keepdim=True) + (_SAME * size) ** 2
+    gap = ((item - mean) / variance.sqrt()).clamp(-_FAR, _FAR)
+    return torch.stack([gap.square().mean(1), (gap * mean.sign()).mean(1)], dim=1)
+
+
+def _unlike(want: torch.Tensor, have: torch.Tensor) -> str | None:
+    size = _size(want)
+    still = (want.var(0) <= (_STILL * size) ** 2) & (have.var(0) <= (_STILL * size) ** 2)
+    if bool(still.any()) and float((want.mean(0) - have.mean(0))[still].abs().max()) > _SAME * size:
+        return "elements that do not depend on the seed differ"
+    # Squares of numbers beyond this may be infinite.
+    both = (torch.cat([want, have])[:, ~still] / size).clamp(-_HUGE, _HUGE)
+    if not both.numel():
+        return None
+    both = both - both.mean(0)
+    shifts, ratios = _differences(both / both.var(0, correction=0).sqrt().clamp(min=1e-300), len(want))
+    if float(shifts[0]) > max(_MOST_SHIFT, _ABOVE * float(shifts[1:].max())):
+        return f"its mean over {len(have)} seeds is another one"
+    if abs(float(ratios[0])) > max(math.log(_MOST_RATIO), _ABOVE * float(ratios[1:].abs().max())):
+        return f"its variance is {math.exp(float(ratios[0])):.2g} times that of the reference"
+    return None
+
+
+def _differences(both: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Shift of the means, and logarithm of the ratio of variances.
+
+    The first is of the first `count` draws against the rest, all others of as many that are taken at random.
+    """
+    total = both.shape[0]
+    generator = torch.Generator().manual_seed(secrets.randbits(63))
+    keys = torch.rand(1 + _EXCHANGES, total, generator=generator)
+    keys[0] = torch.arange(total)
+    ours = torch.zeros_like(keys, dtype=torch.float64).scatter_(1, keys.argsort(1)[:, :count], 1.0)
+    means, variances = [], []
+    for members in (ours, 1.0 - ours):
+        weights = members / members.sum(1, keepdim=True)
+        means.append(weights @ both)
+        variances.append((weights @ both.square() - means[-1].square()).mean(1).clamp(min=1e-12))
+    shifts = (means[0] - means[1]).square().mean(1) * count * (total - count) / total
+    return shifts, (variances[1] / variances[0]).log()

@@ -22,7 +22,7 @@ from tasks.harness.shared.values import Unsupported, pack
 from .compare import DEFAULT_TOLERANCE, Tolerance, compare, default_tolerance, in_double, kernelbench_allclose
 from .distributions import ORIGINAL, copied, names_for, observe, tensors_of, transformed
 from .group import Settings
-from .moments import DRAWS
+from .moments import DRAWS, Draws
 from .reference_module import InvalidReference, Reference, alike, identical, same_bits
 from .weights import State, shifted
 
@@ -38,6 +38,8 @@ _FURTHER_DRAWS = 2
 _CALL_SHARE, _NOT_SLOW_S = 1 / 15, 1.0
 #: The part of a candidate's time that its timed calls may take of the judge, for inputs and checks.
 _TIMING_SHARE = 0.5
+#: The part of a candidate's time that draws of the reference take for all trials, and the fewest draws for one.
+_DRAWN_SHARE, _FEWEST_DRAWS = 0.5, 24
 #: What a call takes at most, beside what the second one took.
 _ROOM = 2.0
 #: Fewer timed calls say nothing.
@@ -107,7 +109,7 @@ class Prepared:
     _kept: dict[tuple[int, bool], Expected] = field(default_factory=dict)
     _kept_bytes: int = 0
     _ranges: list[Any] = field(default_factory=list)
-    _draws: list[object] | None = None
+    _draws: dict[tuple[int, bool], Draws] = field(default_factory=dict)
 
     @property
     def timed_calls(self) -> int:
@@ -178,17 +180,21 @@ class Prepared:
             outputs.append(reference.run(args, seed)[0])
         return compare(outputs[0], outputs[1], self.tolerance).problem is not None
 
-    def draws(self, trial: Trial) -> list[object]:
-        """Outputs of the reference for a trial's inputs, under several seeds.
+    def draws(self, trial: Trial, *, perturbed: bool, all_of_them: bool) -> Draws:
+        """Outputs of the reference for a trial's inputs and weights, under several seeds: fewer where calls are slow.
 
         Raises:
             InvalidReference: it fails.
         """
-        if self._draws is None:
-            args = self.expected(trial, perturbed=False).args
-            self.enter(perturbed=False, in_eval=trial.in_eval)
-            self._draws = [self.reference.run(args, secrets.randbelow(_SEEDS))[0] for _ in range(DRAWS)]
-        return self._draws
+        made = self._draws.setdefault((trial.number, perturbed), Draws())
+        most = _DRAWN_SHARE * self.settings.timeout_s / max(self.call_s * len(self.trials), 1e-9)
+        missing = (DRAWS if all_of_them else round(min(max(most, _FEWEST_DRAWS), DRAWS))) - len(made)
+        if missing > 0:
+            args = self.expected(trial, perturbed=perturbed).args
+            self.enter(perturbed=perturbed, in_eval=trial.in_eval)
+            for _ in range(missing):
+                made.add(self.reference.run(args, secrets.randbelow(_SEEDS))[0])
+        return made
 
 
 def prepare(reference: Reference, settings: Settings, *, memory_bytes: int) -> Prepared:

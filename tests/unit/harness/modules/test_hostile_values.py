@@ -11,7 +11,7 @@ import torch
 
 from tasks.harness.judge.modules.compare import Tolerance, compare, kernelbench_allclose
 from tasks.harness.judge.modules.evaluation import _mutation
-from tasks.harness.judge.modules.moments import unlike
+from tasks.harness.judge.modules.moments import Draws
 from tasks.harness.judge.modules.prepare import Expected
 from tasks.harness.judge.modules.side import Constructed
 from tests.support.hostile_values import DTYPED, VALUES, Refused, arrived, value_of
@@ -87,10 +87,12 @@ def test_inputs_of_every_kind_are_given_back(text: str) -> None:
 
 def test_draws_of_every_kind_are_compared() -> None:
     """Draws of a random candidate may be of any kind, and each of another one."""
-    draws = [torch.rand(8, 16) for _ in range(6)]
+    outputs = [torch.rand(8, 16) for _ in range(6)]
+    draws = Draws()
+    for output in outputs:
+        draws.add(output)
     for name, found in _arrived():
-        for further in ([found] * 6, [*draws[:5], found]):
-            problem = unlike(draws, further)
+        for problem in (draws.unlike([found] * 6), draws.unlike([*outputs[:5], found]), draws.implausible(found)):
             assert problem is None or isinstance(problem, str), name
 
 
