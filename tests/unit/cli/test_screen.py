@@ -163,14 +163,6 @@ def test_a_filter_shows_rows_with_every_word() -> None:
     assert "nothing matches" in text
 
 
-def test_an_empty_fleet_says_what_to_do() -> None:
-    """Nothing is there yet."""
-    text = drawn(Scene(hosts=(), running=(), queue=(), latest=(), throughput=()))
-    assert "start one with `kernel-runner serve`" in text
-    assert "nothing waits" in text
-    assert "no verdicts yet" in text
-
-
 def pressed(*texts: str) -> Keys:
     """The keys after these."""
     keys = Keys()

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
 
 import pytest
 
 from runner.extras.gateway import context, html
 from runner.model import Verdict
-from tests.integration.extras.gateway.conftest import ADMIN, Gate
-from tests.integration.extras.gateway.test_pages import Browser
+from tests.integration.extras.gateway.conftest import Gate
 from tests.integration.store.conftest import result, run_record
-from tests.support.waiting import wait_until
 
 _MIB = 2**20
 
@@ -50,41 +47,6 @@ def made_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(context, "_json", recorded)
     monkeypatch.setattr(html._templates, "get_template", templates)
     return threads
-
-
-def test_what_is_large_is_made_in_a_thread(gate: Gate, made_by: list[str]) -> None:
-    """By each route that answers with results or tasks, and by a stream's end."""
-    number = filled(gate)
-    ada = Browser(gate)
-    ada.login("ada-token")
-    asked: list[Callable[[], object]] = [
-        lambda: gate.ask("GET", "/leaderboards").json,
-        lambda: gate.ask("GET", f"/user/submissions/{number}", cli="ada-token").json,
-        lambda: gate.ask("GET", f"/admin/submissions/{number}", admin=ADMIN).json,
-        lambda: ada.get(f"/view/{number}").text,
-    ]
-    for ask in asked:
-        before = len(made_by)
-        assert ask()
-        assert len(made_by) > before
-    assert all(name.startswith("asyncio_") for name in made_by), made_by
-
-
-def test_a_stream_ends_with_results_that_a_thread_has_made(gate: Gate, made_by: list[str]) -> None:
-    """Its last event holds them all."""
-    filled(gate)
-    body: list[bytes] = []
-    streaming = threading.Thread(target=lambda: body.append(gate.submit("/identity/CPU/test", b"# another").body))
-    streaming.start()
-    queued = "SELECT submission_id FROM runner.job WHERE state = 'queued'"
-    (number,) = wait_until(lambda: gate.sql(queued), "the submission is stored")[0]
-    record = run_record("test", meta={"stdout": "x" * _MIB, "success": True})
-    gate.bench.store.complete(gate.bench.claim(), result(Verdict.ACCEPTED, record))
-    gate.sql(f'NOTIFY runner_events, \'{{"event": "done", "submission_id": {number}}}\'')
-    streaming.join()
-    assert b"x" * _MIB in body[0]
-    assert made_by
-    assert all(name.startswith("asyncio_") for name in made_by), made_by
 
 
 def test_tasks_are_made_once_and_shown_of_public_leaderboards_alone(gate: Gate, made_by: list[str]) -> None:
