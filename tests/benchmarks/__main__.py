@@ -1,6 +1,6 @@
 """`make bench`: every benchmark, or the ones named, e.g. `make bench ARGS=turnaround`.
 
-A benchmark that is a package has parts, which can be named alone: `make bench ARGS="queue.pickup queue.idle"`. What
+A benchmark that is a package has parts, which can be named alone: `make bench ARGS="queue.pickup queue.depth"`. What
 follows the first option goes to the benchmark: `make bench ARGS="load --users 10"`. `ARGS=--help` says which there are.
 """
 

@@ -44,17 +44,6 @@ def custom_kernel(data):
     return output
 """
 
-#: The same, and the clock that the worker takes its claims from runs at a part of its speed.
-FORGED = """
-import sys
-import time
-
-perf_counter_ns = time.perf_counter_ns
-worker = sys.modules["tasks.harness.worker.main"]
-began = perf_counter_ns()
-worker.perf_counter_ns = lambda: began + int({part} * (perf_counter_ns() - began))
-""" + HONEST.partition("\n\n")[2]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:

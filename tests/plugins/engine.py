@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -43,10 +44,17 @@ def eval_python() -> Path:
     return path
 
 
-@pytest.fixture
-def state_dir() -> Iterator[Path]:
-    """A directory the engine's containers can read from."""
+@contextmanager
+def readable_directory() -> Iterator[Path]:
+    """A directory the engine's containers can read from; removed at the end."""
     directory = Path(tempfile.mkdtemp(prefix="kernel-runner-test-", dir="/var/tmp"))
     directory.chmod(0o755)
     yield directory
     shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def state_dir() -> Iterator[Path]:
+    """A directory the engine's containers can read from."""
+    with readable_directory() as directory:
+        yield directory

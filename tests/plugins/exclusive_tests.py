@@ -47,7 +47,6 @@ _LONGEST = (
     "tests/chaos/",
     "tests/integration/extras/trainers/kernelbook/",
     "tests/integration/evaluation/",
-    "tests/integration/outages/",
     "tests/integration/cli/",
     "tests/integration/harness/",
     "tests/integration/sandbox/",

@@ -280,6 +280,14 @@ def test_a_daemon_has_the_queue_alone() -> None:
     assert theirs < {name for name in dir(Store) if not name.startswith("_")}
 
 
+def test_a_host_does_not_read_its_wall_clock() -> None:
+    """So it may be set while a daemon runs: spans are monotonic, and moments are the database's."""
+    wall = re.compile(r"\btime\.time(_ns)?\(|\bdatetime\.(now|utcnow|today)\(")
+    host = ("runner/daemon/", "runner/devices/", "runner/evaluation/", "runner/store/", "sandbox/host/")
+    wrong = {relative(path) for path in modules() if relative(path).startswith(host) and wall.search(text_of(path))}
+    assert wrong == set()
+
+
 def test_the_sandbox_and_the_tasks_do_not_know_the_runner() -> None:
     """sandbox/ imports neither runner/ nor tasks/; tasks/ imports of sandbox/ the protocol alone."""
 

@@ -57,7 +57,6 @@ _CALLER = (
     "        frame = frame.f_back\n    return False\n"
 )
 _ZERO = "return torch.zeros_like(x)"
-_SLOW = "\ndef slow(*_):\n    time.sleep(0.05)\n"
 _SAVED = (
     "_call = nn.Module.__call__\nLAST = []\n\ndef call(self, *a, **k):\n"
     "    y = _call(self, *a, **k) if type(self).__name__ != 'ModelNew' "

@@ -8,7 +8,6 @@ from .problems import PROBLEMS, candidate, new
 
 _LINEAR = "self.l = nn.Linear(n, n)"
 _N = "self, n"
-_RAW = "self.w = nn.Parameter(nn.Linear(n, n).weight.detach().clone())"
 
 #: Name -> problem, candidate.
 HONEST: Mapping[str, tuple[str, str]] = {

@@ -2,7 +2,6 @@
 
     deadline  from the deadline until nothing is left in the container's cgroup, for trees that are hard to kill
     overhead  the time of two kernels in a hardened and in an unhardened container, in turns
-    flood     what hostile output costs the process that listens, and the disk
 
 Needs an engine and an evaluation environment, as the tests do. Figures: docs/measurements.md#sandbox.
 """
@@ -12,7 +11,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
-PARTS = ("deadline", "overhead", "flood")
+PARTS = ("deadline", "overhead")
 
 
 def main(parts: Sequence[str]) -> None:

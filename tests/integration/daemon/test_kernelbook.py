@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import psycopg
 
 from runner.extras.trainers.client import Client
 from runner.extras.trainers.kernelbook import difficulty, score
@@ -79,49 +74,6 @@ def test_half_of_two_hundred_completions_are_wrong(served: Rig, tmp_path: Path) 
     # What was written is what the next step reads.
     step = difficulty.Difficulty().step()
     assert sum(isinstance(step.question(row), Request) for row in made) == 97
-
-
-def test_a_killed_score_goes_on_where_it_was(served: Rig, tmp_path: Path) -> None:
-    """SIGKILL in the middle, three times: no candidate is evaluated twice, the rows are those of an undisturbed run."""
-    evaluated: list[str] = []
-    allowed = 0
-    look = looking()
-
-    def script(job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
-        served.wait_for(lambda: len(evaluated) < allowed, "the test lets it go on")
-        evaluated.extend(candidate["code"] for candidate in job.task["candidates"])
-        return look(job, cancel, on_progress)
-
-    def connected() -> bool:
-        with psycopg.connect(served.url) as connection:
-            asked = "SELECT FROM pg_stat_activity WHERE application_name = 'kernel-runner client'"
-            return connection.execute(f"{asked} AND datname = current_database()").fetchone() is not None
-
-    def interrupted() -> bool:
-        return len(evaluated) >= allowed and connected()
-
-    served.evaluator.script = script
-    rows = [completion(number, **({"verdict": "wrong_answer"} if number % 2 else {})) for number in range(160)]
-    file = tmp_path / "completions.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = [sys.executable, "-m", "runner.cli", "kernelbook", "score", "--gpu", "CPU", "--input", str(file)]
-    variables = {**os.environ, "DATABASE_URL": served.url, "PYTHONPATH": str(ROOT)}
-    for wanted in (20, 60, 110):
-        allowed = wanted
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=variables, cwd=tmp_path) as process:
-            served.wait_for(interrupted, "it waits for results")
-            process.kill()
-        served.wait_for(lambda: not connected(), "its connections are closed")
-        assert not (tmp_path / "outputs" / "evals.jsonl").exists()
-    allowed = 1000
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert len(evaluated) == len(set(evaluated)) == 160
-    # Another user's keys are others, so this one evaluates anew.
-    with Client(served.url, gpu_type="CPU", user_id="undisturbed", settings={"timed_calls": 20}) as client:
-        score.run(Source(str(file)), client, device="CPU", output=tmp_path / "undisturbed.jsonl")
-    assert len(evaluated) == 2 * 160
-    assert (tmp_path / "outputs" / "evals.jsonl").read_bytes() == (tmp_path / "undisturbed.jsonl").read_bytes()
 
 
 def test_a_fault_of_ours_is_evaluated_again_when_asked_for(served: Rig, tmp_path: Path) -> None:

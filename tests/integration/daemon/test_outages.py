@@ -162,44 +162,6 @@ def test_an_unanswered_claim_is_sent_again(
     assert view.jobs[0].verdict is Verdict.ACCEPTED
 
 
-def test_a_result_waits_for_a_database_that_is_away(
-    make_rig: Callable[..., Rig], database_url: str, proxy: Proxy
-) -> None:
-    """The run ends while the database is silent, for longer than its lease; its result is committed once, later."""
-    rig = make_rig(database_url, proxy.url)
-    with capture_logs() as logs:
-        gate, submission = a_run_with_a_heartbeat(rig, proxy)
-        proxy.shut()
-        gate.go.set()
-        rig.wait_for(lambda: said(logs, "database_away_result_spooled"), "the commit failed")
-        rig.wait_for(lambda: said(logs, "heartbeat_failing"), "the heartbeat failed")
-        rig.wait_for(lambda: rig.waiting_for == "the database", "the loop noticed")
-        rig.expire_leases()
-        late = f"SELECT state = 'running' AND lease_expires_at < now() AS late FROM {JOBS}"  # noqa: S608 - a text of ours
-        assert rig.sql(late)[0]["late"]
-        assert rig.spool.count == 1
-        proxy.open()
-        (view,) = rig.wait_done(submission)
-        # Either may be first: the result may be delivered before the next beat, and nothing is left to renew.
-        rig.wait_for(
-            lambda: said(logs, "heartbeat_recovered") or said(logs, "heartbeat_not_needed"),
-            "the heartbeat is back",
-        )
-        rig.wait_for(lambda: said(logs, "listening_recovered"), "the listener is back")
-        rig.wait_for(lambda: rig.waiting_for is None, "the loop is back")
-    assert (view.jobs[0].verdict, view.jobs[0].attempt, len(view.jobs[0].runs)) == (Verdict.ACCEPTED, 1, 1)
-    assert len(rig.evaluator.seen) == 1
-    for once in (
-        "database_away_result_spooled",
-        "spool_waits_for_database",
-        "spool_replayed",
-        "heartbeat_failing",
-        "listening_failed",
-    ):
-        assert said(logs, once) == 1, once
-    assert said(logs, "not_ready", waiting_for="the database") == 1
-
-
 def test_a_dead_database_is_asked_once_a_second_and_mentioned_a_few_times(
     make_rig: Callable[..., Rig], database_url: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

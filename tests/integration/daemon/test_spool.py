@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from runner.daemon.outcomes.spool import ASIDE
 from runner.errors import DatabaseUnavailableError
-from runner.model import Artifact, Job, JobResult, JobState, Progress, RunRecord, Verdict
+from runner.model import Job, JobResult, JobState, Progress, Verdict
 from runner.store import Completion, Store, migrate
 from tests.chaos.server import Server
 from tests.integration.daemon.process import Process
@@ -50,44 +50,6 @@ def spool_one(rig: Rig, proxy: Proxy, find: Callable[[], JobResult] = accepted) 
     gate.go.set()
     rig.wait_for(lambda: rig.spool.count == 1, "the result is spooled")
     return submission
-
-
-def test_everything_a_result_holds_survives_the_spool(rig: Rig, proxy: Proxy) -> None:
-    """Runs, scores, report, artifacts and the text of a submission that prints what no database takes."""
-
-    def find() -> JobResult:
-        run = RunRecord(
-            mode="test",
-            start_offset_ns=5_000,
-            end_offset_ns=1_000_005_000,
-            passed=True,
-            score_s=None,
-            compilation={"stdout": "a\x00b"},
-            meta={"stdout": "\ud800 lone", "exit_code": 0},
-            result={"check": "pass"},
-            system_info={"gpu": "none"},
-        )
-        trace = Artifact(name="trace", media_type="application/octet-stream", data=bytes(range(256)))
-        return JobResult(
-            verdict=Verdict.ACCEPTED,
-            runs=(run,),
-            error=None,
-            report={"nan": float("nan")},
-            build_ns=7_000_000,
-            eval_ns=8_000_000,
-            artifacts=(trace,),
-        )
-
-    rig.start()
-    submission = spool_one(rig, proxy, find)
-    proxy.open()
-    (view,) = rig.wait_done(submission)
-    (job,) = view.jobs
-    assert (job.build_ms, job.eval_ms, job.report) == (7, 8, {"nan": "nan"})
-    assert job.runs[0].meta == {"stdout": "\ufffd lone", "exit_code": 0}
-    assert job.runs[0].compilation == {"stdout": "a\ufffdb"}
-    assert (job.runs[0].end_time - job.runs[0].start_time).total_seconds() == 1.0
-    assert rig.store.artifact(job.artifacts[0].id).data == bytes(range(256))
 
 
 def test_a_daemon_killed_with_a_spooled_result_is_followed_by_one_that_commits_it(
@@ -261,48 +223,3 @@ def test_a_crash_of_the_server_itself_during_a_run_costs_nothing(make_rig: Calla
     assert (view.jobs[0].failures, len(view.jobs[0].runs), len(rig.evaluator.seen)) == (0, 1, 1)
     assert rig.sql(STALE) == []
     rig.wait_done(rig.submit())
-
-
-#: Of docs/architecture.md#threads-of-the-daemon those that see a result, without the main one, which spools the rest.
-TOUCHING = {"slot-cpu0", "commit", "commit-late", "replay"}
-
-
-def test_at_most_five_threads_touch_a_result(rig: Rig, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However it is committed: at once, beside a commit that hangs, after one that was refused, or from the spool."""
-    touched: set[str] = set()
-    refuse, go_on, hanging = threading.Event(), threading.Event(), threading.Event()
-    go_on.set()
-    complete_all = Store.complete_all
-
-    def noted(result: JobResult, name: str) -> object:
-        touched.add(threading.current_thread().name)
-        return object.__getattribute__(result, name)
-
-    def commit(store: Store, given: Sequence[tuple[Job, JobResult]]) -> object:
-        if refuse.is_set():
-            refuse.clear()
-            raise ValueError("a value that no database takes")
-        if threading.current_thread().name == "commit" and not go_on.is_set():
-            hanging.set()
-            assert go_on.wait(PATIENCE_S)
-        return complete_all(store, given)
-
-    monkeypatch.setattr(JobResult, "__getattribute__", noted, raising=False)
-    monkeypatch.setattr(Store, "complete_all", commit)
-    rig.start()
-    refuse.set()
-    rig.wait_done(rig.submit())
-    assert not refuse.is_set()
-    go_on.clear()
-    # Results of the same few milliseconds are committed together: the second ends while the first one's commit hangs.
-    first = rig.submit()
-    assert hanging.wait(PATIENCE_S)
-    second = rig.submit()
-    rig.wait_done(second)
-    go_on.set()
-    rig.wait_done(first)
-    spooled = spool_one(rig, proxy)
-    proxy.open()
-    rig.wait_done(spooled)
-    assert touched - {threading.current_thread().name} == TOUCHING
-    assert len(TOUCHING) + 1 <= 5

@@ -88,7 +88,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kernel-runner migrate --print-roles | psql postgresql://admin@db.example/kernelbot": (
         "tests/integration/systemd/test_service.py makes the roles of it"
     ),
-    "kernel-runner serve": "tests/integration/outages/host.py starts it",
+    "kernel-runner serve": "tests/plugins/live.py starts it",
     "sudo kernel-runner uninstall": "tests/integration/systemd/test_service.py uninstalls, with --purge",
     "kernel-runner migrate --roles": "tests/plugins/postgres.py, for every test",
     "kernel-runner gateway": "tests/integration/cli/test_users.py starts it",
@@ -151,7 +151,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
         "tests/integration/cli/test_tasks.py"
     ),
     "curl --unix-socket /var/lib/kernel-runner/http.sock http://localhost/readyz": (
-        "tests/integration/outages/test_matrix.py asks the same of a socket"
+        "tests/unit/daemon/monitoring/test_http_endpoint.py asks a socket"
     ),
     "kernel-runner gpu test CPU": "measures a slot for minutes",
     "sudo kernel-runner gpu clocks --lock": "tests/unit/cli/test_gpu_clocks.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,31 @@ import pytest
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.gpu_types import Registry
 from sandbox.host.engine import DockerEngine
+from tests.plugins.engine import readable_directory
 from tests.unit import samples
 
 
 @pytest.fixture
 def settings(state_dir: Path, eval_python: Path) -> EvaluationSettings:
     """Settings with one warm container."""
+    return _settings(state_dir, eval_python)
+
+
+@pytest.fixture
+def evaluator(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluator]:
+    """An evaluator that has been prepared."""
+    with _prepared(docker_engine, settings) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared_evaluator(docker_engine: DockerEngine, eval_python: Path) -> Iterator[Evaluator]:
+    """The same for all tests of a module that leave it as it was: preparing takes seconds."""
+    with readable_directory() as directory, _prepared(docker_engine, _settings(directory, eval_python)) as made:
+        yield made
+
+
+def _settings(state_dir: Path, eval_python: Path) -> EvaluationSettings:
     return EvaluationSettings(
         eval_python=eval_python,
         state_dir=state_dir,
@@ -27,10 +47,9 @@ def settings(state_dir: Path, eval_python: Path) -> EvaluationSettings:
     )
 
 
-@pytest.fixture
-def evaluator(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluator]:
-    """An evaluator that has been prepared."""
-    made = Evaluator(docker_engine, Registry.load(), settings)
+@contextmanager
+def _prepared(engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluator]:
+    made = Evaluator(engine, Registry.load(), settings)
     made.prepare([samples.SLOT])
     yield made
     made.close()

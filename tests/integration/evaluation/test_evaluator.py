@@ -48,11 +48,11 @@ def test_a_warm_container_serves_one_job_and_is_replaced(evaluator: Evaluator, d
 
 
 def test_a_result_is_known_while_its_container_is_removed_and_the_slot_is_free_after_that(
-    evaluator: Evaluator, docker_engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
+    shared_evaluator: Evaluator, docker_engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine takes its time over a removal; one that had to be killed goes first."""
     order: list[str] = []
-    remove, release = docker_engine._remove, evaluator._warm_pool.release
+    remove, release = docker_engine._remove, shared_evaluator._warm_pool.release
 
     def removed(container_id: str) -> None:
         remove(container_id)
@@ -63,32 +63,32 @@ def test_a_result_is_known_while_its_container_is_removed_and_the_slot_is_free_a
         release(slot, spec)
 
     monkeypatch.setattr(docker_engine, "_remove", removed)
-    monkeypatch.setattr(evaluator._warm_pool, "release", released)
-    with evaluator.evaluate(job(RIGHT), samples.SLOT, cancel=threading.Event()) as result:
+    monkeypatch.setattr(shared_evaluator._warm_pool, "release", released)
+    with shared_evaluator.evaluate(job(RIGHT), samples.SLOT, cancel=threading.Event()) as result:
         assert result.verdict is Verdict.ACCEPTED
         order.append("known")
     assert order == ["known", "removed", "free"]
-    waiting(evaluator)
+    waiting(shared_evaluator)
     order.clear()
     cancel = threading.Event()
     with pytest.raises(CancelledByRequest):
-        evaluator.run(job(ENDLESS), samples.SLOT, cancel=cancel, on_progress=lambda _: cancel.set())
+        shared_evaluator.run(job(ENDLESS), samples.SLOT, cancel=cancel, on_progress=lambda _: cancel.set())
     assert order == ["removed", "free"]
 
 
-def test_a_warm_container_that_died_costs_no_verdict(evaluator: Evaluator, docker_engine: DockerEngine) -> None:
+def test_a_warm_container_that_died_costs_no_verdict(shared_evaluator: Evaluator, docker_engine: DockerEngine) -> None:
     """It is found dead when its job comes, and the job runs in a fresh one."""
-    docker_engine._kill(waiting(evaluator))
-    result = evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event())
+    docker_engine._kill(waiting(shared_evaluator))
+    result = shared_evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event())
     assert result.verdict is Verdict.ACCEPTED
 
 
-def test_a_cancelled_run_ends_and_its_container_with_it(evaluator: Evaluator) -> None:
+def test_a_cancelled_run_ends_and_its_container_with_it(shared_evaluator: Evaluator) -> None:
     """Cancellation is heard while the submission loops; the slot is free for the next."""
     cancel = threading.Event()
     with pytest.raises(CancelledByRequest):
-        evaluator.run(job(ENDLESS), samples.SLOT, cancel=cancel, on_progress=lambda _: cancel.set())
-    assert evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED
+        shared_evaluator.run(job(ENDLESS), samples.SLOT, cancel=cancel, on_progress=lambda _: cancel.set())
+    assert shared_evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED
 
 
 def test_a_job_that_is_cancelled_while_its_container_starts_does_not_wait_for_it(
@@ -125,8 +125,8 @@ def test_an_engine_that_is_away_is_our_fault(settings: EvaluationSettings, state
     lost.close()
 
 
-def test_code_that_is_no_text_is_invalid(evaluator: Evaluator) -> None:
+def test_code_that_is_no_text_is_invalid(shared_evaluator: Evaluator) -> None:
     """KernelBot's own rows may hold any bytes; nothing is run for such a one."""
-    result = evaluator.run(job(b"x = '\xff'\n"), samples.SLOT, cancel=threading.Event())
+    result = shared_evaluator.run(job(b"x = '\xff'\n"), samples.SLOT, cancel=threading.Event())
     assert result.verdict is Verdict.INVALID
     assert "0xff" in (result.error or "")

@@ -35,30 +35,6 @@ def get_init_inputs():
 """
 GOOD = REFERENCE.replace("class Model(", "class ModelNew(")
 _WRONG = GOOD.replace("torch.relu(", "torch.tanh(")
-#: Leaves whatever it can, and fails if it meets what another has left.
-_LEAVER = (
-    """
-import ctypes, os, pathlib, subprocess, sys
-places = ("/work", "/tmp", "/dev/shm")
-found = [path for place in places for path in pathlib.Path(place).rglob("left*")]
-shared = [line for line in open("/proc/sysvipc/shm").read().splitlines()[1:]]
-mine = [line for line in os.popen("cat /proc/[0-9]*/cmdline | tr '\\\\0' ' '").read().split() if line == "86399"]
-if found or shared or mine:
-    raise RuntimeError(f"met {found} {shared} {mine}")
-for place in places:
-    pathlib.Path(place, "left").mkdir()
-    pathlib.Path(place, "left", "file").write_text("x")
-    pathlib.Path(place, "left").chmod(0)
-os.chmod("/work", 0)
-ctypes.CDLL(None).shmget(77, 4096, 0o1666)
-if os.fork() == 0:
-    os.setsid()
-    if os.fork():
-        os._exit(0)
-    os.execvp("sleep", ["sleep", "86399"])
-"""
-    + GOOD
-)
 
 
 def _run(evaluator: Evaluator, codes: list[str], reference: str = REFERENCE, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
@@ -69,10 +45,10 @@ def _run(evaluator: Evaluator, codes: list[str], reference: str = REFERENCE, **s
     return [dict(row) for row in rows]
 
 
-def test_a_group_has_one_result_for_each_candidate(evaluator: Evaluator) -> None:
+def test_a_group_has_one_result_for_each_candidate(shared_evaluator: Evaluator) -> None:
     """Right, wrong, without a class, with a syntax error, killed: each has its own verdict, whatever the order."""
     dies = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    rows = _run(evaluator, [GOOD, _WRONG, "x = 1", "class ModelNew(:", dies, GOOD])
+    rows = _run(shared_evaluator, [GOOD, _WRONG, "x = 1", "class ModelNew(:", dies, GOOD])
     assert [row["verdict"] for row in rows] == [
         "accepted",
         "wrong_answer",
@@ -85,44 +61,38 @@ def test_a_group_has_one_result_for_each_candidate(evaluator: Evaluator) -> None
     assert rows[0]["weights"] == "state_dict"
 
 
-def test_a_candidate_meets_nothing_of_another(evaluator: Evaluator) -> None:
-    """Three that leave processes, files, forbidden folders and shared memory, and look for those of others."""
-    rows = _run(evaluator, [_LEAVER] * 3)
-    assert [row["verdict"] for row in rows] == ["accepted"] * 3, rows
-
-
-def test_workers_are_forks_of_a_process_that_has_imported_torch(evaluator: Evaluator) -> None:
+def test_workers_are_forks_of_a_process_that_has_imported_torch(shared_evaluator: Evaluator) -> None:
     """All of them: killing a candidate's processes must not end the template, or each worker imports torch again."""
     # A fork of the template has objects that no collection looks at; a fresh interpreter has none.
     forked = f"import gc\nif not gc.get_freeze_count():\n    raise RuntimeError('not a fork')\n{GOOD}"
-    rows = _run(evaluator, [forked] * 3, timed_calls=0)
+    rows = _run(shared_evaluator, [forked] * 3, timed_calls=0)
     assert [row["verdict"] for row in rows] == ["accepted"] * 3, rows
 
 
-def test_candidates_may_have_a_container_each(evaluator: Evaluator) -> None:
+def test_candidates_may_have_a_container_each(shared_evaluator: Evaluator) -> None:
     """Asked for, each candidate is alone."""
-    rows = _run(evaluator, [GOOD, _WRONG], separate_containers=True)
+    rows = _run(shared_evaluator, [GOOD, _WRONG], separate_containers=True)
     assert [row["verdict"] for row in rows] == ["accepted", "wrong_answer"], rows
 
 
-def test_a_bad_reference_is_invalid_for_all(evaluator: Evaluator) -> None:
+def test_a_bad_reference_is_invalid_for_all(shared_evaluator: Evaluator) -> None:
     """Each candidate gets the sentence."""
-    rows = _run(evaluator, [GOOD, _WRONG], reference="class Model(:")
+    rows = _run(shared_evaluator, [GOOD, _WRONG], reference="class Model(:")
     assert [row["verdict"] for row in rows] == ["invalid"] * 2, rows
     assert "no Python" in rows[0]["message"]
     crashes = REFERENCE.replace("return torch.relu", "import ctypes; ctypes.string_at(0); return torch.relu")
-    assert {row["verdict"] for row in _run(evaluator, [GOOD], reference=crashes)} == {"invalid"}
+    assert {row["verdict"] for row in _run(shared_evaluator, [GOOD], reference=crashes)} == {"invalid"}
 
 
-def test_times_of_the_reference_are_kept_for_the_next_group(evaluator: Evaluator) -> None:
+def test_times_of_the_reference_are_kept_for_the_next_group(shared_evaluator: Evaluator) -> None:
     """Under the slot and the reference; not where a candidate was never timed."""
     reference = f"{REFERENCE}# kept\n"
-    environment, times = evaluator._environments["CPU"], evaluator._reference_times
+    environment, times = shared_evaluator._environments["CPU"], shared_evaluator._reference_times
     group = Group.from_message({"kind": "module", "reference": reference, "candidates": [{"id": 0, "code": ""}]})
     key = key_of(group, samples.SLOT, image=environment.image, runtime=Registry.load().get("CPU").runtime)
-    _run(evaluator, [_WRONG], reference=reference)
+    _run(shared_evaluator, [_WRONG], reference=reference)
     assert times.get(key) == {}
-    (row,) = _run(evaluator, [GOOD], reference=reference)
+    (row,) = _run(shared_evaluator, [GOOD], reference=reference)
     assert row["verdict"] == "accepted", row
     (kept,) = times.get(key).values()
     # Five calls before the candidate and five after it, less those that the machine spoilt.

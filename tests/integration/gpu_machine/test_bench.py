@@ -11,11 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
-from sandbox.protocol import Judged, StepResult
 from tests.gpu import manifest
-from tests.gpu.bench import MANIFEST, ROOT, Machine, Timed, Trial, lacking, table, tasks, too_large, trials, verdict_of
+from tests.gpu.bench import MANIFEST, ROOT, Machine
 from tests.support.waiting import PATIENCE_S
 
 H100 = Machine(device="cuda", name="NVIDIA H100 80GB HBM3", count=1, memory_bytes=40 << 30)
@@ -27,11 +25,6 @@ ON_THE_DEVICE = [
     ROOT / f"{PROBLEMS.replace('.', '/')}.py",
 ]
 SITE = ROOT / "tasks" / "harness" / "site"
-
-
-def trial(task: str, kind: str) -> Trial:
-    """The first of a task's files of a kind."""
-    return next(each for each in trials() if (each.task.name, each.kind) == (task, kind))
 
 
 def test_the_manifest_is_what_tasks_and_gpu_types_say() -> None:
@@ -64,60 +57,6 @@ def test_a_bare_machine_has_what_they_import(path: Path) -> None:
 def test_a_device_is_told_by_its_name(name: str, ranks: int | None, variant: str | None) -> None:
     """As the registry would, products of a type before the type."""
     assert replace(H100, name=name).variant(ranks) == variant
-
-
-def test_every_task_has_a_speed_of_light_on_what_it_is_offered_on() -> None:
-    """A line per benchmark, for every type that is listed by its own name."""
-    for task in tasks():
-        offered = set(task.gpus) & set(task.lights)
-        assert offered, task.name
-        for gpu in offered:
-            assert len(task.lights[gpu]) == len(task.benchmarks)
-            assert all(light is not None and light[0] > 0 for light in task.lights[gpu]), (task.name, gpu)
-
-
-def test_what_cannot_be_tried_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Devices that are not there, another vendor's language, a compiler that is missing."""
-    assert lacking(trial("amd_gemm_rs", "correct"), H100) == "needs 2 devices, there are 1"
-    assert lacking(trial("vectoradd", "correct"), H100) is None
-    monkeypatch.setattr(torch.version, "cuda", None)
-    assert lacking(trial("vectoradd", "CUDA"), H100) == "needs torch for CUDA"
-    monkeypatch.setattr(torch.version, "cuda", "12.9")
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert lacking(trial("vectoradd", "CUDA"), H100) == "needs nvcc, which is not on PATH"
-    assert lacking(trial("amd_moe", "HIP"), H100) == "needs torch for ROCm"
-
-
-def test_what_does_not_fit_says_why() -> None:
-    """Eight ranks on one device, and more bytes than there is room for."""
-    by_name = {task.name: task for task in tasks()}
-    assert too_large(by_name["amd_all2all"], H100) == "needs 8 devices, there are 1"
-    assert too_large(by_name["vectoradd"], H100) is None
-    small = replace(H100, memory_bytes=1 << 30)
-    assert (too_large(by_name["vectoradd"], small) or "").startswith("moves 1.5 GiB, its tensors may take 1.0 GiB")
-
-
-def test_the_table_has_times_and_parts_of_the_speed_of_light() -> None:
-    """Cases without figures have times only; what was refused has none."""
-    line = Timed(task="t", spec="n: 1", light=(2e3, "memory"), reference_ns=4e3, best="fast.py", best_ns=2.5e3)
-    dark = replace(line, light=None, reference_ns=None, best_ns=5e6)
-    assert [row.split() for row in table([line, dark])[1:]] == [
-        ["t", "n:", "1", "memory", "2.00", "µs", "4.00", "µs", "50.0%", "fast.py", "2.50", "µs", "80.0%"],
-        ["t", "n:", "1", "-", "-", "-", "fast.py", "5.000", "ms"],
-    ]
-
-
-def test_the_first_step_that_is_not_accepted_is_the_verdict() -> None:
-    """With its sentence; no step at all is no acceptance."""
-
-    def step(name: str, verdict: str) -> StepResult:
-        judged = Judged(verdict=verdict, message="why", assurance={}, details={})
-        return StepResult(name=name, command="", start_ns=0, duration_ns=0, exit_code=0, stderr="trace", judged=judged)
-
-    assert verdict_of([step("test", "accepted"), step("benchmark", "accepted")]).verdict == "accepted"
-    refused = verdict_of([step("test", "accepted"), step("benchmark", "wrong_answer")])
-    assert (refused.verdict, refused.message) == ("wrong_answer", "why\ntrace")
-    assert verdict_of([]).verdict == "none"
 
 
 def test_they_run_on_a_device(tmp_path: Path) -> None:

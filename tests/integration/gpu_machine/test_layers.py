@@ -7,20 +7,16 @@ import json
 import os
 import subprocess
 import sys
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runner.gpu_types import Registry
 from sandbox.protocol import Judged, StepResult
 from tests.gpu import __main__ as program
-from tests.gpu import record as recorder
 from tests.gpu import recording
 from tests.gpu.bench import ROOT
-from tests.gpu.conftest import core_groups
 from tests.gpu.layers import BEGUN, FAILED, LAYERS, PASSED, STATEMENTS, Layer, failed_layers, summary
 from tests.support.waiting import PATIENCE_S
 
@@ -124,19 +120,6 @@ def test_a_summary_says_whether_forged_times_may_be_rejected(record: list[Mappin
     assert ("may be set" in said) is (record == [*HONEST, *FORGED])
 
 
-def test_what_a_summary_says_for_the_types_file_can_be_put_there(tmp_path: Path) -> None:
-    """The registry reads it."""
-    said = summary([FACTS, *HONEST], {})
-    block = "\n".join(said[said.index("for the GPU type's file:") + 1 :])
-    (run,) = tomllib.loads(block)["hardware_runs"]
-    assert (str(run["date"]), run["device"], run["software"]) == ("2026-12-01", FACTS["device"], FACTS["software"])
-    path = tmp_path / "H200_NEW.toml"
-    path.write_text(f'extends = "H200"\nname = "H200_NEW"\ndetect = false\n{block}\n', encoding="utf-8")
-    assert Registry.load(files=[path]).get("H200_NEW").hardware_runs[-1].what == (
-        "honest kernels of 3 to 200 µs are bounded",
-    )
-
-
 def test_a_layer_that_rests_on_a_failed_one_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And none begins when the time is over. Others run, and the next slice repeats nothing that has ended."""
     ran = []
@@ -175,13 +158,6 @@ def test_what_the_first_step_says_of_the_gate_is_kept_with_every_timed_step() ->
     assert recording.taken() == []
 
 
-def test_trials_side_by_side_have_cores_of_their_own() -> None:
-    """Two each, and none is left over."""
-    assert core_groups([3]) == [[3]]
-    assert core_groups([0, 1, 2]) == [[0, 1, 2]]
-    assert core_groups([0, 1, 2, 3, 4]) == [[0, 1], [2, 3, 4]]
-
-
 def _emulated(arguments: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", *arguments],
@@ -213,68 +189,3 @@ def test_a_layer_is_run_and_recorded(tmp_path: Path) -> None:
     }
     assert "not tried: streams wait for numbers in the host's memory" in done.stdout
     assert "leave rejects_forged_times = false (0 honest cases" in done.stdout
-
-
-def test_a_line_that_was_cut_off_costs_no_other(tmp_path: Path) -> None:
-    """Whatever its last byte is, the next line is one of its own."""
-    record = tmp_path / "record.jsonl"
-    assert recording.read(record) == []
-    recording.append(record, {"said": "é"})
-    with record.open("ab") as file:
-        file.write(b'{"said": "\xc3')
-    recording.append(record, {"said": "b"})
-    assert recording.read(record) == [{"said": "é"}, {"said": "b"}]
-    assert len(record.read_bytes().splitlines()) == 3
-
-
-@pytest.mark.parametrize(
-    ("package", "says"),
-    [
-        ("torch", f"{sys.executable} has no torch; run this with one that has it"),
-        ("pytest", f"this needs pytest: {sys.executable} -m pip install pytest"),
-    ],
-)
-def test_a_machine_without_torch_or_pytest_is_told(tmp_path: Path, package: str, says: str) -> None:
-    """In one line, before a record begins, and no layer counts as run."""
-    without = f"import runpy, sys; sys.modules[{package!r}] = None; runpy.run_module('tests.gpu', run_name='__main__')"
-    done = subprocess.run(
-        [sys.executable, "-c", without, str(tmp_path / "new"), "--layers", "driver"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"python -m tests.gpu: error: {says}")
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_file_is_no_folder_for_a_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It is named."""
-    (tmp_path / "file").touch()
-    monkeypatch.setattr(sys, "argv", ["tests.gpu", str(tmp_path / "file")])
-    with pytest.raises(SystemExit, match="2"):
-        program.main()
-    assert f"cannot use {tmp_path}/file as a folder for the record: File exists" in capsys.readouterr().err
-
-
-def test_a_record_of_kernels_needs_a_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without one it says how it is called."""
-    monkeypatch.setattr(sys, "argv", ["tests.gpu.record"])
-    with pytest.raises(SystemExit, match="2"):
-        recorder.main()
-    assert "usage: python -m tests.gpu.record [-h] file [seconds]" in capsys.readouterr().err
-
-
-def test_a_test_that_takes_too_long_does_not_cost_its_layers_time(tmp_path: Path) -> None:
-    """It fails after its own limit, which judge and worker need to start; that is on record."""
-    record = tmp_path / "record.jsonl"
-    chosen = ["pytest", "-q", "-p", "no:cacheprovider", "tests/gpu/test_speed.py", "-k", "vectoradd"]
-    limited = {"KERNEL_RUNNER_GPU_RECORD": str(record), "KERNEL_RUNNER_GPU_CASE_S": "1"}
-    done = _emulated(chosen, KERNEL_RUNNER_GPU_SMALL="1", **limited)
-    assert done.returncode == 1, done.stdout + done.stderr
-    begun, ended = recording.read(record)
-    assert (begun["outcome"], ended["outcome"]) == (BEGUN, FAILED)
-    assert ended["said"] == "the test took longer than KERNEL_RUNNER_GPU_CASE_S allows"

@@ -56,9 +56,9 @@ def test_ending(judge: Run, ending: tuple[str, str, dict[str, object], str, str]
     assert step.output_limit == (verdict == "output_limit")
 
 
-def test_right_submission_passes_every_mode(started_judge: Run) -> None:
+def test_right_submission_passes_every_mode(judge: Run) -> None:
     """A right submission is accepted in test, benchmark and leaderboard mode, with every key of the contract."""
-    report = started_judge(
+    report = judge(
         "add_right",
         modes=("test", "benchmark", "leaderboard"),
         benchmarks=("size: 1024; seed: 21", "size: 2048; seed: 22"),

@@ -39,11 +39,11 @@ ENDINGS: tuple[tuple[str, dict[str, object], str, str], ...] = (
 )
 
 
-def evaluate(processes: ForkedJudges | None, submission: str, **fields: object) -> LocalReport:
-    """Run a request on two ranks, forked or (None) started, and see that nothing is left of it."""
+def evaluate(processes: ForkedJudges, submission: str, **fields: object) -> LocalReport:
+    """Run a request on two forked ranks, and see that nothing is left of it."""
     asked: dict[str, object] = {"task": "ring", "tests": TESTS, "benchmarks": BENCHMARKS, "ranks": 2} | fields
     request = make_request(submission, **asked)  # type: ignore[arg-type]  # checked by make_request
-    with Pair(ranks=2, start=None if processes is None else processes.start) as pair:
+    with Pair(ranks=2, start=processes.start) as pair:
         report = pair.run(request)
         # The rank checkers are in their judge's session.
         sessions = {pair._judge.pid, *(worker.pid for worker in pair.workers)}
@@ -104,10 +104,10 @@ def test_what_leaves_the_ranks_alive_leaves_the_next_test_its_chance(processes: 
     assert [lines_of(step)[f"test.{index}.status"] for index in range(5)] == ["fail"] * 4 + ["pass"]
 
 
-def test_a_right_submission_passes_every_mode() -> None:
+def test_a_right_submission_passes_every_mode(processes: ForkedJudges) -> None:
     """Classes of the task's own among the inputs, collectives in the reference: accepted, with the contract's keys."""
     modes = ("test", "benchmark", "leaderboard", "profile.0")
-    report = evaluate(None, "ring_right", modes=modes, seed=77)
+    report = evaluate(processes, "ring_right", modes=modes, seed=77)
 
     assert [(step.name, verdict_of(step), step.exit_code) for step in report.steps] == [
         (mode, "accepted", 0) for mode in modes

@@ -6,10 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from tests.stress import Failure, main, table
-
 ROOT = Path(__file__).resolve().parents[3]
 #: Fails in the second run, whichever comes first in it; says which order it was run in.
 TESTS = """
@@ -55,26 +51,3 @@ def test_failures_are_counted_and_orders_differ(tmp_path: Path) -> None:
     runs = (tmp_path / "runs").read_text(encoding="utf-8")
     assert sorted(runs[:9]) == sorted(runs[9:]) == sorted("01234567b")
     assert runs[:9] != runs[9:]
-
-
-def test_a_run_that_finds_no_test_is_no_success(tmp_path: Path) -> None:
-    """Whatever pytest ends with beside passed and failed is said."""
-    done = _stress(tmp_path, "--runs", "1", "test_that_is_not_there.py")
-
-    assert done.returncode == 1
-    assert "1 of 1 runs ended before all tests had run" in done.stdout
-
-
-def test_no_run_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
-    """Less than one run is refused."""
-    with pytest.raises(SystemExit, match="2"):
-        main(["--runs", "0", "--busy", "0"])
-    assert "--runs is 0, expected a number from 1 on" in capsys.readouterr().err
-
-
-def test_the_worst_come_first() -> None:
-    """Each test has a row, with what it said last."""
-    failures = [Failure(test="a", message="1"), Failure(test="b", message="2"), Failure(test="b", message="3")]
-
-    assert table(failures, runs=4).splitlines()[2:] == ["| 2 of 4 | b | 3 |", "| 1 of 4 | a | 1 |"]
-    assert table([], runs=4) == "no test failed in 4 runs"

@@ -82,28 +82,6 @@ def test_a_submission_sees_an_empty_locked_room(workshop: Workshop) -> None:
     assert seen["session"] is True
 
 
-def test_a_submission_cannot_touch_what_is_not_its_own(workshop: Workshop) -> None:
-    """Root, /usr, the environment, the staged code, the judge's directory and init are out of reach."""
-    seen = _probe(workshop)
-    for place in ("write_root", "write_usr", "write_env", "write_code"):
-        assert seen[place][0] in ("OSError", "PermissionError"), (place, seen[place])
-    for deed in ("write_judge", "list_judge", "init_env", "init_mem", "init_fd", "init_kill"):
-        assert seen[deed][0] == "PermissionError", (deed, seen[deed])
-    assert seen["become_root"][0] == "PermissionError"
-    assert seen["connect"][0] == "OSError"
-    assert seen["packet"][0] == "PermissionError"
-
-
-def test_dangerous_system_calls_are_refused_and_useful_ones_work(workshop: Workshop) -> None:
-    """Seccomp answers EPERM to what submissions never need; memfd_create and sched_setaffinity stay."""
-    seen = _probe(workshop)
-    for name in ("ptrace", "unshare", "bpf", "io_uring", "keyctl", "userfaultfd"):
-        assert seen[name] == [-1, 1], (name, seen[name])
-    assert seen["seccomp"][0] == -1
-    assert seen["memfd"] == ["done", "True"]
-    assert seen["affinity"][0] == "done"
-
-
 def test_ready_facts_tell_what_the_box_is(workshop: Workshop) -> None:
     """Init runs with three capabilities, sees only lo and the device nodes every container has."""
     with workshop.engine.start(workshop.spec()) as container:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from runner.errors import NotFoundError, SubmissionError
 from runner.model import Job, JobState, Verdict
-from runner.store import Selection, Store
+from runner.store import Selection
 from tests.integration.store.conftest import TASK, Bench, notes, ranked, result, run_record
 from tests.integration.store.test_queue import words
 from tests.integration.store.test_submit import count, one, together
@@ -115,29 +114,6 @@ def test_a_rerun_evaluates_with_the_board_as_it_is_now(bench: Bench) -> None:
     assert bench.store.rerun(Selection(leaderboard="identity")) == 2, "a passed deadline is no obstacle"
     job = bench.claim()
     assert (job.submission_id, job.task) == (submission_id, mended)
-
-
-def test_a_rerun_twice_in_a_row_makes_the_jobs_once(bench: Bench, db: Db) -> None:
-    """What is open is skipped, and said to be if it was asked for by its number; finished, it may run once more."""
-    bench.board()
-    submission_id = ranked_submission(bench)
-    everything = Selection(leaderboard="identity")
-    assert bench.store.rerun(everything) == 2
-    assert bench.store.rerun(everything) == 0
-    (line,) = bench.store.matching(everything)
-    assert (line.obstacle, line.evaluations, line.jobs, line.counting) == ("open", 1, 2, 2)
-    with pytest.raises(SubmissionError, match=f"submission {submission_id} is not evaluated again: it waits or runs"):
-        bench.store.rerun(Selection(submission_id=submission_id))
-    evaluate(bench, score_s=4e-6)
-    evaluate(bench)
-    assert bench.store.rerun(everything) == 2
-    evaluate(bench, score_s=5e-6)
-    evaluate(bench)
-    assert scores(bench) == [("u1", 5e-6)]
-    chain = db.execute("SELECT id, replaces, retired_as FROM runner.job WHERE NOT secret ORDER BY id").fetchall()
-    assert [tuple(job.values()) for job in chain] == [(1, None, "replaced"), (3, 1, "replaced"), (5, 3, None)]
-    status = bench.store.submission(submission_id).status
-    assert (status.reruns, status.rerunning) == (2, False)
 
 
 FILTERS: list[tuple[Selection, set[str]]] = [
@@ -309,57 +285,6 @@ def test_a_finished_submission_stays_closed_to_its_author_while_it_is_evaluated_
         bench.store.enqueue(submission_id, mode="test", gpu_types=["H100"])
 
 
-def test_a_cancelled_rerun_restores_what_was(bench: Bench, db: Db) -> None:
-    """By an operator, not by the author; whether the job waited or ran, old status, verdict and score are back."""
-    bench.board()
-    good, bad = ranked_submission(bench), bench.submit(user_id="u2", mode="leaderboard")
-    evaluate(bench)
-    evaluate(bench, passed=False)
-    before = [(words(db, submission_id), bench.store.submission(submission_id).status) for submission_id in (good, bad)]
-    assert bench.store.rerun(Selection(leaderboard="identity")) == 4
-    running = bench.claim()
-    assert running.submission_id == good
-    assert bench.store.cancel(good, "u1") == 0, "what an operator ordered is not the author's to cancel"
-    assert bench.store.cancel(good) == bench.store.cancel(bad) == 2
-    assert words(db, bad) == before[1][0]
-    assert words(db, good)[0] is False
-    bench.store.cancelled(running)
-    for submission_id, (said, line) in zip((good, bad), before, strict=True):
-        assert words(db, submission_id) == said
-        now = bench.store.submission(submission_id).status
-        assert (now.state, now.verdict, now.score_s, now.error) == (line.state, line.verdict, line.score_s, line.error)
-        assert (now.started_at, now.finished_at, now.reruns) == (line.started_at, line.finished_at, 1)
-
-
-@pytest.mark.parametrize("end", ["fail", "reclaim"])
-def test_a_rerun_that_our_side_spoils_leaves_the_old_result(bench: Bench, db: Db, end: str) -> None:
-    """After the last attempt the job is over as internal_error and retired; the old one stands and can run again."""
-    bench.board()
-    submission_id = bench.submit()
-    evaluate(bench, passed=False)
-    bench.store.rerun(Selection(submission_id=submission_id))
-    for _ in range(10):
-        db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
-        claimed = bench.store.claim(host="host-b", slots={"CPU": 1}, lease_s=-1 if end == "reclaim" else 60).jobs
-        if not claimed:
-            break
-        if end == "fail":
-            bench.store.fail(claimed[0], error="the engine went away", report=None, slot="cpu0")
-        else:
-            bench.store.reclaim()
-    view = bench.store.submission(submission_id)
-    assert [(job.verdict, job.retired_as) for job in view.jobs] == [
-        (Verdict.WRONG_ANSWER, None),
-        (Verdict.INTERNAL_ERROR, "dropped"),
-    ]
-    assert view.jobs[1].retired_reason == "ended without a result, so the earlier result stands"
-    assert (view.state, view.verdict) == (JobState.DONE, Verdict.WRONG_ANSWER)
-    assert words(db, submission_id) == (True, "active", "succeeded", None)
-    assert bench.store.rerun(Selection(host="host-a")) == 1, "the job that stands is what is looked for"
-    evaluate(bench)
-    assert bench.store.submission(submission_id).verdict is Verdict.ACCEPTED
-
-
 def test_reruns_let_new_submissions_pass_and_take_turns_among_users(bench: Bench) -> None:
     """By default they are a class of lower priority, in which every user's first goes before anybody's second."""
     bench.board()
@@ -445,77 +370,3 @@ def test_reruns_that_are_asked_for_at_once_make_the_jobs_once(bench: Bench, db: 
     assert max(made, key=str) == 24, made
     assert sum(number for number in made if isinstance(number, int)) == 24
     assert one(db, "SELECT count(*) FROM runner.job WHERE state = 'queued'")["count"] == 24
-
-
-class Turmoil:
-    """Daemons and operators on the same submissions at the same time, until the operators have done their rounds."""
-
-    ROUNDS = 40
-    DAEMONS = 4
-    EVERYTHING = Selection(leaderboard="identity")
-
-    def __init__(self, submissions: list[int]) -> None:
-        self.submissions = submissions
-        self.over = threading.Event()
-
-    def act(self, store: Store, number: int) -> int:
-        """One thread's part; returns how much it did."""
-        if number < self.DAEMONS:
-            return self._serve(store, f"host-{number}")
-        try:
-            return self._operate(store)
-        finally:
-            self.over.set()
-
-    def _serve(self, store: Store, host: str) -> int:
-        ended = 0
-        while True:
-            claimed = store.claim(host=host, slots={"CPU": 1}, lease_s=60).jobs
-            if not claimed and self.over.wait(0.001):
-                return ended
-            for job in claimed:
-                spoilt = job.id % 7 == 0
-                store.complete(job, result(Verdict.INTERNAL_ERROR) if spoilt else ranked(job, passed=job.id % 5 > 0))
-                ended += 1
-
-    def _operate(self, store: Store) -> int:
-        for turn in range(self.ROUNDS):
-            store.rerun(self.EVERYTHING)
-            if turn % 3 == 1:
-                store.invalidate(self.EVERYTHING, reason="once more")
-            if turn % 4 == 2:
-                store.cancel(self.submissions[turn % len(self.submissions)])
-        return self.ROUNDS
-
-
-#: Submissions of which something is not as it must be once everything is over.
-WRONG = """
-SELECT s.id, 'not done' FROM leaderboard.submission s WHERE NOT s.done
-UNION SELECT j.submission_id, 'open' FROM runner.job j WHERE j.state IN ('queued', 'running')
-UNION SELECT r.submission_id, 'counts, though retired' FROM leaderboard.runs r
-JOIN runner.job_run x ON x.run_id = r.id JOIN runner.job j ON j.id = x.job_id WHERE j.retired_at IS NOT NULL
-UNION SELECT r.submission_id, 'of nobody' FROM leaderboard.runs r WHERE r.id NOT IN (SELECT run_id FROM runner.job_run)
-UNION SELECT j.submission_id, 'not one word per job' FROM runner.job j
-WHERE j.retired_at IS NULL OR j.retired_as = 'invalidated' GROUP BY j.submission_id, j.secret HAVING count(*) <> 1
-UNION SELECT j.submission_id, 'not kept' FROM runner.job j
-WHERE j.retired_at IS NOT NULL AND j.verdict IN ('accepted', 'wrong_answer') AND j.attempt > 0
-  AND NOT EXISTS (SELECT FROM runner.superseded_run r WHERE r.job_id = j.id)
-"""
-
-
-def test_concurrent_writers_leave_the_books_right(bench: Bench, db: Db) -> None:
-    """Jobs of reruns end, operators rerun and invalidate, users cancel, all at once, until everything is over."""
-    bench.board()
-    submissions = [ranked_submission(bench, user_id=f"u{number}", score_s=1e-6) for number in range(12)]
-    turmoil = Turmoil(submissions)
-    bench.store.rerun(turmoil.EVERYTHING)
-    outcomes = together(turmoil.DAEMONS + 1, bench, turmoil.act)
-    assert all(isinstance(outcome, int) for outcome in outcomes), outcomes
-    # One daemon may have come too late to get anything.
-    assert sum(outcome for outcome in outcomes if isinstance(outcome, int)) > turmoil.ROUNDS
-    while claimed := bench.store.claim(host="host-0", slots={"CPU": 1}, lease_s=60).jobs:
-        bench.store.cancelled(claimed[0])
-    assert db.execute(WRONG).fetchall() == []
-    said = [words(db, submission_id) for submission_id in submissions]
-    db.execute("SELECT runner.settle(id) FROM leaderboard.submission")
-    assert [words(db, submission_id) for submission_id in submissions] == said, "the last word was the right one"

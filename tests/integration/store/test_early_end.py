@@ -10,7 +10,6 @@ import psycopg
 import pytest
 
 from runner.model import JobState, Verdict
-from runner.store.records import Selection
 from tests.integration.store.conftest import Bench, ranked, result
 
 Db = psycopg.Connection[dict[str, Any]]
@@ -136,28 +135,6 @@ def test_a_paused_leaderboard_holds_back_what_would_follow(bench: Bench) -> None
     taken = [bench.claim(), bench.claim()]
     assert [(job.submission_id, job.secret) for job in taken] == [(first, True), (second, False)]
     assert bench.idle()
-
-
-@pytest.mark.parametrize("passed", [True, False])
-def test_a_rerun_follows_the_same_rule(bench: Bench, db: Db, *, passed: bool) -> None:
-    """The new secret job waits for the new public job, not for the old one."""
-    bench.board()
-    submission_id = bench.submit(mode="leaderboard")
-    for _ in range(2):
-        job = bench.claim()
-        bench.store.complete(job, ranked(job))
-    assert bench.store.rerun(Selection(submission_id=submission_id)) == 2
-    public = bench.claim()
-    assert not public.secret
-    assert bench.idle()
-    assert bench.store.complete(public, ranked(public, passed=passed)).submission_done is not passed
-    if passed:
-        secret = bench.claim()
-        assert secret.secret
-        bench.store.complete(secret, ranked(secret))
-    verdict = "accepted" if passed else "wrong_answer"
-    assert [job[:3] for job in jobs(db, submission_id)][2:] == [(False, "done", verdict), (True, "done", verdict)]
-    assert words(db, submission_id)[3] == verdict
 
 
 def test_gpu_types_do_not_wait_for_each_other(bench: Bench, db: Db) -> None:

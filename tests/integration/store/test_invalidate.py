@@ -57,69 +57,6 @@ def test_public_and_secret_job_go_together(bench: Bench, db: Db) -> None:
     assert words(db, submission_id)[2] == "failed"
 
 
-def test_a_rerun_brings_a_submission_back(bench: Bench, db: Db) -> None:
-    """It chooses by the job that was taken out, and its result replaces that; the history tells both."""
-    bench.board()
-    submission_id = ranked_submission(bench, host="bad")
-    bench.store.invalidate(Selection(submission_id=submission_id), reason=BROKEN_FAN)
-    assert bench.store.rerun(Selection(host="bad")) == 2
-    evaluate(bench, score_s=7e-6)
-    assert scores(bench) == [], "half of it does not count"
-    assert words(db, submission_id)[:1] == (False,)
-    evaluate(bench)
-    assert words(db, submission_id) == (True, "active", "succeeded", None)
-    assert scores(bench) == [("u1", 7e-6)]
-    old = bench.store.submission(submission_id).jobs[0]
-    assert (old.retired_as, old.retired_reason) == ("replaced", f"{OUT}; replaced by job 3")
-
-
-@pytest.mark.parametrize("end", ["cancelled", "internal_error"])
-def test_what_was_taken_out_stays_out_when_a_rerun_finds_nothing(bench: Bench, db: Db, end: str) -> None:
-    """There is no earlier result that could stand again; and it can be tried once more."""
-    bench.board()
-    submission_id = ranked_submission(bench, host="bad")
-    bench.store.invalidate(Selection(host="bad"), reason=BROKEN_FAN)
-    bench.store.rerun(Selection(host="bad"))
-    if end == "cancelled":
-        bench.store.cancel(submission_id)
-    else:
-        bench.store.complete(bench.claim(), result(Verdict.INTERNAL_ERROR))
-    assert words(db, submission_id) == (True, "active", "failed", OUT)
-    assert bench.store.submission(submission_id).state is JobState.DONE
-    assert scores(bench) == []
-    assert bench.store.rerun(Selection(host="bad")) == 2
-    evaluate(bench)
-    evaluate(bench)
-    assert words(db, submission_id)[2] == "succeeded"
-
-
-def test_a_submission_that_is_being_evaluated_again_can_be_taken_out(bench: Bench, db: Db) -> None:
-    """The old result is out at once; what waits and runs goes on, and its result counts."""
-    bench.board()
-    submission_id = ranked_submission(bench, host="bad")
-    bench.store.rerun(Selection(host="bad"))
-    running = bench.claim()
-    assert bench.store.invalidate(Selection(host="bad"), reason=BROKEN_FAN) == 2
-    assert words(db, submission_id)[:3] == (False, "active", "running")
-    assert scores(bench) == []
-    assert bench.store.submission(submission_id).jobs[2].id == running.id
-    bench.store.complete(running, result(Verdict.INTERNAL_ERROR))
-    assert words(db, submission_id) == (True, "active", "failed", OUT)
-
-
-def test_a_submission_that_is_not_over_loses_what_it_has(bench: Bench, db: Db) -> None:
-    """The public job is taken out while the second still waits; the last word says so, whatever that one finds."""
-    bench.board()
-    submission_id = bench.submit(mode="leaderboard")
-    evaluate(bench, host="bad")
-    (line,) = bench.store.matching(Selection(host="bad"))
-    assert (line.obstacle, line.counting) == ("open", 1)
-    assert bench.store.invalidate(Selection(host="bad"), reason=BROKEN_FAN) == 1
-    assert words(db, submission_id)[:3] == (False, "active", "pending")
-    evaluate(bench)
-    assert words(db, submission_id) == (True, "active", "failed", OUT)
-
-
 def test_only_the_type_that_is_named_is_taken_out(bench: Bench, db: Db) -> None:
     """A submission to two types keeps its score on the other; the verdict that is left is no word about all of it."""
     bench.board("identity", "A100", "H100")

@@ -15,11 +15,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.errors import DatabaseUnavailableError, NotFoundError, StaleAttemptError
+from runner.errors import DatabaseUnavailableError, StaleAttemptError
 from runner.model import Artifact, JobState, Mode, Progress, Verdict
-from runner.store import Ended, Stop, Store, Wakeup, signals
+from runner.store import Stop, Store, Wakeup, signals
 from tests.integration.store.conftest import CODE, TASK, Bench, notes, ranked, result, run_record
-from tests.integration.store.queue_model import MAX_RECLAIMS
 from tests.integration.store.test_pooler import direct_host
 from tests.integration.store.test_submit import count, one, together
 from tests.support.jobs import of_submission
@@ -173,94 +172,6 @@ def test_a_result_of_another_claim_with_the_same_numbers_is_refused(bench: Bench
     bench.store.complete(job, result(Verdict.ACCEPTED, run_record()))
 
 
-def test_the_same_result_committed_twice_is_no_error(bench: Bench, db: Db) -> None:
-    """A commit whose answer was lost may be repeated; another verdict for the same attempt may not."""
-    bench.board()
-    bench.submit()
-    job = bench.claim()
-    accepted = result(Verdict.ACCEPTED, run_record())
-    assert bench.store.complete(job, accepted) == bench.store.complete(job, accepted)
-    assert one(db, "SELECT count(*) FROM leaderboard.runs")["count"] == 1
-    assert one(db, "SELECT count(*) FROM runner.stale_result")["count"] == 0
-    with pytest.raises(StaleAttemptError, match="it is done at attempt 1"):
-        bench.store.complete(job, result(Verdict.WRONG_ANSWER, run_record(passed=False)))
-
-
-FINAL = [
-    ("test", Verdict.ACCEPTED, True, "succeeded", None),
-    ("test", Verdict.WRONG_ANSWER, True, "succeeded", None),
-    ("benchmark", Verdict.TIME_LIMIT, True, "succeeded", None),
-    ("test", Verdict.TIME_LIMIT, False, "timed_out", "because time_limit"),
-    ("test", Verdict.COMPILE_ERROR, False, "failed", "because compile_error"),
-    ("test", Verdict.INVALID, False, "failed", "because invalid"),
-    ("private", Verdict.WRONG_ANSWER, True, "succeeded", None),
-    ("test", Verdict.REJECTED, True, "hacked", "because rejected"),
-    ("private", Verdict.REJECTED, True, "hacked", "rejected by the secret run on CPU"),
-    ("test", Verdict.INTERNAL_ERROR, False, "failed", "the evaluation on CPU failed for a reason that is not yours"),
-]
-
-
-@pytest.mark.parametrize("case", FINAL, ids=lambda case: f"{case[0]}-{case[1]}-{case[3]}")
-def test_the_final_word_of_an_unranked_submission(
-    bench: Bench, db: Db, case: tuple[str, Verdict, bool, str, str | None]
-) -> None:
-    """With rows it succeeded, whatever they say; without rows, or by our fault, or by cheating, it did not."""
-    mode, verdict, with_rows, status, error = case
-    bench.board()
-    submission_id = bench.submit(mode=mode)
-    runs = (run_record(passed=verdict is Verdict.ACCEPTED),) if with_rows else ()
-    bench.store.complete(bench.claim(), result(verdict, *runs))
-    hacked = "hacked" if status == "hacked" else "active"
-    assert words(db, submission_id) == (True, hacked, status, error)
-    assert bench.store.submission(submission_id).verdict is verdict
-
-
-def test_a_ranked_submission_fails_by_its_public_run_first(bench: Bench, db: Db, finish: Callable[..., None]) -> None:
-    """With both jobs wrong the public one is named, and no score is shown."""
-    bench.board("identity", "A100", "H100")
-    submission_id = bench.submit(mode="leaderboard", gpu_types=["A100", "H100"])
-    finish("H100")
-    assert words(db, submission_id)[:3] == (False, "active", "pending")
-    finish("A100", public=False, secret=False)
-    assert words(db, submission_id)[2:] == (
-        "failed",
-        "ranked validation failed on A100; submission will not appear on the leaderboard",
-    )
-    view = bench.store.submission(submission_id)
-    assert (view.verdict, view.score_s) == (Verdict.WRONG_ANSWER, 2.5e-6)
-
-
-PAUSE = """
-SELECT extract(epoch FROM not_before - (SELECT max(at) FROM runner.event WHERE kind = 'failed')) AS s FROM runner.job
-"""
-
-
-def test_failures_are_retried_with_a_pause_and_end_as_internal_error(bench: Bench, db: Db) -> None:
-    """Three infrastructure failures; between them the job waits, longer each time."""
-    bench.board()
-    submission_id = bench.submit()
-    pauses = []
-    for attempt in (1, 2):
-        job = bench.claim()
-        assert (job.attempt, job.failures) == (attempt, attempt - 1)
-        ended = bench.store.fail(job, error="engine went away\x00", report={"step": "start"}, slot="cpu0")
-        assert ended == Ended(state=JobState.QUEUED, submission_done=False)
-        assert bench.idle()
-        pauses.append(one(db, PAUSE)["s"])
-        assert words(db, submission_id)[2] == "pending"
-        db.execute("UPDATE runner.job SET not_before = now(), avoid_until = now()")
-    # As `_long_pauses` has it.
-    assert pauses == [5000, 10_000]
-    ended = bench.store.fail(bench.claim(), error="engine went away", report=None, slot="cpu0")
-    assert ended == Ended(state=JobState.DONE, submission_done=True)
-    view = bench.store.submission(submission_id)
-    assert (view.state, view.verdict) == (JobState.DONE, Verdict.INTERNAL_ERROR)
-    assert view.jobs[0].error == (
-        "failed 3 times through no fault of the submission, at last on host-a, slot cpu0: engine went away"
-    )
-    assert words(db, submission_id)[2] == "failed"
-
-
 def test_a_heartbeat_renews_what_is_ours_and_names_what_is_not(bench: Bench, db: Db) -> None:
     """Lease, KernelBot's heartbeat and the host's last_seen move; a foreign or ended attempt is told."""
     bench.board()
@@ -296,55 +207,6 @@ def test_a_heartbeat_renews_what_is_ours_and_names_what_is_not(bench: Bench, db:
     bench.store.unregister_host("host-a", instance="host-a")
     (host,) = bench.store.hosts()
     assert host.stopped_at is not None
-
-
-def test_an_expired_lease_goes_back_until_that_happens_too_often(bench: Bench, db: Db) -> None:
-    """A job that loses its daemon is queued again for free, but not for ever."""
-    bench.board()
-    submission_id = bench.submit()
-    bench.claim(lease_s=600)
-    assert not bench.store.reclaim()
-    db.execute("UPDATE runner.job SET lease_expires_at = now() - interval '1 second'")
-    for number in range(1, MAX_RECLAIMS + 1):
-        assert len(bench.store.reclaim()) == 1
-        if number < MAX_RECLAIMS:
-            job = bench.claim(lease_s=-1)
-            assert (job.attempt, job.failures) == (number + 1, 0)
-    view = bench.store.submission(submission_id)
-    assert view.verdict is Verdict.INTERNAL_ERROR
-    assert view.jobs[0].error == (
-        f"{MAX_RECLAIMS} leases were lost, at last because host host-a did not renew its lease"
-    )
-    assert words(db, submission_id)[:3] == (True, "active", "failed")
-
-
-def test_cancelling_ends_what_waits_and_asks_what_runs(bench: Bench, db: Db) -> None:
-    """The waiting job is over at once, the running one when its daemon says so; then the submission is over."""
-    bench.board()
-    submission_id = bench.submit(mode="leaderboard")
-    job = bench.claim()
-    assert bench.store.cancel(submission_id, "u1") == 2
-    assert bench.store.cancel(submission_id) == 0
-    states = [found.state for found in bench.store.submission(submission_id).jobs]
-    assert states == [JobState.RUNNING, JobState.CANCELLED]
-    assert words(db, submission_id)[0] is False
-    bench.store.cancelled(job)
-    assert words(db, submission_id) == (True, "active", "failed", "cancelled")
-    assert bench.store.submission(submission_id).state is JobState.CANCELLED
-    with pytest.raises(NotFoundError, match="or is not of user 'u2'"):
-        bench.store.cancel(submission_id, "u2")
-
-
-def test_half_a_ranked_submission_is_not_accepted(bench: Bench) -> None:
-    """The public job was accepted and the secret one cancelled: cancelled, with no verdict for the whole."""
-    bench.board()
-    submission_id = bench.submit(mode="leaderboard")
-    job = bench.claim()
-    bench.store.complete(job, ranked(job))
-    assert bench.store.cancel(submission_id) == 1
-    view = bench.store.submission(submission_id)
-    assert (view.state, view.verdict) == (JobState.CANCELLED, None)
-    assert view.jobs[0].verdict is Verdict.ACCEPTED
 
 
 def test_no_text_of_a_submission_can_lose_its_result(bench: Bench, db: Db) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ import pytest
 
 from runner.cli import main
 from runner.cli.app import ExitCode
-from tests.fakes.amd import AmdSmi
-from tests.fakes.recordings import AMD, Answers, lost, nvidia
+from tests.fakes.recordings import Answers, nvidia
 from tests.unit.cli.gpu_host import GpuHost
 
 CLOCKS = {"1": 210, "2": 1593}
@@ -135,38 +133,3 @@ def test_a_driver_that_forgets_is_warned_of(host: Host) -> None:
     code, text, _ = host.clocks("--lock")
     assert code == ExitCode.OK
     assert "! nvidia 0: persistence mode is off" in text
-
-
-def test_amds_clock_is_bounded(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It is the highest that the device may take, so one beyond its own does no harm."""
-    amdsmi = AmdSmi(lambda: [AMD["MI300X"][1]])
-    (tmp_path / "dev").mkdir()
-    (tmp_path / "dev/kfd").touch()
-    monkeypatch.setitem(sys.modules, "amdsmi", amdsmi)
-    host.devices = []
-    host.demand("MI300", "sm_mhz = 1900")
-    assert "is MI300, which demands SM 1900 MHz at most; now: SM 132 MHz of at most 2100" in host.clocks()[1]
-    assert host.clocks("--lock")[0] == ExitCode.OK
-    assert amdsmi.bounds == {0: 1900}
-    assert host.clocks("--release")[0] == ExitCode.OK
-    assert amdsmi.bounds == {}
-    host.demand("MI300", "sm_mhz = 2200")
-    assert host.clocks()[0] == ExitCode.OK
-
-
-def test_a_device_that_does_not_answer_is_a_failure(host: Host) -> None:
-    """And a host without any is fine."""
-    host.devices[0] = lost(host.devices[0])
-    code, text, _ = host.clocks("--lock")
-    assert code == ExitCode.NOT_ACCEPTED
-    assert "✗ devices: nvidia device 0 cannot be used: NVMLError_GpuIsLost" in text
-    host.devices = []
-    assert host.clocks()[:2] == (ExitCode.OK, "✓ devices: none here, so no clocks\n")
-
-
-def test_a_device_in_no_slot_is_left_alone(host: Host) -> None:
-    """Where the configuration names the slots."""
-    host.config.write_text(host.config.read_text() + 'slots = [{ gpu_type = "L4", devices = [1] }]\n')
-    assert "'NVIDIA A100-SXM4-80GB' is in no slot; now: SM 210 MHz" in host.clocks()[1]
-    assert "'NVIDIA A100-SXM4-80GB' is left as it is: it is in no slot" in host.clocks("--lock")[1]
-    assert host.nvml.locked == {}

@@ -18,8 +18,6 @@ from runner.gpu_types import GpuType, HardwareRun, Registry, Vendor
 from runner.model import Demand, JobState, Mode, Progress, TimingAssurance, Verdict
 from runner.store.records import (
     ArtifactLine,
-    BoardLine,
-    BoardView,
     EventLine,
     GpuTypeLine,
     HostLine,
@@ -157,66 +155,9 @@ def test_waiting_says_at_once_why_nothing_begins(keys: dict[str, Any], says: str
     assert render_submission.waiting_text(from_store(view, admin=False)).endswith(says)
 
 
-def test_progress_without_a_total_is_just_the_phase() -> None:
-    """A build has no count."""
-    assert render_submission.progress_text(Progress(phase="build", done=0, total=0)) == "build"
-
-
 def test_a_phase_moves_no_cursor() -> None:
     """A container chose the word."""
     assert render_submission.progress_text(Progress(phase="\x1b[2Jtest\n", done=1, total=2)) == "\\x1b[2Jtest⏎  1/2"
-
-
-def test_a_type_that_no_host_serves_is_named_with_the_time() -> None:
-    """The page says since when."""
-    view = samples.submission(
-        samples.job(state=JobState.QUEUED), line=samples.status(state=JobState.QUEUED, no_host_since=samples.NOW)
-    )
-    assert "no host has served its GPU type since 2030-01-02" in text_of(
-        render_submission.submission_page(from_store(view, admin=False))
-    )
-
-
-def test_the_queue_lists_state_verdict_and_score() -> None:
-    """One line per submission; an empty queue says so."""
-    page = text_of(
-        render.queue_table(
-            [
-                samples.status(submission_id=3, state=JobState.QUEUED, position=2),
-                samples.status(submission_id=2, state=JobState.RUNNING, phase="testing case 2 of 5"),
-                samples.status(submission_id=4, state=JobState.QUEUED, position=1001, rerunning=True),
-                samples.status(submission_id=1, user_name="Alice", score_s=0.001),
-            ]
-        )
-    )
-    assert "queued, position 2" in page
-    assert "running, testing case 2 of 5" in page
-    assert "queued, position 1001 or later, again" in page
-    assert "Alice" in page
-    assert "1.00 ms" in page
-    assert "no submissions" in text_of(render.queue_table([]))
-
-
-def test_a_ranking_has_a_table_per_gpu_type_and_says_when_one_is_empty() -> None:
-    """Rank, user, score in a fitting unit, submission, time."""
-    line = RankingLine(
-        rank=1,
-        leaderboard="vectoradd",
-        gpu_type="CPU",
-        user_id="alice",
-        user_name=None,
-        submission_id=9,
-        file_name="fast.py",
-        score_s=2.5e-6,
-        submission_time=samples.NOW,
-        timing="measured",
-        correctness="judge",
-    )
-    page = text_of(render.ranking_page("vectoradd", ("CPU", "H100"), [line]))
-    assert "vectoradd on CPU" in page
-    for cell in ("alice", "2.50 µs (measured)", "fast.py", "2030-01-02 03:04:05"):
-        assert cell in page
-    assert page.index("vectoradd on H100") < page.index("no ranked submissions yet")
 
 
 def test_a_ranking_says_what_ranks_and_what_its_words_mean() -> None:
@@ -260,26 +201,6 @@ def test_every_time_is_shown_with_what_it_is_worth() -> None:
     assert "leaderboard: pass   score 12.3 µs (audited)" in page
     assert "measured, 11.2 µs to 12.9 µs" in page
     assert "12.3 µs (measured)" in text_of(render.queue_table([samples.status(score_s=12.3e-6, timing="measured")]))
-
-
-def test_a_time_that_does_not_rank_says_why() -> None:
-    """In the head of the page, as in JSON; the time itself is shown with its run."""
-    why = "this board ranks audited times only; this time is claimed"
-    run = samples.run(mode="leaderboard")
-    run = replace(
-        run,
-        system_info={
-            "runner": {"assurance": {"timing": "claimed"}, "unranked": {"score_s": 12.3e-6, "detail": "no clock"}}
-        },
-    )
-    job = samples.job(mode=Mode.LEADERBOARD, runs=(run,))
-    line = samples.status(timing="claimed", correctness="judge", unranked=why)
-    page = _page(job, line=line)
-    assert f"does not rank: {why}\n" in page
-    assert "score: -\n" in page
-    assert "leaderboard: pass   12.3 µs (claimed), does not rank" in page
-    document = from_store(samples.submission(job, line=line), admin=False).to_json()
-    assert (document["timing"], document["correctness"], document["unranked"]) == ("claimed", "judge", why)
 
 
 def _host(**facts: Any) -> HostLine:  # noqa: ANN401 whatever a line has
@@ -340,29 +261,6 @@ def test_a_slot_on_which_nothing_ranked_runs_is_counted_and_says_why() -> None:
     assert cells.rstrip().endswith("nvidia0 not used: lost")
 
 
-def test_a_submission_that_was_evaluated_again_shows_what_counts() -> None:
-    """Replaced results are named with what replaced them; the new job says for which it stands."""
-    page = _page(
-        samples.job(job_id=1, retired_as="replaced", retired_reason="replaced by job 2: mended task"),
-        samples.job(job_id=2, replaces=1, state=JobState.RUNNING),
-        line=samples.status(state=JobState.RUNNING, rerunning=True, reruns=1, phase="testing case 1 of 3"),
-    )
-    assert "does not count: replaced by job 2: mended task" in page
-    assert "job 2, attempt 1, again for job 1" in page
-    assert "now: testing case 1 of 3" in page
-    assert "the earlier results count" in page
-
-
-def test_a_submission_that_was_taken_out_says_why() -> None:
-    """There is no verdict any more, but a reason."""
-    reason = "taken out of the ranking: the fan was broken"
-    page = _page(
-        samples.job(retired_as="invalidated", retired_reason=reason), line=samples.status(verdict=None, error=reason)
-    )
-    assert page.count(reason) == 2
-    assert "verdict: none" in page
-
-
 def test_a_retry_is_explained_to_everybody_and_its_cause_to_administrators() -> None:
     """Whose fault it was is public; device paths and the like are not."""
     cause = {"attempt": 1, "host": "node7", "slot": "gpu3", "kind": "fail", "error": "/dev/nvidia3 is gone"}
@@ -391,27 +289,6 @@ def test_a_retry_is_explained_to_everybody_and_its_cause_to_administrators() -> 
     assert from_store(view, admin=True, history=[event]).to_json()["history"][0]["kind"] == "failed"
 
 
-def test_boards_hosts_and_gpu_types_are_listed() -> None:
-    """Every table shows its records, and an empty one says what to do."""
-    board = BoardLine(id=1, name="sort", deadline=samples.NOW, gpus=("CPU",), visibility="public", submissions=3)
-    assert "2030-01-02 03:04:05" in text_of(render.boards_table([board]))
-    assert "no leaderboards" in text_of(render.boards_table([]))
-    host = _host(silent_s=3.0)
-    hosts = text_of(render_hosts.hosts_table([host]))
-    assert "2 x CPU" in hosts
-    assert "3 s ago" in hosts
-    assert "kernel-runner serve" in text_of(render_hosts.hosts_table([]))
-    types = text_of(
-        render_hosts.gpu_types_table(
-            [GpuTypeLine(name="CPU", vendor="none", aliases=("cpu",), description="cores", queued=5)],
-            [host],
-            Registry.load(),
-        )
-    )
-    assert "CPU        2        5   none     cpu       -             cores" in types
-    assert "kernel-runner serve" in text_of(render_hosts.gpu_types_table([], [], Registry.load()))
-
-
 def test_a_gpu_type_says_when_something_last_ran_on_such_a_device() -> None:
     """A date, never, or unknown where this host has no file of the type; a program gets the date or null."""
     run = HardwareRun(date=date(2026, 3, 2), device="D", driver="1", what=("a test",))
@@ -437,35 +314,6 @@ def test_the_page_of_a_gpu_type_has_its_figures_and_what_ran_on_hardware() -> No
     assert "10 tests of the harness" in page
     assert "on hardware: never" in text_of(render_hosts.gpu_type_page(Registry.load().get("H100x8"), None))
     assert "on hardware" not in text_of(render_hosts.gpu_type_page(Registry.load().get("CPU"), None))
-
-
-def test_a_board_shows_its_task_without_the_texts() -> None:
-    """Files are listed with their size; the submission's place is marked."""
-    board = BoardView(
-        id=1,
-        name="sort",
-        deadline=samples.NOW,
-        description="Sort it.",
-        gpus=("CPU",),
-        visibility="public",
-        creator_id=-1,
-        forum_id=0,
-        submissions=0,
-        task={
-            "lang": "py",
-            "ranking_by": "geom",
-            "tests": [{}],
-            "benchmarks": [{}, {}],
-            "files": {"submission.py": "@SUBMISSION@", "reference.py": "é"},
-        },
-        extra=None,
-        templates={"Python": "x"},
-    )
-    page = text_of(render.board_page(board))
-    assert "ranked by the geom of 2 benchmarks, 1 tests" in page
-    assert "@SUBMISSION@" in page
-    assert "reference.py    2" in page
-    assert "templates: Python" in page
 
 
 def test_advice_from_the_source_is_for_administrators_and_says_that_it_is_no_verdict() -> None:

@@ -153,14 +153,6 @@ def test_the_screen_fits_the_terminal(height: int, width: int) -> None:
     assert "Latest verdicts" in text
 
 
-def test_an_empty_fleet_says_what_to_do() -> None:
-    """Nothing is there yet."""
-    text = drawn(Scene(hosts=(), running=(), queue=(), latest=(), throughput=()))
-    assert "start one with `kernel-runner serve`" in text
-    assert "nothing waits" in text
-    assert "no verdicts yet" in text
-
-
 def test_groups_of_batches_are_shown_as_such() -> None:
     """What runs, what is over, and how far each batch is; without batches there is no such table."""
     batch = BatchLine(batch="kernels\x1b[2J", user_id="trainer", items=2000, finished=120, age_s=65.0)

@@ -75,13 +75,6 @@ def test_it_looks_until_the_submission_is_over_and_shows_every_view() -> None:
     assert clock.pauses[-1] == LAST_INTERVAL_S
 
 
-def test_a_cancelled_submission_ends_the_waiting() -> None:
-    """Cancelled is over, although it never gets a verdict."""
-    view = wait_until(_answers(_view(JobState.CANCELLED)), _over, show=_ignore, explain=_ignore)
-    assert view is not None
-    assert view.status.verdict is None
-
-
 def test_it_gives_up_at_the_timeout_and_never_pauses_past_it() -> None:
     """None is returned after exactly the time asked for."""
     clock = Clock()

@@ -58,12 +58,6 @@ def test_every_file_of_the_page_loads(load: Callable[..., Config]) -> None:
         load(block)
 
 
-def test_the_file_overrides_defaults(load: Callable[..., Config]) -> None:
-    """A key in the file counts."""
-    assert load("lease_s = 60").lease_s == 60.0
-    assert load().lease_s == 25.0
-
-
 @pytest.mark.parametrize(
     ("variable", "key", "text", "value"),
     [

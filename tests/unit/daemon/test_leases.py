@@ -128,29 +128,6 @@ def test_held_jobs_are_renewed_until_dropped(run: Run) -> None:
     assert not second.cancel.is_set()
 
 
-def test_there_is_a_connection_only_while_something_is_held(run: Run) -> None:
-    """An idle host opens none, and closes the one it had; the heart itself refuses beats of nothing."""
-    keeper, heart = run()
-    keeper.nudge()
-    assert not heart.opened.acquire(timeout=0.05)
-    for number in (1, 2):
-        lease = keeper.hold(job(number))
-        assert heart.opened.acquire(timeout=PATIENCE_S)
-        heart.wait(2)
-        assert not heart.opened.acquire(blocking=False), "one for all its beats"
-        keeper.drop(lease)
-        assert heart.closed.acquire(timeout=PATIENCE_S)
-
-
-def test_a_nudge_beats_at_once(run: Run) -> None:
-    """An announced cancel request does not wait for the next heartbeat, which is twenty minutes away."""
-    keeper, heart = run(asked_to_stop, lease_s=3600.0, heartbeat_s=1200.0)
-    lease = keeper.hold(job())
-    keeper.nudge()
-    assert lease.cancel.wait(PATIENCE_S)
-    assert heart.lease_s == 3600.0
-
-
 def test_a_lease_whose_run_is_over_is_renewed_and_nothing_else(run: Run) -> None:
     """A spooled result keeps its job: no overtime, no shutdown, and the slot may drop its own lease."""
     clock = Clock()
@@ -179,31 +156,6 @@ def test_a_lease_whose_run_is_over_cannot_be_lost(run: Run) -> None:
     assert logs == []
 
 
-def test_a_process_that_stood_still_says_so_and_stops_what_it_lost(run: Run) -> None:
-    """SIGSTOP, a suspended machine: the first beat afterwards finds the leases gone."""
-    clock = Clock()
-    gone = threading.Event()
-    with capture_logs() as logs:
-        keeper, _ = run(
-            lambda held: [
-                LeaseState(job_id=key, attempt=attempt, ours=not gone.is_set(), cancel_requested=False)
-                for key, attempt in held
-            ],
-            clock=clock,
-            max_run_s=864_000.0,
-        )
-        lease = keeper.hold(job())
-        while not logs:
-            clock.now_s += 10.0
-            keeper.nudge()
-        gone.set()
-        assert lease.cancel.wait(PATIENCE_S)
-    assert lease.reason is StopReason.LOST
-    events = [line["event"] for line in logs]
-    assert events[0] == "process_stalled"
-    assert events[-1] == "lease_lost"
-
-
 def test_a_reload_changes_the_period_and_the_longest_run(run: Run) -> None:
     """`heartbeat_s` and `lease_s` count for the next beat, `max_run_s` for the next job."""
     clock = Clock()
@@ -214,29 +166,6 @@ def test_a_reload_changes_the_period_and_the_longest_run(run: Run) -> None:
     heart.wait(5)
     assert lease.deadline_s == clock.now_s + 5.0 + OVERTIME_GRACE_S
     assert heart.lease_s == 3.0
-
-
-@pytest.mark.parametrize(
-    ("is_ours", "cancel_requested", "reason"),
-    [(True, True, StopReason.CANCELLED), (False, False, StopReason.LOST), (False, True, StopReason.LOST)],
-)
-def test_a_lost_lease_or_a_cancel_request_stops_the_run(
-    run: Run,
-    *,
-    is_ours: bool,
-    cancel_requested: bool,
-    reason: StopReason,
-) -> None:
-    """The event is set and the reason is known."""
-    keeper, _ = run(
-        lambda held: [
-            LeaseState(job_id=key, attempt=attempt, ours=is_ours, cancel_requested=cancel_requested)
-            for key, attempt in held
-        ]
-    )
-    lease = keeper.hold(job())
-    assert lease.cancel.wait(PATIENCE_S)
-    assert lease.reason is reason
 
 
 def test_a_job_that_ended_meanwhile_is_not_lost(run: Run) -> None:
@@ -251,29 +180,6 @@ def test_a_job_that_ended_meanwhile_is_not_lost(run: Run) -> None:
     lease = keeper.hold(job())
     assert heart.closed.acquire(timeout=PATIENCE_S)
     assert lease.reason is None
-
-
-def test_an_outage_is_survived_and_said_once(run: Run) -> None:
-    """Failing beats stop no run; the log has one line when it begins and one when it ends."""
-    down = threading.Event()
-
-    def flaky(held: Held) -> Sequence[LeaseState]:
-        if down.is_set():
-            raise DatabaseUnavailableError("connection refused")
-        return ours(held)
-
-    with capture_logs() as logs:
-        keeper, heart = run(flaky)
-        lease = keeper.hold(job())
-        heart.wait(1)
-        down.set()
-        heart.wait(3)
-        down.clear()
-        heart.wait(3)
-    assert not lease.cancel.is_set()
-    assert heart.is_alive[-1] == ((1, 1),)
-    events = [line["event"] for line in logs]
-    assert events == ["heartbeat_failing", "heartbeat_recovered"]
 
 
 def test_an_outage_is_over_when_nothing_is_held_any_more(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,12 +249,3 @@ def test_the_first_reason_to_stop_is_the_one_that_counts() -> None:
     assert lease.stop(StopReason.CANCELLED)
     assert not lease.stop(StopReason.SHUTDOWN)
     assert lease.reason is StopReason.CANCELLED
-
-
-def test_stopping_all_reaches_every_held_job() -> None:
-    """Going down tells each."""
-    keeper = LeaseKeeper(lambda: FakeHeart(ours), settings(), instance="i")
-    leases = [keeper.hold(job(number)) for number in range(3)]
-    keeper.stop_all(StopReason.SHUTDOWN)
-    assert {lease.reason for lease in leases} == {StopReason.SHUTDOWN}
-    assert all(lease.cancel.is_set() for lease in leases)

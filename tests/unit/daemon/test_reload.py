@@ -283,11 +283,3 @@ def test_changed_files_of_gpu_types_need_new_parts(host: Host) -> None:
     (directory / "x.toml").write_text('name = "X"\nvendor = "none"\ndetect = false\n', encoding="ascii")
     host.reload()
     assert host.control.rebuild == "GPU types"
-
-
-def test_a_reload_does_not_take_back_a_stop() -> None:
-    """A shutdown goes on."""
-    control = ShutdownControl()
-    control.request_stop()
-    control.request_rebuild(None)
-    assert control.stop_claiming.is_set()

@@ -76,37 +76,6 @@ def test_a_host_where_something_is_blocked_asks_at_most_once_per_poll() -> None:
     assert len(scene.database.asked) == 2
 
 
-def test_a_reservation_frees_one_slot_and_is_renewed_until_its_job_has_come() -> None:
-    """While it stands the small slots get nothing; when the job runs, they are what they are beside it."""
-    scene = Scene()
-    scene.busy("one0", "one2")
-    scene.database.answer = "Quad"
-    assert scene.renew() == {"cpu"}
-    scene.busy("one2")
-    assert scene.renew(after_s=2.5) == {"cpu"}
-    scene.busy()
-    assert scene.renew(after_s=2.5) == {"four", "cpu"}
-    assert len(scene.database.asked) == 3, "renewed although nothing is blocked any more"
-    scene.host["four"].busy = True
-    assert scene.renew(after_s=2.5) == {"cpu"}
-    assert len(scene.database.asked) == 3
-    scene.busy()
-    assert scene.renew() == set(scene.host)
-
-
-def test_a_reservation_that_is_gone_frees_the_small_slots() -> None:
-    """Another host ran the job, or it was cancelled: found out at the next poll, or by a claim that brings nothing."""
-    scene = Scene()
-    scene.busy("one0")
-    scene.database.answer = "Four"
-    assert scene.renew() == {"cpu"}
-    scene.database.answer = None
-    assert not scene.reservations.ended(cast("Store", _Standing()))
-    assert scene.reservations.ended(scene.store)
-    assert scene.renew() == {"right", "one1", "one2", "one3", "cpu"}
-    assert not scene.reservations.ended(scene.store), "there is none to end"
-
-
 def test_a_daemon_that_claims_nothing_keeps_nothing_free() -> None:
     """Draining, or waiting for new parts."""
     scene = Scene()
@@ -124,12 +93,3 @@ def test_a_reload_changes_when_a_job_is_due() -> None:
     scene.settings.replace(Config(host_name="h", reserve_after_s=0.0))
     scene.renew()
     assert scene.database.asked[0]["waited_s"] == 0.0
-
-
-class _Standing(FakeStore):
-    """A database in which the reservation stands."""
-
-    def reserve(self, **parameters: Any) -> str | None:  # noqa: ANN401 - as they come
-        """Yes."""
-        super().reserve(**parameters)
-        return "Four"

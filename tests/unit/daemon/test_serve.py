@@ -151,58 +151,6 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     assert seen["closed"]
 
 
-def test_sighup_builds_a_new_daemon_when_the_old_one_has_made_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In the same process: other slots, the same readiness and orders; the parts of the old one are closed first."""
-    built: list[dict[str, Any]] = []
-    closed: list[int] = []
-    values: dict[str, Any] = {"cpu_slots": 1, "spool_max_mib": 1}
-
-    class FakeEngine:
-        def __init__(self, _base_url: str | None, *, owner: str) -> None:
-            assert owner
-
-        def close(self) -> None:
-            closed.append(len(built))
-
-    class FakeEvaluator:
-        def __init__(self, *_parts: object) -> None:
-            self.adopted: list[Any] = []
-
-        def adopt(self, settings: object) -> None:
-            self.adopted.append(settings)
-
-        def close(self) -> None:
-            pass
-
-    class FakeDaemon:
-        def __init__(self, _settings: Settings, **parts: Any) -> None:  # noqa: ANN401 - whatever serve hands over
-            built.append(parts)
-            self.snapshot = object()
-
-        def run(self, control: ShutdownControl) -> ExitReason:
-            if len(built) == 2:
-                return ExitReason.LEFT_RUNS
-            values.update(cpu_slots=2, spool_max_mib=2, max_run_s=9.0)
-            signal.raise_signal(signal.SIGHUP)
-            assert control.stop_claiming.wait(PATIENCE_S)
-            assert control.rebuild == "slots"
-            return ExitReason.REBUILD
-
-    monkeypatch.setattr(serve_module, "DockerEngine", FakeEngine)
-    monkeypatch.setattr(serve_module, "Daemon", FakeDaemon)
-    monkeypatch.setattr(serve_module, "Evaluator", FakeEvaluator)
-    assert serve(lambda: config(tmp_path, **values)) == 1
-    first, second = built
-    assert [len(parts["slots"]) for parts in built] == [1, 2]
-    assert first["readiness"] is second["readiness"]
-    assert first["instance"] == second["instance"]
-    assert first["evaluator"].adopted[-1].max_run_s == 9.0, "what counts at once reached the old one"
-    assert first["spool"].max_bytes == 2 * 2**20
-    assert closed == [1, 2]
-
-
 def test_one_daemon_per_state_directory(tmp_path: Path) -> None:
     """A second one would remove the first one's containers; after the first has ended it may start."""
     with only_daemon(tmp_path / "state"):

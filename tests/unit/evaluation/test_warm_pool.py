@@ -116,19 +116,6 @@ def test_a_free_slot_gets_its_containers_and_no_more(engine: FakeEngine, make: C
     assert engine.labels == [{warm_pool.WARM_LABEL: "cpu0", SLOT_LABEL: "cpu0"}] * 2
 
 
-def test_no_job_gets_a_used_container(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
-    """Every container that is handed out is another one."""
-    pool = make(2)
-    given: list[str] = []
-    for _ in range(6):
-        pool.release("cpu0", SPEC)
-        eventually(lambda: len(engine.containers) > len(given))
-        container = take(pool, SPEC)
-        assert container is not None
-        given.append(container.id)
-    assert len(set(given)) == 6
-
-
 def test_labels_and_the_wall_clock_limit_do_not_matter(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """A warm container cannot know its job; what it is otherwise must be what the job asks for."""
     pool = make(1)
@@ -200,19 +187,6 @@ def test_an_engine_that_fails_costs_nothing_but_the_head_start(
     engine.broken = None
     pool.release("cpu0", SPEC)
     eventually(lambda: len(engine.containers) == 1)
-
-
-def test_closing_removes_what_waits_and_starts_no_more(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
-    """A daemon on its way out leaves no container behind."""
-    pool = make(2)
-    pool.release("cpu0", SPEC)
-    pool.release("cpu1", SPEC)
-    eventually(lambda: len(engine.containers) == 4)
-    pool.close()
-    assert all(container.closed for container in engine.containers)
-    pool.release("cpu0", SPEC)
-    assert take(pool, SPEC) is None
-    assert len(engine.containers) == 4
 
 
 def test_size_zero_keeps_no_container(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:

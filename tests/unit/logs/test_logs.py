@@ -69,14 +69,6 @@ def test_a_terminal_gets_lines_for_people(monkeypatch: pytest.MonkeyPatch) -> No
         lines(stream)
 
 
-def test_console_can_be_asked_for() -> None:
-    """`log_format = "console"` holds without a terminal."""
-    stream = configured("console")
-    logs.get_logger("x").info("hello")
-    assert "hello" in stream.getvalue()
-    assert "{" not in stream.getvalue()
-
-
 @pytest.mark.parametrize(("level", "heard"), [("debug", 3), ("info", 2), ("warning", 1), ("error", 0)])
 def test_the_level_decides_what_is_heard(level: str, heard: int) -> None:
     """`log_level` drops what is below it."""
@@ -164,14 +156,6 @@ def test_libraries_are_heard_from_warning_upwards() -> None:
     first, second = lines(stream)
     assert (first["event"], first["component"], first["level"]) == ("loud 1", "some.library", "warning")
     assert "deprecated" in second["event"]
-
-
-def test_configuring_twice_does_not_double_lines() -> None:
-    """The bridge is replaced, not added to."""
-    configured()
-    stream = configured()
-    logging.getLogger("some.library").warning("once")
-    assert len(lines(stream)) == 1
 
 
 def test_what_comes_again_and_again_is_said_once_a_minute() -> None:

@@ -85,18 +85,6 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_PAUSE_S", 0.0)
 
 
-def test_a_victim_of_a_deadlock_is_run_again() -> None:
-    """The second try works, and its value is what counts."""
-    failures = [sacrificed()]
-
-    def action() -> str:
-        if failures:
-            raise failures.pop()
-        return "done"
-
-    assert connection._insistently(action) == "done"
-
-
 def test_a_victim_every_time_is_an_outage_in_the_end() -> None:
     """Not tried for ever: the caller waits and tries again."""
     tries = []
@@ -133,22 +121,6 @@ def test_a_daemon_connects_to_a_server_that_takes_writes_unless_told_otherwise()
     assert wants(Link(dsn, application_name="x", pacer=ConnectPacer())) == "read-write"
     assert wants(Link(f"{dsn}?target_session_attrs=any", application_name="x", pacer=ConnectPacer())) == "any"
     assert wants(Link(dsn, application_name="x")) is None
-
-
-def test_attempts_to_connect_are_paced_over_all_links() -> None:
-    """Two links of one daemon, no server: the second is not tried."""
-    pacer = ConnectPacer()
-    dsn = "postgresql://u@127.0.0.1:1/d"
-    with pytest.raises(DatabaseUnavailableError, match="refused"), Link(dsn, application_name="a", pacer=pacer).open():
-        pass
-    with (
-        pytest.raises(DatabaseUnavailableError, match="not tried: next attempt in"),
-        Link(dsn, application_name="b", pacer=pacer).open(),
-    ):
-        pass
-    # A command of an operator is not the daemon's, and tries.
-    with pytest.raises(DatabaseUnavailableError, match="refused"), Link(dsn, application_name="c").open():
-        pass
 
 
 @pytest.mark.parametrize(

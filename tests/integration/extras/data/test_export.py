@@ -275,29 +275,6 @@ def test_the_rows_of_an_export_are_those_of_the_view(oddities: Oddities, databas
     assert {"faster_than_light", "score_differs", "code_shared", "user_missing"} <= flags
 
 
-def test_large_code_makes_small_row_groups(
-    filler: Filler, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever the size of a file, no group of several has more than the limit; the rows are all there, in order."""
-    for module in ("runner.extras.data.export", "runner.extras.data.code"):
-        monkeypatch.setattr(f"{module}.GROUP_BYTES", 5000)
-    monkeypatch.setattr("runner.extras.data.tables.GROUP_ROWS", 4)
-    board = filler.board("large")
-    filler.user("ada")
-    for number in range(30):
-        filler.ranked(board, "ada", f"# {number}".encode().ljust(1 + 7919 * number % 9000, b"x"), f"0.00{number + 10}")
-    exported(database_url, tmp_path / "out")
-    path = tmp_path / "out" / "large_submissions.parquet"
-    file = pq.ParquetFile(path)
-    for group in range(file.num_row_groups):
-        sizes = [len(code) for code in file.read_row_group(group, columns=["code"]).column(0).to_pylist()]
-        assert len(sizes) == 1 or sum(sizes) <= 5000
-    assert 5 < file.num_row_groups < 30
-    assert [row["score"] for row in rows(path)] == sorted(row["score"] for row in rows(path))
-    assert pq.ParquetFile(tmp_path / "out" / "submissions.parquet").num_row_groups == 8
-    assert verify(tmp_path / "out", no_progress) == []
-
-
 def test_a_write_during_the_export_changes_nothing_in_it(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
     """At every stage rows come, change and go; the export is that of its moment."""
     exported(database_url, tmp_path / "before")

@@ -15,9 +15,8 @@ import pytest
 
 from runner.extras.data import manifest
 from runner.extras.data.folder import sha256_of
-from runner.extras.data.verify import verify
 from tests.fakes import hub as fake
-from tests.integration.extras.data.conftest import Filler, exported, no_progress
+from tests.integration.extras.data.conftest import Filler, exported
 
 NAME = "tester/kernels"
 
@@ -46,29 +45,6 @@ def _public(filler: Filler, database_url: str, tmp_path: Path) -> Path:
         filler.ranked(board, user, f"# {user}".encode(), "0.001")
     exported(database_url, tmp_path / "out", private=False, licence="cc-by-4.0")
     return tmp_path / "out"
-
-
-def test_what_the_hub_has_is_whole(public: Path, hub: fake.Hub, tmp_path: Path) -> None:
-    """A second publication sends nothing."""
-    dry = publish(public, hub, "--dry-run")
-    assert dry.returncode == 0, dry.stderr
-    assert "+ gemv_submissions.parquet\n" in dry.stdout
-    assert "would be sent" in dry.stderr
-    assert hub.repositories == {}
-    sent = publish(public, hub)
-    assert sent.returncode == 0, sent.stderr
-    copy = tmp_path / "copy"
-    for path, content in hub.repositories[NAME].files.items():
-        (copy / path).parent.mkdir(parents=True, exist_ok=True)
-        (copy / path).write_bytes(content)
-    # tests/integration/extras/data/test_whole.py reads a whole export with every tool.
-    assert verify(copy, no_progress) == []
-    hub.writes.clear()
-    again = publish(public, hub)
-    assert (again.returncode, "= gemv_submissions.parquet\n" in again.stdout) == (0, True)
-    document = json.loads(publish(public, hub, "--json").stdout)
-    assert (document["added"], document["published"]) == ([], f"{hub.endpoint}/datasets/{NAME}")
-    assert hub.writes == []
 
 
 def test_an_export_that_does_not_agree_with_itself_is_not_published(public: Path, hub: fake.Hub) -> None:

@@ -286,18 +286,3 @@ def test_datasets_reads_an_export(oddities: Oddities, database_url: str, tmp_pat
         "code": rows["code/part-00000.parquet"],
         "leaderboards": 1,
     }
-
-
-def test_the_daemon_needs_none_of_it() -> None:
-    """Neither the daemon nor the command line imports pyarrow or pandas."""
-    program = (
-        "import sys, runner.cli, runner.daemon; runner.cli.program([])\n"
-        "sys.exit(bool({'pyarrow', 'pandas'} & set(sys.modules)))"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
-def test_a_database_without_leaderboards(filler: Filler, database_url: str, tmp_path: Path) -> None:
-    """Gives an export without rows."""
-    assert exported(database_url, tmp_path / "out").rows == 0
-    assert verify(tmp_path / "out", no_progress) == []

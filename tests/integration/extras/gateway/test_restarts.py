@@ -210,28 +210,6 @@ def more(seen: Seen) -> None:
     assert seen.wrong == []
 
 
-def test_the_gateway_restarts(site: tuple[Server, Bench, Postgres]) -> None:
-    """Three times, while every client goes on."""
-    server, bench, _ = site
-    with clients(server, bench) as seen:
-        for _ in range(3):
-            assert server.stop() == 0
-            server.start()
-            more(seen)
-
-
-def test_the_database_restarts(site: tuple[Server, Bench, Postgres]) -> None:
-    """It ends as in a power cut, and comes back while requests wait for it."""
-    server, bench, postgres = site
-    with clients(server, bench) as seen:
-        for _ in range(2):
-            postgres.crash()
-            time.sleep(AWAY_S)
-            assert seen.wrong == []
-            postgres.start()
-            more(seen)
-
-
 def test_both_restart_at_the_same_time(site: tuple[Server, Bench, Postgres]) -> None:
     """The gateway is told to stop while its requests wait for a database that is away: they get their answers first."""
     server, bench, postgres = site

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import pytest
@@ -350,21 +350,6 @@ def test_half_an_hour_of_events_is_bounded_and_the_loss_is_said_once(announcing:
     assert announcing.publisher._progress == {}
 
 
-def test_the_thread_goes_on_after_an_outage(announcing: Announcing, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What could not be told is told when the database is back, without anybody coming with news."""
-    monkeypatch.setattr("runner.retry.MIN_S", 0.01)
-    monkeypatch.setattr("runner.retry.Backoff.next_s", lambda _backoff: 0.01)
-    announcing.store.away = True
-    announcing.start()
-    announcing.publisher.publish({"n": 0})
-    for _ in range(3):
-        announcing.store.wait()
-    announcing.store.away = False
-    while not announcing.store.events:
-        announcing.store.wait()
-    assert announcing.store.events == [{"n": 0}]
-
-
 @pytest.mark.parametrize("away", [False, True])
 def test_what_is_left_at_the_end_is_told_if_the_database_is_there(announcing: Announcing, *, away: bool) -> None:
     """The last thing a stopping daemon does is to give jobs back: others are to hear of it."""
@@ -395,15 +380,3 @@ def test_an_idle_announcer_has_no_connection(announcing: Announcing, monkeypatch
     announcing.publisher.publish({"n": 1})
     announcing.store.wait()
     assert len(announcing.store.events) == 2
-
-
-def test_the_thread_sleeps_until_progress_is_due(announcing: Announcing) -> None:
-    """And no longer than a few seconds, so that it hears its stop event even without a nudge."""
-    rest: Callable[[], float] = announcing.publisher._rest_s
-    assert 0 < rest() <= 5.0
-    announcing.post_progress(1, 1)
-    announcing.pass_on()
-    announcing.post_progress(1, 2)
-    assert 0.9 * PERIOD_S <= rest() <= PERIOD_S
-    announcing.clock.now_s += PERIOD_S
-    assert rest() == 0.0

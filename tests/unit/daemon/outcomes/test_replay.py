@@ -38,19 +38,6 @@ def test_results_are_committed_in_order_and_forgotten(parts: Parts) -> None:
     assert (parts.held(), parts.spool.count, deliver(parts)) == (set(), 0, 0)
 
 
-def test_what_an_earlier_process_left_is_held_and_delivered(parts: Parts, tmp_path: Path) -> None:
-    """From the first moment: no host may reclaim what is computed."""
-    assert parts.replayer.accept(job(1), result(), slot="cpu0")
-    later = Parts(tmp_path)
-    with capture_logs() as logs:
-        later.replayer.adopt()
-        later.replayer.adopt()
-    assert [line["event"] for line in logs] == ["old_results_in_spool"]
-    assert later.held() == {(1, False)}
-    assert deliver(later) == 1
-    assert (later.held(), later.spool.count) == (set(), 0)
-
-
 def test_a_database_that_goes_away_in_between_loses_nothing(parts: Parts) -> None:
     """What was committed is not committed again, what was not waits on and stays held."""
     for job_id in (1, 2, 3):
@@ -82,19 +69,6 @@ def test_a_result_of_another_database_is_set_aside(parts: Parts, tmp_path: Path)
     assert len(list((tmp_path / "spool" / ASIDE).iterdir())) == 1
     (said,) = [line for line in logs if line["log_level"] == "error"]
     assert "this database has no such job" in said["reason"]
-
-
-def test_a_refused_result_is_set_aside_and_its_job_failed_with_the_cause(parts: Parts, tmp_path: Path) -> None:
-    """It would be refused every time. The job is retried, the file is kept, the ones behind it are delivered."""
-    parts.store.refused = {1}
-    for job_id in (1, 2):
-        assert parts.replayer.accept(job(job_id), result(), slot="cpu7")
-    assert deliver(parts) == 1
-    assert parts.store.failed == [
-        (1, "unexpected ValueError: a value of job 1 is not taken; password=***", "cpu7"),
-    ]
-    assert (parts.spool.count, parts.held(), parts.events()) == (0, set(), ["queued", "done"])
-    assert len(list((tmp_path / "spool" / ASIDE).iterdir())) == 1
 
 
 def test_a_refused_result_waits_until_its_job_can_be_failed(parts: Parts, tmp_path: Path) -> None:
@@ -226,47 +200,6 @@ class Running:
         assert not self.thread.is_alive()
 
 
-def test_the_thread_delivers_what_is_accepted_and_then_has_no_connection(parts: Parts) -> None:
-    """It sleeps while nothing waits."""
-    running = Running(parts)
-    try:
-        assert parts.replayer.accept(job(1), result(), slot="cpu0")
-        running.wait_until_empty()
-        closed = parts.store.closed
-        parts.replayer.nudge()
-        while parts.store.closed == closed:
-            assert running.thread.is_alive()
-        assert parts.replayer.accept(job(2), result(), slot="cpu0")
-        running.wait_until_empty()
-    finally:
-        running.end()
-    assert [job_id for job_id, _ in parts.store.completed] == [1, 2]
-    assert parts.opened == ["replay"]
-
-
-def test_the_thread_says_once_that_results_wait_and_once_that_they_are_delivered(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many attempts the outage takes."""
-    monkeypatch.setattr("runner.retry.Backoff.next_s", _fast)
-    parts.store.away.set()
-    assert parts.replayer.accept(job(1), result(), slot="cpu0")
-    with capture_logs() as logs:
-        running = Running(parts)
-        try:
-            while parts.store.calls < 5:
-                assert running.thread.is_alive()
-            parts.store.away.clear()
-            running.wait_until_empty()
-        finally:
-            running.end()
-    assert [line["event"] for line in logs] == [
-        "spool_waits_for_database",
-        "spooled_result_committed",
-        "spool_replayed",
-    ]
-
-
 def test_a_result_that_can_neither_be_read_nor_moved_does_not_keep_the_thread_spinning(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,9 +223,3 @@ def test_a_result_that_can_neither_be_read_nor_moved_does_not_keep_the_thread_sp
         running.end()
     # One each second at most, and one when it is to end.
     assert 1 <= len(looks) <= 3 + (time.monotonic() - began_s) / MIN_S
-
-
-def _fast(backoff: object) -> float:
-    """A back-off of no time that still counts."""
-    backoff.failures += 1  # type: ignore[attr-defined]  # stands in for a method
-    return 0.001

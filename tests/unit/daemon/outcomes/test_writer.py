@@ -167,15 +167,6 @@ def test_on_a_busy_host_results_wait_until_there_are_enough(
     crowd.end()
 
 
-def test_a_result_is_held_from_hand_to_commit(crowd: Crowd) -> None:
-    """Its lease is renewed, and nothing stops it any more."""
-    crowd.submit(1)
-    assert (crowd.parts.held(), crowd.writer.pending) == ({(1, False)}, 1)
-    crowd.start()
-    crowd.wait_empty()
-    assert crowd.parts.held() == set()
-
-
 def test_a_result_that_is_refused_or_stale_spoils_none_of_the_others(crowd: Crowd) -> None:
     """The refused one fails its job with the cause, the stale one is the store's evidence."""
     crowd.store.refused.add(2)
@@ -359,24 +350,6 @@ def test_an_ending_that_waits_for_a_lock_delays_no_result(crowd: Crowd) -> None:
     crowd.go_on.set()
     crowd.wait_empty()
     assert crowd.store.failed == [(1, "the engine went away", "cpu0")]
-
-
-@pytest.mark.usefixtures("_quick")
-def test_a_failure_waits_for_the_database_in_memory(parts: Parts) -> None:
-    """There is nothing to spool but the cause; its lease is held until the database is back."""
-    parts.store.away.set()
-    crowd = Crowd(parts)
-    with capture_logs() as logs:
-        crowd.start()
-        crowd.submit(1, Failed(error="the engine went away"))
-        crowd.wait(lambda: parts.store.calls >= 5)
-        assert (parts.held(), parts.spool.count) == ({(1, False)}, 0)
-        parts.store.away.clear()
-        crowd.wait_empty()
-    crowd.end()
-    assert parts.store.failed == [(1, "the engine went away", "cpu0")]
-    said = [line["event"] for line in logs]
-    assert said == ["database_away_job_end_waits", "database_back_job_end_stored"]
 
 
 @pytest.mark.usefixtures("_quick")

@@ -85,41 +85,12 @@ def test_top_ranks_per_problem_and_runner(folder: Path, capsys: pytest.CaptureFi
     assert found[1]["submission_time"] == "2030-03-01T11:00:00+00:00"
 
 
-def test_progression_takes_an_id_or_a_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Attempts without a score are in it, with nulls."""
-    found = document(capsys, "progression", folder, "--user", "ada", "--problem", "vectoradd")
-    assert [line["submission_id"] for line in found] == [1, 2, 3]
-    assert [line["improvement"] for line in found] == [None, 4.0, None]
-    assert found == document(capsys, "progression", folder, "--user", "1")
-    assert "4.00×" in run(capsys, "progression", folder, "--user", "1")
-
-
 def test_a_name_of_several_users_shows_them_all_and_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On stderr, so that stdout stays data."""
     assert main(["data", "user", str(folder), "bob", "--json"]) == 0
     captured = capsys.readouterr()
     assert {line["user_id"] for line in json.loads(captured.out)} == {"2", "4", "6"}
     assert captured.err == "3 users are called 'bob': 2, 4, 6\n"
-
-
-def test_summary_has_a_line_per_problem(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also of one without any score; --by-runner splits."""
-    found = document(capsys, "summary", folder)
-    assert [(line["problem_name"], line["submissions"], line["best"]) for line in found] == [
-        ("never", 1, None),
-        ("sort", 2, 1.5),
-        ("vectoradd", 6, 9e-6),
-    ]
-    assert [line["runner"] for line in document(capsys, "summary", folder, "--by-runner")] == ["B200", "B200", "H100"]
-
-
-def test_user_has_a_line_per_problem_and_runner(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With rank and speedup."""
-    found = document(capsys, "user", folder, "ada")
-    assert [(line["runner"], line["rank"], line["of"], line["speedup"]) for line in found] == [
-        ("B200", 1, 3, 4.0),
-        (None, None, None, None),
-    ]
 
 
 def test_a_flat_file_alone_is_enough(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

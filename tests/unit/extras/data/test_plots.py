@@ -9,11 +9,9 @@ import struct
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from html.parser import HTMLParser
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -111,55 +109,6 @@ def test_a_board_of_one_score_can_be_drawn(kind: str) -> None:
     assert plots.to_png(plots.draw(kind, alone))
 
 
-@pytest.mark.parametrize("scale", [1e-9, 1e-3, 1.0, 1e3])
-@pytest.mark.parametrize("kind", ["race", "distribution"])
-def test_axes_suit_times_of_any_size(kind: str, scale: float) -> None:
-    """From nanoseconds to an hour, over many decades: there are ticks, and not too many."""
-    rows = [
-        row(number, f"u{number}", score=scale * 10 ** (number % 7), code=f"{number % 7}") for number in range(1, 22)
-    ]
-    figure = plots.draw(kind, board(*rows, light_s=None))
-    plots.to_png(figure)
-    axes = figure.axes[0]
-    axis = axes.yaxis if kind == "race" else axes.xaxis
-    low, high = axis.get_view_interval()
-    shown = [tick for tick in axis.get_majorticklocs() if low <= tick <= high]
-    assert 2 <= len(shown) <= 25
-
-
-def test_scores_that_are_close_together_have_ticks() -> None:
-    """Within less than a decade, too."""
-    figure = plots.race(board(row(1, score=1.01e-5), row(2, score=1.00e-5), light_s=None))
-    low, high = figure.axes[0].get_ylim()
-    assert len([tick for tick in figure.axes[0].get_yticks() if low <= tick <= high]) >= 2
-
-
-def seen(colour: str, sight: Sequence[Sequence[float]]) -> np.ndarray[Any, np.dtype[Any]]:
-    """A colour as such eyes see it, in CIELAB."""
-    stored = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
-    light = np.where(stored <= 0.04045, stored / 12.92, ((stored + 0.055) / 1.055) ** 2.4)
-    light = np.clip(np.array(sight) @ light, 0, 1)
-    mixed = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ light
-    x, y, z = np.cbrt(np.maximum(mixed / (0.9505, 1, 1.089), 0.008856))
-    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
-
-
-@pytest.mark.parametrize(
-    "sight",
-    [
-        ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
-        ((0.1523, 1.0526, -0.2049), (0.1145, 0.7863, 0.0992), (-0.0039, -0.0481, 1.0520)),
-        ((0.3673, 0.8606, -0.2280), (0.2801, 0.6725, 0.0474), (-0.0118, 0.0429, 0.9689)),
-        ((1.2555, -0.0767, -0.1788), (-0.0784, 0.9308, 0.1476), (0.0047, 0.6914, 0.3039)),
-    ],
-    ids=["all", "no-red", "no-green", "no-blue"],
-)
-def test_colours_differ_for_every_kind_of_sight(sight: Sequence[Sequence[float]]) -> None:
-    """Colour blindness as Machado, Oliveira and Fernandes (2009) compute it; of matplotlib's own, two are 5 apart."""
-    colours = [seen(colour, sight) for colour in plots.COLOURS]
-    assert min(float(np.linalg.norm(one - other)) for one, other in combinations(colours, 2)) > 14
-
-
 # -- what each shows -------------------------------------------------------------------------------------------------
 
 
@@ -243,24 +192,6 @@ def test_a_user_without_a_name_is_named_by_the_id(kind: str) -> None:
     assert "xxx…" in shown
     tables = report(rows, "vectoradd").partition("<figure>")[0]
     assert tables.count(f"<td>{ids[0]}</td>") == 2
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_name_between_dollars_is_no_formula(kind: str) -> None:
-    """As a formula each of these would be an error, or a fraction."""
-    name = "$\\nonsense{$"
-    rows = [row(number, name, score=1e-4 / number, problem="$\\frac{1}{0}$", code="same") for number in (1, 2, 3)]
-    shown = texts(plots.draw(kind, plots.board_of(frame(rows), "$\\frac{1}{0}$", "B200")))
-    assert "$\\frac{1}{0}$ on B200" in shown
-    assert (name in shown) == (kind != "distribution")
-
-
-def test_a_picture_refers_to_nothing_outside(busy: plots.Board) -> None:
-    """Only names of XML namespaces are addresses."""
-    svg = plots.to_svg(plots.race(busy)).decode()
-    assert "<!DOCTYPE" not in svg
-    for attribute in re.findall(r'href="([^"]*)"', svg):
-        assert attribute.startswith(("#", "data:image/png;base64,"))
 
 
 class _Page(HTMLParser):

@@ -63,27 +63,6 @@ def content(folder: Path) -> dict[str, bytes]:
 # -- what is refused -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("private", [True, None, "no", 0])
-def test_only_what_is_marked_as_public_is_published(tmp_path: Path, private: object) -> None:
-    """A private export is refused, and one that does not say."""
-    with pytest.raises(DataError, match="exported as private"):
-        publishing.checked(export(tmp_path / "export", private=private))
-
-
-@pytest.mark.parametrize(
-    "boards",
-    [
-        [{"name": "over", "open": False, "visibility": "public"}, {"name": "b", "open": True, "visibility": "public"}],
-        [{"name": "b", "open": False, "visibility": "closed"}],
-        [{"name": "b"}],
-    ],
-)
-def test_an_open_or_closed_leaderboard_is_not_published(tmp_path: Path, boards: object) -> None:
-    """Whatever the manifest says of the whole export; each is named."""
-    with pytest.raises(DataError, match=r"open or not public:\n  - b$"):
-        publishing.checked(export(tmp_path / "export", boards=boards))
-
-
 @pytest.mark.parametrize("licence", [None, "", "  "])
 def test_an_export_without_a_licence_is_refused(tmp_path: Path, licence: str | None) -> None:
     """No reader could use it."""
@@ -257,14 +236,6 @@ def test_a_card_that_the_hub_refuses_is_no_traceback(tmp_path: Path, hub: fake.H
     assert hub.repositories[NAME].files == {}
 
 
-def test_a_hub_that_does_not_answer_is_no_traceback(tmp_path: Path) -> None:
-    """Nothing listens there."""
-    with fake.hub() as gone:
-        pass
-    with pytest.raises(InfrastructureError, match=r"was not published .*Run it again"):
-        send(export(tmp_path / "export"), HfApi(endpoint=gone.endpoint, token=fake.TOKEN))
-
-
 def test_a_transfer_that_breaks_is_no_traceback(
     tmp_path: Path, hub: fake.Hub, api: HfApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,10 +269,3 @@ def test_the_command_verifies_before_it_asks_the_hub(
         assert main(["data", "publish", str(folder), NAME, *options]) == 2
         assert "is not whole, so it is not published:\n  - a row lacks its code" in capsys.readouterr().err
     assert asked == []
-
-
-def test_the_command_refuses_with_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2."""
-    folder = export(tmp_path / "export", private=True)
-    assert main(["data", "publish", str(folder), NAME]) == 2
-    assert capsys.readouterr().err.startswith(f"kernel-runner: {folder} was exported as private")

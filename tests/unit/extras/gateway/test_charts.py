@@ -47,38 +47,11 @@ def test_progression() -> None:
     assert [label.text for label in made.labels][:2] == ["1.00 ms", "1.00 µs"]
 
 
-def test_a_speed_of_light_that_is_far_away_is_told_in_words() -> None:
-    """It would leave no room for the scores."""
-    made = charts.progression(scores(1.0, 2.0), 1e-6)
-    assert made is not None
-    assert made.light == ""
-    assert made.words.endswith("The speed of light is 1.00 µs.")
-
-
-def test_many_scores_are_thinned_out() -> None:
-    """So that a page stays small: the line has one step for each pixel, and ends at the best score."""
-    made = charts.progression(scores(*(1e-3 / (1 + number) for number in range(3000))), None)
-    assert made is not None
-    assert made.dots.count("M") == 600
-    assert charts.WIDTH / 2 < made.line.count("V") <= charts.WIDTH
-    assert made.line.endswith(f"V{charts.HEIGHT - 28:.1f}H630.0")
-    assert made.words.endswith("in 3000 steps.")
-
-
 @pytest.mark.parametrize("few", [[], [1e-6]])
 def test_a_few_scores_make_no_drawing(few: list[float]) -> None:
     """Two are needed."""
     assert charts.progression(scores(*few), None) is None
     assert charts.distribution(scores(*few), None) is None
-
-
-def test_equal_scores_at_one_moment() -> None:
-    """Neither axis has a length; both drawings stand."""
-    same = [Score(at=BEGAN, seconds=1e-6, user_id=name, user_name=name, submission_id=1) for name in "ab"]
-    made = charts.distribution(same, 1e-6)
-    assert charts.progression(same, 1e-6) is not None
-    assert made is not None
-    assert len(made.bars) == 1
 
 
 def test_distribution_counts_each_user_once() -> None:

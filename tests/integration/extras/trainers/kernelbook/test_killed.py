@@ -1,7 +1,7 @@
 """SIGKILL in the middle of every step, then a rerun: the result is that of an undisturbed run, byte for byte.
 
-`tests/integration/daemon/test_kernelbook.py` does the same to the step that the queue answers, and `test_hub.py` to an
-upload to the hub.
+The step that the queue answers has the keys of its items: tests/integration/daemon/test_batches.py kills its client.
+`test_hub.py` has an upload to the hub.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ import psycopg
 from psycopg.rows import dict_row
 
 from runner.extras.gateway.identity import digest
-from tests.acceptance.gateway.clients import Kernelboard, Outcome, Popcorn, Wire
 from tests.integration.extras.gateway.conftest import board_login, gateway_login
+from tests.integration.extras.gateway.contract.clients import Kernelboard, Outcome, Popcorn, Wire
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S
@@ -122,7 +122,6 @@ class Site:
     accepted: dict[str, dict[str, Any]] = field(default_factory=dict)
     #: The last of each submission, read by its owner once all are over.
     details: dict[str, dict[str, Any]] = field(default_factory=dict)
-    heard: dict[str, bytes] = field(default_factory=dict)
 
     def popcorn(self, client: str = "1.3.23", user: str | None = None) -> Popcorn:
         """popcorn-cli of a version, logged in as its user."""
@@ -214,16 +213,13 @@ def site(database_url: str) -> Iterator[Site]:
         _finished(made, threads)
         for row in made.rows("SELECT id, file_name, user_id FROM leaderboard.submission"):
             name = next(name for name in RUNS if file_of(name) == row["file_name"])
-            wire = made.wire()
             headers = (
                 {"X-Web-Auth-Id": WEB_ID}
                 if row["user_id"] == "4711"
                 else {"X-Popcorn-Cli-Id": f"{row['user_id']}-token"}
             )
-            _, _, body = wire.ask("GET", f"/user/submissions/{row['id']}", None, headers)
+            _, _, body = made.wire().ask("GET", f"/user/submissions/{row['id']}", None, headers)
             made.details[name] = json.loads(body)
-            outcome = made.outcomes.get(name)
-            made.heard[name] = bytes(wire.heard) + (b"" if outcome is None else outcome.raw)
         yield made
 
 

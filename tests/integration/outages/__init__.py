@@ -1,1 +1,0 @@
-"""What a whole host does while something it depends on is away."""
