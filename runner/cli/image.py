@@ -22,6 +22,7 @@ from runner.config import Config
 from runner.daemon.serve import daemon_owner, only_daemon
 from runner.errors import ConfigError
 from runner.gpu_types import Registry
+from runner.marks import visible
 from runner.model import Json
 from runner.units import moment, size
 from sandbox.errors import EngineRefused, RootFilesystemError
@@ -100,7 +101,7 @@ def build(
     """
     if kind not in kinds():
         raise typer.BadParameter(f"{kind!r}, expected {', '.join(kinds())}", param_hint="cpu|cuda|rocm")
-    if wheels is not None and not any(wheels.glob("*.whl")):
+    if wheels is not None and not visible(wheels, ".whl"):
         filled = f"pip download --dest {wheels} torch numpy ninja setuptools"
         raise ConfigError(f"--wheels {wheels}: found no wheel in it, expected torch and what it needs: {filled}")
     arguments = {

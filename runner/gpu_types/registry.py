@@ -26,7 +26,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from runner.errors import ConfigError, NotFoundError
 from runner.gpu_types.model import CLOCK_REASONS, ClockPolicy, Dtype, Figures, GpuType, HardwareRun, Product, Vendor
-from runner.marks import ENCODING
+from runner.marks import ENCODING, visible
 
 BUILTIN: Final = Path(__file__).parent
 
@@ -261,7 +261,7 @@ def _shipped() -> tuple[Mapping[str, _File], Mapping[str, GpuType]]:
 
 
 def _read_directory(directory: Path) -> dict[str, _File]:
-    return _by_name(sorted(directory.glob("*.toml")))
+    return _by_name(visible(directory, ".toml"))
 
 
 def _by_name(paths: Iterable[Path]) -> dict[str, _File]:

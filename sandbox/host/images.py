@@ -186,7 +186,7 @@ def _context(kind: str, wheels: Path | None) -> IO[bytes]:
         member.mode = 0o644
         return member
 
-    packages = [] if wheels is None else sorted(wheels.glob("*.whl"))
+    packages = [] if wheels is None else sorted(wheels.glob("[!.]*.whl"))
     archive = tempfile.TemporaryFile()  # noqa: SIM115 the caller closes it
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for path in (_recipe(kind), *sorted(RECIPES.glob("*.py"))):
