@@ -17,7 +17,8 @@ Container to daemon, in this order: `ready` once, before init reads the request;
     {"type": "step",     ...StepResult}                              one finished program or judged mode
     {"type": "artifact", "name": str, "media_type": str, "data_b64": str}
     {"type": "archive",  "data_b64": str, "refused": str | null}     one piece; refused: why no archive is sent
-    {"type": "end",      "ok": bool, "message": str | null}          ok false: the harness itself failed
+    {"type": "end",      "ok": bool, "message": str | null,          ok false: the harness itself failed
+                         "author_exit": {...AuthorExit} | null}      what of the author's ended the judge's process
 
 A build archive holds the files that a build leaves behind (`sandbox.inside.build_archive`). One container packs it,
 another unpacks it. A submission made its content, so the daemon counts its bytes and never reads them.
@@ -30,6 +31,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import os
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -41,6 +43,10 @@ MAX_FRAME_BYTES = 32 << 20
 #: Limits of a whole build archive, compressed, and of one piece of it.
 MAX_ARCHIVE_BYTES = 64 << 20
 ARCHIVE_PIECE_BYTES = 1 << 20
+
+#: The environment's name for the page on which a process of the judge says which code of an author runs, and its size.
+AUTHOR_PAGE_FD = "KR_AUTHOR_PAGE_FD"
+AUTHOR_PAGE_BYTES = 4096
 
 _HEADER = struct.Struct("!I")
 
@@ -346,6 +352,45 @@ def archive_size(request: Mapping[str, Any]) -> int:
     if type(size) is not int or not 0 <= size <= MAX_ARCHIVE_BYTES:
         raise FrameError(f"request has archive_bytes {size!r}, expected 0 to {MAX_ARCHIVE_BYTES}")
     return size
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuthorExit:
+    """The end of a process of the judge while code of the task's or the reference's author ran in it."""
+
+    #: What ran, such as "the task's generate_input".
+    call: str
+    #: For which case; empty: for none.
+    place: str
+    #: The process's exit code or signal, in words.
+    how: str
+
+    def __str__(self) -> str:
+        """A sentence."""
+        return f"{self.call} ended the judge's process ({self.how}){f' in {self.place}' if self.place else ''}"
+
+    @classmethod
+    def read(cls, page: int, how: str) -> AuthorExit | None:
+        """What a process that has ended left on its page, a descriptor; None: code of the judge's own ran."""
+        text, _, _ = os.pread(page, AUTHOR_PAGE_BYTES, 0).partition(b"\0")
+        call, _, place = text.decode("utf-8", "replace").partition("\n")
+        return cls(call=call, place=place, how=how) if call else None
+
+    @classmethod
+    def from_message(cls, value: object) -> AuthorExit | None:
+        """Parse the `author_exit` of an `end` frame.
+
+        Raises:
+            FrameError: a missing key or a value of the wrong type.
+        """
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise FrameError("end frame: 'author_exit' is not an object")
+        try:
+            return cls(**{key: _typed(value, key, str) for key in ("call", "place", "how")})
+        except KeyError as error:
+            raise FrameError(f"end frame: 'author_exit' lacks {error.args[0]!r}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

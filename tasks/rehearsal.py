@@ -28,6 +28,7 @@ import torch
 
 from tasks.harness import emulate
 from tasks.harness.fork_server import ForkServers
+from tasks.harness.judge.author_code import begin_at, open_page_if_given, running, sentence_of
 from tasks.harness.judge.cases import LARGEST_SEED, Case, CaseError, parse_cases
 from tasks.harness.judge.problem import CheckRaised, Problem, TaskFault, rng_seed_of
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
@@ -99,6 +100,7 @@ if not callable(getattr(found, "custom_kernel", None)):
     sys.exit("it defines no custom_kernel")
 print(" and ".join(used))
 """
+_REFERENCE = "the task's ref_kernel"
 #: The reference runs in float64, too, where it took at most this.
 _PRECISE_NS = 1_000_000_000
 #: And where its tensors, so many times, fit the memory of a case.
@@ -124,6 +126,7 @@ def main() -> int:
         lines.write(json.dumps(message) + "\n")
         lines.flush()
 
+    open_page_if_given()
     request = json.load(sys.stdin)
     if request["emulate_cuda"]:
         emulate.ask(request["memory_bytes"])
@@ -215,6 +218,7 @@ class _Rehearsal:
 
     def _measure(self, problem: Problem, case: Case) -> bool:
         """Generate a case, run the reference on it, check its output and spoiled ones; whether all of it worked."""
+        begin_at(f"case {case.spec}")
         measured: dict[str, Any] = {"spec": case.spec, "reference_ns": None, "check_ns": None, "output_bytes": None}
         try:
             measured["generate_ns"], inputs = _timed(lambda: self._generate(problem, case))
@@ -226,7 +230,7 @@ class _Rehearsal:
             self._emit(_finding(f"case {case.spec}", "failed", str(fault), "correct reference.py or the case"))
             return False
         except Exception as error:  # noqa: BLE001 the author's code may raise anything, and is to hear of it
-            self._emit(_finding(f"case {case.spec}", "failed", f"ref_kernel raised {_sentence(error)}", _trace()))
+            self._emit(_finding(f"case {case.spec}", "failed", f"ref_kernel raised {sentence_of(error)}", _trace()))
             return False
         self._emit({"case": measured})
         return self._generates_in_secret(problem, case)
@@ -257,7 +261,8 @@ class _Rehearsal:
         reference = _reference()
         if reference is None:
             return
-        measured["reference_ns"], right = _timed(lambda: reference(data))
+        with running(_REFERENCE):
+            measured["reference_ns"], right = _timed(lambda: reference(data))
         leaves = list(_leaves(right))
         measured["output_bytes"] = sum(leaf.numel() * leaf.element_size() for leaf in leaves)
         measured["check_ns"], (good, message) = _timed(lambda: self._answer(problem, case, right))
@@ -282,8 +287,12 @@ class _Rehearsal:
         """Note how far the reference is from itself in float64, where its code can be run in it."""
         data = self._generate(problem, case)[0]
         try:
-            precise = list(_leaves(reference(_rebuilt(data, map(_widened, list(_leaves(data)))))))
+            widened = _rebuilt(data, map(_widened, list(_leaves(data))))
+            with running(_REFERENCE):
+                precise = list(_leaves(reference(widened)))
             pairs = list(zip(_leaves(right), precise, strict=True))
+            if not any(two.dtype is torch.float64 for two in precise):
+                return
             far = max((_distance(one, two) for one, two in pairs if two.dtype is torch.float64), default=0.0)
             rounded = [two.to(one.dtype).view(one.shape) for one, two in pairs]
         except Exception:  # noqa: BLE001 it is for other types
@@ -311,6 +320,10 @@ class _Rehearsal:
         if all_worked:
             far, spec = max(((far, spec) for spec, (far, _) in self._precise.items()), default=(0.0, ""))
             away = f"; {far:.1e} of its largest value from itself in float64 ({spec})" if far else ""
+            if not self._precise:
+                away = "; not tried in float64: it is for other types, or its cases are too large or slow"
+            elif not far:
+                away = f"; in float64 it is the same on {len(self._precise)} cases"
             self._emit(_finding("reference", "ok", f"passes its own check{away}"))
         imprecise = [spec for spec, (_, good) in self._precise.items() if not good]
         if imprecise:
@@ -389,6 +402,8 @@ class _Rehearsal:
             # All solutions share one import of torch for judges, and one for workers.
             start=self._servers.start,
         )
+        if report.author_exit is not None:
+            return "invalid", str(report.author_exit)
         judged = [step.judged for step in report.steps if step.judged is not None]
         bad = next((each for each in judged if each.verdict != "accepted"), None)
         if bad is not None:
@@ -511,10 +526,6 @@ def _raw(leaf: torch.Tensor) -> torch.Tensor:
 
 def _same(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
     return len(one) == len(other) and all(map(torch.equal, one, other))
-
-
-def _sentence(error: BaseException) -> str:
-    return "".join(traceback.format_exception_only(error)).strip()[:2000]
 
 
 def _trace() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import tempfile
@@ -20,14 +21,17 @@ from typing import Any
 import tasks
 from runner.cli.files import read_submission
 from runner.cli.finding import Finding, Mark
+from runner.environment import process_environment
 from runner.errors import NotFoundError
 from runner.evaluation.case_memory import memory_of, misfit, moved_bytes, ranks_without_devices, tensor_bytes
 from runner.evaluation.speed_of_light import speed_of_light
 from runner.gpu_types import GpuType, Registry, Vendor
+from runner.marks import visible
 from runner.task_format import spec_line
 from runner.task_format.model import Case, Harness, Lang, TaskFolder
 from runner.units import duration, size
 from sandbox.host.stage import stage
+from sandbox.protocol import AUTHOR_PAGE_BYTES, AUTHOR_PAGE_FD, AuthorExit
 from tasks.harness.judge.cases import LARGEST_SEED
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.rehearsal import main; sys.exit(main())"
@@ -173,7 +177,9 @@ def _converse(
     root = stage(place / "stage", {f"tasks/{name}": package / name for name in names})
     inbox = place / "request.json"
     inbox.write_text(json.dumps(request), encoding="utf-8")
-    with inbox.open("rb") as stdin, (place / "stderr").open("w+b") as stderr:
+    page = os.memfd_create("author page")
+    os.ftruncate(page, AUTHOR_PAGE_BYTES)
+    with contextlib.closing(os.fdopen(page, "rb")), inbox.open("rb") as stdin, (place / "stderr").open("w+b") as stderr:
         try:
             process = subprocess.Popen(
                 [str(python), "-P", "-c", _PROGRAM, str(root)],
@@ -181,6 +187,8 @@ def _converse(
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 cwd=place,
+                env={**process_environment(), AUTHOR_PAGE_FD: str(page)},
+                pass_fds=(page,),
                 # Ctrl-C does not reach it: one SIGINT comes from here, a second would cut its clearing up short.
                 start_new_session=True,
             )
@@ -217,6 +225,9 @@ def _converse(
         if late.is_set():
             found, remedy = f"did not end within {limit_s:g} s", "see what waits in reference.py, or raise the timeouts"
             yield Finding(name="code", mark=Mark.FAILED, found=found, remedy=remedy)
+        elif not through and (ended := AuthorExit.read(page, f"exit code {process.returncode}")) is not None:
+            found, remedy = f"{ended.call} ended its process ({ended.how}) in {ended.place}", "correct reference.py"
+            yield Finding(name="code", mark=Mark.FAILED, found=found, remedy=remedy)
         elif not through:
             stderr.seek(0)
             said = stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
@@ -252,7 +263,7 @@ def _solutions(source: Path, kind: str) -> Mapping[str, str]:
     """File name -> text of a folder's submissions of one kind."""
     if not source.is_dir():
         return {}
-    paths = sorted((source / "solutions" / kind).glob("*.py"))
+    paths = visible(source / "solutions" / kind, ".py")
     return {path.name: read_submission(path).decode("utf-8", errors="replace") for path in paths}
 
 

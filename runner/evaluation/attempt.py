@@ -384,4 +384,4 @@ def _died_while_warm(report: ContainerReport) -> bool:
 def _broke_before_submission(report: ContainerReport) -> bool:
     """Whether a container broke before the submission reported anything: perhaps its build archive is bad."""
     broke = report.ok is False or report.outcome.ending in {Ending.DIED, Ending.BAD_REPORT}
-    return broke and not report.steps
+    return broke and not report.steps and report.author_exit is None

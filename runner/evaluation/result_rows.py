@@ -16,7 +16,7 @@ from runner.evaluation.mode_result import CaseTiming, ModeResult, assurance_of
 from runner.evaluation.speed_of_light import SpeedOfLight
 from runner.model import Artifact, Demand, Json, RunRecord, TimingAssurance, Verdict
 from runner.task_format.model import CuConfig, Harness, Ranking, Task
-from sandbox.protocol import Judged, StepResult
+from sandbox.protocol import AuthorExit, Judged, StepResult
 from sandbox.spec import Outcome
 
 #: KernelBot calls a program's run successful for these exit codes; 112 means "ran, check failed".
@@ -42,6 +42,7 @@ class Evidence:
     #: The `end` frame: None when there was none.
     ok: bool | None
     message: str | None
+    author_exit: AuthorExit | None = None
     outcome: Outcome
     #: From the start of the job to the moment the request was handed over; the part that was a build of its own; the
     #: part that was spent waiting for a build or for the slot.

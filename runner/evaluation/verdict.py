@@ -46,6 +46,8 @@ def check_ending(evidence: Evidence) -> None:
     killed_for_memory = bool(outcome.oom_kills)
     # Its limits are the container's: who uses them up can make the judge in it fail as well.
     starved = killed_for_memory or bool(outcome.pids_denied)
+    if evidence.author_exit is not None:
+        return
     if outcome.ending is Ending.DIED and not killed_for_memory:
         raise EvaluationError(f"the container ended without a report{detail}")
     if evidence.ok is False and not starved:
@@ -58,6 +60,9 @@ def missing_step(job: Job, name: str, evidence: Evidence) -> Finding:
     Raises:
         EvaluationError: nothing that the submission can have done explains it.
     """
+    if evidence.author_exit is not None:
+        killed = ", which the kernel killed for memory" if evidence.outcome.oom_kills else ""
+        return Finding(verdict=Verdict.INVALID, message=f"{evidence.author_exit}{killed} (reference.py)")
     if evidence.outcome.oom_kills:
         return memory_finding(name)
     if evidence.ok is False and evidence.outcome.pids_denied:

@@ -25,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from runner.errors import ConfigError, NotFoundError
 from runner.gpu_types.model import CLOCK_REASONS, GpuType, Vendor
-from runner.marks import ENCODING
+from runner.marks import ENCODING, visible
 
 BUILTIN: Final = Path(__file__).parent
 
@@ -131,7 +131,7 @@ def _shipped() -> tuple[Mapping[str, _File], Mapping[str, GpuType]]:
 
 
 def _read_directory(directory: Path) -> dict[str, _File]:
-    return _by_name(sorted(directory.glob("*.toml")))
+    return _by_name(visible(directory, ".toml"))
 
 
 def _by_name(paths: Iterable[Path]) -> dict[str, _File]:

@@ -51,6 +51,8 @@ class ContainerReport:
     #: From the `end` frame; None without one. False: the harness itself failed, and `message` says how.
     ok: bool | None
     message: str | None
+    #: From the `end` frame: what of the author's ended the judge's process, if anything did.
+    author_exit: protocol.AuthorExit | None = None
     outcome: Outcome
     #: The container as checked before the request was sent (`sandbox.policy.hardening.attested`).
     attested: Mapping[str, Any]
@@ -66,7 +68,7 @@ class _ReceivedReport:
     prepared: bool = False
     steps: list[protocol.StepResult] = field(default_factory=list)
     artifacts: list[tuple[str, str, bytes]] = field(default_factory=list)
-    end: tuple[bool, str | None] | None = None
+    end: tuple[bool, str | None, protocol.AuthorExit | None] | None = None
     on_progress: OnProgress | None = None
     #: None: no build archive was requested.
     archive: BuildArchive | None = None
@@ -117,11 +119,11 @@ def _ready_facts(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return facts
 
 
-def _end(message: Mapping[str, Any]) -> tuple[bool, str | None]:
+def _end(message: Mapping[str, Any]) -> tuple[bool, str | None, protocol.AuthorExit | None]:
     ok, text = message.get("ok"), message.get("message")
     if not isinstance(ok, bool) or not isinstance(text, str | None):
         raise protocol.FrameError(f"'end' has ok={ok!r}, expected true or false, with a message or null")
-    return ok, text
+    return ok, text, protocol.AuthorExit.from_message(message.get("author_exit"))
 
 
 class _CpuMeter:
@@ -345,12 +347,13 @@ class Container:
         if end is not None and end.oom_killed:
             # The kernel may have killed the last process after the counter was read.
             oom_kills = max(oom_kills or 0, 1)
-        ok, message = self._received.end or (None, None)
+        ok, message, author_exit = self._received.end or (None, None, None)
         return ContainerReport(
             steps=tuple(self._received.steps),
             artifacts=tuple(self._received.artifacts),
             ok=ok,
             message=message,
+            author_exit=author_exit,
             outcome=Outcome(
                 ending=ending,
                 exit_code=None if end is None else end.exit_code,

@@ -19,6 +19,7 @@ import resource
 import stat
 import sys
 import traceback
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from sandbox import protocol
 from sandbox.inside.boot import BootConfig, parse_boot
 from sandbox.inside.build_archive import unpack_archive
 from sandbox.inside.connection import DaemonConnection
-from sandbox.inside.pair import Pair
+from sandbox.inside.pair import JudgeEnded, Pair
 from sandbox.inside.process import DaemonGone, InitError, Reaper
 from sandbox.inside.steps import run_steps
 
@@ -58,11 +59,13 @@ def main() -> None:
 def _serve(document: str) -> int:
     reaper = Reaper()
     daemon = DaemonConnection(report_bytes=64 << 20, reaper=reaper)
-    ok, message = True, None
+    ok, message, author_exit = True, None, None
     try:
         boot = parse_boot(document)
         daemon.report_bytes = boot.report_bytes
         _run(boot, daemon, reaper)
+    except JudgeEnded as error:
+        ok, message, author_exit = False, str(error), error.author_exit
     except (InitError, protocol.FrameError) as error:
         ok, message = False, str(error)
     except DaemonGone:
@@ -70,7 +73,8 @@ def _serve(document: str) -> int:
     except Exception as error:  # noqa: BLE001 the daemon must get every failure as a sentence
         traceback.print_exc()
         ok, message = False, f"the container's init failed: {type(error).__name__}: {error}"
-    daemon.send({"type": "end", "ok": ok, "message": message})
+    exit_message = None if author_exit is None else asdict(author_exit)
+    daemon.send({"type": "end", "ok": ok, "message": message, "author_exit": exit_message})
     daemon.wait_for_close()
     return DONE
 

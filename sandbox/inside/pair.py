@@ -11,6 +11,7 @@ before it runs any of its submission. Each worker gets one part at most, and eac
 
 Judge: stdin = one `request` frame, then `reading` frames and one `worker_exit` frame; stdout = frames; stderr = kept
 for the end message. KR_WORKER_FD, KR_WORKER_STDOUT_FD and KR_WORKER_STDERR_FD name the descriptors of the first worker.
+KR_AUTHOR_PAGE_FD names a page on which the judge writes which code of the task's or the reference's author runs in it.
 Over KR_RANKS_FD come the sockets of further workers, then those of rank checkers, before the request, one descriptor
 with one byte each, or after each `spawn` frame the socket of that worker. One that is asked for the `reference` has the
 judge's account. After an `unpack` frame one byte comes: `u` if the files are there, `n` if none of them is.
@@ -44,6 +45,14 @@ MAX_RANKS = 64
 #: Limit of the readings that the judge has not read yet.
 MAX_UNREAD_BYTES = 64 << 10
 READ_BYTES = 1 << 18
+
+
+class JudgeEnded(InitError):
+    """The judge's process ended before its work was done. `author_exit`: in whose code; None: in its own."""
+
+    def __init__(self, message: str, author_exit: protocol.AuthorExit | None) -> None:
+        super().__init__(message)
+        self.author_exit = author_exit
 
 
 class Pair:
@@ -80,6 +89,9 @@ class Pair:
         err_read, err_write = os.pipe()
         #: stdin, stdout and stderr of every worker; kept open until the number of workers is known.
         self._worker_fds = (os.open(os.devnull, os.O_RDONLY), out_write, err_write)
+        #: Says after the judge's end whose code ran in it.
+        self._author_page = os.memfd_create("author page")
+        os.ftruncate(self._author_page, protocol.AUTHOR_PAGE_BYTES)
         #: Kept open until the rank checkers run.
         self._judge_stderr = judge_stderr
         boot = self._boot
@@ -92,7 +104,7 @@ class Pair:
                 stdin=judge_stdin,
                 stdout=judge_stdout,
                 stderr=judge_stderr,
-                more=(judge_end.fileno(), out_read, err_read, judge_ranks.fileno()),
+                more=(judge_end.fileno(), out_read, err_read, judge_ranks.fileno(), self._author_page),
             ),
             env=boot.judge_environment(
                 {
@@ -100,6 +112,7 @@ class Pair:
                     "KR_WORKER_STDOUT_FD": "4",
                     "KR_WORKER_STDERR_FD": "5",
                     "KR_RANKS_FD": "6",
+                    protocol.AUTHOR_PAGE_FD: "7",
                 }
             ),
         )
@@ -247,6 +260,13 @@ class Pair:
             pass
         status = self._reaper.status(self._judge_pid)
         exit_code, signal = decode_status(status or 0)
+        how = f"exit code {exit_code}" if signal is None else f"signal {signal}"
+        author_exit = protocol.AuthorExit.read(self._author_page, how)
+        if author_exit is not None:
+            # What it reported before that counts.
+            while self._on_frames():
+                pass
+            raise JudgeEnded(str(author_exit), author_exit)
         if exit_code == 0:
             while self._on_frames():
                 pass
@@ -255,7 +275,6 @@ class Pair:
             if self._requested:
                 return
             raise InitError(f"the judge ended before it had a request{self._stderr_note()}")
-        how = f"exit code {exit_code}" if signal is None else f"signal {signal}"
         raise InitError(f"the judge ended with {how}{self._stderr_note()}")
 
     def _stderr_note(self) -> str:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
-from sandbox.protocol import Decoder, StepResult, encode, from_b64
+from sandbox.protocol import AUTHOR_PAGE_BYTES, AUTHOR_PAGE_FD, AuthorExit, Decoder, StepResult, encode, from_b64
 
 from .emulate import VARIABLE as EMULATE
 from .fork_server import MODULES
@@ -45,6 +45,8 @@ class LocalReport:
     #: name, media type, data
     artifacts: tuple[tuple[str, str, bytes], ...]
     progress: tuple[tuple[str, int, int], ...]
+    #: What of the author's ended the judge's process, if anything did. What it reported before that is here, too.
+    author_exit: AuthorExit | None = None
 
 
 def lines_of(*steps: StepResult, count: int | None = None) -> dict[str, str]:
@@ -140,12 +142,15 @@ class Pair:
         self.workers = [self._start_worker(worker_end, places["worker"]) for _, worker_end in lines]
         #: The reference's workers, if the judge asked for any: one for each baseline.
         self._references: list[Started] = []
+        author_page = os.memfd_create("author page")
+        os.ftruncate(author_page, AUTHOR_PAGE_BYTES)
         judge_end = lines[0][0]
         descriptors = {
             "KR_WORKER_FD": judge_end.fileno(),
             "KR_RANKS_FD": judge_ranks.fileno(),
             "KR_WORKER_STDOUT_FD": out_read,
             "KR_WORKER_STDERR_FD": err_read,
+            AUTHOR_PAGE_FD: author_page,
         }
         self._judge = start(
             "judge",
@@ -175,6 +180,7 @@ class Pair:
             end.close()
         for descriptor in (out_read, err_read, judge_stderr_end):
             os.close(descriptor)
+        self._author_page = author_page
         self._judge_stderr = os.fdopen(judge_stderr, "rb", buffering=0)
         if not successive:
             self._close_worker_ends()
@@ -243,7 +249,7 @@ class Pair:
         """Hand over the request and wait for the judge's last frame. May be called once.
 
         Raises:
-            JudgeFailed: the judge ended with anything but 0.
+            JudgeFailed: the judge ended with anything but 0, in code of its own.
         """
         payload = request.to_payload() if isinstance(request, JudgeRequest) else dict(request)
         self._to_judge({"type": "request", "payload": payload})
@@ -267,9 +273,13 @@ class Pair:
         code = self._judge.wait()
         _kill(self._checkers)
         self._threads[0].join()
-        if code != 0:
+        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        author_exit = AuthorExit.read(self._author_page, how)
+        if code != 0 and author_exit is None:
             raise JudgeFailed(f"the judge ended with {code}:\n{self._stderr.decode(errors='replace')[-8000:]}")
-        return LocalReport(steps=tuple(steps), artifacts=tuple(artifacts), progress=tuple(progress))
+        return LocalReport(
+            steps=tuple(steps), artifacts=tuple(artifacts), progress=tuple(progress), author_exit=author_exit
+        )
 
     @property
     def judge_stderr(self) -> str:
@@ -284,6 +294,7 @@ class Pair:
         for process in (*rest, *self.workers):
             process.wait()
         self._close_worker_ends()
+        os.close(self._author_page)
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(timeout=5)

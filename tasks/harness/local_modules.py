@@ -43,10 +43,12 @@ def evaluate(
         return failed_results(group, "invalid", str(error))
     payload = payload_of(group, device=device, memory_bytes=memory_bytes, reference_times=reference_times)
     frames: list[dict[str, Any]] = []
-    lost = "the judge ended without a result for this candidate"
+    verdict, lost = "internal_error", "the judge ended without a result for this candidate"
     try:
         with Pair(start=start, successive=True) as pair:
-            pair.run(payload, on_frame=frames.append)
+            report = pair.run(payload, on_frame=frames.append)
+        if report.author_exit is not None:
+            verdict, lost = "invalid", str(report.author_exit)
     except JudgeFailed as error:
         lost = str(error)[-2000:]
     steps = [StepResult.from_message(frame) for frame in frames if frame["type"] == "step"]
@@ -55,7 +57,8 @@ def evaluate(
         reference_times.update(reported)
     found = results_of(steps)
     return [
-        found.get(candidate.id) or Result(id=candidate.id, message=lost).to_message() for candidate in parsed.candidates
+        found.get(candidate.id) or Result(id=candidate.id, verdict=verdict, message=lost).to_message()
+        for candidate in parsed.candidates
     ]
 
 

@@ -88,9 +88,12 @@ def main(arguments: list[str]) -> int:
     except JudgeFailed as error:
         _say(str(error))
         return 1
+    if report.author_exit is not None:
+        _say(str(report.author_exit))
     found = lines_of(*report.steps, count=len(lines) if mode == "profile" else None)
     _write([f"{key}: {value}" for key, value in found.items()])
-    return max((step.exit_code or 0 for step in report.steps), default=1)
+    ended = [] if report.author_exit is None else [1]
+    return max((*ended, *(step.exit_code or 0 for step in report.steps)), default=1)
 
 
 def _texts(folder: Path) -> Iterable[Path]:

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: The longest name counts.
 LAYERS = {
     "runner": 0,
+    "runner.database_address": 0,
     "runner.dates": 0,
     "runner.durable": 0,
     "runner.environment": 0,

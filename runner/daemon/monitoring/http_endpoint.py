@@ -157,6 +157,10 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "kernel-runner"
     sys_version = ""
 
+    def do_HEAD(self) -> None:
+        """Answer a probe: as to GET, without the body."""
+        self.do_GET()
+
     def do_GET(self) -> None:
         """Answer."""
         path = self.path.partition("?")[0]
@@ -172,7 +176,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(text)))
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
-        self.wfile.write(text)
+        if self.command != "HEAD":
+            self.wfile.write(text)
 
     def _answer(self, path: str) -> tuple[HTTPStatus, Mapping[str, Any] | bytes]:
         """The status, and JSON or metrics."""

@@ -199,6 +199,8 @@ def rows_of(group: Mapping[str, Any], report: ContainerReport, *, before_candida
     }
     candidates = harness.Group.from_message(group).candidates
     oom = bool(report.outcome.oom_kills)
+    # Killed for memory beside a candidate, it may have been the candidate's memory.
+    ended = None if oom else report.author_exit
     if oom and before_candidates_bytes is not None:
         text = f"the reference needs more memory than the container has ({before_candidates_bytes} bytes)"
         return harness.failed_results(group, "invalid", text)
@@ -209,6 +211,8 @@ def rows_of(group: Mapping[str, Any], report: ContainerReport, *, before_candida
             alone = oom and len(candidates) - len(reported) == 1
             verdict, stage = ("memory_limit", "correctness") if alone else ("internal_error", "reference")
             text = _MEMORY if alone else _why_lost(report)
+            if ended is not None:
+                verdict, text = "invalid", str(ended)
             row = harness.Result(id=candidate.id, verdict=verdict, stage=stage, message=text).to_message()
         elif oom and _looks_killed(row, alone=len(candidates) == 1):
             # Only the cgroup knows why the kernel killed a process.

@@ -267,6 +267,7 @@ class Submission(ABC):
             ),
             ok=report.ok,
             message=report.message,
+            author_exit=report.author_exit,
             outcome=report.outcome,
             request_offset_ns=max(0, offset_ns),
             built_ns=spent.built_ns,

@@ -23,6 +23,7 @@ from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state, j
 from runner.extras.gateway.identity import admin
 from runner.extras.gateway.upload import upload
 from runner.gpu_types import Registry
+from runner.marks import visible
 from runner.store import Store
 from runner.store.clean import clean_json
 from runner.task_format import extra_to_stored, load, load_competition, to_stored
@@ -171,7 +172,7 @@ def _publish(current: AppState, url: str, source: Path, name: str) -> str:
 def _update_all(current: AppState, url: str, root: Path, chosen: str | None, force: bool) -> dict[str, list[Any]]:  # noqa: FBT001 - called by another thread, by position
     """The outcome for each problem of the chosen competition file, or of all."""
     told: dict[str, list[Any]] = {"created": [], "updated": [], "skipped": [], "errors": []}
-    files = [root / f"{chosen}.yaml"] if chosen is not None else sorted(root.glob("*.yaml"))
+    files = [root / f"{chosen}.yaml"] if chosen is not None else visible(root, ".yaml")
     store = Store(url, application_name="kernel-runner gateway publishing")
     try:
         known = {line.name for line in store.boards()}

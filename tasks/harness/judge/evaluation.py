@@ -13,6 +13,7 @@ from tasks.harness.emulate import asked
 from tasks.harness.shared.device_memory import release_memory
 
 from .accelerator import OUT_OF_MEMORY, DeviceFailed, DeviceFull, device_failure, held_by_others, require_device
+from .author_code import begin_at
 from .benchmark import TOTAL_NS, Benchmark
 from .cases import Case, CaseError, parse_cases
 from .faults import Fault
@@ -206,6 +207,7 @@ class Judge:
             for index, case in enumerate(run.cases):
                 self._frames.progress(run.request.name, index, len(run.cases))
                 run.reports.append(CaseReport(spec=case.spec))
+                begin_at(run.place(index))
                 self._run_case(run, index, case)
                 if run.kind == "leaderboard" and run.verdict != "accepted":
                     break

@@ -31,6 +31,7 @@ import torch
 from tasks.harness.emulate import asked, install_if_asked
 
 from .accelerator import require_device
+from .author_code import open_page_if_given
 from .control import Control
 from .evaluation import START_TIMEOUT_NS, Judge
 from .frames import Frames
@@ -146,6 +147,7 @@ def main() -> int:
     """Wait for a request on stdin, judge it, exit. The exit code is 0 unless the harness itself broke."""
     # Before anything else: the control process must have no threads, descriptors or secrets of this process.
     control = Control.start()
+    open_page_if_given()
     guard_heap()
     _start_threads()
     install_if_asked()

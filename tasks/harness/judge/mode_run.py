@@ -63,6 +63,10 @@ class ModeRun:
         """test, benchmark, leaderboard or profile."""
         return self.request.name.partition(".")[0]
 
+    def place(self, index: int) -> str:
+        """A case in a sentence."""
+        return f"{'test' if self.kind == 'test' else 'benchmark'} {index + 1} of {len(self.cases)}"
+
     def report(self, index: int, **findings: Any) -> None:
         """Add to what is reported of a case that was begun."""
         self.reports[index] = replace(self.reports[index], **findings)
@@ -71,7 +75,7 @@ class ModeRun:
         """Record a failure. The first one decides the mode's verdict."""
         where = ""
         if index is not None:
-            where = f"{'test' if self.kind == 'test' else 'benchmark'} {index + 1} of {len(self.cases)}: "
+            where = f"{self.place(index)}: "
             self.report(index, status="fail", error=shown(text))
         if trace and len(self.traces) < _MAX_TRACES:
             self.traces.append(f"{where}Traceback (most recent call last):\n{trace}{text}\n")

@@ -131,7 +131,9 @@ class MultiRank:
             "directory": str(directory),
             "meeting": str(meeting),
         }
-        self._checkers.tell([encode(begin | {"rank": rank}) for rank in self._ranks()], deadline_ns=deadline_ns)
+        # A page with each message.
+        messages = [encode(begin | {"rank": rank}, descriptors=1) for rank in self._ranks()]
+        self._checkers.begin(messages, deadline_ns=deadline_ns)
         # The interpreters of workers and rank checkers may still be starting.
         for rank in self._ranks():
             self._tell(rank, encode(common | {"op": "enroll", "rank": rank}), deadline_ns)

@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from .author_code import running
+
 #: Smaller than every normal number of float64.
 _DENORMAL = 5e-324
 
@@ -134,12 +136,16 @@ class OwnSettings:
         self._theirs: dict[str, Any] = {}
 
     @contextlib.contextmanager
-    def installed(self) -> Iterator[None]:
-        """Inside: their settings; what the code in the block sets is kept. Afterwards: the settings as before."""
+    def installed(self, call: str) -> Iterator[None]:
+        """Inside: their settings; what the code in the block sets is kept. Afterwards: the settings as before.
+
+        `call`: names that code, should it end the process.
+        """
         before = _read()
         _apply({**before, **self._theirs}, before)
         try:
-            yield
+            with running(call):
+                yield
         finally:
             _keep_streams_open()
             now = _read()

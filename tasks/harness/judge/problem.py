@@ -11,7 +11,6 @@ import importlib
 import os
 import random
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePosixPath
@@ -23,6 +22,7 @@ from tasks.harness.shared.generators import seed_all
 from tasks.harness.shared.values import Packed, Unsupported, pack
 
 from .accelerator import raise_for_device
+from .author_code import sentence_of
 from .cases import Value
 from .filled_memory import FilledMemory
 from .own_settings import OwnSettings
@@ -82,10 +82,10 @@ class Problem:
         sys.path.insert(0, str(directory))
         settings = OwnSettings()
         try:
-            with settings.installed():
+            with settings.installed("the import of the task's reference.py"):
                 module = importlib.import_module("reference")
         except Exception as error:
-            raise TaskFault(f"the task's reference.py cannot be imported: {_sentence(error)}") from error
+            raise TaskFault(f"the task's reference.py cannot be imported: {sentence_of(error)}") from error
         functions = {name: getattr(module, name, None) for name in ("generate_input", "check_implementation")}
         for name, function in functions.items():
             if not callable(function):
@@ -111,11 +111,11 @@ class Problem:
         else:
             seed_all(rng_seed)
         try:
-            with self._settings.installed(), _allocating():
+            with self._settings.installed("the task's generate_input"), _allocating():
                 return self._generate(**arguments)
         except Exception as error:
             raise_for_device(error)
-            raise TaskFault(f"the task's generate_input raised {_sentence(error)} (reference.py)") from error
+            raise TaskFault(f"the task's generate_input raised {sentence_of(error)} (reference.py)") from error
         finally:
             if rng_seed is not None:
                 scramble()
@@ -148,11 +148,11 @@ class Problem:
             DeviceFull, DeviceFailed: it raised because of the submission or the device.
         """
         try:
-            with self._settings.installed():
+            with self._settings.installed("the task's check_implementation"):
                 answer = self._check(data, output)
         except Exception as error:
             raise_for_device(error)
-            raise CheckRaised(_sentence(error)) from error
+            raise CheckRaised(sentence_of(error)) from error
         match answer:
             case bool():
                 return answer, "" if answer else "the output is wrong"
@@ -175,7 +175,7 @@ class Problem:
         if self._reference is None:
             return None
         try:
-            with self._settings.installed():
+            with self._settings.installed("the task's ref_kernel"):
                 return self._reference(data)
         except Exception as error:  # noqa: BLE001 asked only after check_implementation raised; the answer is unknown
             raise_for_device(error)
@@ -207,8 +207,3 @@ def _allocating() -> AbstractContextManager[object]:
     """What a task's generate_input runs in: where there is a device, its memory is filled as it is allocated."""
     used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch lacks it
     return FilledMemory() if used and not asked() else nullcontext()
-
-
-def _sentence(error: BaseException) -> str:
-    text = "".join(traceback.format_exception_only(error)).strip()
-    return text[:2000]

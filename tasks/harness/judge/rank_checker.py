@@ -8,7 +8,7 @@ connection afterwards. A rank checker decides nothing, and sees only the outputs
 Messages on the socket in KR_RANK_CHECKER_FD. Beside these answers, each may be `task_fault {text}` or
 `fault {verdict, text, gone}`:
 
-    begin     {rank, world_size, device, memory_bytes, directory, meeting} -> ready
+    begin     {rank, world_size, device, memory_bytes, directory, meeting} -> ready     descriptor: its page
     prepare   {arguments, rng_seed} -> prepared {tree, storages, size, nbytes, tensors, shape}   descriptor: inputs
     take      {tree, size}          -> taken {ended_ns, output_bytes, opaque}                descriptor: output arena
     check     {}                    -> checked {good, text} | raised {text}
@@ -39,6 +39,7 @@ from tasks.harness.shared.values import Packed, Placed, Snapshot, signature, tre
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed, encode
 
 from .accelerator import OUT_OF_MEMORY, DeviceFull, held_by_others, require_device
+from .author_code import open_page
 from .cases import Value
 from .faults import Fault
 from .problem import CheckRaised, Problem, TaskFault, guard_heap, scramble
@@ -101,7 +102,8 @@ class RankChecker:
             for descriptor in sent:
                 os.close(descriptor)
 
-    def _begin(self, message: dict[str, Any], _: Sequence[int]) -> Answer:
+    def _begin(self, message: dict[str, Any], descriptors: Sequence[int]) -> Answer:
+        open_page(os.dup(descriptors[0]))
         self._rank, self._memory_bytes = message["rank"], message["memory_bytes"]
         place = {key: message[key] for key in ("rank", "world_size", "device")}
         become_rank(**place)

@@ -1,17 +1,21 @@
 """The rank checkers of a task of several ranks, as the judge talks to them.
 
 What one does is in `rank_checker`. Who starts the judge starts them, and kills them when the judge has ended. A rank
-checker that ends is a fault of ours, never of a submission.
+checker that ends is a fault of ours, or of the task whose code ran in it, never of a submission.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
+from sandbox.protocol import AUTHOR_PAGE_BYTES, AuthorExit
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed, encode
 
+from .author_code import place
 from .faults import Fault, too_late
 from .gather import gather
 from .problem import TaskFault
@@ -31,6 +35,10 @@ class RankCheckers:
         self._all = [
             Channel(sock, max_bytes=MAX_FROM_JUDGE_BYTES, accept_descriptors=True, wake_fd=None) for sock in sockets
         ]
+        #: Outlive a rank checker, and say whose code ended it.
+        self._pages = [os.memfd_create("author page") for _ in sockets]
+        for page in self._pages:
+            os.ftruncate(page, AUTHOR_PAGE_BYTES)
         #: Processor time of their answers so far: of the one that needed most, each time.
         self.used_ns = 0
 
@@ -38,7 +46,13 @@ class RankCheckers:
         """Close the sockets, at which rank checkers end. One that hangs is killed after the judge has ended."""
         for channel in self._all:
             channel.close()
-        self._all = []
+        for page in self._pages:
+            os.close(page)
+        self._all, self._pages = [], []
+
+    def begin(self, messages: Sequence[bytes], *, deadline_ns: int) -> None:
+        """Say the first to each, with its page."""
+        self.tell(messages, self._pages, deadline_ns=deadline_ns)
 
     def ask(self, message: Mapping[str, Any], *expected: str, deadline_ns: int) -> Answers:
         """Say the same to all; what each one answers."""
@@ -51,7 +65,7 @@ class RankCheckers:
             try:
                 channel.send(message, () if descriptors is None else (descriptors[rank],), deadline_ns=deadline_ns)
             except PeerClosed as error:
-                raise RuntimeError("a rank checker has ended; see its words above") from error
+                raise self._ended(rank) from error
             except TimeoutError as error:
                 raise too_late() from error
 
@@ -67,9 +81,7 @@ class RankCheckers:
         answers: Answers = {}
         for one in heard:
             if one.error is not None:
-                raise RuntimeError(
-                    f"the rank checker of rank {one.index} has ended; see its words above"
-                ) from one.error
+                raise self._ended(one.index) from one.error
             answer = one.message
             if answer["op"] == "task_fault":
                 raise TaskFault(f"rank {one.index}: {answer['text']}")
@@ -82,6 +94,13 @@ class RankCheckers:
                 raise Fault("wrong_answer", f"the output could not be compared: {text}").of_rank(rank, gone=True)
             raise too_late()
         return dict(sorted(answers.items()))
+
+    def _ended(self, rank: int) -> Exception:
+        """Whose fault it is that a rank checker has ended."""
+        author_exit = AuthorExit.read(self._pages[rank], f"rank {rank}")
+        if author_exit is not None:
+            return TaskFault(f"{replace(author_exit, place=place())} (reference.py)")
+        return RuntimeError(f"the rank checker of rank {rank} has ended; see its words above")
 
     def check(self, *, deadline_ns: int) -> str:
         """Have each check its rank's output; the messages of check_implementation."""

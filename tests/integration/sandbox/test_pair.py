@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sandbox.protocol import PairRequest
+from sandbox.protocol import AuthorExit, PairRequest
 from sandbox.spec import Ending
 from tests.integration.sandbox.conftest import WORKERS, Workshop
 
@@ -243,6 +243,26 @@ def test_a_judge_may_not_say_end_or_ready(workshop: Workshop) -> None:
     report = workshop.pair("request(); say('step', name='x')")
     assert report.ok is False
     assert "lacks 'command'" in (report.message or "")
+
+
+@pytest.mark.parametrize(("ending", "how"), [("os._exit(0)", "exit code 0"), ("os.kill(os.getpid(), 9)", "signal 9")])
+def test_whose_code_ended_the_judge_is_told_after_what_it_reported(workshop: Workshop, ending: str, how: str) -> None:
+    """By a page that outlives the process, also where its code has closed every descriptor."""
+    judge = f"""
+import mmap
+request()
+page = mmap.mmap(int(os.environ['KR_AUTHOR_PAGE_FD']), 4096)
+step('test', 'reported')
+text = b'the reference\\nbenchmark 2 of 4' + bytes(1)
+page[:len(text)] = text
+os.closerange(0, 256)
+{ending}
+"""
+    report = workshop.pair(judge)
+    assert [step.stdout for step in report.steps] == ["reported"]
+    assert report.author_exit == AuthorExit(call="the reference", place="benchmark 2 of 4", how=how)
+    assert (report.ok, report.message) == (False, str(report.author_exit))
+    assert report.outcome.ending is Ending.COMPLETED
 
 
 def test_a_judge_that_ends_within_a_frame_is_told(workshop: Workshop) -> None:

@@ -17,7 +17,15 @@ from runner.evaluation.plan import Plan, make_probe
 from runner.evaluation.reference_times import KeptTimes
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import ContainerReport
-from sandbox.protocol import ARCHIVE_PIECE_BYTES, MAX_ARCHIVE_BYTES, ArchivePiece, Judged, PairRequest, StepResult
+from sandbox.protocol import (
+    ARCHIVE_PIECE_BYTES,
+    MAX_ARCHIVE_BYTES,
+    ArchivePiece,
+    AuthorExit,
+    Judged,
+    PairRequest,
+    StepResult,
+)
 from sandbox.spec import Ending, Outcome
 from tasks.harness.judge.modules.group import Result
 from tests.unit import samples
@@ -53,6 +61,20 @@ def _report(*results: Result, **outcome: Any) -> ContainerReport:  # noqa: ANN40
         outcome=replace(_OUTCOME, **outcome),
         attested={},
     )
+
+
+def test_a_reference_that_ended_the_judge_is_invalid_unless_memory_was_short() -> None:
+    """What was judged before it counts. Beside a candidate the memory may have been the candidate's."""
+    ended = AuthorExit(call="the reference's forward", place="timed calls", how="exit code 3")
+    one = Result(id=5, verdict="accepted")
+    report = replace(_report(one), ok=False, message="m", author_exit=ended)
+    told = "the reference's forward ended the judge's process (exit code 3) in timed calls"
+    assert [(row["verdict"], row["message"]) for row in rows_of(_GROUP, report)] == [
+        ("accepted", ""),
+        ("invalid", told),
+    ]
+    killed = replace(_report(oom_kills=1), ok=False, message="m", author_exit=ended)
+    assert [row["verdict"] for row in rows_of(_GROUP, killed)] == ["internal_error"] * 2
 
 
 def plans_of(group: dict[str, Any]) -> list[tuple[Plan, object]]:

@@ -15,7 +15,7 @@ from runner.evaluation.result_rows import Evidence, limit_lines, within
 from runner.gpu_types import Dtype, Figures, GpuType
 from runner.model import Demand, JobResult, Mode, TimingAssurance, Verdict
 from runner.task_format.model import Extra, Harness, Ranking, Task
-from sandbox.protocol import StepResult
+from sandbox.protocol import AuthorExit, StepResult
 from sandbox.spec import Ending, Outcome
 from tasks.harness.judge.report import CaseReport
 from tests.unit import samples
@@ -52,6 +52,7 @@ def decided(
     gpu: GpuType = samples.CPU,
     demand: Demand | None = None,
     secret: bool = False,
+    author_exit: AuthorExit | None = None,
 ) -> JobResult:
     """The result of a job that reported these steps; the task's harness is its own program unless given."""
     task = task or samples.task(harness=Harness.PROGRAM)
@@ -61,6 +62,7 @@ def decided(
         artifacts=(),
         ok=ok,
         message=message,
+        author_exit=author_exit,
         outcome=outcome or samples.outcome(),
         request_offset_ns=100,
         system={"gpu": "CPU", "hostname": "h"},
@@ -204,6 +206,21 @@ def test_a_kernel_kill_for_memory_is_the_submissions_fault() -> None:
         step = samples.step("test", {}, judged=samples.judged(verdict=verdict))
         builtin = samples.task(harness=Harness.BUILTIN)
         assert decided((step,), task=builtin, mode=Mode.TEST, outcome=outcome).verdict is Verdict.MEMORY_LIMIT
+
+
+@pytest.mark.parametrize(("oom_kills", "how"), [(0, "exit code 0"), (1, "signal 9")])
+def test_a_task_that_ended_the_judge_is_invalid_and_no_verdict_on_the_submission(oom_kills: int, how: str) -> None:
+    """Also where the kernel killed the judge for memory: it kills the submission's processes first."""
+    ended = AuthorExit(call="the task's generate_input", place="benchmark 2 of 4", how=how)
+    task = samples.task()
+    step = samples.step("test", {}, judged=samples.judged(*TESTED))
+    for steps in ((), (step,)):
+        result = decided(
+            steps, task=task, ok=False, message="m", outcome=samples.outcome(oom_kills=oom_kills), author_exit=ended
+        )
+        assert result.verdict is Verdict.INVALID
+        assert str(ended) in str(result.error)
+        assert len(result.runs) == len(steps)
 
 
 def test_a_harness_without_processes_is_the_submissions_fault() -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from runner.errors import DataError
 from runner.extras.trainers.client.items import Item
 from runner.jsonl import parsed
-from runner.marks import ENCODING
+from runner.marks import ENCODING, visible
 
 #: KernelBench's name of a candidate's file, and of a problem's.
 _SAMPLE: Final = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py")
@@ -64,7 +64,7 @@ def read(source: Path, candidates: Path | None = None) -> Iterator[Entry | Unrea
     problems = next((folder for folder in (source / "KernelBench", source) if (folder / "level1").is_dir()), None)
     if problems is not None:
         return _kernelbench(problems, candidates or _only_run(source))
-    if source.is_dir() and any(source.glob("*/reference.py")):
+    if source.is_dir() and _references(source):
         return _folder(source)
     raise DataError(f"{source}: neither a file, nor a folder of problems with reference.py, nor a KernelBench checkout")
 
@@ -116,9 +116,13 @@ def _lines(path: Path) -> Iterator[Entry | Unreadable]:
             yield found
 
 
+def _references(source: Path) -> list[Path]:
+    return [path for folder in visible(source) if (path := folder / "reference.py").is_file()]
+
+
 def _folder(source: Path) -> Iterator[Entry | Unreadable]:
-    for reference in sorted(source.glob("*/reference.py")):
-        for path in sorted(reference.parent.glob("*.py")):
+    for reference in _references(source):
+        for path in visible(reference.parent, ".py"):
             if path != reference:
                 yield _pair(reference, path, f"{reference.parent.name}/{path.name}")
 
@@ -150,7 +154,7 @@ def _pair(reference: Path, candidate: Path, name: str, **more: Any) -> Entry | U
 
 
 def _only_run(source: Path) -> Path:
-    runs: Sequence[Path] = sorted(path for path in (source / "runs").glob("*") if path.is_dir())
+    runs: Sequence[Path] = [path for path in visible(source / "runs") if path.is_dir()]
     if len(runs) != 1:
         raise DataError(f"{source / 'runs'}: {len(runs)} runs; name the folder with the candidates")
     return runs[0]

@@ -5,7 +5,7 @@ and its files before the next is there. The order of candidates is secret.
 
 While the reference is timed, no candidate lives: its row is made before any code of a candidate is loaded, or after the
 candidate's worker has been killed for the next one. Whatever a candidate returns, the judge goes on: each has a verdict
-of its own. What ends the judge is the harness's own failure: init gives no worker, or the reference's worker fails.
+of its own. What ends the judge is the harness's own failure, as when init gives no worker.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import torch
 
 from sandbox.protocol import Judged, StepResult
 from tasks.harness.judge.accelerator import OUT_OF_MEMORY, DeviceFailed, device_failure, held_by_others
+from tasks.harness.judge.author_code import begin_at
 from tasks.harness.judge.benchmark import Benchmark
 from tasks.harness.judge.cases import parse_cases
 from tasks.harness.judge.control import Control
@@ -343,7 +344,9 @@ class GroupJudge:
             by_message: on a device, with the launches in the time.
 
         Raises:
-            HarnessFailed: its worker failed, which has worked before.
+            HarnessFailed: it has no worker.
+            InvalidReference: it failed there, which has worked before.
+            DeviceFailed: since the device did.
         """
         side = side or self._reference_side
         if side is None:
@@ -358,7 +361,10 @@ class GroupJudge:
             row = self.timed_row(side, calls)
             side.rest()
         except Fault as fault:
-            raise HarnessFailed(f"the reference's worker failed: {fault.message}") from fault
+            failed = device_failure(self._device)
+            if failed is not None:
+                raise failed from fault
+            raise InvalidReference(f"the reference failed in a later call: {_of_module(fault)}") from fault
         return row
 
     def row_before(self, calls: int, *, in_eval: bool) -> None:
@@ -422,6 +428,7 @@ class GroupJudge:
         cases = parse_cases(mode.cases, global_seed=None)
         side.inputs, side.control_inputs = self._prepared.timed_inputs(), self._prepared.timed_inputs()
         run = ModeRun(request=mode, cases=cases, start_ns=now, deadline_ns=_NO_DEADLINE_NS)
+        begin_at("timed calls")
         # Of Workers, timing uses these methods alone: call, check, control.
         workers = cast("Workers", side)
         timed = TimedCase(workers, run, cases[0], rng_seed=1)
@@ -581,7 +588,7 @@ class _Attempt:
         """Judge it; whatever it does, there is a result.
 
         Raises:
-            HarnessFailed: init gave no worker, or the reference's worker failed.
+            HarnessFailed: init gave no worker.
         """
         start = self._part_began_ns = time.monotonic_ns()
         result = self._result
@@ -786,13 +793,14 @@ class _Attempt:
     def _try(self, trial: Trial) -> None:
         prepared, result = self._prepared, self._result
         perturbed = trial.perturbed and self._full and prepared.shifted_state is not None
+        where = f"input {trial.number} ({trial.distribution}{', shifted weights' if perturbed else ''}"
+        where += f"{', eval mode' if trial.in_eval else ''})"
+        begin_at(where)
         with self._clock.standing(prepared.reference.usual_ns):
             expected = prepared.expected(trial, perturbed=perturbed)
         self._enter(perturbed=perturbed, in_eval=trial.in_eval)
         self._side.generators = prepared.used_generators(in_eval=trial.in_eval)
         kernelbench = not perturbed and trial.distribution == "original" and trial.in_eval == (prepared.mode == "eval")
-        where = f"input {trial.number} ({trial.distribution}{', shifted weights' if perturbed else ''}"
-        where += f"{', eval mode' if trial.in_eval else ''})"
         result.failing_input = trial.number
         try:
             output, after = self._side.observe(expected.args, trial.seed)

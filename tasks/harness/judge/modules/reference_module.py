@@ -11,7 +11,6 @@ import linecache
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -21,6 +20,7 @@ from typing import Any
 
 import torch
 
+from tasks.harness.judge.author_code import sentence_of
 from tasks.harness.judge.own_settings import OwnSettings
 from tasks.harness.shared import paritybench
 from tasks.harness.shared.generators import seed_all
@@ -137,11 +137,11 @@ class Reference:
             data = text.encode("utf-8")
             code = compile(data, str(path), "exec", dont_inherit=True)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise InvalidReference(f"the reference is no Python: {_sentence(error)}") from error
+            raise InvalidReference(f"the reference is no Python: {sentence_of(error)}") from error
         # torch.jit and inspect look for the source.
         path.write_bytes(data)
         linecache.checkcache(str(path))
-        with self._fault("the reference cannot be imported"):
+        with self._fault("the reference", "cannot be imported"):
             exec(code, module.__dict__)  # noqa: S102 the judge runs references
         return module.__dict__
 
@@ -160,7 +160,7 @@ class Reference:
         if function is None:
             return [], {}
         seed_all(self.weight_seed)
-        with self._fault("get_init_inputs raised"):
+        with self._fault("get_init_inputs"):
             found = function()
         if not isinstance(found, (list, tuple)):
             raise InvalidReference(f"get_init_inputs returned a {type(found).__name__}, expected a list")
@@ -178,16 +178,18 @@ class Reference:
         args, kwargs = self.init_inputs()
         make: Callable[..., Any] = self._make  # type: ignore[assignment]  # callable, as __init__ has checked
         seed_all(self.weight_seed)
-        with self._fault("the reference's constructor raised"):
+        with self._fault("the reference's constructor"):
             module = make(*copy.deepcopy(args), **copy.deepcopy(kwargs))
         if not callable(module):
             raise InvalidReference(f"the reference's class makes a {type(module).__name__}, which cannot be called")
         if isinstance(module, torch.nn.Module):
-            with self._fault("the reference's module cannot be moved"):
+            with self._fault("the reference's module", "cannot be moved"):
                 module = module.to(device=self.device, dtype=self.precision)
         self.module = module
-        self._modes = [(part, part.training) for part in module.modules()] if self.is_module else []
-        if has_lazy_parts(module):
+        with self._fault("the reference's parts", "cannot be listed"):
+            self._modes = [(part, part.training) for part in module.modules()] if self.is_module else []
+            is_lazy = has_lazy_parts(module)
+        if is_lazy:
             self.run(self.first_args(), self.weight_seed)
 
     def first_args(self) -> list[Any]:
@@ -205,26 +207,28 @@ class Reference:
 
     def set_eval(self, *, on: bool) -> None:
         """Put the module into eval mode, or every part of it back into the mode of construction."""
-        if on and self.is_module:
-            self.module.eval()
-        elif not on:
-            for part, train in self._modes:
-                part.training = train
+        with self._fault("the reference's mode", "cannot be set"):
+            if on and self.is_module:
+                self.module.eval()
+            elif not on:
+                for part, train in self._modes:
+                    part.training = train
 
     def state(self) -> dict[str, torch.Tensor]:
         """A copy of the tensors of its state_dict that can be loaded."""
-        with self._fault("the reference's state_dict raised"):
+        with self._fault("the reference's state_dict"):
             return {name: item.detach().clone() for name, item in loadable_state(self.module).items()}
 
     def parameters(self) -> frozenset[str]:
         """The names of its parameters."""
         if not self.is_module:
             return frozenset()
-        return frozenset(name for name, _ in self.module.named_parameters(remove_duplicate=False))
+        with self._fault("the reference's named_parameters"):
+            return frozenset(name for name, _ in self.module.named_parameters(remove_duplicate=False))
 
     def load(self, state: State) -> None:
         """Copy tensors into the module's own."""
-        with self._fault("the reference's weights cannot be loaded"), torch.no_grad():
+        with self._fault("the reference's weights", "cannot be loaded"), torch.no_grad():
             for name, item in loadable_state(self.module).items():
                 if name in state:
                     item.copy_(state[name])
@@ -236,13 +240,13 @@ class Reference:
             InvalidReference: see the module.
         """
         seed_all(seed)
-        with self._fault("get_inputs raised", again=lambda: self.inputs(seed)):
+        with self._fault("get_inputs", again=lambda: self.inputs(seed)):
             found = self._namespace["get_inputs"]()
         if isinstance(found, torch.Tensor):
             found = [found]
         if not isinstance(found, (list, tuple)):
             raise InvalidReference(f"get_inputs returned a {type(found).__name__}, expected a list")
-        with self._fault("the reference's inputs cannot be moved", again=lambda: self.inputs(seed)):
+        with self._fault("the reference's inputs", "cannot be moved", again=lambda: self.inputs(seed)):
             return [map_tensors(item, self._cast) for item in found]
 
     def _cast(self, item: torch.Tensor) -> torch.Tensor:
@@ -257,7 +261,7 @@ class Reference:
             InvalidReference: see the module.
         """
         again = partial(self.run, args, seed)
-        with self._fault("the reference's forward raised", again=again):
+        with self._fault("the reference's forward", again=again):
             own = copied(args)
             if seed is not None:
                 seed_all(seed)
@@ -267,22 +271,21 @@ class Reference:
             return copied(plain(output)), tensors_of(own)
 
     @contextmanager
-    def _fault(self, what: str, *, again: Callable[[], object] | None = None) -> Iterator[None]:
+    def _fault(self, code: str, failed: str = "raised", *, again: Callable[[], object] | None = None) -> Iterator[None]:
         """Run the reference's code, with its own settings. What it raises, and its time limit, is InvalidReference."""
         limit_s = self._limit_s if self.is_alone else _BESIDE * self._limit_s
         try:
-            with self._settings.installed(), limited_memory(self.memory_bytes), _alarm(limit_s):
+            with self._settings.installed(code), limited_memory(self.memory_bytes), _alarm(limit_s):
                 yield
                 _require_inference_mode_off()
         except InvalidReference:
             raise
         except _TooSlow as error:
-            told = f"{what.rpartition(' ')[0]} took longer than {limit_s:g} s"
-            raise InvalidReference(told, again=again) from error
-        except (Exception, SystemExit) as error:
-            text = _sentence(error)
+            raise InvalidReference(f"{code} took longer than {limit_s:g} s", again=again) from error
+        except Exception as error:
+            text = sentence_of(error)
             note = limit_note(text, self.memory_bytes)
-            raise InvalidReference(f"{what}: {text}{note}", again=again) from error
+            raise InvalidReference(f"{code} {failed}: {text}{note}", again=again) from error
 
 
 def _require_inference_mode_off() -> None:
@@ -329,7 +332,3 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     return torch.equal(
         *(item.resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8) for item in (one, other))
     )
-
-
-def _sentence(error: BaseException) -> str:
-    return "".join(traceback.format_exception_only(error)).strip()[:2000]

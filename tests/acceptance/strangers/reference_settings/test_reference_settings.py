@@ -67,14 +67,14 @@ def test_the_judges_own_settings_stay() -> None:
     """Whatever was set in the block is there in the next one, and nowhere else."""
     settings, one = OwnSettings(), torch.ones(3)
     before = (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads())
-    with settings.installed():
+    with settings.installed("code"):
         torch.set_default_device("meta")
         torch.set_default_dtype(torch.float64)
         torch.set_grad_enabled(not before[1])
         torch.set_num_threads(before[2] + 1)
     assert (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()) == before
     assert compare(one, torch.ones(3), Tolerance()).problem is None
-    with settings.installed():
+    with settings.installed("code"):
         assert torch.ones(1).device.type == "meta"
         assert torch.get_default_dtype() == torch.float64
     assert torch.ones(1).device.type == "cpu"

@@ -1,0 +1,86 @@
+"""Which code of a task's or a reference's author runs in this process, on a page that outlives the process.
+
+Such code can end the judge or a rank checker without an exception: `os._exit`, a crash of native code, memory that the
+kernel takes back. Whoever started the process holds the page's descriptor, and reads what ran (`sandbox.protocol`).
+Without a page nothing is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import traceback
+from collections.abc import Iterator
+
+from sandbox.protocol import AUTHOR_PAGE_BYTES, AUTHOR_PAGE_FD
+
+_page: mmap.mmap | None = None
+_call = ""
+_place = ""
+
+
+def open_page(descriptor: int) -> None:
+    """Write to the page of this descriptor from now on, and close the descriptor."""
+    global _page  # noqa: PLW0603 a page for each process
+    _page = mmap.mmap(descriptor, AUTHOR_PAGE_BYTES)
+    os.close(descriptor)
+
+
+def open_page_if_given() -> None:
+    """Open the page whose descriptor the environment names, if it names one."""
+    descriptor = os.environ.pop(AUTHOR_PAGE_FD, None)
+    if descriptor is not None:
+        open_page(int(descriptor))
+
+
+def begin_at(at: str) -> None:
+    """Calls from now on belong to this place, such as a case."""
+    global _place  # noqa: PLW0603 see `open_page`
+    _place = at
+
+
+class Escaped(Exception):
+    """The author's code raised what is no Exception, such as SystemExit or a panic of Rust; that is the cause."""
+
+
+def place() -> str:
+    """Where calls belong now."""
+    return _place
+
+
+@contextlib.contextmanager
+def running(call: str) -> Iterator[None]:
+    """Inside, code of the author runs: `call` names it.
+
+    Raises:
+        Escaped: see the class.
+    """
+    before = _call
+    _write(call)
+    try:
+        yield
+    except KeyboardInterrupt:
+        # It ends the process, as who starts one means it to.
+        raise
+    except Exception:
+        _write(before)
+        raise
+    except BaseException as error:
+        _write(before)
+        raise Escaped from error
+    _write(before)
+
+
+def sentence_of(error: BaseException) -> str:
+    """An exception of the author's code as text."""
+    shown = error.__cause__ or error if isinstance(error, Escaped) else error
+    return "".join(traceback.format_exception_only(shown)).strip()[:2000]
+
+
+def _write(call: str) -> None:
+    global _call  # noqa: PLW0603 see `open_page`
+    _call = call
+    if _page is not None:
+        data = f"{call}\n{_place}".encode("utf-8", "replace")[: AUTHOR_PAGE_BYTES - 1] if call else b""
+        _page[: len(data) + 1] = data + b"\0"
