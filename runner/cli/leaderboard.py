@@ -35,7 +35,7 @@ def list_boards(context: typer.Context, *, as_json: JsonOption = False) -> None:
     with session(context).store() as store:
         boards, broken = store.boards(), store.broken_tasks() or {}
     if as_json:
-        out_json(json_output.boards(boards, broken))
+        out_json([json_output.record(line, task_fault=broken.get(line.name)) for line in boards])
         return
     out(render.boards_table(boards))
     note_broken(broken)
@@ -67,7 +67,7 @@ def show(
         chosen = None if gpu is None else _of_board(context, board, gpu)
         lines = store.ranking(name, chosen)
     if as_json:
-        out_json(json_output.ranking(lines))
+        out_json([json_output.record(line) for line in lines])
     else:
         out(render.ranking_page(name, (chosen,) if chosen else board.gpus, lines, demand=board.demand))
 
@@ -89,7 +89,7 @@ def personal(
         board = store.board(name)
         lines = store.personal(name, user)
     if as_json:
-        out_json(json_output.ranking(lines))
+        out_json([json_output.record(line) for line in lines])
     else:
         out(render.ranking_page(f"{name}, {user}", board.gpus, lines))
 
@@ -112,7 +112,7 @@ def task(
     if file is not None:
         typer.echo(_file(board, file).encode(), nl=False)
     elif as_json:
-        out_json(json_output.board(board))
+        out_json(json_output.record(board))
     else:
         out(render.board_page(board))
 

@@ -313,7 +313,7 @@ def test_a_host_is_up_draining_silent_or_stopped(facts: dict[str, Any], state: s
     cells = text_of(render_hosts.hosts_table([line])).splitlines()[2]
     assert cells.split()[1] == state
     assert cells.rstrip().endswith(note or "ago")
-    assert json_output.hosts([line])[0]["state"] == state
+    assert render_hosts.host_state(line) == state
     kind = GpuTypeLine(name="CPU", vendor="none", aliases=(), description="", queued=0)
     registry = Registry.load()
     assert json_output.gpu_types([kind], [line], registry)[0]["slots"] == slots
@@ -327,7 +327,7 @@ def test_a_slot_that_waits_for_its_container_is_not_counted_and_says_why() -> No
     cells = text_of(render_hosts.hosts_table([line])).splitlines()[2]
     assert "1 x CPU" in cells
     assert cells.rstrip().endswith("cpu1 not used: it hangs")
-    assert json_output.hosts([line])[0]["slots"][1]["quarantined"] == "it hangs"
+    assert json_output.record(line)["slots"][1]["quarantined"] == "it hangs"
 
 
 def test_a_slot_on_which_nothing_ranked_runs_is_counted_and_says_why() -> None:
