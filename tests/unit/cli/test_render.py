@@ -6,7 +6,6 @@ import base64
 import io
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -426,17 +425,6 @@ def test_a_gpu_type_says_when_something_last_ran_on_such_a_device() -> None:
     assert [line.split()[-1] for line in shown] == ["2026-04-01", "never", "unknown"]
     found = [one["last_hardware_run"] for one in json_output.gpu_types(lines, [], registry)]
     assert found == [date(2026, 4, 1), None, None]
-
-
-def test_the_page_of_a_gpu_type_has_its_figures_and_what_ran_on_hardware() -> None:
-    """The latest run first, each with device, driver, software and what ran."""
-    page = text_of(render_hosts.gpu_type_page(Registry.load().get("H100"), Path("H100.toml")))
-    assert "device: 80 GiB, L2 50 MiB, 3350 GB/s, fp8 1978.9 TFLOP/s" in page
-    assert "product NVIDIA H100 NVL: 94 GiB" in page
-    assert "2026-11-23: NVIDIA H100 80GB HBM3, driver 580.159.04, CUDA 13.0, torch 2.11" in page
-    assert "10 tests of the harness" in page
-    assert "on hardware: never" in text_of(render_hosts.gpu_type_page(Registry.load().get("H100x8"), None))
-    assert "on hardware" not in text_of(render_hosts.gpu_type_page(Registry.load().get("CPU"), None))
 
 
 def test_a_board_shows_its_task_without_the_texts() -> None:
