@@ -71,24 +71,7 @@ def configure(log_format: Literal["auto", "json", "console"], level: str, stream
 
 def get_logger(name: str) -> FilteringBoundLogger:
     """A logger whose lines carry `component=name`."""
-    return cast("FilteringBoundLogger", _Logger(name))
-
-
-class _Logger:
-    """structlog's logger, which is put together for each line, but not for one that is left out for its level."""
-
-    def __init__(self, component: str) -> None:
-        self._logger = structlog.get_logger(component=component)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a method of the logger
-        level = _LEVELS.get(name)
-        if level is not None and not structlog.get_config()["wrapper_class"].is_enabled_for(None, level):
-            return _left_out
-        return getattr(self._logger, name)
-
-
-def _left_out(*_: object, **__: object) -> None:
-    """Log nothing."""
+    return cast("FilteringBoundLogger", structlog.get_logger(component=name))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
@@ -175,10 +176,14 @@ def out_json(value: Json | Sequence[Json]) -> None:
     JSON has no word for a number that is none, or not finite: it becomes null.
     """
     try:
-        written = json.dumps(value, indent=2, default=str, allow_nan=False)
+        text = json.dumps(value, indent=2, default=_text, allow_nan=False)
     except ValueError:
-        written = json.dumps(_finite(value), indent=2, default=str, allow_nan=False)
-    typer.echo(written)
+        text = json.dumps(_finite(value), indent=2, default=_text, allow_nan=False)
+    typer.echo(text)
+
+
+def _text(value: object) -> str:
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def _finite(value: object) -> object:

@@ -147,25 +147,25 @@ def plan_update(
 
 
 def _changes(folder: TaskFolder, deadline: datetime, present: BoardView) -> Iterator[Change]:
-    wanted, wanted_extra = _plain(to_stored(folder.task)), _plain(extra_to_stored(folder.task.extra))
+    task, new_extra = clean_json(to_stored(folder.task)), clean_json(extra_to_stored(folder.task.extra))
     extra = present.extra or {}
     frozen = (
-        incomparable(present.task, extra, new_task=wanted, new_extra=wanted_extra, gpus=present.gpus)
+        incomparable(present.task, extra, new_task=task, new_extra=new_extra, gpus=present.gpus)
         if present.submissions
         else ()
     )
-    for key in dict.fromkeys((*wanted, *present.task)):
-        for name, text in _difference(present.task.get(key), wanted.get(key)):
+    for key in dict.fromkeys((*task, *present.task)):
+        for name, text in _difference(present.task.get(key), task.get(key)):
             yield Change(key=f"{key}.{name}" if name else key, text=text, needs_force=key in frozen)
-    cases, wanted_cases = _by_list(extra), _by_list(wanted_extra)
-    before, after = {**extra, **cases}, {**wanted_extra, **wanted_cases}
+    cases, new_cases = _by_list(extra), _by_list(new_extra)
+    before, after = {**extra, **cases}, {**new_extra, **new_cases}
     for key in dict.fromkeys((*after, *before)):
         if key != "cases":
             for _, text in _difference(before.get(key), after.get(key)):
                 yield Change(key=f"{RUNNER_YML}{key}", text=text, needs_force=f"{RUNNER_YML}{key}" in frozen)
-    for name, text in _difference(dict(present.templates), _plain(folder.templates)):
+    for name, text in _difference(dict(present.templates), clean_json(folder.templates)):
         yield Change(key=f"templates.{name}", text=text)
-    for _, text in _difference(present.description, _plain(folder.description)):
+    for _, text in _difference(present.description, clean_json(folder.description)):
         yield Change(key="description", text=text)
     if deadline != present.deadline:
         yield Change(key="deadline", text=f"{moment(present.deadline)} → {moment(deadline)} UTC")
@@ -178,44 +178,39 @@ def _by_list(extra: Mapping[str, Any]) -> Mapping[str, object]:
     }
 
 
-def _plain(value: object) -> Any:  # noqa: ANN401 any JSON
-    """The value as the database returns it."""
-    return clean_json(value)
-
-
-def _difference(found: object, wanted: object) -> Iterator[tuple[str, str]]:
+def _difference(before: object, after: object) -> Iterator[tuple[str, str]]:
     """What differs between two values of a key: the name of the part, empty for the whole, and the change in words."""
-    if found == wanted:
+    if before == after:
         return
-    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
-        for name in dict.fromkeys((*wanted, *found)):
-            if found.get(name) != wanted.get(name):
-                yield str(name), _change(found.get(name), wanted.get(name))
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in dict.fromkeys((*after, *before)):
+            if before.get(name) != after.get(name):
+                yield str(name), _change(before.get(name), after.get(name))
     else:
-        yield "", _change(found, wanted)
+        yield "", _change(before, after)
 
 
-def _change(found: object, wanted: object) -> str:
-    if found is None:
-        return f"new: {_shown(wanted)}"
-    if wanted is None:
-        return f"gone: {_shown(found)}"
-    if isinstance(found, list) and isinstance(wanted, list):
-        return _counted([str(item) for item in found], [str(item) for item in wanted], "entries")
-    if isinstance(found, str) and isinstance(wanted, str) and "\n" in found + wanted:
-        return _counted(found.splitlines(), wanted.splitlines(), "lines")
-    return f"{_shown(found)} → {_shown(wanted)}"
+def _change(before: object, after: object) -> str:
+    if before is None:
+        return f"new: {_shown(after)}"
+    if after is None:
+        return f"gone: {_shown(before)}"
+    if isinstance(before, list) and isinstance(after, list):
+        return _counted([str(item) for item in before], [str(item) for item in after], "entries")
+    if isinstance(before, str) and isinstance(after, str) and "\n" in before + after:
+        return _counted(before.splitlines(), after.splitlines(), "lines")
+    return f"{_shown(before)} → {_shown(after)}"
 
 
-def _counted(found: Sequence[str], wanted: Sequence[str], unit: str) -> str:
+def _counted(before: Sequence[str], after: Sequence[str], unit: str) -> str:
     """How many items of a sequence come and go."""
     added = removed = 0
-    for tag, start, end, wanted_start, wanted_end in difflib.SequenceMatcher(
-        a=found, b=wanted, autojunk=False
+    for tag, start, end, after_start, after_end in difflib.SequenceMatcher(
+        a=before, b=after, autojunk=False
     ).get_opcodes():
         if tag != "equal":
             removed += end - start
-            added += wanted_end - wanted_start
+            added += after_end - after_start
     # Equal line by line: they differ in how lines end.
     return f"+{added} -{removed} {unit}" if added or removed else "line endings"
 

@@ -61,22 +61,13 @@ def list_types(
 
 
 @gpu.command("show", epilog=example("kernel-runner gpu show H100"))
-def show(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="TYPE")],
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Show a GPU type of this host: settings, figures, and what ran on such a device.
+def show(context: typer.Context, name: Annotated[str, typer.Argument(metavar="TYPE")]) -> None:
+    """Print a GPU type of this host as JSON: settings, figures, and what ran on such a device.
 
     Reads the built-in types and `gpus_dir`; needs neither device nor database.
     """
     registry = Registry.load(session(context).config.gpus_dir)
-    entry = registry.get(name)
-    if as_json:
-        out_json(_registered(entry, registry))
-    else:
-        out(render_hosts.gpu_type_page(entry, registry.origin(entry.name)))
+    out_json(_registered(registry.get(name), registry))
 
 
 @gpu.command(epilog=example("kernel-runner gpu pause H100 --reason 'new driver'"))

@@ -35,7 +35,7 @@ def list_hosts(
     with session(context).store() as store:
         hosts = store.hosts()
     if as_json:
-        out_json(json_output.hosts(hosts))
+        out_json([json_output.record(line, state=render_hosts.host_state(line)) for line in hosts])
     else:
         out(render_hosts.hosts_table(hosts))
 

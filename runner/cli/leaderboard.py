@@ -36,7 +36,7 @@ def list_boards(context: typer.Context, *, as_json: JsonOption = False) -> None:
     with session(context).store() as store:
         boards, broken, unknown = store.boards(), store.broken_tasks() or {}, store.unknown_task_keys()
     if as_json:
-        out_json(json_output.boards(boards, broken))
+        out_json([json_output.record(line, task_fault=broken.get(line.name)) for line in boards])
         return
     out(render.boards_table(boards))
     note_broken(broken, unknown)
@@ -70,7 +70,7 @@ def show(
         chosen = None if gpu is None else _of_board(context, board, gpu)
         lines = store.ranking(name, chosen)
     if as_json:
-        out_json(json_output.ranking(lines))
+        out_json([json_output.record(line) for line in lines])
     else:
         out(render.ranking_page(name, (chosen,) if chosen else board.gpus, lines, demand=board.demand))
     if unknown := unknown_keys(board.task):
@@ -94,7 +94,7 @@ def personal(
         board = store.board(name)
         lines = store.personal(name, user)
     if as_json:
-        out_json(json_output.ranking(lines))
+        out_json([json_output.record(line) for line in lines])
     else:
         out(render.ranking_page(f"{name}, {user}", board.gpus, lines))
 
@@ -117,7 +117,7 @@ def task(
     if file is not None:
         typer.echo(_file(board, file).encode(), nl=False)
     elif as_json:
-        out_json(json_output.board(board))
+        out_json(json_output.record(board))
     else:
         out(render.board_page(board))
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -129,7 +129,8 @@ def create(
     board = name or folder.name
     with session(context).store() as store:
         gpus = _offered(context, store, gpu or folder.gpus, board)
-        _create(store, board, folder, ends, gpus, timing=demanded, tolerance=within)
+        plan = BoardPlan(name=board, action=Action.CREATE, folder=folder, deadline=ends, gpus=gpus)
+        _create(store, plan, timing=demanded, tolerance=within)
     _warn(folder, demanded)
     for emulating in _emulating(context, gpus):
         note(f"{emulating} emulates CUDA: submissions are tested and timed there, and not ranked")
@@ -180,7 +181,7 @@ def update(
         stored = not dry_run and (force or not plan.needs_force)
         if stored:
             # Also if nothing would change: the store is asked whether that is so still.
-            _update(store, board, folder, plan.deadline, gpus, force=force, timing=demanded, tolerance=within)
+            store.update_board(**_stored(plan), force=force, timing=demanded, tolerance=within)
     if as_json:
         out_json(plan.to_json())
     else:
@@ -282,9 +283,9 @@ def _refusal(plans: Sequence[BoardPlan]) -> BoardError | None:
 def _carry_out(store: Store, plan: BoardPlan, *, force: bool) -> None:
     match plan.action:
         case Action.CREATE:
-            _create(store, plan.name, plan.folder, plan.deadline, plan.gpus)
+            _create(store, plan)
         case Action.UPDATE:
-            _update(store, plan.name, plan.folder, plan.deadline, plan.gpus, force=force)
+            store.update_board(**_stored(plan), force=force)
 
 
 def _warn(folder: TaskFolder, demanded: TimingAssurance | None) -> None:
@@ -296,56 +297,26 @@ def _warn(folder: TaskFolder, demanded: TimingAssurance | None) -> None:
         )
 
 
-def _create(
-    store: Store,
-    name: str,
-    folder: TaskFolder,
-    deadline: datetime,
-    gpus: Sequence[str],
-    *,
-    timing: TimingAssurance | None = None,
-    tolerance: float | None = None,
-) -> None:
-    if len(name.split()) != 1:
+def _create(store: Store, plan: BoardPlan, **demand: Any) -> None:  # noqa: ANN401 - as the store takes it
+    if len(plan.name.split()) != 1:
         raise TaskError(
-            f"leaderboard name is {name!r}, expected no white space: a file names it in `#!POPCORN leaderboard NAME`"
+            f"leaderboard name is {plan.name!r}, expected no white space: a file names it in "
+            "`#!POPCORN leaderboard NAME`"
         )
-    store.create_board(
-        name=name,
-        deadline=deadline,
-        task=to_stored(folder.task),
-        description=folder.description,
-        gpus=gpus,
-        templates=folder.templates,
-        extra=extra_to_stored(folder.task.extra),
-        timing=timing,
-        tolerance=tolerance,
-    )
+    store.create_board(**_stored(plan), **demand)
 
 
-def _update(
-    store: Store,
-    name: str,
-    folder: TaskFolder,
-    deadline: datetime,
-    gpus: Sequence[str],
-    *,
-    force: bool,
-    timing: TimingAssurance | None = None,
-    tolerance: float | None = None,
-) -> None:
-    store.update_board(
-        name=name,
-        deadline=deadline,
-        task=to_stored(folder.task),
-        description=folder.description,
-        gpus=gpus,
-        templates=folder.templates,
-        extra=extra_to_stored(folder.task.extra),
-        force=force,
-        timing=timing,
-        tolerance=tolerance,
-    )
+def _stored(plan: BoardPlan) -> dict[str, Any]:
+    """A leaderboard as the store takes it."""
+    return {
+        "name": plan.name,
+        "deadline": plan.deadline,
+        "task": to_stored(plan.folder.task),
+        "description": plan.folder.description,
+        "gpus": plan.gpus,
+        "templates": plan.folder.templates,
+        "extra": extra_to_stored(plan.folder.task.extra),
+    }
 
 
 def _offered(context: typer.Context, store: Store, names: Sequence[str], board: str) -> tuple[str, ...]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from runner.cli.render import make_table
 from runner.cli.safe import one_line
-from runner.gpu_types import Figures, GpuType, Registry, Vendor
+from runner.gpu_types import GpuType, Registry, Vendor
 from runner.store.records import (
     GpuTypeLine,
     HostLine,
@@ -47,50 +47,6 @@ def _on_hardware(entry: GpuType) -> str:
     if entry.vendor is Vendor.NONE:
         return "-"
     return "never" if entry.last_hardware_run is None else entry.last_hardware_run.isoformat()
-
-
-def gpu_type_page(entry: GpuType, origin: Path | None) -> RenderableType:
-    """One GPU type of a host: its settings, the figures of its devices, and what ran on them."""
-    settings = {
-        "file": origin,
-        "description": one_line(entry.description),
-        "vendor": entry.vendor.value,
-        "aliases": ", ".join(entry.aliases),
-        "devices per slot": entry.count,
-        "device names": ", ".join(entry.device_names),
-        "partition": entry.partition,
-        "detected": "yes" if entry.detect else "no, only where `slots` names it",
-        "image": entry.image if entry.image == "host" else f"{entry.image}, {entry.image_python}",
-        "runtime": entry.runtime,
-        "nvcc architecture": entry.nvcc_arch,
-        "environment": " ".join(f"{key}={value}" for key, value in entry.environment.items()),
-        "container": f"{entry.memory_gib:g} GiB memory, {entry.pids} processes, {entry.shm_mib} MiB /dev/shm, "
-        f"{entry.scratch_mib} MiB for each scratch folder",
-        "device": ", ".join(_figures(entry.device)),
-        **{f"product {', '.join(one.device_names)}": ", ".join(_figures(one.device)) for one in entry.products},
-    }
-    lines = [Text(entry.name, style="bold")]
-    lines += [Text(f"  {key}: {value}") for key, value in settings.items() if value not in (None, "")]
-    if entry.vendor is not Vendor.NONE:
-        lines.append(Text(f"  on hardware: {'' if entry.hardware_runs else 'never'}".rstrip()))
-    for run in sorted(entry.hardware_runs, key=lambda run: run.date, reverse=True):
-        software = f", {run.software}" if run.software else ""
-        lines.append(Text(f"    {run.date.isoformat()}: {run.device}, driver {run.driver}{software}"))
-        lines += [Text(f"      {what}") for what in run.what]
-    return Group(*lines)
-
-
-def _figures(figures: Figures) -> Iterator[str]:
-    """The figures that are known, with their units."""
-    if figures.memory_gib is not None:
-        yield f"{figures.memory_gib:g} GiB"
-    if figures.l2_mib is not None:
-        yield f"L2 {figures.l2_mib:g} MiB"
-    if figures.l3_mib is not None:
-        yield f"L3 {figures.l3_mib:g} MiB"
-    if figures.bandwidth_gb_s is not None:
-        yield f"{figures.bandwidth_gb_s:g} GB/s"
-    yield from (f"{dtype} {rate:g} TFLOP/s" for dtype, rate in figures.peak_tflops.items())
 
 
 def registry_table(types: Sequence[tuple[GpuType, Path | None]]) -> RenderableType:

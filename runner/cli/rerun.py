@@ -204,7 +204,7 @@ def failed(
             leaderboard=None if leaderboard is None else store.board_name(leaderboard),
         )
     if as_json:
-        out_json(json_output.failed(lines))
+        out_json([json_output.record(line) for line in lines])
     else:
         out(render.failed_table(lines))
 
@@ -230,7 +230,7 @@ def _ask(question: str, lines: Sequence[MatchLine], *, counting: bool, yes: bool
 
 def _show(lines: Sequence[MatchLine], jobs: int, *, dry_run: bool, counting: bool, as_json: bool) -> None:
     if as_json:
-        out_json({"jobs": jobs, "dry_run": dry_run, "matching": json_output.matching(lines)})
+        out_json({"jobs": jobs, "dry_run": dry_run, "matching": [json_output.record(line) for line in lines]})
     elif dry_run:
         out(render.matching_table(lines, counting=counting))
         note(f"{jobs} jobs; nothing was done")

@@ -67,6 +67,6 @@ def status(
         else:
             out(render_submission.submission_page(view))
     elif as_json:
-        out_json(json_output.queue(lines))
+        out_json([json_output.record(line) for line in lines])
     else:
         out(render.queue_table(lines))

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from runner.cli import json_output
 from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.render import make_table
 from runner.cli.safe import one_line, printable
@@ -65,18 +66,7 @@ def list_users(
     with session(context).store() as store:
         users = store.users()
     if as_json:
-        out_json(
-            [
-                {
-                    "user_id": line.user_id,
-                    "user_name": line.user_name,
-                    "state": line.state,
-                    "provider": line.provider,
-                    "created_at": line.created_at,
-                }
-                for line in users
-            ]
-        )
+        out_json([json_output.record(line) for line in users])
         return
     table = make_table("user", "name", "state", "login by", "since")
     for line in users:

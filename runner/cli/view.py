@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from runner.model import Job, JobResult, JobState, Json, Mode, Progress, RunRecord, Verdict
-from runner.store.records import ArtifactLine, EventLine, JobView, StatusLine, SubmissionView
+from runner.store.records import ArtifactLine, EventLine, JobView, RunView, StatusLine, SubmissionView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +33,10 @@ class ShownRun:
             "mode": self.mode,
             "passed": self.passed,
             "score": self.score_s,
-            "result": None if redacted else dict(self.result),
-            "compilation": None if self.compilation is None else dict(self.compilation),
-            "meta": None if redacted else dict(self.meta),
-            "system_info": None if redacted else dict(self.system_info),
+            "result": None if redacted else self.result,
+            "compilation": self.compilation,
+            "meta": None if redacted else self.meta,
+            "system_info": None if redacted else self.system_info,
         }
 
 
@@ -72,19 +72,7 @@ class ShownJob:
     def to_json(self) -> dict[str, Any]:
         """As `submit --json` prints it."""
         return {
-            "id": self.id,
-            "gpu_type": self.gpu_type,
-            "mode": self.mode.value,
-            "secret": self.secret,
-            "state": self.state.value,
-            "verdict": None if self.verdict is None else self.verdict.value,
-            "attempt": self.attempt,
-            "error": self.error,
-            "replaces": self.replaces,
-            "retired_as": self.retired_as,
-            "retired_reason": self.retired_reason,
-            "causes": None if self.causes is None else [dict(cause) for cause in self.causes],
-            "advice": None if self.advice is None else dict(self.advice),
+            **{name: value for name, value in vars(self).items() if name not in ("progress", "redacted")},
             "runs": [run.to_json(redacted=self.redacted) for run in self.runs],
             "artifacts": [
                 {"id": line.id, "name": line.name, "media_type": line.media_type, "size_bytes": line.size_bytes}
@@ -166,18 +154,18 @@ def from_result(job: Job, result: JobResult) -> ShownJob:
         attempt=job.attempt,
         error=result.error,
         progress=None,
-        runs=tuple(_from_run(run) for run in result.runs),
+        runs=tuple(_shown(run) for run in result.runs),
     )
 
 
-def _from_run(run: RunRecord) -> ShownRun:
+def _shown(run: RunRecord | RunView) -> ShownRun:
     return ShownRun(
         mode=run.mode,
         passed=run.passed,
         score_s=run.score_s,
-        result=run.result,
+        result=run.result or {},
         compilation=run.compilation,
-        meta=run.meta,
+        meta=run.meta or {},
         system_info=run.system_info,
     )
 
@@ -210,18 +198,7 @@ def _from_view(job: JobView) -> ShownJob:
         attempt=job.attempt,
         error=job.error,
         progress=_progress(job.progress),
-        runs=tuple(
-            ShownRun(
-                mode=run.mode,
-                passed=run.passed,
-                score_s=run.score_s,
-                result=run.result or {},
-                compilation=run.compilation,
-                meta=run.meta or {},
-                system_info=run.system_info,
-            )
-            for run in job.runs
-        ),
+        runs=tuple(_shown(run) for run in job.runs),
         replaces=job.replaces,
         retired_as=job.retired_as,
         retired_reason=job.retired_reason,

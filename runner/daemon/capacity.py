@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from runner.daemon.leases import Lease
@@ -69,8 +70,8 @@ class Capacity:
             one.slot.name: tuple(other for other in workers if other is not one and one.slot.excludes(other.slot))
             for one in workers
         }
-        #: Computed once, since every claim needs them: the names a job may use for a slot, the slots that share its
-        #: cores or devices, the slots inside it, and the slots that contain others.
+        #: By name of a slot: the names a job may use for it, the slots that share its cores or devices, and those
+        #: inside it.
         self._names = {one.slot.name: (one.slot.gpu_type, *registry.get(one.slot.gpu_type).aliases) for one in workers}
         self._sharing = {
             name: frozenset((name, *(rival.slot.name for rival in rivals))) for name, rivals in self._rivals.items()
@@ -81,9 +82,6 @@ class Capacity:
             )
             for one in workers
         }
-        #: Whether any two slots share cores or devices. On most hosts none do, which makes each claim cheaper.
-        self._any_shared = any(self._rivals.values())
-        self._outer = tuple(one for one in workers if len(self._devices[one.slot.name]) > 1)
         #: Slots that get no job for now, because a larger one waits for them.
         self._withheld: frozenset[str] = frozenset()
         #: GPU types and aliases in the order in which they last got a slot.
@@ -97,13 +95,11 @@ class Capacity:
     def free(self) -> list[SlotHandle]:
         """Slots that could start a job now."""
         quarantined = self._quarantined()
-        idle = [worker for worker in self._workers if not worker.busy]
-        if not quarantined and not self._withheld and not self._any_shared:
-            return idle
         return [
             worker
-            for worker in idle
-            if worker.slot.name not in self._withheld
+            for worker in self._workers
+            if not worker.busy
+            and worker.slot.name not in self._withheld
             and not self._barred(worker, quarantined)
             and not any(rival.busy for rival in self._rivals[worker.slot.name])
         ]
@@ -151,29 +147,23 @@ class Capacity:
         gets the slot that blocks the fewest others: of eight, one whose neighbours are busy already.
         """
         free, degraded = self.free(), self._degraded()
-        alike = not degraded and not self._any_shared
         for job in sorted(jobs, key=lambda job: job.avoid_slot is None):
             self._served.pop(job.gpu_type, None)
             self._served[job.gpu_type] = None
-            gpu_type, ranked = self._registry.get(job.gpu_type).name, job.mode.ranked
-            fitting = (worker for worker in free if worker.slot.gpu_type == gpu_type)
-            if alike and job.avoid_slot is None:
-                chosen = next(fitting)
-            else:
-                names = {worker.slot.name for worker in free}
-                ranks = {worker.slot.name: self._ranks(worker, degraded) for worker in free}
-                chosen = min(
-                    fitting,
-                    key=lambda worker, job=job, ranked=ranked, names=names, ranks=ranks: (  # type: ignore[misc]  # mypy: default in lambda
-                        # A device may have become degraded since the claim: then no better slot is left.
-                        ranked and not ranks[worker.slot.name],
-                        worker.slot.name == job.avoid_slot,
-                        ranks[worker.slot.name],
-                        len(self._sharing[worker.slot.name] & names),
-                    ),
-                )
+            gpu_type = self._registry.get(job.gpu_type).name
+            fitting = [worker for worker in free if worker.slot.gpu_type == gpu_type]
+            chosen = min(fitting, key=partial(self._reluctance, job=job, free=free, degraded=degraded))
             yield job, chosen
             free = self.beside(free, chosen)
+
+    def _reluctance(
+        self, worker: SlotHandle, *, job: Job, free: Sequence[SlotHandle], degraded: Collection[str]
+    ) -> tuple[bool, bool, bool, int]:
+        """How badly a slot suits a job; the smallest is the best."""
+        ranks = self._ranks(worker, degraded)
+        others = self._sharing[worker.slot.name] & {each.slot.name for each in free}
+        # A device may have become degraded since the claim: then no better slot is left.
+        return job.mode.ranked and not ranks, worker.slot.name == job.avoid_slot, ranks, len(others)
 
     def beside(self, free: Sequence[SlotHandle], taken: SlotHandle) -> list[SlotHandle]:
         """Those of the free slots that can start a job beside the taken one."""
@@ -186,13 +176,14 @@ class Capacity:
 
         Without types that another slot could serve now, and without degraded slots: the waiting job may need neither.
         """
-        if not self._outer:
+        outer = [worker for worker in self._workers if len(self._devices[worker.slot.name]) > 1]
+        if not outer:
             return []
         served = {worker.slot.gpu_type for worker in self.free()}
         quarantined = self._quarantined()
         return [
             worker
-            for worker in self._outer
+            for worker in outer
             if not worker.busy
             and not self._barred(worker, quarantined)
             and worker.slot.gpu_type not in served

@@ -16,7 +16,6 @@ from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.recovery import Recovery
 from runner.daemon.reservations import Reservations
 from runner.daemon.shutdown import ShutdownControl
-from runner.daemon.slot import SlotSignals, SlotWorker
 from runner.errors import StaleAttemptError
 from runner.logs import get_logger
 from runner.model import Claimed, Job
@@ -26,9 +25,6 @@ _log = get_logger(__name__)
 
 #: Stored as the slot of a failure that happened before the job had one.
 NO_SLOT: Final = "none"
-#: The pause after a claim that brought jobs; shorter when every slot is free before. Slots that come free meanwhile are
-#: claimed for together: one claim for several slots costs hardly more than for one.
-GATHER_S: Final = 0.0025
 
 
 class ClaimTurn:
@@ -39,22 +35,18 @@ class ClaimTurn:
         settings: Settings,
         *,
         capacity: Capacity,
-        workers: Sequence[SlotWorker],
         reservations: Reservations,
         recovery: Recovery,
         keeper: LeaseKeeper,
         publisher: EventPublisher,
-        signals: SlotSignals,
         instance: str,
     ) -> None:
         self._settings = settings
         self._capacity = capacity
-        self._workers = tuple(workers)
         self._reservations = reservations
         self._recovery = recovery
         self._keeper = keeper
         self._publisher = publisher
-        self._signals = signals
         self._instance = instance
 
     def claim(self, store: QueueStore, control: ShutdownControl, *, able: bool) -> Claims:
@@ -85,8 +77,6 @@ class ClaimTurn:
             free = self._give(store, claims.jobs)
             for unreadable in claims.unreadable:
                 self._fail_unreadable(store, unreadable)
-            if claims.jobs:
-                self._wait_for_more_free_slots()
             if claims.draining or not claims.registered:
                 self._reservations.forget()
                 return claims
@@ -110,12 +100,6 @@ class ClaimTurn:
         for job in taken_back:
             self._release_second_claim(store, job)
         return free
-
-    def _wait_for_more_free_slots(self) -> None:
-        """After a claim that brought jobs: let slots come free that are about to."""
-        self._signals.all_free.clear()
-        if any(worker.busy for worker in self._workers):
-            self._signals.all_free.wait(GATHER_S)
 
     def _release_second_claim(self, store: QueueStore, job: Job) -> None:
         """Release a job whose first run has not ended here yet: the claim of that run was lost in a fail-over.

@@ -157,9 +157,8 @@ class Daemon:
             watchdog=self._watchdog,
             publisher=self._publisher,
         )
-        #: The host record as last written, and the values it was made from.
+        #: As last written.
         self._host_record = self._host()
-        self._host_record_inputs = self._current_host_inputs()
         self._serving_text = "serving " + ", ".join(
             f"{count} x {name}" for name, count in sorted(Counter(slot.gpu_type for slot in self._slots).items())
         )
@@ -173,12 +172,10 @@ class Daemon:
         self._claim_turn = ClaimTurn(
             settings,
             capacity=self._capacity,
-            workers=self._workers,
             reservations=self._reservations,
             recovery=self._recovery,
             keeper=self._keeper,
             publisher=self._publisher,
-            signals=signals,
             instance=instance,
         )
         self._control: ShutdownControl | None = None
@@ -338,17 +335,10 @@ class Daemon:
 
     def _update_host_record(self, store: QueueStore) -> None:
         """Write the host record again when quarantine or a reload has changed it."""
-        if (changing := self._current_host_inputs()) == self._host_record_inputs:
-            return
-        now = self._host()
-        if now != self._host_record:
-            self._startup.announce(store, now)
-            self._host_record = now
-        self._host_record_inputs = changing
-
-    def _current_host_inputs(self) -> tuple[object, ...]:
-        """The parts of the host record that may change. Cheaper to compare than the whole record."""
-        return self._settings.current, self._quarantine.reasons(), self._quarantine.degraded()
+        record = self._host()
+        if record != self._host_record:
+            self._startup.announce(store, record)
+            self._host_record = record
 
     def _is_idle(self) -> bool:
         return not self._check_engine.is_set() and not self._any_busy()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from runner import metrics
@@ -29,33 +29,14 @@ _log = get_logger(__name__)
 LOOK_S: Final = 5.0
 
 
+@dataclass(frozen=True, kw_only=True)
 class SlotSignals:
-    """Events from the slots to the claiming thread, which owns this and waits on them. Threadsafe."""
+    """Events from the slots to the claiming thread, which waits on them."""
 
-    def __init__(self) -> None:
-        #: Look at the queue.
-        self.wake = threading.Event()
-        #: The last busy slot has come free.
-        self.all_free = threading.Event()
-        #: A run failed through our fault: check the engine before the next claim.
-        self.check_engine = threading.Event()
-        self._lock = threading.Lock()
-        self._busy = 0
-
-    def given(self) -> None:
-        """A slot has a job."""
-        with self._lock:
-            self._busy += 1
-
-    def over(self) -> None:
-        """A job's slot has come free."""
-        with self._lock:
-            self._busy -= 1
-            if not self._busy:
-                self.all_free.set()
-        # Who clears it looks at the slots afterwards.
-        if not self.wake.is_set():
-            self.wake.set()
+    #: Look at the queue.
+    wake: threading.Event = field(default_factory=threading.Event)
+    #: A run failed through our fault: check the engine before the next claim.
+    check_engine: threading.Event = field(default_factory=threading.Event)
 
 
 class SlotWorker:
@@ -90,7 +71,6 @@ class SlotWorker:
     def give(self, lease: Lease) -> None:
         """Take a claimed job; only for a worker that is not busy."""
         self._busy = True
-        self._signals.given()
         self._inbox.put(lease)
 
     def nudge(self) -> None:
@@ -113,7 +93,7 @@ class SlotWorker:
                 # Has no effect when the writer holds the lease now.
                 self._keeper.drop(lease)
                 self._busy = False
-                self._signals.over()
+                self._signals.wake.set()
 
     def _work(self, lease: Lease) -> None:
         job = lease.job
@@ -121,21 +101,21 @@ class SlotWorker:
         self._publisher.publish(events.claimed(job, host=self._host))
         metrics.claimed(job)
         started_s = time.monotonic()
-        found: JobResult | None = None
+        result: JobResult | None = None
         try:
             with self._evaluator.evaluate(
                 job,
                 self.slot,
                 cancel=lease.cancel,
                 on_progress=lambda progress: self._publisher.post_progress(job, replace(progress, slot=self.slot.name)),
-            ) as found:
+            ) as result:
                 self._publisher.forget_progress(job)
-                _log.info("job_evaluated", verdict=found.verdict.value, run_s=round(time.monotonic() - started_s, 3))
-                metrics.evaluated(job, found)
-                self._writer.submit(job, found, slot=self.slot.name)
+                _log.info("job_evaluated", verdict=result.verdict.value, run_s=round(time.monotonic() - started_s, 3))
+                metrics.evaluated(job, result)
+                self._writer.submit(job, result, slot=self.slot.name)
         except Exception as error:  # noqa: BLE001 - the daemon survives every bug in an evaluation
             what, outcome = self._explain(error, lease)
-            if found is not None:
+            if result is not None:
                 # The result stands, whatever broke while its container was removed.
                 return
         else:

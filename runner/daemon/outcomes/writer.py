@@ -32,15 +32,9 @@ _log = get_logger(__name__)
 
 #: No more results than this in one transaction.
 MAX_RESULTS: Final = 32
-#: When a commit follows another within BUSY_S, results wait for each other: for GATHER_S, or until there are
-#: GATHER_PER_SLOT of each slot: much of what a commit costs is the same for many results. A single one is written
-#: at once.
-GATHER_S: Final = 0.01
-GATHER_PER_SLOT: Final = 4
-BUSY_S: Final = 0.025
-#: A slot waits when so many results per slot, or bytes of files, are not written yet: a killed process loses them all.
-#: As many as one commit writes, and what comes meanwhile.
-WAITING_PER_SLOT: Final = GATHER_PER_SLOT + 2
+#: A slot waits when so many results per slot are not written yet: a killed process loses them all.
+WAITING_PER_SLOT: Final = 6
+#: The same for bytes of files.
 MAX_WAITING_BYTES: Final = 64 << 20
 #: Results that have waited so long go on the second connection.
 TURN_S: Final = 1.0
@@ -150,18 +144,14 @@ class OutcomeWriter:
         #: Guards the attributes below.
         self._lock = threading.Lock()
         #: What is announced under this lock, apart, so that it wakes no thread in vain: a result, an ending, that
-        #: enough outcomes for a commit have gathered, that there may be room for slots that wait.
+        #: there may be room for slots that wait.
         self._result_came = threading.Condition(self._lock)
         self._ending_came = threading.Condition(self._lock)
-        self._complete = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
-        self._enough = min(slots * GATHER_PER_SLOT, MAX_RESULTS)
         #: In order of arrival. An entry leaves when it is finished, so that a thread that breaks and is started again
         #: finds it.
         self._pending: dict[tuple[int, int], _Pending] = {}
         self._size_bytes = 0
-        #: When outcomes were last taken to be written.
-        self._took_s = float("-inf")
         self._closed = False
 
     @property
@@ -177,9 +167,6 @@ class OutcomeWriter:
             self._pending[job.key] = handed
             self._size_bytes += handed.size_bytes
             (self._result_came if handed.ending is None else self._ending_came).notify()
-            waiting = self._pending.values()
-            if len(waiting) >= self._enough and sum(not one.taken for one in waiting) >= self._enough:
-                self._complete.notify()
             while not self._has_room(job) and not self._give_up.is_set() and not self._closed:
                 self._room.wait(LOOK_S)
             closed = self._closed
@@ -189,7 +176,7 @@ class OutcomeWriter:
     def nudge(self) -> None:
         """Make the threads, and slots that wait for room, check their events."""
         with self._lock:
-            for announced in (self._result_came, self._ending_came, self._complete, self._room):
+            for announced in (self._result_came, self._ending_came, self._room):
                 announced.notify_all()
 
     def close(self) -> None:
@@ -265,9 +252,6 @@ class OutcomeWriter:
         """Take results that are due, waiting for them; empty: none came for a while, or `stop` was set."""
         with self._lock:
             self._wait_until_due(stop, endings=False)
-            if 0 < len(self._due()) < self._enough and time.monotonic() < self._took_s + BUSY_S:
-                self._complete.wait(GATHER_S)
-            self._took_s = time.monotonic()
             return self._take(self._due())
 
     def _late(self, stop: threading.Event) -> Sequence[_Pending]:

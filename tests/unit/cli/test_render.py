@@ -6,7 +6,6 @@ import base64
 import io
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -234,7 +233,7 @@ def test_a_host_is_up_draining_silent_or_stopped(facts: dict[str, Any], state: s
     cells = text_of(render_hosts.hosts_table([line])).splitlines()[2]
     assert cells.split()[1] == state
     assert cells.rstrip().endswith(note or "ago")
-    assert json_output.hosts([line])[0]["state"] == state
+    assert render_hosts.host_state(line) == state
     kind = GpuTypeLine(name="CPU", vendor="none", aliases=(), description="", queued=0)
     registry = Registry.load()
     assert json_output.gpu_types([kind], [line], registry)[0]["slots"] == slots
@@ -248,7 +247,7 @@ def test_a_slot_that_waits_for_its_container_is_not_counted_and_says_why() -> No
     cells = text_of(render_hosts.hosts_table([line])).splitlines()[2]
     assert "1 x CPU" in cells
     assert cells.rstrip().endswith("cpu1 not used: it hangs")
-    assert json_output.hosts([line])[0]["slots"][1]["quarantined"] == "it hangs"
+    assert json_output.record(line)["slots"][1]["quarantined"] == "it hangs"
 
 
 def test_a_slot_on_which_nothing_ranked_runs_is_counted_and_says_why() -> None:
@@ -303,17 +302,6 @@ def test_a_gpu_type_says_when_something_last_ran_on_such_a_device() -> None:
     assert [line.split()[-1] for line in shown] == ["2026-04-01", "never", "unknown"]
     found = [one["last_hardware_run"] for one in json_output.gpu_types(lines, [], registry)]
     assert found == [date(2026, 4, 1), None, None]
-
-
-def test_the_page_of_a_gpu_type_has_its_figures_and_what_ran_on_hardware() -> None:
-    """The latest run first, each with device, driver, software and what ran."""
-    page = text_of(render_hosts.gpu_type_page(Registry.load().get("H100"), Path("H100.toml")))
-    assert "device: 80 GiB, L2 50 MiB, 3350 GB/s, fp8 1978.9 TFLOP/s" in page
-    assert "product NVIDIA H100 NVL: 94 GiB" in page
-    assert "2026-11-23: NVIDIA H100 80GB HBM3, driver 580.159.04, CUDA 13.0, torch 2.11" in page
-    assert "10 tests of the harness" in page
-    assert "on hardware: never" in text_of(render_hosts.gpu_type_page(Registry.load().get("H100x8"), None))
-    assert "on hardware" not in text_of(render_hosts.gpu_type_page(Registry.load().get("CPU"), None))
 
 
 def test_advice_from_the_source_is_for_administrators_and_says_that_it_is_no_verdict() -> None:

@@ -77,13 +77,11 @@ class Working:
     def give(self, job_id: int) -> None:
         """A job."""
         self.lease = self.parts.keeper.hold(job(job_id))
-        self.signals.all_free.clear()
         self.signals.wake.clear()
         self.worker.give(self.lease)
 
     def wait_free(self) -> None:
         """Until the slot is free again."""
-        assert self.signals.all_free.wait(PATIENCE_S)
         assert self.signals.wake.wait(PATIENCE_S)
         assert not self.worker.busy
 

@@ -19,12 +19,14 @@ from datetime import datetime
 from typing import Any, BinaryIO, Final
 
 from runner.dates import read_date
-from runner.model import Artifact, GroupJob, Job, JobResult, Json, Mode, RunRecord, SubmissionJob, Verdict
+from runner.model import Artifact, GroupJob, Job, JobResult, Mode, RunRecord, SubmissionJob, Verdict
 
 FORMAT: Final = "kernel-runner result"
 VERSION: Final = 1
 #: Key of the report that names the artifacts there was no room for.
 DROPPED: Final = "artifacts_dropped"
+#: Fields of a job that committing its result does not need.
+_LEFT_OUT: Final = frozenset({"task", "code", "extra", "secret_seed", "demand", "avoid_slot"})
 _MAX_HEADER_BYTES: Final = 4096
 _CHUNK_BYTES: Final = 1 << 20
 
@@ -142,83 +144,39 @@ def _digest(parts: Sequence[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _job(job: Job) -> Json:
-    match job:
-        case SubmissionJob():
-            own: Json = {"leaderboard": job.leaderboard, "file_name": job.file_name}
-        case GroupJob():
-            own = {"batch_id": job.batch_id}
-        case _:
-            raise TypeError(f"job {job.id} is neither of a submission nor a group")
-    return {
-        **own,
-        "id": job.id,
-        "attempt": job.attempt,
-        "submission_id": job.submission_id,
-        "gpu_type": job.gpu_type,
-        "mode": job.mode.value,
-        "secret": job.secret,
-        "user_id": job.user_id,
-        "failures": job.failures,
-        "created_at": job.created_at.isoformat(),
-        "started_at": job.started_at.isoformat(),
+def _job(job: Job) -> object:
+    return _plain({name: value for name, value in vars(job).items() if name not in _LEFT_OUT})
+
+
+def _job_of(document: Mapping[str, Any]) -> Job:
+    values = {
+        **document,
+        "mode": Mode(document["mode"]),
+        "created_at": read_date(document["created_at"]),
+        "started_at": read_date(document["started_at"]),
     }
+    if document["submission_id"] is None:
+        return GroupJob(**values, task={})
+    return SubmissionJob(**values, task={}, code=b"", extra=None, secret_seed=0)
 
 
-def _job_of(found: Mapping[str, Any]) -> Job:
-    names = ("id", "attempt", "submission_id", "gpu_type", "secret", "user_id", "failures")
-    own: dict[str, Any] = {
-        **{name: found[name] for name in names},
-        "mode": Mode(found["mode"]),
-        "task": {},
-        "created_at": read_date(found["created_at"]),
-        "started_at": read_date(found["started_at"]),
-    }
-    if found["submission_id"] is None:
-        return GroupJob(**own, batch_id=found["batch_id"])
-    texts = {name: found[name] for name in ("leaderboard", "file_name")}
-    return SubmissionJob(**own, **texts, code=b"", extra=None, secret_seed=0)
+def _result(result: JobResult) -> object:
+    artifacts = [
+        {"name": artifact.name, "media_type": artifact.media_type, "size_bytes": len(artifact.data)}
+        for artifact in result.artifacts
+    ]
+    return _plain({**vars(result), "runs": [vars(run) for run in result.runs], "artifacts": artifacts})
 
 
-def _result(result: JobResult) -> Json:
-    return {
-        "verdict": result.verdict.value,
-        "error": result.error,
-        "report": _plain(result.report),
-        "build_ns": result.build_ns,
-        "eval_ns": result.eval_ns,
-        "items": _plain(result.items),
-        "runs": [
-            {
-                "mode": run.mode,
-                "start_offset_ns": run.start_offset_ns,
-                "end_offset_ns": run.end_offset_ns,
-                "passed": run.passed,
-                "score_s": run.score_s,
-                "compilation": _plain(run.compilation),
-                "meta": _plain(run.meta),
-                "result": _plain(run.result),
-                "system_info": _plain(run.system_info),
-            }
-            for run in result.runs
-        ],
-        "artifacts": [
-            {"name": artifact.name, "media_type": artifact.media_type, "size_bytes": len(artifact.data)}
-            for artifact in result.artifacts
-        ],
-    }
-
-
-def _result_of(found: Mapping[str, Any], artifacts: Sequence[Artifact]) -> JobResult:
+def _result_of(document: Mapping[str, Any], artifacts: Sequence[Artifact]) -> JobResult:
     return JobResult(
-        verdict=Verdict(found["verdict"]),
-        runs=tuple(RunRecord(**run) for run in found["runs"]),
-        error=found["error"],
-        report=found["report"],
-        build_ns=found["build_ns"],
-        eval_ns=found["eval_ns"],
-        artifacts=tuple(artifacts),
-        items=tuple(found.get("items", ())),
+        **{
+            **document,
+            "verdict": Verdict(document["verdict"]),
+            "runs": tuple(RunRecord(**run) for run in document["runs"]),
+            "artifacts": tuple(artifacts),
+            "items": tuple(document["items"]),
+        }
     )
 
 

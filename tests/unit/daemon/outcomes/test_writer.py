@@ -10,7 +10,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from runner.daemon.outcomes.writer import (
-    GATHER_PER_SLOT,
     HELD_S,
     LEAVING_PATIENCE_S,
     LEFT_TO_ITS_LEASE,
@@ -144,27 +143,6 @@ def test_a_single_result_is_committed_at_once_and_announced_afterwards(crowd: Cr
     crowd.submit(1)
     crowd.wait_empty()
     assert (crowd.batches, at_commit, crowd.parts.events()) == ([[1]], [[]], ["done"])
-
-
-@pytest.mark.parametrize(
-    ("slots", "enough"), [(2, 2 * GATHER_PER_SLOT), (MAX_RESULTS, MAX_RESULTS)], ids=["of each slot", "a transaction"]
-)
-def test_on_a_busy_host_results_wait_until_there_are_enough(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch, slots: int, enough: int
-) -> None:
-    """Right after another commit the first that comes is not committed alone; none waits once there are enough."""
-    monkeypatch.setattr("runner.daemon.outcomes.writer.BUSY_S", 1e9)
-    monkeypatch.setattr("runner.daemon.outcomes.writer.GATHER_S", 1e6)
-    crowd = Crowd(parts, slots=slots)
-    crowd.start()
-    crowd.submit(0)
-    crowd.wait_empty()
-    gathered = range(1, 1 + enough)
-    for job_id in gathered:
-        crowd.submit(job_id)
-    crowd.wait_empty()
-    assert crowd.batches == [[0], [*gathered]]
-    crowd.end()
 
 
 def test_a_result_that_is_refused_or_stale_spoils_none_of_the_others(crowd: Crowd) -> None:
