@@ -73,40 +73,6 @@ def test_a_rerun_brings_a_submission_back(bench: Bench, db: Db) -> None:
     assert (old.retired_as, old.retired_reason) == ("replaced", f"{OUT}; replaced by job 3")
 
 
-@pytest.mark.parametrize("end", ["cancelled", "internal_error"])
-def test_what_was_taken_out_stays_out_when_a_rerun_finds_nothing(bench: Bench, db: Db, end: str) -> None:
-    """There is no earlier result that could stand again; and it can be tried once more."""
-    bench.board()
-    submission_id = ranked_submission(bench, host="bad")
-    bench.store.invalidate(Selection(host="bad"), reason=BROKEN_FAN)
-    bench.store.rerun(Selection(host="bad"))
-    if end == "cancelled":
-        bench.store.cancel(submission_id)
-    else:
-        bench.store.complete(bench.claim(), result(Verdict.INTERNAL_ERROR))
-    assert words(db, submission_id) == (True, "active", "failed", OUT)
-    assert bench.store.submission(submission_id).state is JobState.DONE
-    assert scores(bench) == []
-    assert bench.store.rerun(Selection(host="bad")) == 2
-    evaluate(bench)
-    evaluate(bench)
-    assert words(db, submission_id)[2] == "succeeded"
-
-
-def test_a_submission_that_is_being_evaluated_again_can_be_taken_out(bench: Bench, db: Db) -> None:
-    """The old result is out at once; what waits and runs goes on, and its result counts."""
-    bench.board()
-    submission_id = ranked_submission(bench, host="bad")
-    bench.store.rerun(Selection(host="bad"))
-    running = bench.claim()
-    assert bench.store.invalidate(Selection(host="bad"), reason=BROKEN_FAN) == 2
-    assert words(db, submission_id)[:3] == (False, "active", "running")
-    assert scores(bench) == []
-    assert bench.store.submission(submission_id).jobs[2].id == running.id
-    bench.store.complete(running, result(Verdict.INTERNAL_ERROR))
-    assert words(db, submission_id) == (True, "active", "failed", OUT)
-
-
 def test_a_submission_that_is_not_over_loses_what_it_has(bench: Bench, db: Db) -> None:
     """The public job is taken out while the second still waits; the last word says so, whatever that one finds."""
     bench.board()
