@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, Final
 
 import psycopg
@@ -20,8 +19,6 @@ from runner.store.session import Unloadable
 
 #: Keys of task.yml that may not change under the submissions of a leaderboard without `force`.
 _FROZEN_KEYS: Final = ("files", "config", "lang", "benchmarks")
-#: How many submissions go with one transaction, which must end long before the statement timeout.
-DELETED_AT_ONCE: Final = 200
 #: Before a key of runner.yml, where it is named beside those of task.yml.
 RUNNER_YML: Final = "runner.yml: "
 
@@ -92,7 +89,9 @@ class Boards(Base):
         """
         _check_board(name, deadline, gpus)
         with self._link.transaction() as connection:
-            board = _lock_board(connection, name)
+            board = row(connection, queries.LOCK_BOARD, {"name": name})
+            if board is None:
+                raise no_board(name)
             changed = incomparable(board["task"], board["extra"], new_task=task, new_extra=extra, gpus=board["gpus"])
             if board["submissions"] and changed and not force:
                 raise BoardError(
@@ -142,12 +141,15 @@ class Boards(Base):
             NotFoundError: no such leaderboard.
             BoardError: it has submissions; `force` removes them too.
         """
-        while True:
-            left, board_id = self._link.run(lambda connection: _delete_if_empty(connection, name, force=force))
-            if not left:
-                return
-            while self._link.run(partial(_delete_submissions, board_id=board_id)):
-                pass
+        board = self._link.one(queries.BOARD, {"name": name})
+        if board is None:
+            raise no_board(name)
+        if board["submissions"] and not force:
+            raise BoardError(
+                f"leaderboard {name!r} has {board['submissions']} submissions; force the deletion to lose them"
+            )
+        while expect(self._link.one(queries.DELETE_BOARD, {"name": name, "force": force}))["left_over"]:
+            pass
 
     def boards(self) -> Sequence[BoardLine]:
         """All leaderboards, open ones first."""
@@ -275,36 +277,6 @@ def _set_demand(
         return 0
     parameters = {"name": name, "timing": timing, "tolerance": tolerance}
     return int(expect(row(connection, queries.SET_DEMAND, parameters))["changed"])
-
-
-def _lock_board(connection: psycopg.Connection[Row], name: str) -> Row:
-    board = row(connection, queries.LOCK_BOARD, {"name": name})
-    if board is None:
-        raise no_board(name)
-    return board
-
-
-def _delete_if_empty(connection: psycopg.Connection[Row], name: str, *, force: bool) -> tuple[int, int]:
-    """Delete a leaderboard without submissions; close one that has some. Returns how many it has, and its id."""
-    board = _lock_board(connection, name)
-    left, board_id = int(board["submissions"]), int(board["id"])
-    if left and not force:
-        raise BoardError(f"leaderboard {name!r} has {left} submissions; force the deletion to lose them")
-    for query in (queries.CLOSE_BOARD,) if left else (queries.DROP_BOARD_TEMPLATES, queries.DELETE_BOARD):
-        rows(connection, query, {"id": board_id})
-    return left, board_id
-
-
-_DELETED: Final = {"ids": "id", "codes": "code_id"}
-
-
-def _delete_submissions(connection: psycopg.Connection[Row], board_id: int) -> bool:
-    """Delete a batch of a leaderboard's submissions; whether there were any."""
-    found = rows(connection, queries.LOCK_BOARD_SUBMISSIONS, {"id": board_id, "limit": DELETED_AT_ONCE})
-    parameters = {name: [submission[column] for submission in found] for name, column in _DELETED.items()}
-    for query in (queries.DELETE_SUBMISSION_RUNS, queries.DELETE_SUBMISSIONS, queries.REMOVE_CODE):
-        rows(connection, query, parameters)
-    return bool(found)
 
 
 def _write_board_parts(

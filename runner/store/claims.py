@@ -40,7 +40,7 @@ class Claiming(Base):
         instance: str | None = None,
         unranked: Collection[str] = (),
     ) -> Claims:
-        """Take the best waiting jobs of one GPU type with free slots, as many as there are free slots for it.
+        """Take the best waiting jobs of one GPU type and priority, at most as many as the type has free slots.
 
         `slots` maps GPU types, aliases included, to free slots; `at_most` bounds the jobs in all. Of types whose best
         jobs have the same priority the one named first is served. Of those in `unranked` only jobs come whose mode is

@@ -117,12 +117,7 @@ INSERT_BOARD_TEMPLATE: Final = ALL["insert_board_template"]
 SAVE_BOARD_EXTRA: Final = ALL["save_board_extra"]
 SET_DEMAND: Final = call("set_demand(name text, timing text, tolerance float8) AS changed")
 SET_OPEN_JOBS: Final = call("set_open_jobs(name text, max_open_jobs integer)")
-CLOSE_BOARD: Final = ALL["close_board"]
-LOCK_BOARD_SUBMISSIONS: Final = ALL["lock_board_submissions"]
-DELETE_SUBMISSION_RUNS: Final = ALL["delete_submission_runs"]
-DELETE_SUBMISSIONS: Final = ALL["delete_submissions"]
-REMOVE_CODE: Final = call("remove_code(codes integer[]) AS removed")
-DELETE_BOARD: Final = ALL["delete_board"]
+DELETE_BOARD: Final = call("delete_board(name text, force boolean) AS left_over")
 MATCHING: Final = ALL["matching"]
 RERUN: Final = call(
     "rerun(submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, gpu_types "

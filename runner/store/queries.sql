@@ -301,27 +301,6 @@ INSERT INTO leaderboard.templates (leaderboard_id, lang, code) VALUES (%(id)s, %
 INSERT INTO runner.board (leaderboard_id, extra, harness) VALUES (%(id)s, %(extra)s, %(harness)s)
 ON CONFLICT (leaderboard_id) DO UPDATE SET extra = EXCLUDED.extra, harness = EXCLUDED.harness
 
--- name: close_board
--- From now on a leaderboard takes no submissions.
-UPDATE leaderboard.leaderboard SET deadline = least(deadline, now()) WHERE id = %(id)s
-
--- name: lock_board_submissions
--- Locks the first submissions of a leaderboard, before anything of theirs: a result that is being committed comes first.
-SELECT s.id, s.code_id FROM leaderboard.submission s
-WHERE s.leaderboard_id = %(id)s ORDER BY s.id LIMIT %(limit)s FOR UPDATE
-
--- name: delete_submission_runs
--- Deletes the results of submissions (KernelBot's key does not cascade).
-DELETE FROM leaderboard.runs WHERE submission_id = ANY (%(ids)s::integer[])
-
--- name: delete_submissions
--- Deletes submissions; our jobs and the job status go with them.
-DELETE FROM leaderboard.submission WHERE id = ANY (%(ids)s::integer[])
-
--- name: delete_board
--- Deletes the leaderboard itself.
-DELETE FROM leaderboard.leaderboard WHERE id = %(id)s
-
 -- name: matching
 -- Counts the evaluations that a selection matches, by kind.
 SELECT m.leaderboard, m.gpu_type, m.mode, m.obstacle, count(*)::integer AS evaluations,

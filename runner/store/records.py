@@ -29,14 +29,14 @@ class Unreadable:
 class Claims:
     """What a claim brought, and how the host stands."""
 
-    #: All of one GPU type, best first.
+    #: All of one GPU type and priority, best first.
     jobs: tuple[Job, ...]
     #: The host shall finish what runs and claims nothing.
     draining: bool
     drain_reason: str | None
     #: The host's row is there, does not say that it has stopped, and is not another instance's.
     registered: bool
-    #: Some lease, of any host, has run out: reclaim.
+    #: Leases, ends or starts are due, of any host, or a sweep is: reclaim.
     overdue: bool
     #: Live hosts that serve a GPU type of this one, itself included; None: not counted this time.
     rivals: int | None = None

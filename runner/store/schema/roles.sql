@@ -1,35 +1,21 @@
 -- Roles without login, to be granted to the users that daemons, frontends and operators connect as. Safe to run again.
+-- They get no rights but those that this file grants.
 DO $roles$
+DECLARE
+    v_role text;
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_daemon') THEN
-        CREATE ROLE runner_daemon NOLOGIN;
-    END IF;
-    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_frontend') THEN
-        CREATE ROLE runner_frontend NOLOGIN;
-    END IF;
-    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_operator') THEN
-        CREATE ROLE runner_operator NOLOGIN;
-    END IF;
-    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_readonly') THEN
-        CREATE ROLE runner_readonly NOLOGIN;
-    END IF;
-    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_gateway') THEN
-        CREATE ROLE runner_gateway NOLOGIN;
-    END IF;
-    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'runner_kernelboard') THEN
-        CREATE ROLE runner_kernelboard NOLOGIN;
-    END IF;
+    FOREACH v_role IN ARRAY ARRAY['daemon', 'frontend', 'operator', 'readonly', 'gateway', 'kernelboard'] LOOP
+        v_role := 'runner_' || v_role;
+        IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = v_role) THEN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', v_role);
+        END IF;
+        EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA leaderboard, runner FROM %I', v_role);
+        EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA leaderboard, runner FROM %I', v_role);
+        EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA runner FROM %I', v_role);
+    END LOOP;
 END
 $roles$;
-
--- Rights that this file does not grant.
-REVOKE ALL ON ALL TABLES IN SCHEMA leaderboard, runner
-    FROM runner_daemon, runner_frontend, runner_operator, runner_readonly, runner_gateway, runner_kernelboard;
-REVOKE ALL ON ALL SEQUENCES IN SCHEMA leaderboard, runner
-    FROM runner_daemon, runner_frontend, runner_operator, runner_readonly, runner_gateway, runner_kernelboard;
 REVOKE ALL ON SCHEMA leaderboard FROM runner_daemon;
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA runner
-    FROM runner_daemon, runner_frontend, runner_operator, runner_readonly, runner_gateway, runner_kernelboard;
 
 -- A daemon does everything through functions, which compare the host with the session's login. It reads no table of
 -- schema leaderboard, and of the queue only what its metrics and `kernel-runner check` tell.
@@ -55,8 +41,14 @@ GRANT EXECUTE ON FUNCTION
     runner.keep_file(bigint, integer, text, text, bytea),
     runner.is_owner() TO runner_daemon;
 
--- A frontend calls functions and reads views; it sees no secret seed, no task text, no code and no secret output.
-GRANT USAGE ON SCHEMA leaderboard, runner TO runner_frontend;
+-- A frontend calls functions and reads views; it sees no secret seed, no task text, no code and no secret output. A
+-- dashboard or a website's backup reads the same, and calls nothing.
+GRANT USAGE ON SCHEMA leaderboard, runner TO runner_frontend, runner_readonly;
+GRANT SELECT ON runner.status, runner.ranking, runner.result, runner.demand, runner.gpu_type, runner.host
+    TO runner_frontend, runner_readonly;
+GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
+    TO runner_frontend, runner_readonly;
+GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_frontend, runner_readonly;
 GRANT EXECUTE ON FUNCTION
     runner.submit(text, text, text, bytea, text, text[], text, integer, text, timestamptz, timestamptz, boolean),
     runner.enqueue(bigint, text, text[], integer),
@@ -66,19 +58,6 @@ GRANT EXECUTE ON FUNCTION
     runner.batch_results(text, text[], bigint, integer, text),
     runner.batch_progress(text, text),
     runner.cancel_batch(text, text) TO runner_frontend;
-GRANT SELECT ON runner.status, runner.ranking, runner.result, runner.demand, runner.gpu_type, runner.host
-    TO runner_frontend;
-GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
-    TO runner_frontend;
-GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_frontend;
-
--- A dashboard or a website's backup reads what a frontend may read, and calls nothing.
-GRANT USAGE ON SCHEMA leaderboard, runner TO runner_readonly;
-GRANT SELECT ON runner.status, runner.ranking, runner.result, runner.demand, runner.gpu_type, runner.host
-    TO runner_readonly;
-GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
-    TO runner_readonly;
-GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_readonly;
 -- The data export without code. A login that exports also needs SELECT (id, code, old_code) ON leaderboard.code_files.
 GRANT SELECT ON runner.dataset_submissions, runner.dataset_ranking, runner.dataset_progression, runner.dataset_quality,
     runner.dataset_people, runner.dataset_runs, runner.dataset_leaderboards, runner.dataset_codes, runner.dataset_users,

@@ -1,15 +1,13 @@
 """What a deep queue costs: a hundred thousand jobs wait, of many users and GPU types, and one more thing is asked.
 
-Measured with nothing else running, each call from its client, commit included; then again after thousands of jobs have
-gone through, with autovacuum off, so that their dead rows lie where the next claim looks.
+Measured with nothing else running, each call from its client, commit included; then again while a snapshot is held that
+is older than thousands of jobs that went through, so that their dead rows stay where the next claim looks.
 """
 
 from __future__ import annotations
 
 import random
-import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Final
 
 import psycopg
 
@@ -18,22 +16,38 @@ from runner.store import HostRecord, Store
 from tests.benchmarks.queue import ours
 from tests.benchmarks.queue.figures import Figure, latencies, timed_ms
 from tests.benchmarks.queue.server import OWN, Server
-from tests.benchmarks.queue.worker import Worker
+from tests.support.deep_queue import fill
 
 JOBS: Final = 100_000
 USERS: Final = 2000
-LOADERS: Final = 4
 CLAIMS: Final = 1000
-CHURN: Final = 8000
+#: Half of them are of the first type.
+TYPES: Final = (*ours.TYPES[:1] * len(ours.TYPES), *ours.TYPES[1:])
+CHURN: Final = 40_000
+_CHURN: Final = f"""
+DO $$
+DECLARE
+    v_ids bigint[];
+BEGIN
+    FOR number IN 1 .. {CHURN // 8} LOOP
+        SELECT array_agg(c.id) INTO v_ids FROM runner.claim('churn', ARRAY['{ours.TYPES[0]}'], '{{8}}', 3600) AS c;
+        COMMIT;
+        UPDATE runner.job SET state = 'done', verdict = 'accepted', lease_owner = NULL, lease_expires_at = NULL,
+            finished_at = now() WHERE id = ANY (v_ids);
+        COMMIT;
+    END LOOP;
+END
+$$
+"""  # noqa: S608 - words of ours
 
 
 def measure(server: Server) -> list[Figure]:
     """Claim, submit, status and list."""
     url = server.database("depth")
     ours.install(url)
-    _set_autovacuum(url, on=False)
-    load(url, JOBS)
     with psycopg.connect(url, autocommit=True) as connection:
+        ours.submit(connection)
+        fill(connection, jobs=JOBS, users=USERS, gpu_types=TYPES)
         connection.execute("ANALYZE")
     server.checkpoint()
     store = Store(url, application_name=OWN)
@@ -42,33 +56,23 @@ def measure(server: Server) -> list[Figure]:
             *_claims(store, f"claim with {JOBS} queued"),
             *_asks(store, server, url),
         ]
-        _churn(server, url, CHURN)
-        figures += _claims(store, f"the same after {CHURN} jobs went through, no vacuum")
+        with psycopg.connect(url) as snapshot:
+            snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            snapshot.execute("SELECT count(*) FROM runner.job")
+            _churn(url)
+            figures += _claims(store, f"the same behind a snapshot {CHURN} jobs old", p99_ms=25)
+            # As two minutes do it, twice.
+            for _ in range(2):
+                with psycopg.connect(url, autocommit=True) as connection:
+                    connection.execute("UPDATE runner.sweep SET swept_at = '-infinity'")
+                store.reclaim()
+            figures += _claims(store, "the same four minutes later", p99_ms=25)
     finally:
         store.close()
     return figures
 
 
-def load(url: str, jobs: int) -> None:
-    """Queue jobs, from several connections; what is lost in a power cut is no matter here."""
-
-    def some(number: int) -> None:
-        choose = random.Random(number)  # noqa: S311 - any mixture will do
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("SET synchronous_commit = off")
-            for _ in range(jobs // LOADERS):
-                ours.submit(
-                    connection,
-                    user=f"user {choose.randrange(USERS)}",
-                    gpu_type=choose.choice(ours.TYPES),
-                    priority=int(choose.random() < 0.05),
-                )
-
-    with ThreadPoolExecutor(LOADERS) as pool:
-        list(pool.map(some, range(LOADERS)))
-
-
-def _claims(store: Store, name: str) -> list[Figure]:
+def _claims(store: Store, name: str, *, p99_ms: float = 10) -> list[Figure]:
     """One claim after the other, by a host of one GPU type and by one that serves all."""
     figures = []
     for label, types in (("one GPU type", ours.TYPES[:1]), (f"{len(ours.TYPES)} GPU types", ours.TYPES)):
@@ -81,7 +85,7 @@ def _claims(store: Store, name: str) -> list[Figure]:
             if len(claims.jobs) != 1:
                 raise RuntimeError(f"one job of a full queue was to be claimed, not {claims}")
 
-        figures += latencies(f"{name}, {label}", timed_ms(claim, CLAIMS), p99_ms=10)
+        figures += latencies(f"{name}, {label}", timed_ms(claim, CLAIMS), p99_ms=p99_ms)
     return figures
 
 
@@ -110,25 +114,8 @@ def _register(store: Store, host: str, types: tuple[str, ...]) -> None:
     store.register_host(host=HostRecord(name=host, version=__version__, slots=slots, instance=host, gpu_types=types))
 
 
-def _churn(server: Server, url: str, jobs: int) -> None:
-    """Let a daemon work until so many jobs are over."""
-    with Worker(ours.__name__, url=url, slots=8) as worker:
-        worker.wait_ready()
-        while _over(server, url) < jobs:
-            time.sleep(1)
-        worker.stop()
-
-
-def _over(server: Server, url: str) -> int:
-    return int(server.value("SELECT count(*) FROM runner.job WHERE state = 'done'", url))
-
-
-def _set_autovacuum(url: str, *, on: bool) -> None:
-    query = (
-        "SELECT format('%I.%I', schemaname, relname) FROM pg_stat_user_tables"
-        " WHERE schemaname IN ('runner', 'leaderboard')"
-    )
+def _churn(url: str) -> None:
+    """Let hosts claim and end many jobs, eight at a time, each in its own transaction."""
     with psycopg.connect(url, autocommit=True) as connection:
-        tables: list[Any] = connection.execute(query).fetchall()
-        for (name,) in tables:
-            connection.execute(f"ALTER TABLE {name} SET (autovacuum_enabled = {on})".encode())
+        connection.execute("SET synchronous_commit = off")
+        connection.execute(_CHURN.encode())

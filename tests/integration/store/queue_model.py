@@ -75,6 +75,11 @@ class ModelJob:
         """What it evaluates."""
         return self.submission, self.gpu_type, self.mode, self.secret
 
+    @property
+    def line(self) -> tuple[str, int]:
+        """The class in which it waits."""
+        return self.gpu_type, self.priority
+
     def speaks(self) -> bool:
         """Whether the final words depend on it."""
         return self.retired_as in (None, "invalidated")
@@ -122,6 +127,8 @@ class Queue:
     hosts: dict[str, ModelHost] = field(default_factory=dict)
     jobs: dict[int, ModelJob] = field(default_factory=dict)
     submissions: dict[int, ModelSubmission] = field(default_factory=dict)
+    #: (GPU type, priority) -> the highest turn claimed.
+    clock: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def of(self, submission: int) -> list[ModelJob]:
         """The jobs of a submission, oldest first."""
@@ -198,20 +205,15 @@ class Queue:
     # --- what daemons do -----------------------------------------------------------------------------------------
 
     def claimable(self, host: str, slots: Mapping[str, int], at_most: int | None) -> list[ModelJob]:
-        """What a host gets: jobs of the type with the best first job, or named first, in the order of their class."""
+        """What a host gets: jobs of the best class that it may serve, of the type named first among equals."""
         if self.hosts[host].draining:
             return []
-        lines: dict[str, list[ModelJob]] = defaultdict(list)
-        for job in self.jobs.values():
-            if slots.get(job.gpu_type, 0) > 0 and self._may_claim(job, host):
-                lines[job.gpu_type].append(job)
-        for line in lines.values():
-            line.sort(key=lambda job: (-job.priority, job.turn, job.id))
-        if not lines:
+        line = [job for job in self.jobs.values() if slots.get(job.gpu_type, 0) > 0 and self._may_claim(job, host)]
+        if not line:
             return []
-        gpu_type = min(lines, key=lambda name: (-lines[name][0].priority, list(slots).index(name)))
-        line = lines[gpu_type]
-        limit = slots[gpu_type] if at_most is None else min(slots[gpu_type], at_most)
+        best = min(line, key=lambda job: (-job.priority, list(slots).index(job.gpu_type)))
+        line = sorted((job for job in line if job.line == best.line), key=lambda job: (job.turn, job.id))
+        limit = slots[best.gpu_type] if at_most is None else min(slots[best.gpu_type], at_most)
         return line[:limit]
 
     def claim(self, host: str, taken: Sequence[ModelJob]) -> None:
@@ -219,6 +221,7 @@ class Queue:
         for job in taken:
             job.state, job.owner, job.expired = JobState.RUNNING, host, False
             job.attempt += 1
+            self.clock[job.line] = max(job.turn, self.clock.get(job.line, 0))
             self._look_alive(job.submission)
 
     def heartbeat(self, host: str, held: Sequence[tuple[int, int]]) -> list[tuple[int, bool, bool]]:
@@ -253,7 +256,7 @@ class Queue:
         if job.cancel_requested:
             job.leave(JobState.CANCELLED)
         elif job.failures < MAX_ATTEMPTS:
-            job.leave(JobState.QUEUED)
+            self._wait_again(job)
             job.paused = True
             elsewhere = any(other.name != host and not other.draining for other in self.hosts.values())
             job.avoiding, job.avoid_host, job.avoid_slot = elsewhere, host, None if elsewhere else slot
@@ -264,7 +267,10 @@ class Queue:
     def give_back(self, job_id: int) -> bool:
         """The current attempt ends without a result, at no cost."""
         job = self.jobs[job_id]
-        job.leave(JobState.CANCELLED if job.cancel_requested else JobState.QUEUED)
+        if job.cancel_requested:
+            job.leave(JobState.CANCELLED)
+        else:
+            self._wait_again(job)
         return self._settle(job.submission)
 
     def cancelled(self, job_id: int) -> bool:
@@ -286,7 +292,7 @@ class Queue:
         if job.cancel_requested:
             job.leave(JobState.CANCELLED)
         elif job.reclaims < MAX_RECLAIMS:
-            job.leave(JobState.QUEUED)
+            self._wait_again(job)
         else:
             job.leave(JobState.DONE, Verdict.INTERNAL_ERROR)
 
@@ -352,6 +358,22 @@ class Queue:
         elsewhere = job.avoiding and job.avoid_host == host
         return job.state is JobState.QUEUED and not job.paused and not elsewhere and not job.after_public
 
+    def _wait_again(self, job: ModelJob) -> None:
+        """It keeps its turn, or is first of those that are due now."""
+        job.leave(JobState.QUEUED)
+        job.turn = max(job.turn, self.clock.get(job.line, 0))
+
+    def _follow(self, secret: ModelJob, public: ModelJob) -> None:
+        """A secret job waits for its public one, and runs only where that was accepted."""
+        if public.open:
+            return
+        secret.after_public = False
+        if public.verdict is Verdict.ACCEPTED:
+            self._wait_again(secret)
+        else:
+            secret.leave(public.state, public.verdict)
+            secret.cancel_requested = public.cancel_requested
+
     def _groups(self, submission: int) -> dict[tuple[str, Mode], list[ModelJob]]:
         groups: dict[tuple[str, Mode], list[ModelJob]] = defaultdict(list)
         for job in self.of(submission):
@@ -369,7 +391,7 @@ class Queue:
         jobs = self.of(number)
         for job in jobs:
             if job.after_public and job.state is JobState.QUEUED:
-                _follow(job, [other for other in jobs if other.key == (*job.key[:3], False)][-1])
+                self._follow(job, [other for other in jobs if other.key == (*job.key[:3], False)][-1])
         for job in jobs:
             if job.replaces is None or job.retired_as is not None or job.open:
                 continue
@@ -399,16 +421,6 @@ class Queue:
         )
         submission.status = "hacked" if submission.job_status == "hacked" else "active"
         return True
-
-
-def _follow(secret: ModelJob, public: ModelJob) -> None:
-    """A secret job waits for its public one, and runs only where that was accepted."""
-    if public.open:
-        return
-    secret.after_public = False
-    if public.verdict is not Verdict.ACCEPTED:
-        secret.leave(public.state, public.verdict)
-        secret.cancel_requested = public.cancel_requested
 
 
 def _retire(job: ModelJob, retired_as: str) -> None:

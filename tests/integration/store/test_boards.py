@@ -14,7 +14,7 @@ import pytest
 
 from runner.errors import BoardError, NotFoundError, SubmissionError
 from runner.model import Json, TimingAssurance, Verdict
-from runner.store import boards, queries
+from runner.store import queries
 from runner.store.clean import to_jsonb
 from runner.store.results import _result
 from tests.integration.store.conftest import TASK, Bench, ranked, result, run_record
@@ -211,22 +211,22 @@ def test_deleting_a_board_with_submissions_needs_force(bench: Bench, db: Db, fin
     assert bench.store.submission(kept).verdict is Verdict.ACCEPTED
 
 
-def test_a_large_board_goes_in_batches(bench: Bench, db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each a transaction of its own; meanwhile the board takes nothing new."""
-    monkeypatch.setattr(boards, "DELETED_AT_ONCE", 2)
+def test_a_large_board_goes_in_batches(bench: Bench, db: Db) -> None:
+    """Of a hundred submissions, each a transaction of its own; meanwhile the board takes nothing new."""
     bench.board()
     bench.board("other")
-    for number in range(5):
-        bench.submit(user_id=f"u{number}", mode="leaderboard")
-        job = bench.claim()
-        bench.store.complete(job, ranked(job))
+    db.execute(
+        "SELECT runner.submit('identity', 'u' || n, 'x.py', 'pass', 'leaderboard') FROM generate_series(1, 101) n"
+    )
+    job = bench.claim()
+    bench.store.complete(job, ranked(job))
     kept = bench.submit(leaderboard="other")
     with psycopg.connect(bench.url) as holds:
-        holds.execute("SELECT FROM leaderboard.submission WHERE id = 4 FOR UPDATE")
+        holds.execute("SELECT FROM leaderboard.submission WHERE id = 101 FOR UPDATE")
         thread, outcomes = deleting(bench)
-        until_it_waits(bench, "FOR UPDATE")
+        until_it_waits(bench)
         left = db.execute("SELECT id FROM leaderboard.submission ORDER BY id").fetchall()
-        assert [row["id"] for row in left] == [3, 4, 5, kept]
+        assert [row["id"] for row in left] == [101, kept]
         with pytest.raises(SubmissionError, match="closed at"):
             bench.submit()
     thread.join(timeout=PATIENCE_S)
@@ -244,7 +244,7 @@ def test_a_board_is_deleted_beside_a_result_that_is_being_committed(bench: Bench
     with db.transaction():
         db.execute(queries.COMPLETE.sql, {"results": results})
         thread, outcomes = deleting(bench)
-        until_it_waits(bench, "FOR UPDATE")
+        until_it_waits(bench)
     thread.join(timeout=PATIENCE_S)
     assert outcomes == [None]
     assert one(db, "SELECT count(*) FROM leaderboard.runs")["count"] == 0
@@ -263,7 +263,7 @@ def test_a_deletion_that_is_given_up_for_anothers_sake_is_tried_again(bench: Ben
     with db.transaction():
         db.execute("DELETE FROM leaderboard.runs")
         thread, outcomes = deleting(bench)
-        until_it_waits(bench, "DELETE FROM leaderboard.runs")
+        until_it_waits(bench)
         db.execute("DELETE FROM leaderboard.submission")
     thread.join(timeout=PATIENCE_S)
     assert outcomes == [None]
@@ -278,11 +278,8 @@ def test_a_claim_does_not_wait_for_a_deletion(bench: Bench, db: Db) -> None:
         bench.submit(user_id=f"u{number}")
     kept = bench.submit(user_id="u9", leaderboard="other")
     with db.transaction():
-        board = one(db, "SELECT id FROM leaderboard.leaderboard WHERE name = 'identity' FOR UPDATE")["id"]
-        found = db.execute(queries.LOCK_BOARD_SUBMISSIONS.sql, {"id": board, "limit": 200}).fetchall()
-        ids = {"ids": [row["id"] for row in found]}
-        db.execute(queries.DELETE_SUBMISSION_RUNS.sql, ids)
-        db.execute(queries.DELETE_SUBMISSIONS.sql, ids)
+        for _ in range(2):
+            assert one(db, "SELECT runner.delete_board('identity', true) AS left_over")["left_over"] == 3
         claims = bench.store.claim(host="h", slots={"CPU": 4}, lease_s=60)
         assert [job.submission_id for job in claims.jobs] == [kept]
     assert bench.store.claim(host="h", slots={"CPU": 4}, lease_s=60).jobs == ()
@@ -321,15 +318,15 @@ def deleting(bench: Bench) -> tuple[threading.Thread, list[object]]:
     return thread, outcomes
 
 
-def until_it_waits(bench: Bench, words: str) -> None:
-    """Return when a statement with these words waits for a lock."""
-    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND position(%s IN query) > 0"
+def until_it_waits(bench: Bench) -> None:
+    """Return when a deletion waits for a lock."""
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%delete_board%'"
     with psycopg.connect(bench.url, autocommit=True) as other:
         for _ in range(int(PATIENCE_S / 0.1)):
-            if other.execute(waits, (words,)).fetchone() == (1,):
+            if other.execute(waits).fetchone() == (1,):
                 return
             time.sleep(0.1)
-    raise AssertionError(f"no statement with {words!r} waits")
+    raise AssertionError("no deletion waits")
 
 
 def test_the_ranking_has_scores_of_other_programs(bench: Bench, db: Db, finish: Callable[..., None]) -> None:

@@ -33,7 +33,7 @@ def claim(bench: Bench, host: str = "host-a", at_most: int | None = None, **slot
 
 
 def test_a_slot_that_ranks_nothing_takes_the_rest_in_the_same_order(bench: Bench) -> None:
-    """By priority, then by turn; what is ranked stays in line for hosts that may, and other types are not concerned."""
+    """By priority, a class a claim, then by turn; what is ranked stays in line, and other types are not concerned."""
     bench.board("identity", "A100", "H100")
     ranked = bench.submit(mode="leaderboard", gpu_types=["A100"], priority=1)
     mine = [bench.submit(mode=mode, gpu_types=["A100"]) for mode in ("test", "benchmark", "profile")]
@@ -45,7 +45,8 @@ def test_a_slot_that_ranks_nothing_takes_the_rest_in_the_same_order(bench: Bench
         claims = bench.store.claim(host="h", slots=slots, lease_s=60, at_most=count, unranked=unranked)
         return [job.submission for job in claims.jobs]
 
-    assert taken(2, "A100", A100=4) == [urgent, mine[0]]
+    assert taken(9, "A100", A100=4) == [urgent]
+    assert taken(1, "A100", A100=4) == [mine[0]]
     assert taken(9, "A100", A100=9) == [other, *mine[1:]]
     assert taken(9, "A100", A100=9) == []
     assert taken(1, "A100", A100=9, H100=1) == [elsewhere]
@@ -67,7 +68,7 @@ def test_newcomers_take_turns_with_the_others_where_nothing_is_ranked(bench: Ben
 
 
 def test_a_claim_fills_the_free_slots_of_one_type(bench: Bench) -> None:
-    """As many jobs as there are slots of the best type, never more than asked for in all, and never of two types."""
+    """As many jobs as the best type has slots, never more than asked for, never of two types or priorities."""
     bench.board("identity", "A100", "H100")
     for _ in range(5):
         bench.submit(gpu_types=["A100"])
@@ -100,6 +101,7 @@ def test_a_claim_says_how_the_host_stands(bench: Bench, db: Db) -> None:
     bench.store.unregister_host("host-a", instance="host-a")
     assert not claim(bench).registered
     bench.claim(host="host-b", lease_s=-1)
+    bench.look_again()
     assert claim(bench).overdue
 
 

@@ -100,15 +100,17 @@ def ending_threads(bench: Bench) -> Iterator[EndingThreads]:
             thread.join(PATIENCE_S)
 
 
-def take_back(store: Store) -> bool:
+def take_back(bench: Bench, store: Store) -> bool:
     """As a daemon does: reclaim as long as a claim says that a lease has run out; what is locked is passed over."""
-    while store.claim(host="watcher", slots={}, lease_s=1).overdue:
+    while True:
+        bench.look_again()
+        if not store.claim(host="watcher", slots={}, lease_s=1).overdue:
+            return False
         if any(taken.submission_done for taken in store.reclaim()):
             return True
-    return False
 
 
-def ending(job: Job, how: int, db: Db) -> Ending:
+def ending(job: Job, how: int, db: Db, bench: Bench) -> Ending:
     """One of the ways in which a running job is over."""
     if how < 6:
         passed = how < 5
@@ -136,7 +138,7 @@ def ending(job: Job, how: int, db: Db) -> Ending:
         db.execute("UPDATE runner.job SET reclaims = 99, lease_expires_at = now() WHERE id = %s", (job.id,))
         return Ending(
             job=job,
-            act=take_back,
+            act=lambda store: take_back(bench, store),
             verdict=Verdict.INTERNAL_ERROR,
         )
     db.execute("UPDATE runner.job SET cancel_requested = true WHERE id = %s", (job.id,))
@@ -176,7 +178,7 @@ def test_of_jobs_that_end_together_exactly_one_writes_the_last_word(bench: Bench
             assert [job.submission_id for job in jobs] == [submission_id] * JOBS
             # Mostly accepted, or all others would hide behind the gravest.
             calm = chance.random() < 0.5
-            endings = [ending(job, 0 if calm else chance.randrange(10), db) for job in jobs]
+            endings = [ending(job, 0 if calm else chance.randrange(10), db, bench) for job in jobs]
             workers.end(endings)
             assert [each.error for each in endings] == [None] * JOBS
             assert sum(each.was_last for each in endings) == 1, endings
@@ -209,7 +211,7 @@ def test_a_cancellation_and_the_last_results_agree_on_the_last_word(bench: Bench
                 act=lambda store, submission_id=submission_id: store.cancel(submission_id) < 0,  # type: ignore[misc]  # mypy: default in lambda
                 verdict=None,
             )
-            endings = [*(ending(job, 0, db) for job in jobs), cancellation]
+            endings = [*(ending(job, 0, db, bench) for job in jobs), cancellation]
             workers.end(endings)
             assert [each.error for each in endings] == [None] * JOBS
             # The cancellation says it in its event only.

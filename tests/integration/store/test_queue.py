@@ -20,7 +20,7 @@ from runner.model import Artifact, JobState, Mode, Progress, Verdict
 from runner.store import Stop, Store, Wakeup, signals
 from tests.integration.store.conftest import CODE, TASK, Bench, notes, ranked, result, run_record
 from tests.integration.store.test_pooler import direct_host
-from tests.integration.store.test_submit import count, one, together
+from tests.integration.store.test_submit import count, one
 from tests.support.jobs import of_submission
 from tests.support.waiting import PATIENCE_S
 
@@ -67,25 +67,6 @@ def test_a_job_on_a_board_with_odd_content_is_still_claimed(bench: Bench, db: Db
     bench.submit()
     db.execute("""UPDATE leaderboard.leaderboard SET task = '{"files": [1, null]}', deadline = '0001-01-02Z'""")
     assert bench.claim().task == {"files": [1, None]}
-
-
-def test_many_claimers_get_each_job_once(bench: Bench) -> None:
-    """Six claimers over three GPU types: every job is claimed exactly once, none is left."""
-    bench.board("identity", "A100", "H100", "L4")
-    for number in range(30):
-        bench.submit(gpu_types=[("A100", "H100", "L4")[number % 3]], priority=number % 2)
-
-    def work(store: Store, index: int) -> list[int]:
-        got: list[int] = []
-        while jobs := store.claim(host=f"h{index}", slots={"L4": 1, "A100": 1, "H100": 1}, lease_s=60).jobs:
-            got.extend(job.id for job in jobs)
-        return got
-
-    outcomes = together(6, bench, work)
-    claimed = [number for outcome in outcomes if isinstance(outcome, list) for number in outcome]
-    assert all(isinstance(outcome, list) for outcome in outcomes), outcomes
-    assert len(claimed) == 30
-    assert len(set(claimed)) == 30
 
 
 def test_a_result_is_committed_with_kernelbots_columns(bench: Bench, db: Db) -> None:

@@ -46,9 +46,8 @@ STUMBLES = ("fails", "fails", "fails alone", "is given back", "is reclaimed", "i
 
 EMPTY = """
 TRUNCATE leaderboard.submission, leaderboard.user_info, leaderboard.code_files, runner.clock, runner.share, runner.host,
-         runner.event, runner.mark, runner.lease RESTART IDENTITY CASCADE;
-UPDATE runner.sweep SET looked_at = '-infinity', lease_from = '-infinity', next_lease_from = NULL, next_xid = NULL;
-SELECT setval('runner.claim_number', 1, false);
+         runner.event, runner.lease RESTART IDENTITY CASCADE;
+UPDATE runner.sweep SET swept_at = now();
 """
 JOBS = """
 SELECT j.id, j.submission_id, j.user_id, j.gpu_type, j.mode, j.secret, j.priority, j.turn, j.replaces, j.state,
@@ -300,6 +299,8 @@ class QueueMachine(RuleBasedStateMachine):
     def _claim(self, host: str, slots: dict[str, int], at_most: int | None) -> tuple[Job, ...]:
         overdue = any(job.expired for job in self.model.running())
         instance = self.model.hosts[host].instance
+        # Only one claim a second looks for what is overdue.
+        self.db.execute("UPDATE runner.sweep SET looked_at = '-infinity'")
         claims = self.store.claim(host=host, slots=slots, lease_s=3600, at_most=at_most, instance=instance)
         expected = [self.model.jobs[job.id] for job in claims.jobs]
         assert expected == self.model.claimable(host, slots, at_most)
@@ -442,12 +443,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.db.execute("UPDATE runner.job SET lease_expires_at = now() - interval '1 us' WHERE id = %s", (job.id,))
         self.model.jobs[job.id].expired = True
 
-    @rule(gpu_type=st.sampled_from(GPU_TYPES), times=st.integers(min_value=1, max_value=4))
-    def move_marks(self, gpu_type: str, times: int) -> None:
-        """Claims begin further on, and find what they found before; also what is queued again before that place."""
-        for _ in range(times):
-            for priority in (-1, 0, 1):
-                self.db.execute("SELECT runner.move_marks(%s, %s)", (gpu_type, priority))
+    @rule()
+    def move_floors(self) -> None:
+        """Claims begin further on, and find what they found before; also what is queued again."""
+        self.db.execute("SELECT runner.move_floors()")
 
     @precondition(lambda self: self.model.running())
     @rule()

@@ -409,7 +409,7 @@ def test_submitting_wakes_the_queue_once(bench: Bench, db: Db) -> None:
 def test_where_all_hosts_are_busy_submitting_wakes_nobody(bench: Bench, db: Db) -> None:
     """A job has waited for longer than hosts poll apart. One that was tried before may wait for another host."""
     bench.board("identity", "A100", "H100")
-    old = bench.submit(gpu_types=["A100"], mode="leaderboard", priority=1)
+    old = bench.submit(gpu_types=["A100"], mode="leaderboard")
     db.execute("LISTEN runner_queue")
 
     def woken(mode: str) -> list[str]:

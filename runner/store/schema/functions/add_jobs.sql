@@ -40,7 +40,7 @@ BEGIN
 
     PERFORM runner.call('runner_queue', string_agg(w.name, ',' ORDER BY w.number))
     FROM unnest(add_jobs.gpu_types) WITH ORDINALITY AS w (name, number)
-    WHERE NOT runner.is_busy(w.name, add_jobs.mode IN ('test', 'benchmark', 'profile'))
+    WHERE NOT runner.is_busy(w.name, v_priority, add_jobs.mode IN ('test', 'benchmark', 'profile'))
     HAVING count(*) > 0;
     RETURN v_added;
 END

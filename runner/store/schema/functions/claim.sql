@@ -1,21 +1,16 @@
--- Takes the best queued jobs of one GPU type, at most as many as it has free slots. It also says how the host stands.
--- Every ten seconds it counts the hosts that serve the same GPU types, this one included. It always returns a row;
--- without a job the job's id is NULL. A group of a batch has no submission and no leaderboard; its `task` is what
--- runner.group_of says.
+-- Takes the first queued jobs of one class (GPU type, priority), at most as many as the type has free slots, and says how
+-- the host stands. It always returns a row; without a job the job's id is NULL. A group of a batch has no submission and
+-- no leaderboard; its `task` is what runner.group_of says. Every ten seconds it counts the hosts that serve the same GPU
+-- types, this one included.
 --
--- GPU types are tried by the priority of their best job, then in the order in which the host names them. The host names
--- the type first that it served least recently: types that share slots (one within the other, or two names of one) take
--- turns as users do. Each type is walked along job_ready_idx, so only rows that are taken are locked. Each class is entered
--- at its mark (runner.move_mark). The settings leave the planner no choice: a plan made while the queue was short would be
--- kept when it is long.
+-- Classes are tried by priority, then in the order in which the host names their types. The host names the type first
+-- that it served least recently: types that share slots take turns as users do. Within a class the lowest turn is first,
+-- which a job got when it was stored (runner.take_turns). One claim in twenty first tries the class whose first job has
+-- waited longest, if that is an hour, so no class waits for ever behind a higher one.
 --
--- Within a class the lowest turn is first, which a job got when it was stored: see runner.take_turns.
---
--- Priorities are strict, but one claim in twenty looks at the first job of every class. If there is one that has waited for
--- an hour, it takes the one that has waited longest, so no class waits for ever behind a higher one.
---
--- For the types in `unranked`, only jobs whose times do not count are taken: in the same order, along
--- job_ready_unranked_idx. Of a paused type nothing is taken.
+-- No job of a class waits before its floor (runner.reclaim): behind a held snapshot the index keeps the entries of all
+-- jobs that were claimed. For the types in `unranked`, only jobs whose times do not count are taken. Of a paused type
+-- nothing is taken. The settings leave the planner no choice: a plan made for a short queue is kept when it is long.
 CREATE OR REPLACE FUNCTION runner.claim(
     host text, gpu_types text[], free integer[], lease_s double precision, at_most integer DEFAULT NULL,
     instance text DEFAULT NULL, unranked text[] DEFAULT '{}'
@@ -32,20 +27,10 @@ DECLARE
     v_host record;
     v_taken boolean;
     v_aged boolean := random() < 0.05;
-    v_head record;
     v_class record;
     v_ids bigint[];
-    v_submission_ids integer[];
-    v_priorities integer[];
-    v_turns bigint[];
-    v_free integer[] := claim.free;
-    v_number bigint;
+    v_turn bigint;
 BEGIN
-    IF EXISTS (SELECT FROM runner.pause) THEN
-        SELECT array_agg(CASE WHEN EXISTS (SELECT FROM runner.pause p WHERE p.gpu_type = lower(w.gpu_type)) THEN 0
-                              ELSE w.free END ORDER BY w.number)
-        INTO v_free FROM unnest(claim.gpu_types, claim.free) WITH ORDINALITY AS w (gpu_type, free, number);
-    END IF;
     SELECT h.draining, h.drain_reason, h.stopped_at IS NULL AS registered, h.gpu_types,
            h.instance, h.login, h.last_seen < now() - interval '10 seconds' AS silent
     INTO v_host FROM runner.host h WHERE h.name = claim.host;
@@ -61,81 +46,98 @@ BEGIN
         SELECT count(*) INTO rivals FROM runner.host h
         WHERE h.gpu_types && v_host.gpu_types AND NOT h.draining AND h.stopped_at IS NULL
           AND (h.last_seen > now() - interval '60 seconds' OR h.name = claim.host);
-    END IF;
-
-    IF NOT draining AND NOT v_taken THEN
-        FOR v_head IN
-            WITH RECURSIVE head AS (
-                SELECT t.gpu_type, t.free, t.gpu_type = ANY (claim.unranked) AS unranked, t.number, h.priority, h.turn, h.id
-                FROM unnest(claim.gpu_types, v_free) WITH ORDINALITY AS t (gpu_type, free, number)
-                CROSS JOIN LATERAL runner.head(claim.host, t.gpu_type, t.gpu_type = ANY (claim.unranked)) AS h
-                WHERE t.free > 0 AND h.id IS NOT NULL
-                UNION ALL
-                SELECT t.gpu_type, t.free, t.unranked, t.number, h.priority, h.turn, h.id
-                FROM head t CROSS JOIN LATERAL runner.head(claim.host, t.gpu_type, t.unranked, t.priority) AS h
-                WHERE v_aged AND h.id IS NOT NULL
-            )
-            SELECT t.*, a.since FROM head t
-            LEFT JOIN LATERAL (
-                SELECT j.created_at AS since FROM runner.job j WHERE j.id = t.id AND v_aged OFFSET 0
-            ) AS a ON a.since < now() - interval '1 hour'
-            ORDER BY a.since NULLS LAST, t.priority DESC, t.number
-        LOOP
-            SELECT array_agg(p.id), array_agg(p.submission_id), array_agg(p.priority), array_agg(p.turn)
-            INTO v_ids, v_submission_ids, v_priorities, v_turns
-            FROM runner.take_first(
-                claim.host, v_head.gpu_type, least(CASE WHEN v_head.since IS NULL THEN v_head.free ELSE 1 END, claim.at_most),
-                v_head.unranked, v_head.priority, v_head.turn, v_head.id) AS p;
-            EXIT WHEN v_ids IS NOT NULL;
-        END LOOP;
-    END IF;
-
-    IF v_ids IS NULL THEN
-        RETURN NEXT;
-    ELSE
-        RETURN QUERY
-        WITH claimed AS (
-            UPDATE runner.job j
-            SET state = 'running', attempt = j.attempt + 1, lease_owner = claim.host, host = claim.host,
-                lease_expires_at = now() + claim.lease_s * interval '1 second', started_at = now(),
-                not_before = NULL, expires_at = NULL, progress = NULL, reserved_by = NULL, reserved_until = NULL
-            WHERE j.id = ANY (v_ids)
-            RETURNING j.id, j.attempt, j.submission_id, j.gpu_type, j.mode, j.secret, j.failures,
-                      j.created_at, j.started_at, j.avoid_host, j.avoid_slot, j.priority, j.turn, j.batch_id, j.user_id
-        )
-        SELECT draining, drain_reason, registered, overdue, rivals,
-               c.id, c.attempt, c.submission_id, l.name, c.gpu_type, c.mode, c.secret, coalesce(s.user_id, c.user_id),
-               s.file_name, f.code,
-               CASE WHEN c.batch_id IS NULL THEN l.task ELSE runner.group_of(c.id) END, b.extra, l.secret_seed, c.failures, c.created_at, c.started_at,
-               CASE WHEN c.avoid_host = claim.host THEN c.avoid_slot END
-        FROM claimed c
-        LEFT JOIN LATERAL (SELECT * FROM leaderboard.submission s WHERE s.id = c.submission_id OFFSET 0) AS s ON true
-        LEFT JOIN LATERAL (SELECT * FROM leaderboard.code_files f WHERE f.id = s.code_id OFFSET 0) AS f ON true
-        LEFT JOIN LATERAL (SELECT * FROM leaderboard.leaderboard l WHERE l.id = s.leaderboard_id OFFSET 0) AS l ON true
-        LEFT JOIN LATERAL (SELECT * FROM runner.board b WHERE b.leaderboard_id = l.id OFFSET 0) AS b ON true
-        ORDER BY c.priority DESC, c.turn, c.id;
-
-        PERFORM runner.show_running(v_submission_ids);
-        FOR v_class IN
-            SELECT p.priority, max(p.turn) AS turn
-            FROM unnest(v_priorities, v_turns) AS p (priority, turn) GROUP BY p.priority ORDER BY p.priority
-        LOOP
-            PERFORM runner.advance_clock(v_head.gpu_type, v_class.priority, v_class.turn);
-        END LOOP;
-    END IF;
-    -- A prime, so that no rhythm of the claims leaves a class out.
-    v_number := nextval('runner.claim_number');
-    IF v_number % 31 = 0 THEN
-        IF v_ids IS NOT NULL THEN
-            PERFORM runner.move_marks(v_head.gpu_type, v_head.priority);
-        ELSE
-            PERFORM runner.move_marks(claim.gpu_types[1 + (v_number / 31) % greatest(cardinality(claim.gpu_types), 1)]);
-        END IF;
-    END IF;
-    IF v_host.silent AND NOT v_taken THEN
         UPDATE runner.host t SET last_seen = now()
         FROM (SELECT h.name FROM runner.host h WHERE h.name = claim.host FOR NO KEY UPDATE SKIP LOCKED) AS free
         WHERE t.name = free.name;
     END IF;
+
+    FOR v_class IN
+        WITH RECURSIVE class AS (
+            SELECT t.gpu_type, t.number, t.gpu_type = ANY (claim.unranked) AS unranked, least(t.free, claim.at_most) AS free,
+                   1001 AS priority, 0::bigint AS floor
+            FROM unnest(claim.gpu_types, claim.free) WITH ORDINALITY AS t (gpu_type, free, number)
+            WHERE t.free > 0 AND NOT draining AND NOT v_taken
+              AND NOT EXISTS (SELECT FROM runner.pause p WHERE p.gpu_type = lower(t.gpu_type))
+            UNION ALL
+            -- The next class that has a clock, or a job in between: nothing was claimed of that class yet.
+            SELECT t.gpu_type, t.number, t.unranked, t.free, coalesce(q.priority, k.priority),
+                   CASE WHEN q.priority IS NULL THEN k.floor ELSE 0 END
+            FROM class t
+            LEFT JOIN LATERAL (
+                SELECT c.priority, c.floor FROM runner.clock c WHERE c.gpu_type = t.gpu_type AND c.priority < t.priority
+                ORDER BY c.gpu_type DESC, c.priority DESC, c.seq DESC LIMIT 1
+            ) AS k ON true
+            LEFT JOIN LATERAL (
+                SELECT j.priority FROM runner.job j
+                WHERE j.state = 'queued' AND j.ready AND j.gpu_type = t.gpu_type
+                  AND j.priority < t.priority AND j.priority > coalesce(k.priority, -1001)
+                ORDER BY j.priority DESC, j.turn, j.id LIMIT 1
+            ) AS q ON true
+            WHERE coalesce(q.priority, k.priority) IS NOT NULL
+        )
+        SELECT c.gpu_type, c.priority, c.floor, c.unranked, CASE WHEN a.since IS NULL THEN c.free ELSE 1 END AS free
+        FROM class c
+        LEFT JOIN LATERAL (
+            SELECT q.created_at AS since FROM runner.job q
+            WHERE v_aged AND q.state = 'queued' AND q.ready AND q.gpu_type = c.gpu_type AND q.priority = c.priority
+              AND q.turn >= c.floor AND runner.may_take(q, claim.host)
+            ORDER BY q.turn, q.id LIMIT 1
+        ) AS a ON a.since < now() - interval '1 hour'
+        WHERE c.priority < 1001 ORDER BY a.since NULLS LAST, c.priority DESC, c.number
+    LOOP
+        SELECT array_agg(f.id), max(f.turn) INTO v_ids, v_turn FROM (
+            SELECT * FROM (
+                SELECT q.id, q.turn FROM runner.job q
+                WHERE NOT v_class.unranked AND q.state = 'queued' AND q.ready AND q.gpu_type = v_class.gpu_type
+                  AND q.priority = v_class.priority AND q.turn >= v_class.floor AND runner.may_take(q, claim.host)
+                ORDER BY q.turn, q.id LIMIT v_class.free FOR NO KEY UPDATE SKIP LOCKED
+            ) AS any_mode
+            UNION ALL
+            SELECT * FROM (
+                SELECT q.id, q.turn FROM runner.job q
+                WHERE v_class.unranked AND q.mode IN ('test', 'benchmark', 'profile')
+                  AND q.state = 'queued' AND q.ready AND q.gpu_type = v_class.gpu_type
+                  AND (- q.priority) = - v_class.priority AND q.turn >= v_class.floor
+                  AND runner.may_take(q, claim.host)
+                ORDER BY q.turn, q.id LIMIT v_class.free FOR NO KEY UPDATE SKIP LOCKED
+            ) AS unranked
+        ) AS f;
+        EXIT WHEN v_ids IS NOT NULL;
+    END LOOP;
+    IF v_ids IS NULL THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH claimed AS (
+        UPDATE runner.job j
+        SET state = 'running', attempt = j.attempt + 1, lease_owner = claim.host, host = claim.host,
+            lease_expires_at = now() + claim.lease_s * interval '1 second', started_at = now(),
+            not_before = NULL, expires_at = NULL, progress = NULL, reserved_by = NULL, reserved_until = NULL
+        WHERE j.id = ANY (v_ids)
+        RETURNING j.*
+    )
+    SELECT draining, drain_reason, registered, overdue, rivals,
+           c.id, c.attempt, c.submission_id, l.name, c.gpu_type, c.mode, c.secret, coalesce(s.user_id, c.user_id),
+           s.file_name, f.code,
+           CASE WHEN c.batch_id IS NULL THEN l.task ELSE runner.group_of(c.id) END, b.extra, l.secret_seed, c.failures,
+           c.created_at, c.started_at, CASE WHEN c.avoid_host = claim.host THEN c.avoid_slot END
+    FROM claimed c
+    LEFT JOIN LATERAL (SELECT * FROM leaderboard.submission s WHERE s.id = c.submission_id OFFSET 0) AS s ON true
+    LEFT JOIN LATERAL (SELECT * FROM leaderboard.code_files f WHERE f.id = s.code_id OFFSET 0) AS f ON true
+    LEFT JOIN LATERAL (SELECT * FROM leaderboard.leaderboard l WHERE l.id = s.leaderboard_id OFFSET 0) AS l ON true
+    LEFT JOIN LATERAL (SELECT * FROM runner.board b WHERE b.leaderboard_id = l.id OFFSET 0) AS b ON true
+    ORDER BY c.turn, c.id;
+    PERFORM runner.show_running(ARRAY(SELECT j.submission_id FROM runner.job j WHERE j.id = ANY (v_ids)));
+    -- The class's clock shows the highest turn claimed. It lags a little while another transaction moves it.
+    UPDATE runner.clock c SET seq = c.seq + 1, turn = v_turn
+    FROM (SELECT k.seq FROM runner.clock k
+          WHERE k.gpu_type = v_class.gpu_type AND k.priority = v_class.priority
+          ORDER BY k.gpu_type DESC, k.priority DESC, k.seq DESC LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS top
+    WHERE c.gpu_type = v_class.gpu_type AND c.priority = v_class.priority AND c.seq = top.seq AND c.turn < v_turn;
+    INSERT INTO runner.clock (gpu_type, priority, turn) SELECT v_class.gpu_type, v_class.priority, v_turn
+    WHERE (SELECT c.seq FROM runner.clock c WHERE c.gpu_type = v_class.gpu_type AND c.priority = v_class.priority
+           ORDER BY c.gpu_type DESC, c.priority DESC, c.seq DESC LIMIT 1) IS NULL
+    ON CONFLICT DO NOTHING;
 END
 $$;

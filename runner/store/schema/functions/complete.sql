@@ -126,7 +126,7 @@ BEGIN
                     job_id bigint, error text, report jsonb, slot text)
                 WHERE r.job_id = ANY (v_again) ORDER BY r.job_id
             LOOP
-                PERFORM runner.evaluate_again(v_group.job_id, v_group.slot, v_group.error, v_group.report);
+                PERFORM runner.end_failed(v_group.job_id, v_group.slot, v_group.error, v_group.report);
             END LOOP;
         END IF;
         -- The rows are locked, so they are still as found above.

@@ -21,26 +21,14 @@ BEGIN
     END IF;
     PERFORM FROM leaderboard.submission s WHERE s.id = v_submission_id FOR NO KEY UPDATE;
     PERFORM runner.hold_batch(evict.job_id);
-    SELECT j.state, j.attempt, j.lease_owner, j.cancel_requested, j.gpu_type INTO v_job
+    SELECT j.state, j.lease_owner, j.cancel_requested, j.gpu_type INTO v_job
     FROM runner.job j WHERE j.id = evict.job_id FOR NO KEY UPDATE;
     IF v_job.state IS DISTINCT FROM 'running' THEN
         RETURN false;
     END IF;
     v_state := CASE WHEN v_job.cancel_requested THEN 'cancelled' ELSE 'queued' END;
-    UPDATE runner.job j
-    SET state = v_state, finished_at = CASE v_state WHEN 'cancelled' THEN now() END, lease_owner = NULL,
-        lease_expires_at = NULL, progress = NULL, error = v_reason
-    WHERE j.id = evict.job_id;
-    INSERT INTO runner.event (kind, submission_id, job_id, attempt, host, detail)
-    VALUES ('released', v_submission_id, evict.job_id, v_job.attempt, v_job.lease_owner,
-            jsonb_build_object('reason', v_reason, 'state', v_state, 'login', session_user));
-    IF v_state = 'queued' THEN
-        PERFORM runner.queue_again(evict.job_id);
-    END IF;
-    IF v_state <> 'queued' THEN
-        PERFORM runner.end_items(ARRAY[evict.job_id], NULL, 'cancelled');
-    END IF;
-    v_done := runner.after_attempt(v_submission_id, v_state <> 'queued');
+    v_done := runner.leave(evict.job_id, v_state, NULL, v_reason, 'released',
+                           jsonb_build_object('reason', v_reason, 'login', session_user));
     IF v_state = 'queued' THEN
         PERFORM runner.call('runner_queue', v_job.gpu_type);
     ELSE

@@ -112,19 +112,6 @@ BEGIN
     PERFORM runner.keep_scores(at_most);
     PERFORM runner.reap_batches(at_most);
 
-    -- Once an hour claims begin at the start again, so that a job is found that another program has put before a mark.
-    UPDATE runner.sweep t
-    SET seq = t.seq + 1, reset_at = now(), lease_from = '-infinity', next_lease_from = NULL, next_xid = NULL
-    FROM (SELECT s.seq FROM runner.sweep s WHERE s.reset_at NOT BETWEEN now() - interval '1 hour' AND now()
-          FOR NO KEY UPDATE SKIP LOCKED) AS due
-    WHERE t.seq = due.seq;
-    IF FOUND THEN
-        UPDATE runner.mark m
-        SET seq = m.seq + 1, turn = -1, job_id = 0, next_turn = NULL, next_job_id = NULL, next_xid = NULL
-        FROM (SELECT k.gpu_type, k.priority, k.seq FROM runner.mark k FOR NO KEY UPDATE SKIP LOCKED) AS free
-        WHERE m.gpu_type = free.gpu_type AND m.priority = free.priority AND m.seq = free.seq;
-    END IF;
-
     -- A job in no host's lease has one of its own, even if an administrator has removed the host's.
     UPDATE runner.job j SET lease_expires_at = now() + interval '1 minute' FROM (
         SELECT x.id FROM runner.job x

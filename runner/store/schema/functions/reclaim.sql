@@ -1,6 +1,9 @@
 -- Takes jobs back whose own lease has expired, and those of hosts whose lease has. Cancels jobs that no host has begun by the
 -- time that their submission gave. Lets jobs into the queue whose start time has come, unless their leaderboard is paused;
--- they take their turns now.
+-- they take their turns now. Every two minutes it looks at all leases, else at those that ended lately, and moves the floors.
+--
+-- The floor of a class is where claims begin. It follows the clock by two to four minutes, but does not pass a job that waits:
+-- a transaction that takes that long to store a job may store it behind the floor, which then goes back to it.
 CREATE OR REPLACE FUNCTION runner.reclaim(at_most integer DEFAULT 100)
 RETURNS TABLE (job_id bigint, submission_id integer, gpu_type text, secret boolean, state text, submission_done boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -9,10 +12,14 @@ DECLARE
     v_expired record;
     v_job record;
     v_host record;
-    v_lease_from timestamptz;
+    v_sweeps boolean;
+    v_reason text;
 BEGIN
-    SELECT CASE WHEN s.lease_from <= now() THEN s.lease_from ELSE '-infinity' END INTO v_lease_from
-    FROM runner.sweep s ORDER BY s.seq DESC LIMIT 1;
+    UPDATE runner.sweep t SET seq = t.seq + 1, swept_at = now()
+    FROM (SELECT s.seq FROM runner.sweep s WHERE s.swept_at NOT BETWEEN now() - interval '2 minutes' AND now()
+          FOR NO KEY UPDATE SKIP LOCKED) AS due
+    WHERE t.seq = due.seq;
+    v_sweeps := FOUND;
     FOR v_host IN
         SELECT l.host, l.job_ids FROM runner.lease l WHERE l.expires_at < now() AND l.job_ids <> '{}'
         ORDER BY l.host LIMIT reclaim.at_most FOR NO KEY UPDATE SKIP LOCKED
@@ -34,10 +41,15 @@ BEGIN
     END LOOP;
 
     FOR v_expired IN
-        SELECT e.id, e.submission_id
-        FROM (SELECT j.id, j.submission_id FROM runner.job j
-              WHERE j.lease_expires_at < now() AND j.lease_expires_at >= v_lease_from
-              ORDER BY j.lease_expires_at LIMIT reclaim.at_most) AS e
+        SELECT e.id, e.submission_id FROM (
+            (SELECT j.id, j.submission_id FROM runner.job j
+             WHERE j.lease_expires_at < now()
+               AND j.lease_expires_at >= CASE WHEN v_sweeps THEN '-infinity' ELSE now() - interval '2 minutes' END
+             ORDER BY j.lease_expires_at LIMIT reclaim.at_most)
+            UNION ALL
+            (SELECT j.id, j.submission_id FROM runner.job j
+             WHERE j.expires_at < now() ORDER BY j.expires_at LIMIT reclaim.at_most)
+        ) AS e
         ORDER BY e.submission_id, e.id
     LOOP
         PERFORM FROM leaderboard.submission s WHERE s.id = v_expired.submission_id FOR NO KEY UPDATE SKIP LOCKED;
@@ -45,36 +57,18 @@ BEGIN
         CONTINUE WHEN NOT runner.hold_batch(v_expired.id, false);
         SELECT j.* INTO v_job FROM runner.job j WHERE j.id = v_expired.id FOR NO KEY UPDATE SKIP LOCKED;
         -- Skipped if the job was renewed, claimed anew or ended meanwhile.
-        CONTINUE WHEN (v_job.lease_expires_at < now()) IS NOT TRUE;
-        SELECT b.state, b.submission_done INTO state, submission_done
-        FROM runner.take_back(
-            v_job.id, format('host %s did not renew its lease', v_job.lease_owner)) AS b;
-        job_id := v_job.id;
-        submission_id := v_job.submission_id;
-        gpu_type := v_job.gpu_type;
-        secret := v_job.secret;
-        RETURN NEXT;
-    END LOOP;
-
-    FOR v_expired IN
-        SELECT e.id, e.submission_id
-        FROM (SELECT j.id, j.submission_id FROM runner.job j
-              WHERE j.expires_at < now() ORDER BY j.expires_at LIMIT reclaim.at_most) AS e
-        ORDER BY e.submission_id, e.id
-    LOOP
-        PERFORM FROM leaderboard.submission s WHERE s.id = v_expired.submission_id FOR NO KEY UPDATE SKIP LOCKED;
-        CONTINUE WHEN NOT FOUND AND v_expired.submission_id IS NOT NULL;
-        CONTINUE WHEN NOT runner.hold_batch(v_expired.id, false);
-        SELECT j.* INTO v_job FROM runner.job j WHERE j.id = v_expired.id FOR NO KEY UPDATE SKIP LOCKED;
-        CONTINUE WHEN (v_job.expires_at < now()) IS NOT TRUE;
-        state := 'cancelled';
-        UPDATE runner.job j
-        SET state = reclaim.state, finished_at = now(), expires_at = NULL,
-            error = format('no host began it by %s UTC', to_char(v_job.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'))
-        WHERE j.id = v_job.id;
-        PERFORM runner.end_items(ARRAY[v_job.id], NULL, format('no host began it by %s UTC',
-            to_char(v_job.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')));
-        submission_done := runner.after_attempt(v_job.submission_id, true);
+        IF v_job.lease_expires_at < now() THEN
+            SELECT b.state, b.submission_done INTO state, submission_done
+            FROM runner.take_back(
+                v_job.id, format('host %s did not renew its lease', v_job.lease_owner)) AS b;
+        ELSIF v_job.expires_at < now() THEN
+            state := 'cancelled';
+            v_reason := format('no host began it by %s UTC',
+                               to_char(v_job.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'));
+            submission_done := runner.leave(v_job.id, state, NULL, v_reason, cancelled => v_reason);
+        ELSE
+            CONTINUE;
+        END IF;
         job_id := v_job.id;
         submission_id := v_job.submission_id;
         gpu_type := v_job.gpu_type;
@@ -87,10 +81,12 @@ BEGIN
         WHERE j.not_before <= now() AND j.state = 'queued' AND NOT j.ready
         ORDER BY j.not_before LIMIT reclaim.at_most FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        UPDATE runner.job j
-        SET ready = true, not_before = NULL, turn = greatest(j.turn, runner.turn_of(j.gpu_type, j.priority))
-        WHERE j.id = v_expired.id;
+        UPDATE runner.job j SET ready = true, not_before = NULL WHERE j.id = v_expired.id;
         PERFORM runner.queue_again(v_expired.id);
     END LOOP;
+
+    IF v_sweeps THEN
+        PERFORM runner.move_floors();
+    END IF;
 END
 $$;

@@ -13,7 +13,7 @@ FROM runner.entry_plain e
 LEFT JOIN runner.run_figures f ON f.run_id = e.run_id
 LEFT JOIN (
     SELECT y.submission_id, array_agg(y."check") AS checks, array_agg(y.run_id) AS run_ids
-    FROM runner.oddity y
+    FROM runner.dataset_quality y
     WHERE y.severity = 'suspect'
     GROUP BY y.submission_id
 ) AS q ON q.submission_id = e.submission_id;

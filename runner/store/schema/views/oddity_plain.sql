@@ -1,4 +1,4 @@
--- The rows of runner.oddity that need no look at the cases of runs.
+-- The rows of runner.dataset_quality that need no look at the cases of runs.
 CREATE OR REPLACE VIEW runner.oddity_plain AS
 WITH scored AS (SELECT * FROM runner.run_scored)
 -- Reasons are made in the list of columns, so that only those of findings are made.

@@ -19,13 +19,11 @@ import pytest
 from runner.model import Verdict
 from runner.store import Store, queries
 from tests.integration.store.conftest import Bench, result, run_record
-from tests.integration.store.test_plans import JOBS, TYPES, Cost, Meter, load, meter  # noqa: F401 - a fixture
+from tests.integration.store.test_plans import JOBS, NOT_AGED, TYPES, Meter, load, meter  # noqa: F401 - a fixture
 from tests.integration.store.test_submit import one
-from tests.support.waiting import PATIENCE_S, wait_until
+from tests.support.waiting import PATIENCE_S
 
 Db = psycopg.Connection[dict[str, Any]]
-#: Enough claims for three steps of a mark, whatever their number is before.
-THREE_STEPS = 3 * 31
 WORK = {
     "host": "h",
     "gpu_types": list(TYPES),
@@ -34,6 +32,12 @@ WORK = {
     "instance": "h",
     "unranked": [],
 }
+#: The next claim looks for aged jobs by no chance, and for what is due.
+LOOKS = (
+    b"""
+WITH looks AS (UPDATE runner.sweep SET looked_at = '-infinity', swept_at = now()) """
+    + NOT_AGED
+)
 #: As a claim and a result write them, in the order of the queue; a tenth of the jobs of each class stays.
 WENT_THROUGH = """\
 WITH first AS (
@@ -60,10 +64,10 @@ def snapshot(database_url: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-def steps(bench: Bench, db: Db, *, free: int = 0, claims: int = THREE_STEPS * len(TYPES)) -> None:
-    """Claims that find nothing: enough of them to move every mark."""
-    for _ in range(claims):
-        db.execute("SELECT FROM runner.claim('h', %s, %s, 60, 0, 'h')", (list(TYPES), [free] * len(TYPES)))
+def move(db: Db, times: int = 2) -> None:
+    """Move the floors; after twice, they are at the clocks of before, or at the first job that waits."""
+    for _ in range(times):
+        db.execute("SELECT runner.move_floors()")
 
 
 def test_a_claim_costs_the_same_behind_a_held_snapshot(
@@ -72,7 +76,7 @@ def test_a_claim_costs_the_same_behind_a_held_snapshot(
     snapshot: psycopg.Connection[Any],
     meter: Meter,  # noqa: F811 - the fixture
 ) -> None:
-    """After 90,000 jobs went through, and after all 100,000: at most twice the pages of before."""
+    """After 90,000 jobs went through, and after all 100,000: at most twice the pages of before, leases included."""
     bench.board("identity", *TYPES)
     bench.register("h", *TYPES)
     db.execute("ALTER TABLE runner.job SET (autovacuum_enabled = off)")
@@ -80,67 +84,47 @@ def test_a_claim_costs_the_same_behind_a_held_snapshot(
     load(db, JOBS)
     snapshot.execute("SELECT count(*) FROM runner.job")
     full = {**WORK, "free": [1] * len(TYPES)}
-    before = meter.cost(queries.CLAIM.sql, full)
-    # The marks begin at the first claims of a class.
-    steps(bench, db, free=1)
-    for gpu_type in TYPES:
-        for priority in (0, 1):
-            db.execute("SELECT runner.move_mark(%s, %s)", (gpu_type, priority))
+    before = meter.cost(queries.CLAIM.sql, full, after=LOOKS)
     db.execute(WENT_THROUGH.encode())
-    far = meter.cost(queries.CLAIM.sql, full)
+    far = meter.cost(queries.CLAIM.sql, full, after=LOOKS)
     assert far.pages > 10 * before.pages, "the snapshot keeps nothing"
-
-    def after() -> Cost:
-        """What a claim costs some claims later. Transactions of other tests stop marks until they end."""
-        steps(bench, db, free=1)
-        return meter.cost(queries.CLAIM.sql, full)
-
-    wait_until(lambda: after().pages <= 2 * before.pages, f"a claim costs little more than {before}")
-    assert after().walked == {}
-
-    db.execute(WENT_THROUGH.replace("p.part < 10", "true").encode())
-    wait_until(lambda: after().pages <= 2 * before.pages, f"an empty claim costs little more than {before}")
+    for part in ("p.part < 10", "true"):
+        db.execute(WENT_THROUGH.replace("p.part < 10", part).encode())
+        move(db)
+        after = meter.cost(queries.CLAIM.sql, full, after=LOOKS)
+        assert after.pages <= 2 * before.pages, (part, before, after)
+        assert after.walked == {}
     snapshot.rollback()
 
 
-def moves_to(db: Db, job_id: int) -> None:
-    """Wait until the mark of CPU jobs is there. Transactions of other tests, in other databases, stop it meanwhile."""
-    wait_until(lambda: moved(db) == job_id, f"the mark is at {job_id}")
-
-
-def moved(db: Db, times: int = 3) -> int:
-    """The id at the mark of CPU jobs, after so many steps."""
-    for _ in range(times):
-        db.execute("SELECT runner.move_marks('CPU', 0)")
-    found = one(db, "SELECT job_id FROM runner.mark WHERE gpu_type = 'CPU' ORDER BY priority DESC, seq DESC LIMIT 1")
-    return int(found["job_id"])
-
-
-def test_a_mark_waits_for_transactions_that_have_stored_a_job(bench: Bench, db: Db, database_url: str) -> None:
-    """A submission that is not committed has a lower place than those after it: it is found when it is."""
+def test_a_job_that_is_committed_late_is_found(bench: Bench, db: Db, database_url: str) -> None:
+    """At once, if its transaction was short; else when the floor is moved next, which goes back to it."""
     bench.board()
-    for _ in range(3):
-        bench.submit()
-        bench.claim()
-    with psycopg.connect(database_url) as slow:
-        late = slow.execute("SELECT runner.submit('identity', 'slow', 'x.py', 'x', 'test')").fetchall()[0][0]
-        for _ in range(3):
-            bench.submit(user_id="quick")
-            bench.claim()
-        assert moved(db, 9) == 0
-        slow.commit()
-    wait_until(lambda: moved(db) > 0, "the mark moves")
-    assert bench.claim().submission_id == late
-    assert bench.idle()
+    for moves in (1, 2):
+        with psycopg.connect(database_url) as slow:
+            late = slow.execute("SELECT runner.submit('identity', 'slow', 'x.py', 'x', 'test')").fetchall()[0][0]
+            for _ in range(3):
+                bench.submit(user_id="quick")
+                bench.claim()
+            move(db, moves)
+            slow.commit()
+        if moves > 1:
+            assert bench.idle()
+            move(db, 1)
+        assert bench.claim().submission_id == late
+        assert bench.idle()
 
 
 @pytest.mark.parametrize("how", ["released", "evicted", "failed", "reclaimed"])
-def test_a_job_that_waits_again_is_found_before_the_mark(bench: Bench, db: Db, how: str) -> None:
-    """It keeps its place; the mark goes back there, and on when it is gone."""
+def test_a_job_that_waits_again_is_found_at_once(bench: Bench, db: Db, how: str) -> None:
+    """Wherever the floor is: it is first of those that are due now."""
     bench.board()
     ids = [bench.submit(user_id=f"u{number}") for number in range(4)]
-    jobs = [bench.claim() for _ in range(3)]
-    moves_to(db, jobs[-1].id + 1)
+    bench.submit(user_id="u0")
+    jobs = [bench.claim() for _ in range(4)]
+    again = bench.claim()
+    move(db)
+    assert again.submission_id > ids[-1]
     if how == "released":
         bench.store.release(jobs[1], reason="its host stops")
     elif how == "evicted":
@@ -151,64 +135,23 @@ def test_a_job_that_waits_again_is_found_before_the_mark(bench: Bench, db: Db, h
         db.execute("UPDATE runner.job SET lease_expires_at = now() WHERE id = %s", (jobs[1].id,))
         assert len(bench.store.reclaim()) == 1
     db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL WHERE id = %s", (jobs[1].id,))
-    assert [bench.claim().submission_id for _ in range(2)] == [ids[1], ids[3]]
-    assert bench.idle()
-    moves_to(db, jobs[-1].id + 2)
+    bench.submit(user_id="new")
+    assert bench.claim().submission_id == ids[1]
 
 
-def test_a_job_that_waits_again_beside_a_held_mark_comes_in_the_next_turn(
-    bench: Bench, db: Db, database_url: str
-) -> None:
-    """No host waits for the transaction that holds it, and the job is not lost."""
+def test_a_lease_that_ended_long_ago_is_found_by_the_next_sweep(bench: Bench, db: Db) -> None:
+    """Claims in between look at the last two minutes."""
     bench.board()
     bench.submit()
-    bench.submit(user_id="other")
     job = bench.claim()
-    moves_to(db, job.id + 1)
-    with psycopg.connect(database_url) as forgotten:
-        forgotten.execute("SELECT FROM runner.mark FOR UPDATE")
-        bench.store.release(job, reason="its host stops")
-        assert bench.claim().submission_id == 2
-        assert bench.claim().id == job.id
-
-
-def test_a_mark_moves_behind_a_snapshot_that_is_held(bench: Bench, db: Db, snapshot: psycopg.Connection[Any]) -> None:
-    """A transaction that has only read stops no mark."""
-    bench.board()
-    snapshot.execute("SELECT count(*) FROM runner.job")
-    bench.submit()
-    job = bench.claim()
-    moves_to(db, job.id + 1)
-
-
-def test_leases_that_ended_long_ago_are_not_walked(
-    bench: Bench,
-    db: Db,
-    snapshot: psycopg.Connection[Any],
-    meter: Meter,  # noqa: F811 - the fixture
-) -> None:
-    """20,000 jobs whose leases would have ended cost an idle claim nothing; one that ends now is reported."""
-    bench.board("identity", *TYPES)
-    bench.register("h", *TYPES)
-    db.execute("ALTER TABLE runner.job SET (autovacuum_enabled = off)")
-    bench.submit(gpu_types=["L4"])
-    snapshot.execute("SELECT count(*) FROM runner.job")
-    nothing = {**WORK, "free": [0] * len(TYPES)}
-    before = meter.cost(queries.CLAIM.sql, nothing)
-    load(db, JOBS)
-    db.execute(WENT_THROUGH.encode())
-    assert meter.cost(queries.CLAIM.sql, nothing).pages > 100
-
-    def walks_little() -> bool:
-        """Whether it is so some claims later."""
-        steps(bench, db, claims=THREE_STEPS)
-        return meter.cost(queries.CLAIM.sql, nothing).pages <= 2 * before.pages + 10
-
-    wait_until(walks_little, f"an idle claim costs little more than {before}")
-    job = bench.claim("L4", host="h", instance="h")
-    db.execute("UPDATE runner.job SET lease_expires_at = now() WHERE id = %s", (job.id,))
-    claims = bench.store.claim(host="h", slots={}, lease_s=60, instance="h")
-    assert claims.overdue
+    assert list(bench.store.reclaim()) == []
+    db.execute("UPDATE runner.job SET lease_expires_at = now() - interval '1 hour' WHERE id = %s", (job.id,))
+    bench.look_again()
+    assert not bench.store.claim(host="h", slots={}, lease_s=60).overdue
+    assert list(bench.store.reclaim()) == []
+    db.execute("UPDATE runner.sweep SET swept_at = now() - interval '121 seconds'")
+    bench.look_again()
+    assert bench.store.claim(host="h", slots={}, lease_s=60).overdue
     assert [found.job_id for found in bench.store.reclaim()] == [job.id]
 
 
@@ -224,10 +167,10 @@ def submit_some(url: str, number: int) -> None:
 
 
 def keep_moving(url: str, stop: threading.Event) -> None:
-    """Move the mark until told to stop."""
+    """Move the floor until told to stop."""
     with psycopg.connect(url, autocommit=True) as connection:
         while not stop.is_set():
-            connection.execute("SELECT runner.move_marks('CPU', 0)")
+            connection.execute("SELECT runner.move_floors()")
 
 
 def serve(store: Store, number: int, stop: threading.Event) -> None:
@@ -242,8 +185,8 @@ def serve(store: Store, number: int, stop: threading.Event) -> None:
                 store.complete(job, result(Verdict.ACCEPTED, run_record()))
 
 
-def test_no_job_is_left_behind_a_mark_that_others_move(bench: Bench, db: Db, database_url: str) -> None:
-    """Beside slow and quick submitters, hosts that give jobs back, and a mark that moves all the time."""
+def test_no_job_is_left_behind_a_floor_that_others_move(bench: Bench, db: Db, database_url: str) -> None:
+    """Beside slow and quick submitters, hosts that give jobs back, and a floor that moves all the time."""
     bench.board()
     stop = threading.Event()
     stores = [bench.other() for _ in range(2)]
@@ -266,4 +209,4 @@ def test_no_job_is_left_behind_a_mark_that_others_move(bench: Bench, db: Db, dat
         store.close()
     assert one(db, left)["count"] == 0
     assert one(db, "SELECT count(*) FROM runner.job")["count"] == 160
-    wait_until(lambda: moved(db) > 0, "the mark moves")
+    assert one(db, "SELECT max(floor) AS floor FROM runner.clock")["floor"] > 0

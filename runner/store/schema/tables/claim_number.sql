@@ -1,3 +1,0 @@
--- Counts claims.
-CREATE SEQUENCE runner.claim_number;
-COMMENT ON SEQUENCE runner.claim_number IS 'Counts claims: some of them move the marks.';
