@@ -52,6 +52,8 @@ class Reload(StrEnum):
     AFTER_RUNS = "after the current runs"
     #: Is the daemon's identity; the value stays until its process ends.
     RESTART = "by a restart"
+    #: Is the queue's: the database has it.
+    MIGRATION = "by `kernel-runner migrate`"
 
 
 class SlotConfig(BaseModel):
@@ -249,24 +251,24 @@ class Config(BaseModel):
     How long a stopping daemon waits for its current runs. Then it gives them back to the queue, at no cost to the
     submissions. The service manager must wait longer than this.
     """
-    max_attempts: Annotated[int, Reload.AT_ONCE] = Field(default=3, ge=1, le=100, examples=[5])
+    max_attempts: Annotated[int, Reload.MIGRATION] = Field(default=3, ge=1, le=100, examples=[5])
     """
     A job that has failed this often through no fault of its submission ends as `internal_error`. This key and the four
-    below hold for the whole queue: `kernel-runner migrate` writes them into the database, and the daemon reads none.
+    below hold for the whole queue.
     """
-    retry_pause_s: Annotated[float, Reload.AT_ONCE] = Field(default=5.0, ge=0.0, le=86400.0, examples=[30.0])
+    retry_pause_s: Annotated[float, Reload.MIGRATION] = Field(default=5.0, ge=0.0, le=86400.0, examples=[30.0])
     """
     How long a job waits after the first such failure. The pause doubles with each further one.
     """
-    retry_pause_max_s: Annotated[float, Reload.AT_ONCE] = Field(default=300.0, ge=0.0, le=86400.0, examples=[60.0])
+    retry_pause_max_s: Annotated[float, Reload.MIGRATION] = Field(default=300.0, ge=0.0, le=86400.0, examples=[60.0])
     """
     The longest of these pauses.
     """
-    max_lost_leases: Annotated[int, Reload.AT_ONCE] = Field(default=5, ge=1, le=100, examples=[3])
+    max_lost_leases: Annotated[int, Reload.MIGRATION] = Field(default=5, ge=1, le=100, examples=[3])
     """
     A job whose lease was lost this often ends as `internal_error`: it is assumed to kill daemons.
     """
-    max_unanswered_claims: Annotated[int, Reload.AT_ONCE] = Field(default=3, ge=0, le=100, examples=[10])
+    max_unanswered_claims: Annotated[int, Reload.MIGRATION] = Field(default=3, ge=0, le=100, examples=[10])
     """
     How many claims of a job may remain without an answer, because the connection broke, before each further one
     counts as a lost lease.

@@ -1,7 +1,8 @@
 """Reads a run's flat `result` mapping: the one reader of its keys. Pure; called by the command line and the gateway.
 
-The keys, such as `test.0.status` and `benchmark.3.mean`, are written by `runner.evaluation.result_rows`; but also by a
-third party's eval program, so no key is trusted. A value that is missing or does not parse is None.
+The keys, such as `test.0.status` and `benchmark.3.mean`, are written by `tasks.harness.judge.report` and, for the speed
+of light, by `runner.evaluation.result_rows`; but also by a third party's eval program, so no key is trusted. A value
+that is missing or does not parse is None.
 """
 
 from __future__ import annotations

@@ -138,9 +138,9 @@ def compile_steps(context: SubmissionContext) -> tuple[Step, ...]:
     """
     task, gpu = context.task, context.gpu
     if isinstance(task.config, CuConfig):
-        if gpu.vendor is Vendor.AMD:
+        if gpu.vendor not in (Vendor.NVIDIA, Vendor.NONE):
             raise TaskError(
-                f"{context.board}: lang cu needs nvcc, {gpu.name} is an AMD type "
+                f"{context.board}: lang cu needs nvcc, the vendor of {gpu.name} is {gpu.vendor} "
                 "(offer the leaderboard on NVIDIA types only)"
             )
         return _nvcc_steps(context, task.config)

@@ -66,6 +66,7 @@ error and keeps the whole old configuration. `systemctl reload` returns as soon 
   replaces this one; if it takes the change back, the daemon just goes on. The same happens when files in `gpus_dir`
   have changed, or the devices that `slots = "auto"` finds.
 - *{Reload.RESTART}*: the daemon logs the new value and keeps the old one.
+- *{Reload.MIGRATION}*: for the whole queue; daemons read none of them, and each `migrate` writes its machine's.
 
 A process keeps the environment of its start, and those variables still override the file. So a change of the unit
 (`Environment=`, the credential) needs a restart. A unit of your own may have `Type=notify-reload`, which needs no

@@ -155,6 +155,8 @@ def test_every_key_reloads_as_it_says(host: Host, tmp_path: Path, key: str) -> N
         Reload.AT_ONCE: (True, False, False),
         Reload.AFTER_RUNS: (True, True, False),
         Reload.RESTART: (False, False, True),
+        # The daemon shows the value, and does nothing with it.
+        Reload.MIGRATION: (True, False, False),
     }[RELOAD[key]]
     assert host.control.stop_claiming.is_set() == waits
     assert host.applied[-1] == host.reloader.settings.current

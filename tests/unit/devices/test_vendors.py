@@ -1,4 +1,4 @@
-"""A vendor is one file: the parts that ask by vendor find a further one there."""
+"""What devices ask by vendor is one file: a further one is found there."""
 
 from __future__ import annotations
 

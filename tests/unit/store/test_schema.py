@@ -78,3 +78,13 @@ def test_what_others_are_made_from_comes_first() -> None:
     assert order.index("d") < order.index("a") < order.index("b")
     with pytest.raises(CycleError):
         schema.in_order({**files, "d": "SELECT runner.b()"})
+
+
+def test_a_jobs_state_is_written_where_its_comment_says() -> None:
+    """By these functions alone: each change of it is guarded there."""
+    table = (STORE / "schema" / "tables" / "job.sql").read_text(encoding="utf-8")
+    (named,) = re.findall(r"COMMENT ON COLUMN runner\.job\.state IS\s+'Written by ([^']*) alone", table)
+    writes = re.compile(r"UPDATE runner\.job\b[^;]*?\bSET\b(?:(?!\bWHERE\b|\bFROM\b)[^;])*?\bstate\s*=", re.DOTALL)
+    functions = (STORE / "schema" / "functions").glob("*.sql")
+    writers = {path.stem for path in functions if writes.search(path.read_text(encoding="utf-8"))}
+    assert writers == set(re.split(", | and ", named))
