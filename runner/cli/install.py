@@ -6,6 +6,7 @@ Owns the order of the steps and what happens when the new release does not start
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -194,7 +195,7 @@ def _configure(host: Host, address: str | None, eval_python: Path | None) -> Non
     """Write what is the operator's from then on."""
     config = shipped("config.toml").decode("utf-8")
     if eval_python is not None:
-        config = re.sub(r'(?m)^eval_python = ".*"$', lambda _: f'eval_python = "{eval_python}"', config)
+        config = _with_eval_python(config, eval_python)
     host.file(CONFIG, config.encode())
     if not host.packaged:
         host.file(SITE, shipped("site.conf"))
@@ -202,6 +203,12 @@ def _configure(host: Host, address: str | None, eval_python: Path | None) -> Non
         host.file(DATABASE_URL, f"{address}\n".encode(), mode=0o600)
         if host.at(DATABASE_URL).read_text(encoding="utf-8").strip() != address:
             note(f"{DATABASE_URL} is there and stays; see docs/operations.md on how to change a password")
+
+
+def _with_eval_python(config: str, path: Path) -> str:
+    """A configuration that names this interpreter: a text of JSON is one of TOML, but for the delete character."""
+    quoted = json.dumps(str(path)).replace("\x7f", r"\u007f")
+    return re.sub(r'(?m)^eval_python = ".*"$', lambda _: f"eval_python = {quoted}", config)
 
 
 def _read_address(path: Path | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
@@ -23,6 +24,9 @@ leaderboard = typer.Typer(
 app.add_typer(leaderboard, name="leaderboard")
 leaderboard.add_typer(leaderboard_publish.commands)
 
+#: The lines of a source in which directives count, as `runner.parse_directives` has it.
+_HEAD = re.compile(r"(?:(?:#|//)[^\r\n]*(?:\r\n|\r|\n|\Z)){1,64}")
+_WORD = re.compile(r"\S+", re.ASCII)
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name or number.")]
 
 
@@ -155,8 +159,11 @@ def with_directive(text: str, board: str, *, lang: str) -> str:
         board: the leaderboard's name.
         lang: the task's language. A template for CUDA may well be Python with inline sources; `lang` decides.
     """
-    directives = (line.split() for line in text.splitlines() if line.startswith(("#!POPCORN", "//!POPCORN")))
-    if any(words[1:2] == ["leaderboard"] for words in directives):
+    head = _HEAD.match(text)
+    lines = () if head is None else (_WORD.findall(line) for line in re.split(r"\r\n|\r|\n", head[0]))
+    if any(
+        words[0] in ("#!POPCORN", "//!POPCORN") and words[1].lower() == "leaderboard" for words in lines if words[1:]
+    ):
         return text
     return f"{'//' if lang == Lang.CU else '#'}!POPCORN leaderboard {board}\n{text}"
 

@@ -13,6 +13,7 @@ import functools
 import io
 import json
 import os
+import re
 import stat
 import subprocess
 import tarfile
@@ -208,9 +209,12 @@ def _rocm() -> Iterator[str]:
 
 
 def _mount_points() -> list[str]:
-    text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
-    # The file writes spaces and similar characters as \040.
-    return [line.split()[4].encode().decode("unicode_escape") for line in text.splitlines()]
+    return list(map(mount_point, Path("/proc/self/mountinfo").read_bytes().splitlines()))
+
+
+def mount_point(line: bytes) -> str:
+    """Where a line of mountinfo mounts. It writes spaces and the like as octal numbers, and others as they are."""
+    return os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), line.split()[4]))
 
 
 def _is_below(path: str, folder: str) -> bool:

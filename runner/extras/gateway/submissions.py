@@ -310,8 +310,10 @@ async def stored(
 ) -> Row | None:
     """A submission with its runs; None: there is none."""
     found = await current.store.one("submission", submission_id=submission_id, with_code=with_code, with_runs=with_runs)
-    text = None if found is None else found["runs"]
-    return found if text is None else {**found, "runs": await off_loop(text, lambda: load_json(text))}
+    if found is None or found["runs"] is None:
+        return found
+    text = found["runs"]
+    return {**found, "runs": await off_loop(text, lambda: load_json(text))}
 
 
 async def owned(

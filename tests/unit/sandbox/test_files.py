@@ -20,7 +20,7 @@ from sandbox.errors import ProtocolError, RootFilesystemError
 from sandbox.host import hostroot
 from sandbox.host.attach import Demultiplexer
 from sandbox.host.cgroup import CgroupReader, Counters, locate, reader_for
-from sandbox.host.hostroot import HostRoot
+from sandbox.host.hostroot import HostRoot, mount_point
 from sandbox.host.stage import stage
 from sandbox.spec import ACCOUNTS
 
@@ -140,6 +140,15 @@ def test_a_link_to_an_environment_is_the_environment(tmp_path: Path) -> None:
     (tmp_path / "again").symlink_to(tmp_path / "link")
     through, direct = (HostRoot(tmp_path / name / "bin" / "python") for name in ("again", "env"))
     assert (through.python, through.binds()) == (direct.python, direct.binds())
+
+
+@pytest.mark.parametrize("name", ["plain", "a b", "ü", "日本 x", "a\\b", "tab\there", "line\nend"])
+def test_mount_points_have_any_name(name: str) -> None:
+    """What is mounted below a bound folder is found whatever it is called."""
+    escaped = os.fsencode(f"/opt/{name}")
+    for char in b"\\ \t\n":
+        escaped = escaped.replace(bytes([char]), b"\\%03o" % char)
+    assert mount_point(b"36 35 98:0 / %s rw - ext4 /dev/root rw" % escaped) == f"/opt/{name}"
 
 
 def test_an_interpreter_that_is_none_is_told(tmp_path: Path) -> None:
