@@ -1,4 +1,4 @@
-"""Every command that README.md, CONTRIBUTING.md and docs/ show is run as it is shown, or says where it is run.
+"""The commands that README.md, CONTRIBUTING.md and docs/ show: each is one that there is, and a story of them is run.
 
 Against a real queue and a real daemon, whose evaluator accepts everything at once: containers are other tests' subject.
 """
@@ -6,18 +6,22 @@ Against a real queue and a real daemon, whose evaluator accepts everything at on
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
+import typer
 
 from runner import logs
-from runner.cli import main
+from runner.cli import main, program
 from runner.store import HostRecord
 from tests.integration.daemon.rig import Rig
-from tests.integration.documents.commands import ELSEWHERE, ROOT, SYSTEMD, Shown, shown, words
+from tests.integration.documents.commands import ROOT, Shown, shown, words
 
 #: What is run, in this order: a board comes before what is submitted to it. The numbers of submissions in the pages are
 #: those of the story told there.
@@ -78,22 +82,46 @@ ASKS = ("kernel-runner rerun", "kernel-runner invalidate")
 NOT_ALWAYS_0 = ("kernel-runner gpu detect",)
 
 
+def parse(command: Any, arguments: Sequence[str], parent: Any = None) -> None:  # noqa: ANN401 - typer's own click
+    """Read arguments as the program does, and do nothing; what is missing or unknown is an error."""
+    context = command.make_context(command.name, [*arguments], parent=parent)
+    if isinstance(command, typer.core.TyperGroup):
+        _, below, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert below is not None
+        parse(below, rest, context)
+
+
 @pytest.mark.parametrize("found", sorted(set(shown())), ids=str)
-def test_every_command_is_run_somewhere(found: Shown) -> None:
-    """A new one must be played here, or say in `ELSEWHERE` where it is and why not here."""
-    here = found.command in PLAY
-    there = found.command in ELSEWHERE or found.command.startswith(SYSTEMD)
-    assert here != there, f"{found.page} shows {found.command!r}: put it into PLAY, or into ELSEWHERE with the reason"
+def test_every_command_is_one_that_there_is(found: Shown) -> None:
+    """With its options and as many arguments; a target of make; what other programs understand is theirs to say."""
+    words_ = shlex.split(re.split(r" (?:\||&&|<<<) ", found.command)[0])
+    words_ = words_[words_[0] == "sudo" :]
+    if words_[0] == "make":
+        assert words_[-1] in re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    if Path(words_[0]).name != "kernel-runner":
+        return
+    arguments = words_[1 : words_.index(">")] if ">" in words_ else words_[1:]
+    try:
+        parse(typer.main.get_command(program(arguments)), arguments)
+    except typer.BadParameter as error:
+        # A value may be the path of a file that is not here.
+        if type(error) is not typer.BadParameter:
+            raise
 
 
-def test_nothing_is_listed_that_no_page_shows() -> None:
-    """Neither list outlives a change of the pages; files that are named as the place are there."""
-    commands = {found.command for found in shown()}
-    assert set(PLAY) - commands == set()
-    assert set(ELSEWHERE) - commands == set()
-    for reason in ELSEWHERE.values():
-        for word in reason.replace(",", " ").replace(";", " ").split():
-            assert not word.startswith("tests/") or (ROOT / word).exists(), word
+@pytest.mark.parametrize(
+    "command", ["submit mine.py --nope", "leaderboard pause", "gpu nope", "leaderboard show a b", "nope"]
+)
+def test_a_command_that_there_is_not_is_found_out(command: str) -> None:
+    """An unknown option or command, and too few or too many arguments."""
+    words_ = command.split()
+    with pytest.raises(Exception, match=r"(?i)no such|missing|unexpected"):
+        parse(typer.main.get_command(program(words_)), words_)
+
+
+def test_the_story_is_that_of_the_pages() -> None:
+    """It does not outlive a change of the pages."""
+    assert set(PLAY) - {found.command for found in shown()} == set()
 
 
 @pytest.fixture

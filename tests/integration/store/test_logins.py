@@ -88,39 +88,6 @@ def untouched(db: psycopg.Connection[dict[str, Any]], job: Job) -> bool:
     return (tuple(row.values()), left["rows"]) == (("running", job.attempt, "host-a", None), 0)
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        "SELECT cli_id, web_auth_id FROM leaderboard.user_info",
-        "SELECT code FROM leaderboard.leaderboard_invite",
-        "SELECT code FROM leaderboard.code_files",
-        "SELECT task FROM leaderboard.leaderboard",
-        "SELECT secret_seed FROM leaderboard.leaderboard",
-        "SELECT result FROM leaderboard.runs",
-        "SELECT report FROM runner.job",
-        "SELECT id, attempt, started_at FROM runner.job",
-        "SELECT data FROM runner.artifact",
-        "SELECT result FROM runner.stale_result",
-        "SELECT run FROM runner.superseded_run",
-        "SELECT extra FROM runner.board",
-        "SELECT result FROM runner.result",
-        "SELECT instance FROM runner.host",
-        "UPDATE runner.host SET draining = true",
-        "UPDATE runner.job SET progress = '{}'",
-        "UPDATE runner.artifact SET expires_at = now()",
-        "INSERT INTO runner.artifact (job_id, name, media_type, data) VALUES (1, 'x', 'x', 'x')",
-        "INSERT INTO runner.gpu_type (name, vendor, aliases) VALUES ('x', 'x', '{T4,H100}')",
-        "SELECT runner.cancel(1)",
-        "SELECT runner.drain('host-a')",
-        "SELECT runner.move_host('host-a', 'runner_test_other_host')",
-        "SELECT runner.settle_all('{1}')",
-    ],
-)
-def test_a_hosts_login_reads_no_secret_and_writes_no_table(thief: Login, job: Job, what: str) -> None:
-    """Credentials, invitations, code, tasks, seeds, reports and files of jobs that it did not claim."""
-    thief.refused(what)
-
-
 def test_a_host_ends_and_forges_nothing_of_another(
     bench: Bench, thief: Login, job: Job, db: psycopg.Connection[dict[str, Any]]
 ) -> None:

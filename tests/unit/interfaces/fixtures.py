@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -51,55 +51,3 @@ def keys(value: object, path: str = "") -> Iterator[str]:
             yield from keys(item, f"{path}[]")
     elif path:
         yield re.sub(r"\.\d+(?=\.|$)", ".N", path)
-
-
-def schema_lines(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Every key of a JSON schema with its type, its bounds, and whether it is required or has a default."""
-    yield from _object_lines(schema, schema.get("$defs", {}), prefix)
-
-
-def _object_lines(schema: Mapping[str, Any], defined: Mapping[str, Any], path: str) -> Iterator[str]:
-    for key, entry in schema.get("properties", {}).items():
-        if key in schema.get("required", ()):
-            rest = " required"
-        else:
-            rest = f" = {entry['default']!r}" if "default" in entry else ""
-        yield f"{path}{key}: {_type(entry, defined)}{rest}"
-        for suffix, inner in _objects(entry, defined):
-            yield from _object_lines(inner, defined, f"{path}{key}{suffix}.")
-
-
-def _objects(entry: Mapping[str, Any], defined: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The objects within a value, with what stands between its key and theirs."""
-    entry = _resolved(entry, defined)
-    if "properties" in entry:
-        yield "", entry
-    for choice in (*entry.get("anyOf", ()), *entry.get("allOf", ())):
-        yield from _objects(choice, defined)
-    for suffix, key in (("[]", "items"), (".*", "additionalProperties")):
-        if isinstance(entry.get(key), Mapping):
-            yield from ((f"{suffix}{more}", inner) for more, inner in _objects(entry[key], defined))
-
-
-def _type(entry: Mapping[str, Any], defined: Mapping[str, Any]) -> str:
-    """A value's type in a few words."""
-    entry = _resolved(entry, defined)
-    if choices := [*entry.get("anyOf", ()), *entry.get("allOf", ())]:
-        return " or ".join(_type(choice, defined) for choice in choices)
-    if "enum" in entry or "const" in entry:
-        return "|".join(str(value) for value in entry.get("enum", [entry.get("const")]))
-    word = str(entry.get("format", entry.get("type", "any")))
-    if isinstance(entry.get("items"), Mapping):
-        word += f" of {_type(entry['items'], defined)}"
-    if isinstance(entry.get("additionalProperties"), Mapping):
-        word += f" of {_type(entry['additionalProperties'], defined)}"
-    if "propertyNames" in entry:
-        word += f", keys {_type(entry['propertyNames'], defined)}"
-    signs = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<", "pattern": "like "}
-    bounds = [f"{sign}{entry[name]}" for name, sign in signs.items() if name in entry]
-    return f"{word} ({', '.join(bounds)})" if bounds else word
-
-
-def _resolved(entry: Mapping[str, Any], defined: Mapping[str, Any]) -> Mapping[str, Any]:
-    reference = entry.get("$ref")
-    return entry if reference is None else {**defined[reference.rpartition("/")[2]], **entry, "$ref": None}
