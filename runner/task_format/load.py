@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 
 from runner.errors import TaskError
 from runner.marks import ENCODING
-from runner.task_format.build import build_extra, build_task, name_problem
+from runner.task_format.build import build_task, name_problem
 from runner.task_format.model import HARNESS, SUBMISSION, Competition, Extra, Problem, TaskFolder
 from runner.task_format.problems import lines_of, problem, refuse, shown, validate
-from runner.task_format.schema import CompetitionDocument, ExtraDocument, ProblemDocument, TaskDocument
+from runner.task_format.schema import CompetitionDocument, ProblemDocument, TaskDocument
 from runner.task_format.trees import MAX_TOTAL_BYTES, ArchiveTree, FolderTree, Refused, Tree, resolve
 from runner.task_format.yamlfile import MAX_YAML_BYTES, parse_yaml
 
@@ -144,7 +144,7 @@ def _load(tree: Tree, directory: str, *, name: str) -> TaskFolder:
     try:
         if tree.exists(extra_path):
             # An empty runner.yml means the same as none.
-            extra = build_extra(validate(ExtraDocument, _document(tree, extra_path) or {}, where=extra_where))
+            extra = validate(Extra, _document(tree, extra_path) or {}, where=extra_where)
     except TaskError as error:
         lines += lines_of(error)
     if document is None:
