@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from runner.cli.app import ExitCode, example, note, out, out_json, session
-from runner.cli.finding import Finding, Mark
+from runner.cli.app import example, note, out, session
+from runner.cli.finding import Finding, Mark, report
 from runner.cli.finding import render as render_finding
 from runner.devices import Details, Look, described, look_at_devices, sysfs, types_of
 from runner.errors import ConfigError, NotFoundError
@@ -67,19 +67,7 @@ def detect(
     ]
     if not findings:
         findings.append(Finding(name="devices", mark=Mark.OK, found="none here; this host serves processor cores"))
-    if as_json:
-        out_json(
-            {
-                "devices": [_document(look, registry) for look in looks],
-                "problems": list(problems),
-                "checks": [one.to_json() for one in findings],
-            }
-        )
-    else:
-        for finding in findings:
-            out(render_finding(finding))
-    bad = any(finding.mark is Mark.FAILED for finding in findings)
-    raise typer.Exit(ExitCode.NOT_ACCEPTED if bad else ExitCode.OK)
+    report(findings, as_json=as_json, devices=[_document(look, registry) for look in looks], problems=problems)
 
 
 def _why(look: Look, entry: GpuType) -> str:

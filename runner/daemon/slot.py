@@ -16,7 +16,6 @@ from runner import metrics
 from runner.config import mask_password
 from runner.daemon.interfaces import JobEvaluator
 from runner.daemon.leases import Lease, LeaseKeeper, StopReason
-from runner.daemon.outcomes import events
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.writer import Cancelled, Failed, Outcome, OutcomeWriter, Released
 from runner.errors import CancelledByRequest, InfrastructureError
@@ -98,7 +97,7 @@ class SlotWorker:
     def _work(self, lease: Lease) -> None:
         job = lease.job
         _log.info("job_claimed", user=job.user_id, failures=job.failures)
-        self._publisher.publish(events.claimed(job, host=self._host))
+        self._publisher.claimed(job, host=self._host)
         metrics.claimed(job)
         started_s = time.monotonic()
         result: JobResult | None = None
