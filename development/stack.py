@@ -22,17 +22,20 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from runner.config import Config
 from runner.environment import process_environment
 from runner.errors import ConfigError, InfrastructureError
+from runner.store import Store
 from sandbox.errors import SandboxError
 from sandbox.host.engine import DockerEngine
 
 _DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 _ENGINE_START_S = 60.0
 _ENGINE_ANSWER_S = 5.0
+_DAEMON_START_S = 120.0
 _GATEWAY_START_S = 120.0
 #: How often a gateway is started whose port another program took meanwhile.
 _GATEWAY_TRIES = 3
@@ -97,10 +100,10 @@ class Stack:
         except OSError as error:
             raise ConfigError(f"{directory} cannot be made: {error.strerror}") from error
         # Not what a link names: anybody may put one into a folder for all.
-        found = directory.lstat()
-        if found.st_uid != os.getuid():
-            raise ConfigError(f"{directory} belongs to user {found.st_uid}, not to us (remove it and try again)")
-        if not stat.S_ISDIR(found.st_mode):
+        status = directory.lstat()
+        if status.st_uid != os.getuid():
+            raise ConfigError(f"{directory} belongs to user {status.st_uid}, not to us (remove it and try again)")
+        if not stat.S_ISDIR(status.st_mode):
             raise ConfigError(f"{directory} is a link, expected a folder (remove it and try again)")
 
     @property
@@ -169,9 +172,9 @@ class Stack:
             ConfigError: DOCKER_HOST names an engine that does not answer, or none can be started without more rights.
             InfrastructureError: dockerd did not come up; the message names its log.
         """
-        found = self.find_engine()
-        if found is not None:
-            return found
+        engine = self.find_engine()
+        if engine is not None:
+            return engine
         named = _named_engine()
         if named:
             raise ConfigError(f"DOCKER_HOST is {named!r}, and no engine answers there (start it, or unset DOCKER_HOST)")
@@ -288,6 +291,21 @@ class Stack:
     def daemon_runs(self) -> bool:
         """Whether the daemon is alive."""
         return self._daemon_pid() is not None
+
+    def daemon_serves(self, store: Store, *, since: datetime) -> bool:
+        """Wait for a sign of life in the database: it gives none before it can take submissions. False: none came.
+
+        Raises:
+            InfrastructureError: it has ended.
+        """
+        deadline = time.monotonic() + _DAEMON_START_S
+        while not any(host.last_seen >= since for host in store.hosts()):
+            if not self.daemon_runs():
+                raise InfrastructureError(f"the daemon did not start; its log: {self.daemon_log}")
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.25)
+        return True
 
     def stop_daemon(self) -> None:
         """Let the daemon finish what it runs, and end it."""

@@ -201,10 +201,10 @@ def test_the_demo_gets_its_page(stack: Stack, free_port: int, capsys: pytest.Cap
     )
     base = stack.serve_gateway()
     assert base == f"http://127.0.0.1:{free_port}"
-    _show_page(f"{base}/login", look=False)
+    _show_page(f"{base}/login")
     assert f"{base}/login" in capsys.readouterr().err
     with pytest.raises(InfrastructureError, match="does not show"):
-        _show_page(f"{base}/nothing", look=False)
+        _show_page(f"{base}/nothing")
     stack.stop_all()
 
 
