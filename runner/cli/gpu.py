@@ -215,8 +215,8 @@ def clocks(
     config = session(context).config
     registry = Registry.load(config.gpus_dir)
     demands = gpu_clocks.demands_of(detect_slots(registry, config), registry)
-    wanted = {uuid: demand.clocks for uuid, demand in demands.items() if demand.clocks.locks}
-    refusals = set_clocks(wanted, lock=lock) if lock or release else {}
+    policies = {uuid: demand.clocks for uuid, demand in demands.items() if demand.clocks.locks}
+    refusals = set_clocks(policies, lock=lock) if lock or release else {}
     looks, problems = look_at_devices()
     findings = [
         Finding(name="devices", mark=Mark.FAILED, found=problem, remedy="see what the driver says: dmesg, nvidia-smi")

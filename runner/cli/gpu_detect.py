@@ -132,7 +132,7 @@ def _chosen(looks: Sequence[Look], problems: Sequence[str], wanted: str) -> Look
 def findings_of(entry: GpuType, registry: Registry) -> Iterator[Finding]:
     """What a type's file says of its devices, and what it lacks."""
     device = entry.device
-    known = [
+    facts = [
         f"{entry.count} x {entry.vendor}" if entry.count > 1 else entry.vendor.value,
         *([f"{device.memory_gib:g} GiB"] if device.memory_gib is not None else []),
         *([f"{device.bandwidth_gb_s:g} GB/s"] if device.bandwidth_gb_s is not None else []),
@@ -140,7 +140,7 @@ def findings_of(entry: GpuType, registry: Registry) -> Iterator[Finding]:
         *([f"SM at {entry.clocks.sm_mhz} MHz"] if entry.clocks.sm_mhz is not None else []),
         *([f"memory at {entry.clocks.memory_mhz} MHz"] if entry.clocks.memory_mhz is not None else []),
     ]
-    yield Finding(name=entry.name, mark=Mark.OK, found=f"{', '.join(known)} ({registry.origin(entry.name)})")
+    yield Finding(name=entry.name, mark=Mark.OK, found=f"{', '.join(facts)} ({registry.origin(entry.name)})")
     for advice in advise(entry):
         yield Finding(name=entry.name, mark=Mark.WARNING, found=advice.found, remedy=advice.remedy)
 

@@ -63,8 +63,8 @@ def load_archive(path: Path) -> TaskFolder:
         TaskError: one line per problem.
     """
     with contextlib.closing(ArchiveTree(path)) as tree:
-        found = [name for name in tree.names() if PurePosixPath(name).name == TASK_FILE]
-        tops = [TASK_FILE] if TASK_FILE in found else found
+        task_files = [name for name in tree.names() if PurePosixPath(name).name == TASK_FILE]
+        tops = [TASK_FILE] if TASK_FILE in task_files else task_files
         if len(tops) != 1:
             listed = f" ({', '.join(sorted(tops)[:5])})" if tops else ""
             raise TaskError(f"{path}: found {len(tops)} files named {TASK_FILE}{listed}, expected exactly one")
@@ -124,9 +124,9 @@ def _root_of(folder: Path) -> Path:
 
 
 def _repository_root(folder: Path) -> Path:
-    found = _root_of(folder)
-    if (found / ".git").exists():
-        return found
+    root = _root_of(folder)
+    if (root / ".git").exists():
+        return root
     parent = folder.parent
     # If the parent is /, every file of the system could be a source.
     return folder if parent == Path(parent.anchor) else parent
