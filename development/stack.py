@@ -37,10 +37,7 @@ _ENGINE_START_S = 60.0
 _ENGINE_ANSWER_S = 5.0
 _DAEMON_START_S = 120.0
 _GATEWAY_START_S = 120.0
-#: How often a gateway is started whose port another program took meanwhile.
-_GATEWAY_TRIES = 3
-#: Ports after the usual one that are tried first, so that a second stack has a port that is easily told.
-_NEXT_PORTS = 20
+_CONNECT_S = 1.0
 _STOP_S = 30.0
 _EXEC_S = 0.5
 #: The kernel takes no longer name of a socket, without its end.
@@ -49,8 +46,6 @@ _SOCKET_BYTES = 107
 _ENGINE_SOCKETS = "docker-exec/containerd/containerd.sock.ttrpc"
 #: The command of the gateway's process.
 _GATEWAY = "gateway"
-#: Of a socket that waits for connections, in /proc/net/tcp.
-_LISTEN = "0A"
 #: What the command line reads beside KERNEL_RUNNER_*.
 _SETTINGS = ("DATABASE_URL", "DOCKER_HOST")
 _STATE = Path("/var/tmp")  # noqa: S108 survives reboots; a directory of another owner is refused
@@ -351,18 +346,13 @@ class Stack:
 
     def serve_gateway(self) -> str | None:
         """Start the gateway and wait until it takes connections: its base address, or None if it does not serve."""
-        for _ in range(_GATEWAY_TRIES):
-            self.start_gateway()
-            deadline = time.monotonic() + _GATEWAY_START_S
-            while self.gateway_runs() and time.monotonic() < deadline:
-                url = self.gateway_url()
-                if url is not None:
-                    return url
-                time.sleep(0.25)
-            host, _, port = self._gateway_address().rpartition(":")
-            if self.gateway_runs() or _is_free(host, int(port)):
-                # It has another trouble than its port.
-                break
+        self.start_gateway()
+        deadline = time.monotonic() + _GATEWAY_START_S
+        while self.gateway_runs() and time.monotonic() < deadline:
+            url = self.gateway_url()
+            if url is not None:
+                return url
+            time.sleep(0.25)
         say(f"the gateway does not serve; its log says why: {self.gateway_log}")
         return None
 
@@ -371,15 +361,16 @@ class Stack:
         return self._gateway_pid() is not None
 
     def gateway_url(self) -> str | None:
-        """The base address of this stack's gateway, or None while its own process does not listen there.
-
-        That something answers on a port says nothing: it may be another checkout's gateway.
-        """
-        pid = self._gateway_pid()
-        if pid is None:
+        """The base address of this stack's gateway, or None while it does not run or takes no connections."""
+        if not self.gateway_runs():
             return None
         address = self._gateway_address()
-        return f"http://{address}" if _listens(pid, int(address.rpartition(":")[2])) else None
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+        except OSError:
+            return None
+        return f"http://{address}"
 
     @property
     def _gateway_pid_file(self) -> Path:
@@ -556,40 +547,11 @@ def _install_engine() -> str:
 
 
 def _free_port(host: str, usual: int) -> int:
-    """The usual port if it is free; else one of the next, or any."""
-    return next(
-        (port for port in range(usual, min(usual + _NEXT_PORTS, 2**16)) if _is_free(host, port)), 0
-    ) or _any_port(host)
-
-
-def _is_free(host: str, port: int) -> bool:
-    try:
-        socket.create_server((host, port)).close()
-    except OSError:
-        return False
-    return True
-
-
-def _any_port(host: str) -> int:
-    with socket.create_server((host, 0)) as end:
-        return int(end.getsockname()[1])
-
-
-def _listens(pid: int, port: int) -> bool:
-    """Whether a process listens on a port, by its own descriptors."""
-    sockets: set[str] = set()
-    for table in ("tcp", "tcp6"):
-        with contextlib.suppress(FileNotFoundError):
-            for line in Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
-                _, local, _, state, *_, inode = line.split()[:10]
-                if state == _LISTEN and int(local.rpartition(":")[2], 16) == port:
-                    sockets.add(f"socket:[{inode}]")
-    for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
-        # It may be closed meanwhile.
-        with contextlib.suppress(OSError):
-            if str(descriptor.readlink()) in sockets:
-                return True
-    return False
+    """The usual port if it is free; else any."""
+    for port in (usual, 0):
+        with contextlib.suppress(OSError), socket.create_server((host, port)) as end:
+            return int(end.getsockname()[1])
+    raise InfrastructureError(f"no port of {host} is free")
 
 
 def _spawn(arguments: Sequence[str], log: Path, **variables: str) -> subprocess.Popen[bytes]:
