@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import typer
 
-from runner.cli import program
 from runner.cli.finding import Mark
 from runner.cli.task_check import MeasuredCase, offered, rehearse
 from runner.gpu_types import Registry
@@ -132,17 +130,6 @@ def test_what_is_no_interpreter_is_a_failure(tmp_path: Path, content: str, reaso
     assert found[-1].found.startswith(f"{other} is no Python interpreter ({reason}")
     assert found[-1].remedy is not None
     assert found[-1].remedy.startswith("set eval_python")
-
-
-def test_run_is_eval() -> None:
-    """Two names for one command: nothing can differ."""
-    root = typer.main.get_command(program([]))
-    commands = root.commands  # type: ignore[attr-defined]  # a group
-    run, evaluate = commands["task"].commands["run"], commands["eval"]
-    assert [(parameter.name, parameter.opts) for parameter in run.params] == [
-        (parameter.name, parameter.opts) for parameter in evaluate.params
-    ]
-    assert run.help == evaluate.help
 
 
 @pytest.mark.parametrize(
