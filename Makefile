@@ -14,8 +14,8 @@ help: ## what can be made
 setup: ## the two virtual environments (daemon and evaluation); every other target does this first
 	@.ci/setup
 
-demo: setup ## real submissions through real containers to a leaderboard and its page; leaves nothing running; ARGS=--look waits
-	@$(STACK) demo $(ARGS)
+demo: setup ## real submissions through real containers to a leaderboard and its page; leaves nothing running
+	@$(STACK) demo
 
 # In four processes: most tests wait for a time limit, a lease or a container, not for a core.
 PARALLEL := -n 4 --dist loadscope --no-loadscope-reorder

@@ -19,7 +19,6 @@ from runner.environment import process_environment
 from runner.errors import ConfigError, InfrastructureError, KernelRunnerError
 from runner.store import Store
 
-_START_S = 120.0
 _LOOK_S = 0.25
 #: How long an interrupted command, and what it leaves running, may take to end.
 _END_S = 60.0
@@ -145,17 +144,10 @@ def _command_of(pid: int) -> str:
 
 
 def _await_daemon(stack: Stack, url: str, began: datetime) -> None:
-    """Wait for a sign of life of the daemon in the database: it gives none before it can take submissions."""
     store = Store(url, application_name="kernel-runner development")
-    deadline = time.monotonic() + _START_S
     try:
-        while not any(host.last_seen >= began for host in store.hosts()):
-            if not stack.daemon_runs():
-                raise InfrastructureError(f"the daemon did not start; its log: {stack.daemon_log}")
-            if time.monotonic() > deadline:
-                say(f"the daemon is not ready after {_START_S:.0f} s; its log says why: {stack.daemon_log}")
-                return
-            time.sleep(_LOOK_S)
+        if not stack.daemon_serves(store, since=began):
+            say(f"the daemon is not ready; its log says why: {stack.daemon_log}")
     finally:
         store.close()
 
@@ -180,7 +172,7 @@ def _shell(environment: Mapping[str, str]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Entry of `python -m development`."""
-    usage = "usage: python -m development up | down | env | clean | demo [--look] | run -- COMMAND..."
+    usage = "usage: python -m development up | down | env | clean | demo | run -- COMMAND..."
     try:
         match list(arguments):
             case ["up"]:
@@ -191,11 +183,11 @@ def main(arguments: Sequence[str]) -> int:
                 print(_shell(Stack(state_directory()).environment()))  # noqa: T201 this is the command's output
             case ["clean"]:
                 clean()
-            case ["demo", *options] if options in ([], ["--look"]):
+            case ["demo"]:
                 # It needs rich, the client and the renderers.
                 from development.demo import demo
 
-                demo(look=bool(options))
+                demo()
             case ["run", "--", *command] if command:
                 return run(Stack(state_directory("run")), command)
             case _:

@@ -9,18 +9,15 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
-from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 import tasks
@@ -28,7 +25,6 @@ from development import demo_batch
 from development.stack import Stack, orderly, state_directory
 from runner.cli import render, render_submission
 from runner.cli.app import console, note, out
-from runner.cli.safe import one_line
 from runner.cli.view import from_store
 from runner.errors import InfrastructureError
 from runner.model import JobState, Mode, Verdict
@@ -39,7 +35,6 @@ from runner.units import score
 
 #: So that the endless submission does not hold the demo up for the task's own three minutes.
 _TIME_LIMIT_S = 5
-_START_S = 120.0
 #: The whole demo takes a minute or two; beyond this something is wrong and the daemon's log says what.
 _PATIENCE_S = 900.0
 _LOOK_S = 0.25
@@ -83,24 +78,26 @@ ENTRIES = tuple(
 )
 
 
-def demo(*, look: bool) -> None:
+def demo() -> None:
     """Evaluate real submissions on this machine, from queue to rankings, in a minute or two.
 
     Starts an embedded PostgreSQL, a daemon, a gateway on a free port of this machine and, if none answers, an engine,
-    and stops them at the end. Prints the address of a leaderboard's page, and with `look` keeps it up until Enter is
-    pressed or Ctrl-C. Touches no configured database.
+    and stops them at the end. Touches no configured database.
 
     Raises:
         InfrastructureError: a part does not start, or a verdict is another than expected.
     """
-    directory = state_directory("demo")
+    directory, began = state_directory("demo"), datetime.now(UTC)
     with (
         orderly(),
         _fresh_stack(directory) as (stack, url),
         _closing(Store(url, application_name="kernel-runner demo")) as store,
     ):
         boards = _publish(store)
-        _start_daemon(stack, store)
+        note("starting the daemon (it proves its containers with a probe first)")
+        stack.start_daemon()
+        if not stack.daemon_serves(store, since=began):
+            raise InfrastructureError(f"the daemon is not ready; its log says why: {stack.daemon_log}")
         submissions = [(entry, _submit(store, entry)) for entry in ENTRIES]
         note(
             f"{len(submissions)} submissions queued on {len(boards)} leaderboards; "
@@ -120,7 +117,7 @@ def demo(*, look: bool) -> None:
         out("\ncandidates for a PyTorch module (docs/trainers.md):\n")
         out(table)
         if page is not None:
-            _show_page(page, look=look)
+            _show_page(page)
         note("stopping what was started")
     if surprises:
         raise InfrastructureError("the demo did not go as it should: " + "; ".join(surprises))
@@ -172,16 +169,6 @@ def _publish(store: Store) -> tuple[str, ...]:
     return names
 
 
-def _start_daemon(stack: Stack, store: Store) -> None:
-    note("starting the daemon (it proves its containers with a probe first)")
-    stack.start_daemon()
-    deadline = time.monotonic() + _START_S
-    while not store.hosts():
-        if time.monotonic() > deadline or not stack.daemon_runs():
-            raise InfrastructureError(f"the daemon did not start; its log: {stack.daemon_log}")
-        time.sleep(_LOOK_S)
-
-
 def _open_pages(stack: Stack, store: Store, board: str) -> str | None:
     """Start the gateway and say where to look; the address of the board's page, or None without a gateway."""
     base = stack.serve_gateway()
@@ -195,8 +182,8 @@ def _open_pages(stack: Stack, store: Store, board: str) -> str | None:
     return page
 
 
-def _show_page(page: str, *, look: bool) -> None:
-    """Get the page as a browser does, and say where it is; with `look` wait for the person.
+def _show_page(page: str) -> None:
+    """Get the page as a browser does, and say where it is.
 
     Raises:
         InfrastructureError: the gateway does not serve it.
@@ -206,11 +193,7 @@ def _show_page(page: str, *, look: bool) -> None:
             size = len(answer.read())
     except OSError as error:
         raise InfrastructureError(f"the gateway does not show {page}: {error}") from error
-    note(f"the ranking as a page ({size} bytes): {page}{'' if look else '; `make demo ARGS=--look` keeps it up'}")
-    if look:
-        note("Enter or Ctrl-C ends the demo")
-        with suppress(KeyboardInterrupt):
-            sys.stdin.readline()
+    note(f"the ranking as a page ({size} bytes): {page}; `make up` keeps one up")
 
 
 def _user_id(name: str) -> str:
@@ -234,28 +217,19 @@ def _submit(store: Store, entry: Entry) -> int:
 def _watch(
     store: Store, stack: Stack, submissions: Sequence[tuple[Entry, int]]
 ) -> tuple[tuple[Entry, SubmissionView], ...]:
-    """Show the queue until it is empty: a live table on a terminal, a line per verdict elsewhere."""
-    screen = console(stderr=True)
+    """Wait until all are over; a line for each as it ends."""
     deadline = time.monotonic() + _PATIENCE_S
-    told: set[int] = set()
-    with Live(console=screen, refresh_per_second=8, transient=True) as live:
-        while True:
-            views = tuple((entry, store.submission(number)) for entry, number in submissions)
-            for entry, view in views:
-                if view.state is JobState.DONE and view.submission_id not in told:
-                    told.add(view.submission_id)
-                    if not screen.is_terminal:
-                        screen.print(_line(entry, view))
-            if screen.is_terminal:
-                live.update(_table(views))
-            if len(told) == len(submissions):
-                break
-            if time.monotonic() > deadline or not stack.daemon_runs():
-                raise InfrastructureError(f"the daemon does not get on; its log: {stack.daemon_log}")
-            time.sleep(_LOOK_S)
-    if screen.is_terminal:
-        screen.print(_table(views))
-    return views
+    ended: dict[int, tuple[Entry, SubmissionView]] = {}
+    while len(ended) < len(submissions):
+        if time.monotonic() > deadline or not stack.daemon_runs():
+            raise InfrastructureError(f"the daemon does not get on; its log: {stack.daemon_log}")
+        for entry, number in submissions:
+            view = store.submission(number)
+            if view.state is JobState.DONE and number not in ended:
+                ended[number] = entry, view
+                console(stderr=True).print(_line(entry, view))
+        time.sleep(_LOOK_S)
+    return tuple(ended[number] for _, number in submissions)
 
 
 def _line(entry: Entry, view: SubmissionView) -> Text:
@@ -264,27 +238,6 @@ def _line(entry: Entry, view: SubmissionView) -> Text:
         render.verdict_text(view.verdict),
         "" if view.score_s is None else f", {score(view.score_s)}",
     )
-
-
-def _table(views: Sequence[tuple[Entry, SubmissionView]]) -> Table:
-    table = Table("", "leaderboard", "user", "what it does", "mode", "verdict", "score", box=None, padding=(0, 2))
-    for entry, view in views:
-        running = next((job for job in view.jobs if job.state is JobState.RUNNING), None)
-        if view.verdict is not None or running is None:
-            state = render.verdict_text(view.verdict, view.state)
-        else:
-            phase = (running.progress or {}).get("phase", "starting")
-            state = Text(f"{phase}{' (secret)' if running.secret else ''}", style="yellow")
-        table.add_row(
-            str(view.submission_id),
-            entry.leaderboard,
-            entry.user,
-            Text(one_line(entry.story)),
-            entry.mode.value,
-            state,
-            score(view.score_s),
-        )
-    return table
 
 
 def _print_results(store: Store, boards: Sequence[str], views: Sequence[tuple[Entry, SubmissionView]]) -> None:

@@ -22,11 +22,13 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from runner.config import Config
 from runner.environment import process_environment
 from runner.errors import ConfigError, InfrastructureError
+from runner.store import Store
 from sandbox.errors import RootFilesystemError, SandboxError
 from sandbox.host.engine import DockerEngine
 from sandbox.host.hostroot import HostRoot
@@ -34,11 +36,9 @@ from sandbox.host.hostroot import HostRoot
 _DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 _ENGINE_START_S = 60.0
 _ENGINE_ANSWER_S = 5.0
+_DAEMON_START_S = 120.0
 _GATEWAY_START_S = 120.0
-#: How often a gateway is started whose port another program took meanwhile.
-_GATEWAY_TRIES = 3
-#: Ports after the usual one that are tried first, so that a second stack has a port that is easily told.
-_NEXT_PORTS = 20
+_CONNECT_S = 1.0
 _STOP_S = 30.0
 _EXEC_S = 0.5
 #: The kernel takes no longer name of a socket, without its end.
@@ -47,8 +47,6 @@ _SOCKET_BYTES = 107
 _ENGINE_SOCKETS = "docker-exec/containerd/containerd.sock.ttrpc"
 #: The command of the gateway's process.
 _GATEWAY = "gateway"
-#: Of a socket that waits for connections, in /proc/net/tcp.
-_LISTEN = "0A"
 #: What the command line reads beside KERNEL_RUNNER_*.
 _SETTINGS = ("DATABASE_URL", "DOCKER_HOST")
 _STATE = Path("/var/tmp")  # noqa: S108 survives reboots; a directory of another owner is refused
@@ -98,10 +96,10 @@ class Stack:
         except OSError as error:
             raise ConfigError(f"{directory} cannot be made: {error.strerror}") from error
         # Not what a link names: anybody may put one into a folder for all.
-        found = directory.lstat()
-        if found.st_uid != os.getuid():
-            raise ConfigError(f"{directory} belongs to user {found.st_uid}, not to us (remove it and try again)")
-        if not stat.S_ISDIR(found.st_mode):
+        status = directory.lstat()
+        if status.st_uid != os.getuid():
+            raise ConfigError(f"{directory} belongs to user {status.st_uid}, not to us (remove it and try again)")
+        if not stat.S_ISDIR(status.st_mode):
             raise ConfigError(f"{directory} is a link, expected a folder (remove it and try again)")
 
     @property
@@ -170,9 +168,9 @@ class Stack:
             ConfigError: DOCKER_HOST names an engine that does not answer, or none can be started without more rights.
             InfrastructureError: dockerd did not come up; the message names its log.
         """
-        found = self.find_engine()
-        if found is not None:
-            return found
+        engine = self.find_engine()
+        if engine is not None:
+            return engine
         named = _named_engine()
         if named:
             raise ConfigError(f"DOCKER_HOST is {named!r}, and no engine answers there (start it, or unset DOCKER_HOST)")
@@ -290,6 +288,21 @@ class Stack:
         """Whether the daemon is alive."""
         return self._daemon_pid() is not None
 
+    def daemon_serves(self, store: Store, *, since: datetime) -> bool:
+        """Wait for a sign of life in the database: it gives none before it can take submissions. False: none came.
+
+        Raises:
+            InfrastructureError: it has ended.
+        """
+        deadline = time.monotonic() + _DAEMON_START_S
+        while not any(host.last_seen >= since for host in store.hosts()):
+            if not self.daemon_runs():
+                raise InfrastructureError(f"the daemon did not start; its log: {self.daemon_log}")
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.25)
+        return True
+
     def stop_daemon(self) -> None:
         """Let the daemon finish what it runs, and end it."""
         pid = self._daemon_pid()
@@ -334,18 +347,13 @@ class Stack:
 
     def serve_gateway(self) -> str | None:
         """Start the gateway and wait until it takes connections: its base address, or None if it does not serve."""
-        for _ in range(_GATEWAY_TRIES):
-            self.start_gateway()
-            deadline = time.monotonic() + _GATEWAY_START_S
-            while self.gateway_runs() and time.monotonic() < deadline:
-                url = self.gateway_url()
-                if url is not None:
-                    return url
-                time.sleep(0.25)
-            host, _, port = self._gateway_address().rpartition(":")
-            if self.gateway_runs() or _is_free(host, int(port)):
-                # It has another trouble than its port.
-                break
+        self.start_gateway()
+        deadline = time.monotonic() + _GATEWAY_START_S
+        while self.gateway_runs() and time.monotonic() < deadline:
+            url = self.gateway_url()
+            if url is not None:
+                return url
+            time.sleep(0.25)
         say(f"the gateway does not serve; its log says why: {self.gateway_log}")
         return None
 
@@ -354,15 +362,16 @@ class Stack:
         return self._gateway_pid() is not None
 
     def gateway_url(self) -> str | None:
-        """The base address of this stack's gateway, or None while its own process does not listen there.
-
-        That something answers on a port says nothing: it may be another checkout's gateway.
-        """
-        pid = self._gateway_pid()
-        if pid is None:
+        """The base address of this stack's gateway, or None while it does not run or takes no connections."""
+        if not self.gateway_runs():
             return None
         address = self._gateway_address()
-        return f"http://{address}" if _listens(pid, int(address.rpartition(":")[2])) else None
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+        except OSError:
+            return None
+        return f"http://{address}"
 
     @property
     def _gateway_pid_file(self) -> Path:
@@ -543,40 +552,11 @@ def _install_engine() -> str:
 
 
 def _free_port(host: str, usual: int) -> int:
-    """The usual port if it is free; else one of the next, or any."""
-    return next(
-        (port for port in range(usual, min(usual + _NEXT_PORTS, 2**16)) if _is_free(host, port)), 0
-    ) or _any_port(host)
-
-
-def _is_free(host: str, port: int) -> bool:
-    try:
-        socket.create_server((host, port)).close()
-    except OSError:
-        return False
-    return True
-
-
-def _any_port(host: str) -> int:
-    with socket.create_server((host, 0)) as end:
-        return int(end.getsockname()[1])
-
-
-def _listens(pid: int, port: int) -> bool:
-    """Whether a process listens on a port, by its own descriptors."""
-    sockets: set[str] = set()
-    for table in ("tcp", "tcp6"):
-        with contextlib.suppress(FileNotFoundError):
-            for line in Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
-                _, local, _, state, *_, inode = line.split()[:10]
-                if state == _LISTEN and int(local.rpartition(":")[2], 16) == port:
-                    sockets.add(f"socket:[{inode}]")
-    for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
-        # It may be closed meanwhile.
-        with contextlib.suppress(OSError):
-            if str(descriptor.readlink()) in sockets:
-                return True
-    return False
+    """The usual port if it is free; else any."""
+    for port in (usual, 0):
+        with contextlib.suppress(OSError), socket.create_server((host, port)) as end:
+            return int(end.getsockname()[1])
+    raise InfrastructureError(f"no port of {host} is free")
 
 
 def _spawn(arguments: Sequence[str], log: Path, **variables: str) -> subprocess.Popen[bytes]:

@@ -507,8 +507,8 @@ class Config(BaseModel):
             origin = {key: f"{path}: {key}" for key in values}
         credential = credential_file("database_url", environ)
         # The unit has an empty one for hosts that name the database elsewhere.
-        if credential is not None and (found := _secret_file(credential)):
-            values["database_url"], origin["database_url"] = found, f"credential {credential}"
+        if credential is not None and (address := _secret_file(credential)):
+            values["database_url"], origin["database_url"] = address, f"credential {credential}"
         for variable, key, text in overrides(environ, list(cls.model_fields)):
             values[key] = _parse(key, text)
             origin[key] = f"environment: {variable}"
@@ -527,10 +527,10 @@ class Config(BaseModel):
     @property
     def gateway_address(self) -> HttpAddress:
         """Where the gateway serves HTTP."""
-        found = HttpAddress.parse(self.gateway_listen, directory=self.state_dir)
-        if found is None:
+        address = HttpAddress.parse(self.gateway_listen, directory=self.state_dir)
+        if address is None:
             raise ConfigError("gateway_listen is off")
-        return found
+        return address
 
     def gateway_admin_token(self, environ: Mapping[str, str] | None = None) -> str | None:
         """The token for the gateway's admin routes: systemd's credential, else the file; None without one.
@@ -571,10 +571,10 @@ class Config(BaseModel):
             ConfigError: none was given, or the file that holds it cannot be read.
         """
         if self.database_url is None and self.database_url_file is not None:
-            found = _secret_file(self.database_url_file)
-            if not found:
+            address = _secret_file(self.database_url_file)
+            if not address:
                 raise ConfigError(f"{self.database_url_file} is empty: expected one line, e.g. {_EXAMPLE_URL}")
-            return found
+            return address
         if self.database_url is None:
             raise ConfigError(
                 f"no database: set DATABASE_URL or database_url in the configuration, e.g. {_EXAMPLE_URL}"

@@ -50,10 +50,10 @@ class DiskSpace:
 def free_bytes(path: Path) -> int | None:
     """Bytes that may still be written below a path; None: the path is missing or not readable."""
     try:
-        found = os.statvfs(path)
+        status = os.statvfs(path)
     except OSError:
         return None
-    return found.f_bavail * found.f_frsize
+    return status.f_bavail * status.f_frsize
 
 
 def disk_spaces(state_dir: Path, data_root: Path | None, *, floor_gib: float) -> Sequence[DiskSpace]:
@@ -61,11 +61,11 @@ def disk_spaces(state_dir: Path, data_root: Path | None, *, floor_gib: float) ->
     floor = int(floor_gib * GIB)
     # Before the first start there is no state directory: it will be made where its nearest parent is.
     state = next((place for place in (state_dir, *state_dir.parents) if os.path.lexists(place)), state_dir)
-    found = [DiskSpace(what="state_dir", path=state_dir, free_bytes=free_bytes(state), floor_bytes=floor)]
+    spaces = [DiskSpace(what="state_dir", path=state_dir, free_bytes=free_bytes(state), floor_bytes=floor)]
     if data_root is not None:
         free = free_bytes(data_root)
-        found.append(DiskSpace(what="the engine's data in", path=data_root, free_bytes=free, floor_bytes=floor))
-    return found
+        spaces.append(DiskSpace(what="the engine's data in", path=data_root, free_bytes=free, floor_bytes=floor))
+    return spaces
 
 
 class DiskFloor:

@@ -49,7 +49,7 @@ def overrides(environ: Mapping[str, str], keys: Collection[str]) -> Iterator[tup
     Raises:
         ConfigError: a variable with our prefix names no key.
     """
-    found = [(name, key) for name, key in _SHARED_VARIABLES.items() if name in environ]
+    pairs = [(name, key) for name, key in _SHARED_VARIABLES.items() if name in environ]
     for name in sorted(environ):
         if not name.startswith(PREFIX) or name.startswith(_TEST_PREFIX) or name == PATH_VARIABLE:
             continue
@@ -57,8 +57,8 @@ def overrides(environ: Mapping[str, str], keys: Collection[str]) -> Iterator[tup
         if key not in keys:
             near = PREFIX + nearest(key, keys).upper()
             raise ConfigError(f"environment variable {name} is not known, the nearest valid one is {near}")
-        found.append((name, key))
-    return ((name, key, environ[name]) for name, key in found if environ[name])
+        pairs.append((name, key))
+    return ((name, key, environ[name]) for name, key in pairs if environ[name])
 
 
 def credential_file(name: str, environ: Mapping[str, str] | None = None) -> Path | None:
@@ -80,16 +80,16 @@ def notify_socket(environ: Mapping[str, str] | None = None) -> str | None:
 
 def listening_socket(environ: Mapping[str, str] | None = None) -> int | None:
     """The file descriptor of the socket that the service manager listens on for us (`sd_listen_fds`), or None."""
-    found = os.environ if environ is None else environ
-    mine = found.get("LISTEN_PID") == str(os.getpid())
-    return 3 if mine and found.get("LISTEN_FDS") == "1" else None
+    variables = os.environ if environ is None else environ
+    mine = variables.get("LISTEN_PID") == str(os.getpid())
+    return 3 if mine and variables.get("LISTEN_FDS") == "1" else None
 
 
 def watchdog_s(environ: Mapping[str, str] | None = None) -> float | None:
     """How long the service manager waits for a sign of life, in seconds, or None where it does not."""
-    found = os.environ if environ is None else environ
-    period = found.get("WATCHDOG_USEC", "")
+    variables = os.environ if environ is None else environ
+    period = variables.get("WATCHDOG_USEC", "")
     # A process that another one started inherits the variables; they are meant for that one.
-    if not period.isdigit() or int(period) == 0 or found.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+    if not period.isdigit() or int(period) == 0 or variables.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     return int(period) / 1e6

@@ -55,7 +55,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "kernelbook": "runner.extras.trainers.kernelbook.commands",
     "leaderboard": "runner.cli.leaderboard",
     "task": "runner.cli.task",
-    "user": "runner.cli.user",
+    "user": "runner.extras.gateway.commands",
 }
 
 

@@ -34,7 +34,8 @@ from runner.store import Store, direct_address
 _UNBOUNDED_WIDTH = 100_000
 #: A terminal that says it has fewer columns has no size yet, or cannot show a table: it has the usual ones.
 _NARROWEST = 40
-_USUAL_WIDTH, _USUAL_HEIGHT = 80, 25
+_USUAL_WIDTH = 80
+_USUAL_HEIGHT = 25
 _CONTINUATION = re.compile(r"\n[\t ]+(?![-\t ])")
 
 Priority = Annotated[int, typer.Option("--priority", metavar="N", min=-1000, max=1000, help="Higher goes first.")]
@@ -105,10 +106,10 @@ def direct_url(config: Config) -> str:
 
 def session(context: typer.Context) -> Session:
     """The session of the running command."""
-    found = context.obj
-    if not isinstance(found, Session):
-        raise TypeError(f"the root command made no session, found {found!r}")
-    return found
+    current = context.obj
+    if not isinstance(current, Session):
+        raise TypeError(f"the root command made no session, found {current!r}")
+    return current
 
 
 app = typer.Typer(
@@ -218,7 +219,7 @@ def console(*, stderr: bool) -> Console:
     """A console on the current stdout or stderr."""
     stream = sys.stderr if stderr else sys.stdout
     terminal = stream.isatty()
-    made = Console(
+    target = Console(
         file=stream,
         force_terminal=terminal,
         no_color=None if terminal else True,
@@ -228,11 +229,11 @@ def console(*, stderr: bool) -> Console:
         markup=False,
         soft_wrap=not terminal,
     )
-    if made.width < _NARROWEST:
-        made.width = _USUAL_WIDTH
-    if not made.height:
-        made.height = _USUAL_HEIGHT
-    return made
+    if target.width < _NARROWEST:
+        target.width = _USUAL_WIDTH
+    if not target.height:
+        target.height = _USUAL_HEIGHT
+    return target
 
 
 def example(*texts: str) -> str:

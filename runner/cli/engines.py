@@ -148,7 +148,7 @@ def toolkit_version() -> dict[str, str]:
         if path is None:
             continue
         try:
-            said = subprocess.run(
+            answer = subprocess.run(
                 [path, "--version"],
                 capture_output=True,
                 encoding="utf-8",
@@ -158,7 +158,7 @@ def toolkit_version() -> dict[str, str]:
             )
         except (OSError, subprocess.SubprocessError):
             continue
-        return {_TOOLKIT: said.stdout.strip().partition("\n")[0]}
+        return {_TOOLKIT: answer.stdout.strip().partition("\n")[0]}
     return {}
 
 

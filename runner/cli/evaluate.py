@@ -175,14 +175,14 @@ def find_slot(registry: Registry, config: Config, gpu_type: GpuType) -> Slot:
         slots = [replace(slot, gpu_type=gpu_type.name) for slot in detect_slots(registry, config) if not slot.devices]
     else:
         slots = list(detect_slots(registry, config))
-    found = next((slot for slot in slots if slot.gpu_type == gpu_type.name), None)
-    if found is None:
+    chosen = next((slot for slot in slots if slot.gpu_type == gpu_type.name), None)
+    if chosen is None:
         here = ", ".join(sorted({slot.gpu_type for slot in slots})) or "none"
         raise ConfigError(
             f"this host has no slot for GPU type {gpu_type.name}; found {here} "
             "(give --gpu one of these, or configure `slots`)"
         )
-    return found
+    return chosen
 
 
 @contextmanager

@@ -1,15 +1,17 @@
-"""One line of a report on a host, a GPU type or a task: what was looked at, what was found, what to do. Pure."""
+"""One line of a report on a host, a GPU type or a task: what was looked at, what was found, what to do."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, NoReturn
 
+import typer
 from rich.console import Group
 from rich.text import Text
 
-from runner.cli.app import ExitCode
+from runner.cli.app import ExitCode, out, out_json
 from runner.cli.safe import one_line
 from runner.model import Json
 
@@ -48,6 +50,16 @@ def verdict_of(findings: Sequence[Finding]) -> ExitCode:
     if any(finding.infrastructure for finding in failed):
         return ExitCode.INFRASTRUCTURE
     return ExitCode.NOT_ACCEPTED if failed else ExitCode.OK
+
+
+def report(findings: Sequence[Finding], *, as_json: bool, **document: Any) -> NoReturn:  # noqa: ANN401 - JSON
+    """Print findings, for programs after the other keys of the document, and end the command by them."""
+    if as_json:
+        out_json({**document, "checks": [finding.to_json() for finding in findings]})
+    else:
+        for finding in findings:
+            out(render(finding))
+    raise typer.Exit(verdict_of(findings))
 
 
 def render(finding: Finding) -> Group:

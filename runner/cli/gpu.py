@@ -14,7 +14,7 @@ from rich.text import Text
 from runner.cli import gpu_clocks, gpu_detect, json_output, render_hosts
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.evaluate import local_evaluator
-from runner.cli.finding import Finding, Mark, verdict_of
+from runner.cli.finding import Finding, Mark, report, verdict_of
 from runner.cli.finding import render as render_finding
 from runner.cli.gpu_test import slots_to_test, try_slot
 from runner.devices import detect_slots, look_at_devices
@@ -125,12 +125,7 @@ def validate(
     findings = [finding for entry in asked for finding in gpu_detect.findings_of(entry, registry)]
     if not asked:
         findings.append(Finding(name="gpu types", mark=Mark.OK, found=f"the built-in ones; no files in {directory}"))
-    if as_json:
-        out_json({"ok": True, "types": [entry.name for entry in asked], "checks": [one.to_json() for one in findings]})
-    else:
-        for finding in findings:
-            out(render_finding(finding))
-    raise typer.Exit(verdict_of(findings))
+    report(findings, as_json=as_json, ok=True, types=[entry.name for entry in asked])
 
 
 @gpu.command(
@@ -220,8 +215,8 @@ def clocks(
     config = session(context).config
     registry = Registry.load(config.gpus_dir)
     demands = gpu_clocks.demands_of(detect_slots(registry, config), registry)
-    wanted = {uuid: demand.clocks for uuid, demand in demands.items() if demand.clocks.locks}
-    refusals = set_clocks(wanted, lock=lock) if lock or release else {}
+    policies = {uuid: demand.clocks for uuid, demand in demands.items() if demand.clocks.locks}
+    refusals = set_clocks(policies, lock=lock) if lock or release else {}
     looks, problems = look_at_devices()
     findings = [
         Finding(name="devices", mark=Mark.FAILED, found=problem, remedy="see what the driver says: dmesg, nvidia-smi")
@@ -240,12 +235,7 @@ def clocks(
         devices.append(gpu_clocks.document(look, demand, refusal))
     if not findings:
         findings.append(Finding(name="devices", mark=Mark.OK, found="none here, so no clocks"))
-    if as_json:
-        out_json({"devices": devices, "problems": list(problems), "checks": [one.to_json() for one in findings]})
-    else:
-        for finding in findings:
-            out(render_finding(finding))
-    raise typer.Exit(verdict_of(findings))
+    report(findings, as_json=as_json, devices=devices, problems=problems)
 
 
 def _is_asked(origin: Path | None, files: Sequence[Path]) -> bool:

@@ -36,17 +36,17 @@ class Demand:
 
 def demands_of(slots: Iterable[Slot], registry: Registry) -> Mapping[str, Demand]:
     """UUID of a device -> what is demanded of it; types of one device that demand anything demand the same."""
-    found: dict[str, Demand] = {}
+    demands: dict[str, Demand] = {}
     for slot in slots:
         gpu = registry.get(slot.gpu_type)
         for device in slot.devices:
-            known = found.get(device.uuid, Demand())
+            demand = demands.get(device.uuid, Demand())
             merged = ClockPolicy(
-                sm_mhz=known.clocks.sm_mhz if gpu.clocks.sm_mhz is None else gpu.clocks.sm_mhz,
-                memory_mhz=known.clocks.memory_mhz if gpu.clocks.memory_mhz is None else gpu.clocks.memory_mhz,
+                sm_mhz=demand.clocks.sm_mhz if gpu.clocks.sm_mhz is None else gpu.clocks.sm_mhz,
+                memory_mhz=demand.clocks.memory_mhz if gpu.clocks.memory_mhz is None else gpu.clocks.memory_mhz,
             )
-            found[device.uuid] = Demand(types=tuple(dict.fromkeys((*known.types, gpu.name))), clocks=merged)
-    return found
+            demands[device.uuid] = Demand(types=tuple(dict.fromkeys((*demand.types, gpu.name))), clocks=merged)
+    return demands
 
 
 def state_of(look: Look, demand: Demand) -> Iterator[Finding]:

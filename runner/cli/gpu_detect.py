@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from runner.cli.app import ExitCode, example, note, out, out_json, session
-from runner.cli.finding import Finding, Mark
+from runner.cli.app import example, note, out, session
+from runner.cli.finding import Finding, Mark, report
 from runner.cli.finding import render as render_finding
 from runner.devices import Details, Look, described, look_at_devices, sysfs, types_of
 from runner.errors import ConfigError, NotFoundError
@@ -67,19 +67,7 @@ def detect(
     ]
     if not findings:
         findings.append(Finding(name="devices", mark=Mark.OK, found="none here; this host serves processor cores"))
-    if as_json:
-        out_json(
-            {
-                "devices": [_document(look, registry) for look in looks],
-                "problems": list(problems),
-                "checks": [one.to_json() for one in findings],
-            }
-        )
-    else:
-        for finding in findings:
-            out(render_finding(finding))
-    bad = any(finding.mark is Mark.FAILED for finding in findings)
-    raise typer.Exit(ExitCode.NOT_ACCEPTED if bad else ExitCode.OK)
+    report(findings, as_json=as_json, devices=[_document(look, registry) for look in looks], problems=problems)
 
 
 def _why(look: Look, entry: GpuType) -> str:
@@ -144,7 +132,7 @@ def _chosen(looks: Sequence[Look], problems: Sequence[str], wanted: str) -> Look
 def findings_of(entry: GpuType, registry: Registry) -> Iterator[Finding]:
     """What a type's file says of its devices, and what it lacks."""
     device = entry.device
-    known = [
+    facts = [
         f"{entry.count} x {entry.vendor}" if entry.count > 1 else entry.vendor.value,
         *([f"{device.memory_gib:g} GiB"] if device.memory_gib is not None else []),
         *([f"{device.bandwidth_gb_s:g} GB/s"] if device.bandwidth_gb_s is not None else []),
@@ -152,7 +140,7 @@ def findings_of(entry: GpuType, registry: Registry) -> Iterator[Finding]:
         *([f"SM at {entry.clocks.sm_mhz} MHz"] if entry.clocks.sm_mhz is not None else []),
         *([f"memory at {entry.clocks.memory_mhz} MHz"] if entry.clocks.memory_mhz is not None else []),
     ]
-    yield Finding(name=entry.name, mark=Mark.OK, found=f"{', '.join(known)} ({registry.origin(entry.name)})")
+    yield Finding(name=entry.name, mark=Mark.OK, found=f"{', '.join(facts)} ({registry.origin(entry.name)})")
     for advice in advise(entry):
         yield Finding(name=entry.name, mark=Mark.WARNING, found=advice.found, remedy=advice.remedy)
 

@@ -102,10 +102,10 @@ def evict(
 
 
 def _host(store: Store, name: str) -> HostLine:
-    found = next((line for line in store.hosts() if line.name == name), None)
-    if found is None:
+    host_line = next((line for line in store.hosts() if line.name == name), None)
+    if host_line is None:
         raise NotFoundError(f"host {name!r} is gone from the list; `kernel-runner host list` shows those that are left")
-    return found
+    return host_line
 
 
 def _running(view: HostLine) -> str:

@@ -173,8 +173,8 @@ def supports(built: Sequence[str], architecture: str) -> bool:
             if kind == "sm" and number.rstrip("af") == str(device):
                 return True
             continue
-        known = int(number)
-        if known <= device and (kind == "compute" or (kind == "sm" and known // 10 == device // 10)):
+        target = int(number)
+        if target <= device and (kind == "compute" or (kind == "sm" and target // 10 == device // 10)):
             return True
     return False
 
@@ -222,16 +222,16 @@ def _compiler(answer: Mapping[str, Any], gpu: GpuType) -> Iterator[Finding]:
                 name=name, mark=Mark.FAILED, found=f"{found}, not for {architecture}: {failure}", remedy=remedy
             )
             return
-    known = "".join(f", compiles for {architecture}" for architecture in answer["compiles"])
+    targets = "".join(f", compiles for {architecture}" for architecture in answer["compiles"])
     if built is not None and _version(tool).split(".")[0] != str(built).split(".")[0]:
         yield Finding(
             name=name,
             mark=Mark.WARNING,
-            found=f"{found}{known}, but torch is built with {built}: torch refuses to build extensions",
+            found=f"{found}{targets}, but torch is built with {built}: torch refuses to build extensions",
             remedy="take base and torch of the same major version",
         )
         return
-    yield Finding(name=name, mark=Mark.OK, found=f"{found}{known}")
+    yield Finding(name=name, mark=Mark.OK, found=f"{found}{targets}")
 
 
 def _package(title: str, found: Mapping[str, str] | None) -> Finding:

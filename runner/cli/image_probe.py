@@ -103,8 +103,8 @@ def _ran(*command: str, directory: str | None = None) -> tuple[bool, str]:
 
 def _torch() -> dict[str, Any]:
     """Its version, what it was built for, and the architectures; or an error."""
-    well, said = _ran(sys.executable, "-c", _TORCH)
-    return dict(json.loads(said)) if well else {"error": said}
+    well, answer = _ran(sys.executable, "-c", _TORCH)
+    return dict(json.loads(answer)) if well else {"error": answer}
 
 
 def _module(module: str, distributions: Sequence[str]) -> dict[str, str] | None:
@@ -112,8 +112,8 @@ def _module(module: str, distributions: Sequence[str]) -> dict[str, str] | None:
     versions = [found for found in map(_version, distributions) if found is not None]
     if not versions and not _is_there(module):
         return None
-    well, said = _ran(sys.executable, "-c", f"import {module}")
-    return {"version": versions[0] if versions else "of unknown version"} if well else {"error": said}
+    well, answer = _ran(sys.executable, "-c", f"import {module}")
+    return {"version": versions[0] if versions else "of unknown version"} if well else {"error": answer}
 
 
 def _version(distribution: str) -> str | None:
@@ -135,16 +135,16 @@ def _tool(name: str, arguments: Sequence[str]) -> dict[str, str] | None:
     path = shutil.which(name)
     if path is None:
         return None
-    well, said = _ran(path, *arguments)
-    return {"path": path, "version": version_in(said)} if well else {"path": path, "error": said}
+    well, answer = _ran(path, *arguments)
+    return {"path": path, "version": version_in(answer)} if well else {"path": path, "error": answer}
 
 
 def version_in(text: str) -> str:
     """The version that a program tells: behind `release` or `version`, else the first number with a point."""
     for pattern in (r"(?:release|[Vv]ersion:?)\s+v?(\d+(?:\.\d+)+)", r"\b(\d+(?:\.\d+)+)"):
-        found = re.search(pattern, text)
-        if found is not None:
-            return found[1]
+        match = re.search(pattern, text)
+        if match is not None:
+            return match[1]
     return "of unknown version"
 
 
@@ -162,8 +162,8 @@ def _compiles_hip(architecture: str) -> str | None:
 def _compiles(name: str, source: str, *command: str) -> str | None:
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / name).write_text(source, encoding="utf-8")
-        well, said = _ran(*command, name, directory=directory)
-    return None if well else said
+        well, answer = _ran(*command, name, directory=directory)
+    return None if well else answer
 
 
 def cutlass(environment: Mapping[str, str], includes: Sequence[str]) -> dict[str, Any] | None:

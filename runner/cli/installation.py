@@ -88,8 +88,8 @@ class Host:
         """
         ran = self._run(arguments)
         if ran.returncode != 0:
-            said = ran.stdout.strip()[-1500:]
-            raise InfrastructureError(f"`{' '.join(arguments)}` ended with exit code {ran.returncode}: {said}")
+            output = ran.stdout.strip()[-1500:]
+            raise InfrastructureError(f"`{' '.join(arguments)}` ended with exit code {ran.returncode}: {output}")
         return ran.stdout
 
     def asks(self, *arguments: str) -> bool:

@@ -222,12 +222,12 @@ def _of_board(context: typer.Context, board: BoardView, name: str) -> str:
     Raises:
         NotFoundError: the board does not have it.
     """
-    found = name
+    gpu_type = name
     if name not in board.gpus:
-        found = Registry.load(session(context).config.gpus_dir).get(name).name
-    if found not in board.gpus:
-        raise NotFoundError(f"leaderboard {board.name!r} is not ranked on {found}, expected {', '.join(board.gpus)}")
-    return found
+        gpu_type = Registry.load(session(context).config.gpus_dir).get(name).name
+    if gpu_type not in board.gpus:
+        raise NotFoundError(f"leaderboard {board.name!r} is not ranked on {gpu_type}, expected {', '.join(board.gpus)}")
+    return gpu_type
 
 
 def _file(board: BoardView, name: str) -> str:

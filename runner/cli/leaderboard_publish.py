@@ -77,10 +77,10 @@ def parse_timing(text: str) -> TimingAssurance:
     Raises:
         typer.BadParameter: no leaderboard can demand that.
     """
-    found = next((timing for timing in DEMANDABLE if timing.value == text.strip()), None)
-    if found is None:
+    demanded = next((timing for timing in DEMANDABLE if timing.value == text.strip()), None)
+    if demanded is None:
         raise typer.BadParameter(f"found {text!r}, expected {', '.join(DEMANDABLE)}", param_hint="--timing")
-    return found
+    return demanded
 
 
 def parse_tolerance(text: str) -> float:
@@ -91,14 +91,14 @@ def parse_tolerance(text: str) -> float:
     """
     low, high = TOLERANCES
     try:
-        found = float(text)
+        tolerance = float(text)
     except ValueError:
-        found = math.nan
-    if not low <= found <= high:
+        tolerance = math.nan
+    if not low <= tolerance <= high:
         raise typer.BadParameter(
             f"found {text!r}, expected a number from {low} to {high} (0.1 is 10 %)", param_hint="--tolerance"
         )
-    return found
+    return tolerance
 
 
 @commands.command(
@@ -248,7 +248,7 @@ def _state(gpus: Sequence[str], deadline: datetime) -> str:
 
 def _plans(context: typer.Context, store: Store, problems: Sequence[Problem]) -> Sequence[BoardPlan]:
     """What to do about each problem; every GPU type is resolved before the first board is stored."""
-    known = {line.name for line in store.boards()}
+    present = {line.name for line in store.boards()}
     lifetime_end = datetime.now(UTC) + DEFAULT_LIFETIME
     plans = []
     for problem in problems:
@@ -256,7 +256,7 @@ def _plans(context: typer.Context, store: Store, problems: Sequence[Problem]) ->
         plans.append(
             plan_board(
                 problem,
-                present=store.board(problem.name) if problem.name in known else None,
+                present=store.board(problem.name) if problem.name in present else None,
                 gpus=_offered(context, store, named, problem.name) if named else (),
                 lifetime_end=lifetime_end,
             )
@@ -336,5 +336,5 @@ def _offered(context: typer.Context, store: Store, names: Sequence[str], board: 
 
 def _emulating(context: typer.Context, names: Sequence[str]) -> Sequence[str]:
     """Which GPU types emulate a device, as far as is known here."""
-    known = Registry.load(session(context).config.gpus_dir).all()
-    return [entry.name for entry in known if entry.emulate_cuda and entry.name in names]
+    types = Registry.load(session(context).config.gpus_dir).all()
+    return [entry.name for entry in types if entry.emulate_cuda and entry.name in names]

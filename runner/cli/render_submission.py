@@ -54,9 +54,9 @@ def _withheld_s(system_info: Mapping[str, object]) -> float | None:
     """The score that a run would have if its leaderboard demanded less; None if it has one, or no time."""
     runner = system_info.get("runner")
     unranked = runner.get("unranked") if isinstance(runner, Mapping) else None
-    found = unranked.get("score_s") if isinstance(unranked, Mapping) else None
+    score_s = unranked.get("score_s") if isinstance(unranked, Mapping) else None
     # JSON has whole numbers that a float has not.
-    return float(found) if isinstance(found, (int, float)) and abs(found) < _MAX_S else None
+    return float(score_s) if isinstance(score_s, (int, float)) and abs(score_s) < _MAX_S else None
 
 
 def progress_text(progress: Progress) -> str:
@@ -181,8 +181,8 @@ def _advice(advice: Mapping[str, object]) -> list[str]:
     findings = advice.get("findings")
     findings = findings if isinstance(findings, list) else []
     lines = [f"{whose}: {advice.get('count', 0)} remarks"]
-    known = (entry for entry in findings[:_MOST_ADVICE] if isinstance(entry, Mapping))
-    lines += [f"  {entry.get('severity')} {entry.get('pattern')}: {entry.get('evidence')}" for entry in known]
+    entries = (entry for entry in findings[:_MOST_ADVICE] if isinstance(entry, Mapping))
+    lines += [f"  {entry.get('severity')} {entry.get('pattern')}: {entry.get('evidence')}" for entry in entries]
     return [one_line(line) for line in lines]
 
 

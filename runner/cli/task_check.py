@@ -230,8 +230,8 @@ def _converse(
             yield Finding(name="code", mark=Mark.FAILED, found=found, remedy=remedy)
         elif not through:
             stderr.seek(0)
-            said = stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
-            found, remedy = f"ended early with {process.returncode}: {said}", f"see that {python} imports torch"
+            last_line = stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
+            found, remedy = f"ended early with {process.returncode}: {last_line}", f"see that {python} imports torch"
             yield Finding(name="code", mark=Mark.FAILED, found=found, remedy=remedy)
 
 
@@ -255,8 +255,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _parsed(message: Mapping[str, Any]) -> Finding | MeasuredCase:
     if "case" in message:
         return MeasuredCase(**message["case"])
-    found = message["finding"]
-    return Finding(**{**found, "mark": Mark(found["mark"])})
+    values = message["finding"]
+    return Finding(**{**values, "mark": Mark(values["mark"])})
 
 
 def _solutions(source: Path, kind: str) -> Mapping[str, str]:

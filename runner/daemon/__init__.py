@@ -24,7 +24,7 @@ One daemon:
     threads         starts threads again when they break, and ends them together
     interfaces      the protocols of the evaluator and the engine
 
-    outcomes/       how a job ends: writer, spool, replay, events
+    outcomes/       how a job ends: writer, spool, replay, publisher
     monitoring/     readiness, watchdog, health and metrics over HTTP
 
 Must not know the details of containers, tasks or SQL.

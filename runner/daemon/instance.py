@@ -21,13 +21,13 @@ def instance_id(state_dir: Path) -> str:
     """
     path = state_dir / "instance"
     try:
-        found = _read(path)
-        if found is None:
-            found = str(uuid.uuid4())
-            _write(path, found)
+        instance = _read(path)
+        if instance is None:
+            instance = str(uuid.uuid4())
+            _write(path, instance)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; the daemon's user must be able to read and write it") from error
-    return found
+    return instance
 
 
 def _read(path: Path) -> str | None:

@@ -159,7 +159,7 @@ class LeaseKeeper:
         store: HeartbeatStore | None = None
         backoff = Backoff(cap_s=self._settings.current.heartbeat_s)
         log_limit = LogRateLimit()
-        said = False
+        logged = False
         pause_s = self._settings.current.heartbeat_s
         try:
             while not stop.is_set():
@@ -173,10 +173,10 @@ class LeaseKeeper:
                     if store is not None:
                         store.close()
                         store = None
-                    if said:
+                    if logged:
                         # The next failure may be hours away and part of another outage: log that one again.
                         _log.info("heartbeat_not_needed")
-                        said = False
+                        logged = False
                     backoff.reset()
                     continue
                 store = store or self._store_factory()
@@ -186,12 +186,12 @@ class LeaseKeeper:
                     metrics.heartbeat_failed()
                     if backoff.failures == 0 and (left_out := log_limit.due("outage")) is not None:
                         _log.warning("heartbeat_failing", error=str(error), left_out=left_out)
-                        said = True
+                        logged = True
                     pause_s = backoff.next_s()
                     continue
-                if said:
+                if logged:
                     _log.info("heartbeat_recovered")
-                    said = False
+                    logged = False
                 backoff.reset()
         finally:
             if store is not None:

@@ -81,7 +81,7 @@ class QueueListener:
         store.listen_with(self._claims)
         backoff = Backoff(cap_s=5.0)
         log_limit = LogRateLimit()
-        said = False
+        logged = False
         try:
             while not stop.is_set():
                 try:
@@ -89,12 +89,12 @@ class QueueListener:
                 except InfrastructureError as error:
                     if backoff.failures == 0 and (left_out := log_limit.due("outage")) is not None:
                         _log.warning("listening_failed", error=str(error), left_out=left_out)
-                        said = True
+                        logged = True
                     backoff.wait(stop)
                     continue
-                if said:
+                if logged:
                     _log.info("listening_recovered")
-                    said = False
+                    logged = False
                 backoff.reset()
                 if wakeup is not None:
                     self._dispatch(wakeup, stop)

@@ -26,7 +26,7 @@ from runner.daemon.interfaces import Engine, JobEvaluator, StoreFactory
 from runner.daemon.leases import LeaseKeeper, StopReason
 from runner.daemon.listener import QueueListener, is_chosen, should_react
 from runner.daemon.monitoring.engine_probe import EngineProbe
-from runner.daemon.monitoring.readiness import DATABASE, Readiness, missing, unusable
+from runner.daemon.monitoring.readiness import DATABASE, SLOTS, Readiness, missing
 from runner.daemon.monitoring.snapshot import DaemonSnapshot
 from runner.daemon.monitoring.watchdog import REQUEST_LIMIT_S, STEP_LIMIT_S, Watchdog
 from runner.daemon.outcomes.publisher import EventPublisher
@@ -395,7 +395,7 @@ class Daemon:
             self.readiness.paused(f"draining: {claims.drain_reason or 'no reason was given'}")
         elif not self._capacity.usable():
             away = self._quarantine.reasons()
-            self.readiness.not_ready(unusable(self._quarantine.causes()), reason="; ".join(away.values()))
+            self.readiness.not_ready(SLOTS, reason="; ".join(away.values()))
         else:
             self.readiness.working(self._status())
 

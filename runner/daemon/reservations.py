@@ -51,21 +51,21 @@ class Reservations:
         self._capacity.withhold_nothing()
 
     def _ask(self, store: QueueStore) -> None:
-        wanted = self._capacity.blocked()
-        if self._held is not None and self._held not in wanted:
-            wanted.append(self._held)
-        if not wanted:
+        blocked = self._capacity.blocked()
+        if self._held is not None and self._held not in blocked:
+            blocked.append(self._held)
+        if not blocked:
             return
         config = self._settings.current
         self._next_s = self._clock() + config.poll_s
         gpu_type = store.reserve(
             host=config.host_name,
-            gpu_types=self._capacity.names(wanted),
-            smaller=self._capacity.names(self._capacity.within(wanted)),
+            gpu_types=self._capacity.names(blocked),
+            smaller=self._capacity.names(self._capacity.within(blocked)),
             waited_s=config.reserve_after_s,
             hold_s=config.lease_s,
         )
-        chosen = None if gpu_type is None else self._capacity.cheapest(wanted, gpu_type)
+        chosen = None if gpu_type is None else self._capacity.cheapest(blocked, gpu_type)
         if chosen is not self._held:
             if chosen is None:
                 _log.info("reservation_ended")

@@ -15,7 +15,6 @@ from typing import Final
 from runner import metrics
 from runner.daemon.interfaces import JobEvaluator
 from runner.daemon.leases import Lease, LeaseKeeper, StopReason
-from runner.daemon.outcomes import events
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.writer import Cancelled, Failed, Outcome, OutcomeWriter, Released
 from runner.database_address import mask_password
@@ -98,7 +97,7 @@ class SlotWorker:
     def _work(self, lease: Lease) -> None:
         job = lease.job
         _log.info("job_claimed", user=job.user_id, failures=job.failures)
-        self._publisher.publish(events.claimed(job, host=self._host))
+        self._publisher.claimed(job, host=self._host)
         metrics.claimed(job)
         started_s = time.monotonic()
         result: JobResult | None = None

@@ -168,20 +168,20 @@ class HealthGate:
         Memory and processes of an earlier run get a few seconds to go.
         """
         until = self._clock() + self._settle_s
-        found = self._look(slot)
-        xids = [() if reading is None else reading.xids for reading in found.readings]
-        while found.health.condition is Condition.QUARANTINED and None not in found.readings and self._clock() < until:
+        state = self._look(slot)
+        xids = [() if reading is None else reading.xids for reading in state.readings]
+        while state.health.condition is Condition.QUARANTINED and None not in state.readings and self._clock() < until:
             time.sleep(_SETTLE_POLL_S)
-            found = self._look(slot)
+            state = self._look(slot)
             # The driver reports each error only once.
             xids = [
                 told + (() if reading is None else reading.xids)
-                for told, reading in zip(xids, found.readings, strict=True)
+                for told, reading in zip(xids, state.readings, strict=True)
             ]
-        self._tell(slot, found.health)
-        readings = zip(found.readings, xids, strict=True)
+        self._tell(slot, state.health)
+        readings = zip(state.readings, xids, strict=True)
         return replace(
-            found,
+            state,
             readings=tuple(None if reading is None else replace(reading, xids=told) for reading, told in readings),
         )
 
@@ -204,12 +204,12 @@ class HealthGate:
         return self._clock() - began
 
     def _warmest_c(self, slot: Slot) -> float:
-        found = [-math.inf]
+        temperatures_c = [-math.inf]
         for device in slot.devices:
             with suppress(UnreachableError):
                 reading = self._watch(device).calls.ask(lambda library, each: library.sample(each))
-                found.append(-math.inf if reading.temperature_c is None else reading.temperature_c)
-        return max(found)
+                temperatures_c.append(-math.inf if reading.temperature_c is None else reading.temperature_c)
+        return max(temperatures_c)
 
     def spoiled(self, slot: Slot, before: Inspection, after: Inspection) -> str | None:
         """Why the result of a run between two inspections does not count; None: it counts."""

@@ -107,7 +107,7 @@ def clock_deviations(reading: Reading, gpu: GpuType) -> tuple[str, ...]:
     """
     support = SUPPORTED.get(gpu.vendor)
     limit = support is not None and support.clock_is_limit
-    found: list[str] = []
+    deviations: list[str] = []
     for name, demanded, is_now in (
         ("sm_clock", gpu.clocks.sm_mhz, reading.sm_clock_mhz),
         ("memory_clock", gpu.clocks.memory_mhz, reading.memory_clock_mhz),
@@ -115,12 +115,12 @@ def clock_deviations(reading: Reading, gpu: GpuType) -> tuple[str, ...]:
         if demanded is None:
             continue
         if is_now is None:
-            found.append(f"{name}_unknown")
+            deviations.append(f"{name}_unknown")
             continue
         above = is_now - demanded
         if (above if limit else abs(above)) > max(CLOCK_SLACK * demanded, CLOCK_SLACK_MHZ):
-            found.append(f"{name}_off")
-    return tuple(found)
+            deviations.append(f"{name}_off")
+    return tuple(deviations)
 
 
 def spoiled(before: Reading, after: Reading) -> str | None:

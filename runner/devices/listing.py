@@ -55,7 +55,7 @@ def each_library(
     ask: Callable[[Library, Callable[[str], None]], Iterable[T]],
 ) -> tuple[tuple[T, ...], tuple[str, ...]]:
     """The answers of every vendor's library, and the problems. Never raises."""
-    found: list[T] = []
+    answers: list[T] = []
     problems: list[str] = []
     for vendor, support in SUPPORTED.items():
         # A vendor's library is foreign code around a driver. Its exceptions must not stop a host that can work without
@@ -65,10 +65,10 @@ def each_library(
             if library is None:
                 continue
             try:
-                found += ask(library, problems.append)
+                answers += ask(library, problems.append)
             finally:
                 with suppress(Exception):
                     library.close()
         except Exception as error:  # noqa: BLE001 - see above
             problems.append(f"{vendor} devices cannot be listed: {type(error).__name__}: {error}")
-    return tuple(found), tuple(problems)
+    return tuple(answers), tuple(problems)

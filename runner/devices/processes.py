@@ -23,5 +23,5 @@ def owner_of(pid: int) -> str | None:
         groups = (directory / "cgroup").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    found = _CONTAINER.search(groups)
-    return f"{name}, uid {uid}" + ("" if found is None else f", container {found[1][:12]}")
+    container = _CONTAINER.search(groups)
+    return f"{name}, uid {uid}" + ("" if container is None else f", container {container[1][:12]}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from enum import Enum
 from typing import Final
 
 from runner.logs import get_logger
@@ -22,15 +21,6 @@ RETRY_S: Final = 5.0
 _DEVICES: Final = object()
 
 _log = get_logger(__name__)
-
-
-class Cause(Enum):
-    """Why a slot is quarantined."""
-
-    #: A container that does not go.
-    CONTAINER = "container"
-    #: Devices that are not fit.
-    DEVICE = "device"
 
 
 class Quarantine:
@@ -136,12 +126,6 @@ class Quarantine:
         """The quarantined slots with the reasons."""
         with self._lock:
             return {slot: "; ".join(reason for _, reason in stuck) for slot, stuck in sorted(self._stuck.items())}
-
-    def causes(self) -> frozenset[Cause]:
-        """The kinds of causes of all quarantined slots."""
-        with self._lock:
-            keys = [key for stuck in self._stuck.values() for key, _ in stuck]
-        return frozenset(Cause.DEVICE if key is _DEVICES else Cause.CONTAINER for key in keys)
 
     def close(self) -> None:
         """Stop the retries. The next start of the daemon removes the containers that are left."""

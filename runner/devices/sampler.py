@@ -64,16 +64,16 @@ class Sampler:
         If clocks differed from the demand: in how many readings.
         """
         readings = self._readings[number]
-        found: dict[str, object] = {
+        summary: dict[str, object] = {
             "samples": len(readings),
             "throttle": sorted({name for reading in readings for name in reading.throttle}),
         }
         for name in _FIGURES:
             values = [value for reading in readings if (value := getattr(reading, name)) is not None]
             if values:
-                found[name] = {"min": min(values), "mean": round(sum(values) / len(values), 3), "max": max(values)}
+                summary[name] = {"min": min(values), "mean": round(sum(values) / len(values), 3), "max": max(values)}
         off = Counter(name for reading in readings for name in self._clock_deviations(reading))
-        return found | ({"clocks_off": dict(sorted(off.items()))} if off else {})
+        return summary | ({"clocks_off": dict(sorted(off.items()))} if off else {})
 
     def _run(self) -> None:
         elsewhere = os.sched_getaffinity(0) - self._avoid
@@ -82,12 +82,12 @@ class Sampler:
             with suppress(OSError):
                 os.sched_setaffinity(0, elsewhere)
         while True:
-            found: list[Reading] = []
+            readings: list[Reading] = []
             for number, sample in enumerate(self._sample):
                 with suppress(UnreachableError):
-                    found.append(sample())
-                    self._readings[number].append(found[-1])
-            if found:
-                self._on_round(found)
+                    readings.append(sample())
+                    self._readings[number].append(readings[-1])
+            if readings:
+                self._on_round(readings)
             if self._stop.wait(self._every_s):
                 return

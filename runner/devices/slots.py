@@ -126,14 +126,14 @@ def _auto(registry: Registry, devices: Iterable[Device]) -> Iterator[_Draft]:
 def _cpu_drafts(registry: Registry, config: Config, devices: Sequence[Device], cpus: Sequence[int]) -> Iterator[_Draft]:
     """Slots without an accelerator. `auto` makes none on a host with devices: they would disturb the devices' times."""
     if config.cpu_slots == "auto":
-        wanted = 0 if devices else max(1, len(cpus) // CPUS_PER_CPU_SLOT)
+        count = 0 if devices else max(1, len(cpus) // CPUS_PER_CPU_SLOT)
     else:
-        wanted = config.cpu_slots
-    if wanted:
+        count = config.cpu_slots
+    if count:
         cpu_type = next((entry for entry in registry.all() if entry.vendor is Vendor.NONE and entry.detect), None)
         if cpu_type is None:
             raise ConfigError('cpu_slots: no GPU type with vendor = "none" and detect = true is in the registry')
-        for index in range(wanted):
+        for index in range(count):
             yield _Draft(name=f"cpu{index}", gpu_type=cpu_type, devices=(), at_most=CPUS_PER_CPU_SLOT)
 
 

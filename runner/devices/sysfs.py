@@ -51,7 +51,7 @@ def pci_address(text: str) -> str:
 
 def groups(nodes: Iterable[str]) -> tuple[int, ...]:
     """The groups that a process needs to open those of these nodes that are not open to all users."""
-    found: set[int] = set()
+    group_ids: set[int] = set()
     for node in nodes:
         try:
             status = Path(node).stat()
@@ -60,8 +60,8 @@ def groups(nodes: Iterable[str]) -> tuple[int, ...]:
         all_users = stat.S_IROTH | stat.S_IWOTH
         # Membership in root's own group would open more than these nodes.
         if status.st_mode & all_users != all_users and status.st_gid != 0:
-            found.add(status.st_gid)
-    return tuple(sorted(found))
+            group_ids.add(status.st_gid)
+    return tuple(sorted(group_ids))
 
 
 def _cpu_list(path: Path) -> frozenset[int]:
@@ -69,8 +69,8 @@ def _cpu_list(path: Path) -> frozenset[int]:
         text = path.read_text(encoding="ascii").strip()
     except OSError:
         return frozenset()
-    found: set[int] = set()
+    cpus: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
+        cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)

@@ -106,8 +106,8 @@ class Figures:
     @property
     def cache_bytes(self) -> float | None:
         """How much of its memory's contents its caches may hold; None where no cache is known."""
-        known = [size for size in (self.l2_mib, self.l3_mib) if size is not None]
-        return sum(known) * (1 << 20) if known else None
+        sizes_mib = [size for size in (self.l2_mib, self.l3_mib) if size is not None]
+        return sum(sizes_mib) * (1 << 20) if sizes_mib else None
 
     @property
     def fastest_tflops(self) -> float | None:

@@ -5,14 +5,13 @@ The rules are the same for a folder and for a stored task. Only the names of fil
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from runner.task_format.model import (
     HARNESS,
     SUBMISSION,
     Case,
-    CaseSet,
     CuConfig,
     Extra,
     Harness,
@@ -23,16 +22,11 @@ from runner.task_format.model import (
 )
 from runner.task_format.problems import nearest, problem, refuse, shown, validate
 from runner.task_format.schema import (
-    CaseSetDocument,
-    CuConfigDocument,
-    ExtraDocument,
-    PyConfigDocument,
     TaskCommon,
 )
 from runner.task_format.signature import signature_of
 from runner.task_format.work import WorkError, work
 from tasks.harness.judge.cases import is_word
-from tasks.harness.judge.stopping import Timing
 
 REFERENCE = "reference.py"
 _MAX_NAME_CHARS = 255
@@ -67,8 +61,8 @@ def build_task(
         files=dict(files),
         lang=Lang(document.lang),
         config=config,
-        tests=_freeze(document.tests),
-        benchmarks=_freeze(document.benchmarks),
+        tests=tuple(document.tests),
+        benchmarks=tuple(document.benchmarks),
         test_timeout_s=document.test_timeout,
         benchmark_timeout_s=document.benchmark_timeout,
         ranked_timeout_s=document.ranked_timeout,
@@ -93,44 +87,9 @@ def build_task(
     return task
 
 
-def build_extra(document: ExtraDocument) -> Extra:
-    """The record of a validated runner.yml."""
-    return Extra(
-        harness=None if document.harness is None else Harness(document.harness),
-        cases={gpu: _case_set(cases) for gpu, cases in document.cases.items()},
-        hidden=_freeze(document.hidden),
-        private=tuple(document.private),
-        flops=document.flops,
-        math=document.math,
-        bytes=document.bytes,
-        written=document.written,
-        timing=None if document.timing is None else Timing(**document.timing.model_dump()),
-    )
-
-
-def _case_set(document: CaseSetDocument) -> CaseSet:
-    return CaseSet(
-        tests=None if document.tests is None else _freeze(document.tests),
-        benchmarks=None if document.benchmarks is None else _freeze(document.benchmarks),
-        hidden=None if document.hidden is None else _freeze(document.hidden),
-    )
-
-
-def _freeze(cases: Sequence[Mapping[str, object]]) -> tuple[Case, ...]:
-    return tuple(dict(case) for case in cases)
-
-
 def _config(document: TaskCommon, where: str, prefix: str) -> PyConfig | CuConfig:
-    key = f"{prefix}config"
-    if Lang(document.lang) is Lang.PY:
-        return PyConfig(main=validate(PyConfigDocument, document.config, where=where, prefix=key).main)
-    config = validate(CuConfigDocument, document.config, where=where, prefix=key)
-    return CuConfig(
-        sources=tuple(config.sources),
-        include_dirs=tuple(config.include_dirs),
-        defines=dict(config.defines),
-        compile_flags=tuple(config.compile_flags),
-    )
+    kind = PyConfig if Lang(document.lang) is Lang.PY else CuConfig
+    return validate(kind, document.config, where=where, prefix=f"{prefix}config")
 
 
 def name_problem(name: str) -> str | None:

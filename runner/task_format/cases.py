@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from runner.task_format.model import Case
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
 from runner.task_format.yamlfile import Unclear
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -53,6 +57,31 @@ def value_problem(value: object) -> str | None:
     return None if fine else expected
 
 
-def program_line(case: Case) -> str:
+def program_line(case: Mapping[str, object]) -> str:
     """The line of a case for a task's own eval program: KernelBot's form, values as Python's str() writes them."""
     return "; ".join(f"{name}: {list(value) if isinstance(value, tuple) else value}" for name, value in case.items())
+
+
+def _case(value: object) -> object:
+    if not isinstance(value, dict):
+        raise PydanticCustomError("case", "a mapping of argument names to values")
+    return value
+
+
+def _case_name(value: object) -> object:
+    expected = name_problem(value)
+    if expected is not None:
+        raise PydanticCustomError("case_name", "{expected}", {"expected": expected})
+    return value
+
+
+def _case_value(value: object) -> object:
+    expected = value_problem(value)
+    if expected is not None:
+        raise PydanticCustomError("case_value", "{expected}", {"expected": expected})
+    return value
+
+
+CaseName = Annotated[str, BeforeValidator(_case_name)]
+CaseValue = Annotated[Any, BeforeValidator(_case_value)]
+CaseMapping = Annotated[Mapping[CaseName, CaseValue], BeforeValidator(_case), Field(min_length=1)]

@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 
 from runner.errors import TaskError
 from runner.marks import ENCODING
-from runner.task_format.build import build_extra, build_task, name_problem
+from runner.task_format.build import build_task, name_problem
 from runner.task_format.model import HARNESS, SUBMISSION, Competition, Extra, Problem, TaskFolder
 from runner.task_format.problems import lines_of, problem, refuse, shown, validate
-from runner.task_format.schema import CompetitionDocument, ExtraDocument, ProblemDocument, TaskDocument
+from runner.task_format.schema import CompetitionDocument, ProblemDocument, TaskDocument
 from runner.task_format.trees import MAX_TOTAL_BYTES, ArchiveTree, FolderTree, Refused, Tree, resolve
 from runner.task_format.yamlfile import MAX_YAML_BYTES, parse_yaml
 
@@ -63,8 +63,8 @@ def load_archive(path: Path) -> TaskFolder:
         TaskError: one line per problem.
     """
     with contextlib.closing(ArchiveTree(path)) as tree:
-        found = [name for name in tree.names() if PurePosixPath(name).name == TASK_FILE]
-        tops = [TASK_FILE] if TASK_FILE in found else found
+        task_files = [name for name in tree.names() if PurePosixPath(name).name == TASK_FILE]
+        tops = [TASK_FILE] if TASK_FILE in task_files else task_files
         if len(tops) != 1:
             listed = f" ({', '.join(sorted(tops)[:5])})" if tops else ""
             raise TaskError(f"{path}: found {len(tops)} files named {TASK_FILE}{listed}, expected exactly one")
@@ -124,9 +124,9 @@ def _root_of(folder: Path) -> Path:
 
 
 def _repository_root(folder: Path) -> Path:
-    found = _root_of(folder)
-    if (found / ".git").exists():
-        return found
+    root = _root_of(folder)
+    if (root / ".git").exists():
+        return root
     parent = folder.parent
     # If the parent is /, every file of the system could be a source.
     return folder if parent == Path(parent.anchor) else parent
@@ -144,7 +144,7 @@ def _load(tree: Tree, directory: str, *, name: str) -> TaskFolder:
     try:
         if tree.exists(extra_path):
             # An empty runner.yml means the same as none.
-            extra = build_extra(validate(ExtraDocument, _document(tree, extra_path) or {}, where=extra_where))
+            extra = validate(Extra, _document(tree, extra_path) or {}, where=extra_where)
     except TaskError as error:
         lines += lines_of(error)
     if document is None:

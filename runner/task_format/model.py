@@ -1,4 +1,4 @@
-"""Task records: the validated content of a `task.yml` and a `runner.yml`. Pure.
+"""Task records: the content of a `task.yml` and a `runner.yml`, and what their keys may hold. Pure.
 
 The stored form (`leaderboard.leaderboard.task`) has KernelBot's keys and no others. What only this project understands
 is stored beside it, in `runner.board`.
@@ -10,9 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 from runner.gpu_types.model import Dtype
+from runner.task_format.cases import CaseMapping
 from tasks.harness.judge.stopping import Timing
+
+DAY_S = 86_400
+Text = Annotated[str, Field(min_length=1)]
 
 #: Stands in `files` for the user's file. Its key is the name of that file inside the container.
 SUBMISSION = "@SUBMISSION@"
@@ -47,31 +55,42 @@ class Harness(StrEnum):
     PROGRAM = "program"
 
 
+def _define(value: object) -> object:
+    # In YAML the 4 of -DN=4 is an integer. Booleans and floats have other forms in C, and are refused.
+    return str(value) if type(value) is int else value
+
+
 @dataclass(frozen=True, kw_only=True)
 class PyConfig:
     """`config` of a `lang: py` task."""
 
-    main: str
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    main: Text
 
 
 @dataclass(frozen=True, kw_only=True)
 class CuConfig:
     """`config` of a `lang: cu` task. `compile_flags` are stored for KernelBot, and ignored here as well as there."""
 
-    sources: tuple[str, ...]
-    include_dirs: tuple[str, ...] = ()
-    defines: Mapping[str, str] = field(default_factory=dict)
-    compile_flags: tuple[str, ...] = ()
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    sources: Annotated[tuple[Text, ...], Field(min_length=1)]
+    include_dirs: tuple[Text, ...] = ()
+    defines: Mapping[Text, Annotated[str, BeforeValidator(_define)]] = field(default_factory=dict)
+    compile_flags: tuple[Text, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseSet:
     """Cases that replace the task's own on one GPU type (from `runner.yml`); an absent list keeps the task's."""
 
-    tests: tuple[Case, ...] | None = None
-    benchmarks: tuple[Case, ...] | None = None
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    tests: tuple[CaseMapping, ...] | None = None
+    benchmarks: tuple[CaseMapping, ...] | None = None
     #: Tests of secret runs alone.
-    hidden: tuple[Case, ...] | None = None
+    hidden: tuple[CaseMapping, ...] | None = None
 
     @property
     def every(self) -> tuple[Case, ...]:
@@ -79,26 +98,60 @@ class CaseSet:
         return (*(self.tests or ()), *(self.benchmarks or ()), *(self.hidden or ()))
 
 
+#: Three calls are the least for a spread. With more than a thousand the statistics take longer than the calls.
+_Runs = Annotated[int, Field(ge=3, le=1000)]
+_Duration = Annotated[float, Field(ge=0, le=DAY_S)]
+
+
+class _TimingKeys(BaseModel):
+    """What `timing` of runner.yml may hold."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    width: Annotated[float | None, Field(gt=0, le=1)] = None
+    min_runs: _Runs | None = None
+    max_runs: _Runs | None = None
+    min_kernel_s: _Duration | None = None
+    max_kernel_s: _Duration | None = None
+    min_wall_s: _Duration | None = None
+    max_wall_s: _Duration | None = None
+    noisy: Annotated[float | None, Field(gt=0, le=10)] = None
+    refuse: Annotated[float | None, Field(gt=0, le=10)] = None
+    mode: Literal["single", "batch", "both"] | None = None
+    batch_size: Annotated[int | None, Field(ge=2, le=256)] = None
+
+
+class _AsTiming:
+    """Makes the judge's record of checked keys."""
+
+    @staticmethod
+    def __get_pydantic_core_schema__(_source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        keys = handler.generate_schema(_TimingKeys)
+        return core_schema.no_info_after_validator_function(lambda document: Timing(**document.model_dump()), keys)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Extra:
     """The content of `runner.yml`. The defaults are those of a task without one."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     #: None: the built-in harness if, and only if, the eval program's source is @HARNESS@.
     harness: Harness | None = None
     #: GPU type -> cases.
-    cases: Mapping[str, CaseSet] = field(default_factory=dict)
+    cases: Mapping[Text, CaseSet] = field(default_factory=dict)
     #: Tests of secret runs alone, after the others.
-    hidden: tuple[Case, ...] = ()
+    hidden: tuple[CaseMapping, ...] = ()
     #: Names of task files that only the judge may see, besides the reference and the eval program.
-    private: tuple[str, ...] = ()
+    private: tuple[Text, ...] = ()
     #: Work per case as expressions over its arguments, for the speed of light: operations; the narrowest data type
     #: whose units may do them; bytes read or written; bytes written.
-    flops: str | None = None
+    flops: Text | None = None
     math: Dtype | None = None
-    bytes: str | None = None
-    written: str | None = None
+    bytes: Text | None = None
+    written: Text | None = None
     #: How long the built-in harness times a case, and which noise is too much; None: the defaults of the mode.
-    timing: Timing | None = None
+    timing: Annotated[Timing, _AsTiming] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, NoReturn, TypeVar, get_args, get_type_hints
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from runner.errors import TaskError
@@ -18,7 +20,7 @@ from runner.errors import TaskError
 _MAX_LISTED = 10
 _MAX_FOUND_CHARS = 80
 
-_Model = TypeVar("_Model", bound=BaseModel)
+_Record = TypeVar("_Record")
 
 #: Pydantic's error type -> the text after "expected", formatted with the error's context.
 _EXPECTED: Mapping[str, str] = {
@@ -30,6 +32,7 @@ _EXPECTED: Mapping[str, str] = {
     "dict_type": "a mapping",
     "mapping_type": "a mapping",
     "model_type": "a mapping",
+    "dataclass_type": "a mapping",
     "literal_error": "{expected}",
     "enum": "{expected}",
     "greater_than": "a number above {gt}",
@@ -87,11 +90,11 @@ def lines_of(error: TaskError) -> Sequence[str]:
     return error.lines if isinstance(error, _Problems) else (str(error),)
 
 
-def validate(model: type[_Model], value: object, *, where: str, prefix: str = "") -> _Model:
+def validate(model: type[_Record], value: object, *, where: str, prefix: str = "") -> _Record:
     """Validate a parsed document.
 
     Args:
-        model: the schema.
+        model: a pydantic model, or a dataclass whose annotations say what its fields may hold.
         value: the parsed YAML or JSON.
         where: the file (or row) for messages.
         prefix: the key of `value` in that file.
@@ -100,9 +103,14 @@ def validate(model: type[_Model], value: object, *, where: str, prefix: str = ""
         TaskError: one line per problem.
     """
     try:
-        return model.model_validate(value)
+        return _adapter(model).validate_python(value)
     except ValidationError as error:
         refuse(_line(details, model, where, prefix) for details in error.errors(include_url=False))
+
+
+@cache
+def _adapter(model: type[_Record]) -> TypeAdapter[_Record]:
+    return TypeAdapter(model)
 
 
 def key_path(parts: Iterable[str | int], prefix: str = "") -> str:
@@ -116,14 +124,14 @@ def key_path(parts: Iterable[str | int], prefix: str = "") -> str:
     return text
 
 
-def _line(details: ErrorDetails, model: type[BaseModel], where: str, prefix: str) -> str:
+def _line(details: ErrorDetails, model: type, where: str, prefix: str) -> str:
     # "[key]" marks an error of a mapping's key, not of its value.
     location = [part for part in details["loc"] if part != "[key]"]
     key = key_path(location, prefix)
     kind = details["type"]
     if kind == "missing":
         return problem(where, key, "nothing", "a value (the key is required)")
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         unknown = str(location[-1])
         return problem(where, key, "an unknown key", nearest(unknown, _keys(model, location[:-1])))
     context: dict[str, Any] = details.get("ctx", {})
@@ -131,22 +139,26 @@ def _line(details: ErrorDetails, model: type[BaseModel], where: str, prefix: str
     return problem(where, key, shown(details["input"]), expected)
 
 
-def _keys(model: type[BaseModel], location: Iterable[str | int]) -> tuple[str, ...]:
-    """The keys of the model at a location."""
-    current: type[BaseModel] | None = model
+def _keys(model: type, location: Iterable[str | int]) -> tuple[str, ...]:
+    """The keys of the record at a location."""
+    keys = _fields(model)
     for part in location:
-        if current is None or not isinstance(part, str) or part not in current.model_fields:
-            continue
-        current = _inner_model(current.model_fields[part].annotation) or current
-    return () if current is None else tuple(current.model_fields)
+        if part in keys:
+            keys = _inner_fields(keys[str(part)]) or keys
+    return tuple(keys)
 
 
-def _inner_model(annotation: object) -> type[BaseModel] | None:
-    """The model inside `Model`, `tuple[Model, ...]`, `dict[str, Model]` or `Model | None`."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in getattr(annotation, "__args__", ()):
-        found = _inner_model(argument)
-        if found is not None:
-            return found
-    return None
+def _fields(model: object) -> Mapping[str, object]:
+    """Name of a record's field -> its annotation; none of what is no record."""
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        return {name: field.annotation for name, field in model.model_fields.items()}
+    if isinstance(model, type) and is_dataclass(model):
+        hints = get_type_hints(model)
+        return {field.name: hints[field.name] for field in fields(model)}
+    return {}
+
+
+def _inner_fields(annotation: object) -> Mapping[str, object]:
+    """The fields of the record inside `Record`, `tuple[Record, ...]`, `Mapping[str, Record]` or `Record | None`."""
+    inner = map(_inner_fields, get_args(annotation))
+    return _fields(annotation) or next(filter(None, inner), {})

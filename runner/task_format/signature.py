@@ -46,10 +46,10 @@ def _signature(files: Mapping[str, str], file: str, function: str, depth: int = 
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         # `task check`, which runs it, says more.
         return None
-    found = [node for node in ast.walk(tree) if _binds(node, function)]
-    if len(found) != 1 or found[0] not in tree.body:
+    bindings = [node for node in ast.walk(tree) if _binds(node, function)]
+    if len(bindings) != 1 or bindings[0] not in tree.body:
         return None
-    match found[0]:
+    match bindings[0]:
         case ast.FunctionDef(decorator_list=[], args=arguments):
             return _of(arguments)
         case ast.ImportFrom(module=str(module), level=0 | 1, names=names) if depth < len(files):

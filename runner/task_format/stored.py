@@ -7,39 +7,28 @@ lines have the order of the database.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
-
-from pydantic import BaseModel
 
 from runner.errors import TaskError
 from runner.model import Json
-from runner.task_format.build import build_extra, build_task
-from runner.task_format.model import Case, CaseSet, Extra, Lang, PyConfig, Task
+from runner.task_format.build import build_task
+from runner.task_format.model import CuConfig, Extra, Lang, PyConfig, Task
 from runner.task_format.problems import validate
-from runner.task_format.schema import CuConfigDocument, ExtraDocument, PyConfigDocument, StoredTaskDocument
+from runner.task_format.schema import StoredTaskDocument
 
-_CONFIGS: Mapping[str, type[BaseModel]] = {Lang.PY: PyConfigDocument, Lang.CU: CuConfigDocument}
+_CONFIGS: Mapping[str, type[PyConfig | CuConfig]] = {Lang.PY: PyConfig, Lang.CU: CuConfig}
 
 
 def to_stored(task: Task) -> dict[str, Any]:
     """The JSON of a task: exactly KernelBot's keys, with defaults, without the content of runner.yml."""
-    if isinstance(task.config, PyConfig):
-        config: dict[str, Any] = {"main": task.config.main}
-    else:
-        config = {
-            "sources": list(task.config.sources),
-            "include_dirs": list(task.config.include_dirs),
-            "defines": dict(task.config.defines),
-            "compile_flags": list(task.config.compile_flags),
-        }
     return {
         "lang": task.lang.value,
         "files": dict(task.files),
-        "config": config,
+        "config": _plain(asdict(task.config)),
         "libraries": list(task.libraries),
-        "tests": _cases(task.tests),
-        "benchmarks": _cases(task.benchmarks),
+        "tests": _plain(task.tests),
+        "benchmarks": _plain(task.benchmarks),
         "test_timeout": task.test_timeout_s,
         "benchmark_timeout": task.benchmark_timeout_s,
         "ranked_timeout": task.ranked_timeout_s,
@@ -53,26 +42,8 @@ def to_stored(task: Task) -> dict[str, Any]:
 
 def extra_to_stored(extra: Extra) -> dict[str, Any]:
     """The JSON of runner.yml. It has only keys that are set: a task without runner.yml has an empty object."""
-    stored: dict[str, Any] = {}
-    if extra.harness is not None:
-        stored["harness"] = extra.harness.value
-    if extra.cases:
-        stored["cases"] = {gpu: _case_set(cases) for gpu, cases in extra.cases.items()}
-    if extra.hidden:
-        stored["hidden"] = _cases(extra.hidden)
-    if extra.private:
-        stored["private"] = list(extra.private)
-    if extra.flops is not None:
-        stored["flops"] = extra.flops
-    if extra.math is not None:
-        stored["math"] = extra.math.value
-    if extra.bytes is not None:
-        stored["bytes"] = extra.bytes
-    if extra.written is not None:
-        stored["written"] = extra.written
-    if extra.timing is not None:
-        stored["timing"] = {key: value for key, value in asdict(extra.timing).items() if value is not None}
-    return stored
+    stored: dict[str, Any] = _plain(asdict(extra))
+    return {key: value for key, value in stored.items() if value}
 
 
 def from_stored(task_json: Json, extra_json: Json | None, *, origin: str) -> Task:
@@ -91,7 +62,7 @@ def from_stored(task_json: Json, extra_json: Json | None, *, origin: str) -> Tas
             raise TaskError(f"{origin}: {where} is a JSON {type(found).__name__}, expected an object")
     document = validate(StoredTaskDocument, _known(task_json), where=origin, prefix="task")
     extra_where = f"{origin}: extra"
-    extra = build_extra(validate(ExtraDocument, dict(extra_json or {}), where=extra_where))
+    extra = validate(Extra, dict(extra_json or {}), where=extra_where)
     return build_task(document, document.files, extra, where=origin, extra_where=extra_where, prefix="task.")
 
 
@@ -106,24 +77,15 @@ def unknown_keys(task_json: Json) -> Sequence[str]:
 def _known(task_json: Json) -> dict[str, Any]:
     """A stored task without the keys that are unknown. An author's file is read strictly; this was read before."""
     known = {key: value for key, value in task_json.items() if key in StoredTaskDocument.model_fields}
-    document = _CONFIGS.get(str(known.get("lang")))
-    if document is not None and isinstance(known.get("config"), Mapping):
-        known["config"] = {key: value for key, value in known["config"].items() if key in document.model_fields}
+    config = _CONFIGS.get(str(known.get("lang")))
+    if config is not None and isinstance(known.get("config"), Mapping):
+        keys = {field.name for field in fields(config)}
+        known["config"] = {key: value for key, value in known["config"].items() if key in keys}
     return known
 
 
-def _cases(cases: Sequence[Case]) -> list[dict[str, object]]:
-    return [
-        {name: list(value) if isinstance(value, tuple) else value for name, value in case.items()} for case in cases
-    ]
-
-
-def _case_set(cases: CaseSet) -> Mapping[str, Any]:
-    stored: dict[str, Any] = {}
-    if cases.tests is not None:
-        stored["tests"] = _cases(cases.tests)
-    if cases.benchmarks is not None:
-        stored["benchmarks"] = _cases(cases.benchmarks)
-    if cases.hidden is not None:
-        stored["hidden"] = _cases(cases.hidden)
-    return stored
+def _plain(value: object) -> Any:  # noqa: ANN401 - JSON
+    """The value in JSON's own types, without keys that are not set."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items() if item is not None}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -190,12 +190,12 @@ class ArchiveTree(Tree):
         members: dict[str, zipfile.ZipInfo] = {}
         for entry in entries:
             name = entry.orig_filename
-            found = _entry_problem(entry)
-            if found is None and name in members:
-                found = "a second entry of this name"
-            if found is not None:
+            fault = _entry_problem(entry)
+            if fault is None and name in members:
+                fault = "a second entry of this name"
+            if fault is not None:
                 raise TaskError(
-                    f"{self._shown}: entry {name!r}: found {found}, expected a plain file inside the archive"
+                    f"{self._shown}: entry {name!r}: found {fault}, expected a plain file inside the archive"
                 )
             if not entry.is_dir():
                 members[name] = entry

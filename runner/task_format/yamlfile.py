@@ -112,9 +112,9 @@ def _check(root: Node, where: str) -> None:
 
     def measure(node: Node) -> tuple[int, int]:
         """Nodes and levels below and including a node, aliases followed."""
-        known = measured.get(id(node))
-        if known is not None:
-            return known
+        measurement = measured.get(id(node))
+        if measurement is not None:
+            return measurement
         if id(node) in being_measured:
             raise _marked(node, "an alias to something that contains it")
         if isinstance(node, MappingNode):

@@ -22,8 +22,6 @@ LAYERS = {
     "runner.durable": 0,
     "runner.environment": 0,
     "runner.errors": 0,
-    "runner.optional": 0,
-    "runner.jsonl": 0,
     "runner.marks": 0,
     "runner.model": 0,
     "runner.results": 1,
@@ -45,6 +43,7 @@ LAYERS = {
     "runner.daemon.monitoring": 8,
     "runner.cli": 10,
     "runner.extras": 5,
+    "runner.extras.stages": 11,
     "runner.extras.gateway": 9,
     "runner.extras.data.analysis_commands": 11,
     "runner.extras.data.commands": 11,
@@ -67,6 +66,7 @@ COMMANDS = (
     "runner/cli/",
     *(f"runner/extras/{guest}/commands.py".replace("trainers.", "trainers/") for guest in GUESTS),
     "runner/extras/data/analysis_commands.py",
+    "runner/extras/stages.py",
 )
 
 #: Third-party module -> the only places that may import it.

@@ -18,14 +18,12 @@ from prometheus_client.registry import Collector
 from runner import __version__, metrics
 from runner.daemon.monitoring.queue_depth import QueueDepthCache
 from runner.daemon.monitoring.readiness import (
-    BOTH,
-    CONTAINERS,
     DATABASE,
-    DEVICES,
     DISK,
     ENGINE,
     EVALUATION,
     HOST_NAME,
+    SLOTS,
     Readiness,
 )
 from runner.daemon.monitoring.snapshot import DaemonSnapshot
@@ -42,9 +40,7 @@ REASONS: Final[Mapping[str, str]] = {
     DISK: "disk",
     EVALUATION: "evaluation",
     HOST_NAME: "host_name",
-    CONTAINERS: "containers",
-    DEVICES: "devices",
-    BOTH: "containers_and_devices",
+    SLOTS: "slots",
     "start-up": "starting",
     "shutdown": "stopping",
 }
@@ -145,11 +141,11 @@ class _Snapshot(Collector):
         yield InfoMetricFamily("kernel_runner", "Release and name of the host.", value=info)
         alive, _ = self._health_report.health()
         yield GaugeMetricFamily("kernel_runner_alive", "1 while the daemon's main thread goes on.", value=alive)
-        ready, said = self._health_report.ready()
+        ready, details = self._health_report.ready()
         yield GaugeMetricFamily("kernel_runner_ready", "1 while jobs are claimed.", value=ready)
         why = GaugeMetricFamily("kernel_runner_not_ready", "1 for why no jobs are claimed.", labels=["reason"])
         for word in (*REASONS.values(), _DRAINING, _RELOADING, "stuck"):
-            why.add_metric([word], float(said.get("reason") == word))
+            why.add_metric([word], float(details.get("reason") == word))
         yield why
 
 
@@ -213,9 +209,9 @@ def _storage(parts: DaemonView) -> Iterable[Metric]:
 
 
 def _queue(queue_depths: QueueDepthCache) -> Iterable[Metric]:
-    found = queue_depths.get()
+    depths = queue_depths.get()
     yield GaugeMetricFamily(
-        "kernel_runner_queue_known", "1 while the length of the queue is known.", value=found is not None
+        "kernel_runner_queue_known", "1 while the length of the queue is known.", value=depths is not None
     )
     jobs = GaugeMetricFamily(
         "kernel_runner_queue_jobs", "Jobs of all hosts that wait, at most a minute ago.", labels=["gpu_type"]
@@ -223,7 +219,7 @@ def _queue(queue_depths: QueueDepthCache) -> Iterable[Metric]:
     oldest = GaugeMetricFamily(
         "kernel_runner_queue_oldest_seconds", "How long the oldest of them has waited.", labels=["gpu_type"]
     )
-    for depth in found or ():
+    for depth in depths or ():
         jobs.add_metric([depth.gpu_type], depth.jobs)
         oldest.add_metric([depth.gpu_type], depth.oldest_s)
     yield from (jobs, oldest)

@@ -189,8 +189,8 @@ class _Handler(BaseHTTPRequestHandler):
             case "/metrics":
                 return HTTPStatus.OK, answers.metrics()
             case _:
-                known = "expected /healthz, /readyz or /metrics"
-                return HTTPStatus.NOT_FOUND, {"error": f"there is nothing at {path[:200]!r}, {known}"}
+                paths = "expected /healthz, /readyz or /metrics"
+                return HTTPStatus.NOT_FOUND, {"error": f"there is nothing at {path[:200]!r}, {paths}"}
 
     def address_string(self) -> str:
         """The client's address; a unix socket has none."""

@@ -9,10 +9,9 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final
 
-from runner.devices.quarantine import Cause
 from runner.errors import (
     DatabaseUnavailableError,
     DiskFullError,
@@ -29,19 +28,10 @@ DATABASE: Final = "the database"
 DISK: Final = "free disk space"
 EVALUATION: Final = "the evaluation environment"
 HOST_NAME: Final = "the host name"
-CONTAINERS: Final = "containers that do not go, on every slot"
-DEVICES: Final = "devices to be fit again, on every slot"
-BOTH: Final = "containers to go and devices to be fit again, on every slot"
+SLOTS: Final = "a slot that can be used"
 #: States change often while a database is half there: log each so often in so many seconds, then the last one.
 LINES: Final = 4
 LINES_S: Final = 60.0
-
-
-def unusable(causes: Collection[Cause]) -> str:
-    """The missing resources, by the kinds of causes in quarantine."""
-    if Cause.DEVICE not in causes:
-        return CONTAINERS
-    return BOTH if Cause.CONTAINER in causes else DEVICES
 
 
 def missing(error: InfrastructureError, *, otherwise: str) -> str:

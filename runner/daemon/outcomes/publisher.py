@@ -2,7 +2,8 @@
 
 Owns a thread and a connection, open only while there is something to send, so that a slow or absent database never
 delays an evaluation. No job depends on it: what cannot be sent within bounds is dropped and counted, and frontends poll
-as well. Callers publish after the commit that an event tells of.
+as well. Callers publish after the commit that an event tells of: a NOTIFY inside it would hold the database's commit
+lock. docs/frontends.md describes the events.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from runner.daemon.interfaces import StoreFactory
-from runner.daemon.outcomes import events
 from runner.errors import InfrastructureError
 from runner.logs import get_logger
 from runner.model import Claimed, Job, JobState, Json, Mode, Progress, Verdict
@@ -84,23 +84,36 @@ class EventPublisher:
         if not self._wake.is_set():
             self._wake.set()
 
+    def claimed(self, job: Job, *, host: str) -> None:
+        """Publish that a host has begun to work on a job."""
+        self.publish({"event": "claimed", "host": host, **job.about})
+
     def committed(self, job: Job, verdict: Verdict, *, submission_done: bool) -> None:
         """Publish a verdict that is committed, and wake daemons that may take the secret job that waited for it."""
-        self.publish(events.done(job, verdict, submission_done=submission_done))
+        self.publish({"event": "done", **job.about, "verdict": verdict.value, "submission_done": submission_done})
         if job.mode is Mode.LEADERBOARD and not job.secret and verdict is Verdict.ACCEPTED:
             self.wake(job.gpu_type)
 
     def ended(self, job: Claimed, how: Ended) -> None:
         """Publish that an attempt ended without a result, and wake daemons that may take the job next."""
-        self.publish(events.ended(job, how))
-        if how.state is JobState.QUEUED:
-            self.wake(job.gpu_type)
+        self._ended(job.about, how.state, submission_done=how.submission_done)
 
     def reclaimed(self, job: Reclaimed) -> None:
         """Publish what became of a reclaimed job, and wake daemons that may take it next."""
-        self.publish(events.reclaimed(job))
-        if job.state is JobState.QUEUED:
-            self.wake(job.gpu_type)
+        about = {
+            "submission_id": job.submission_id,
+            "job_id": job.job_id,
+            "gpu_type": job.gpu_type,
+            "secret": job.secret,
+        }
+        self._ended(about, job.state, submission_done=job.submission_done)
+
+    def _ended(self, about: Json, state: JobState, *, submission_done: bool) -> None:
+        """The job is queued again, cancelled, or over as internal_error."""
+        verdict = {"verdict": Verdict.INTERNAL_ERROR.value} if state is JobState.DONE else {}
+        self.publish({"event": state.value, **about, **verdict, "submission_done": submission_done})
+        if state is JobState.QUEUED:
+            self.wake(about["gpu_type"])
 
     def wake(self, gpu_type: str) -> None:
         """Make the daemons that serve a GPU type look at the queue."""

@@ -60,11 +60,11 @@ class SpoolReplayer:
 
     def adopt(self) -> None:
         """Hold the leases of results that an earlier process spooled, so that heartbeats renew them."""
-        found = [spooled.job for spooled in self._spool.pending() if spooled.job.key not in self._leases]
-        for job in found:
+        jobs = [spooled.job for spooled in self._spool.pending() if spooled.job.key not in self._leases]
+        for job in jobs:
             self._hold(job)
-        if found:
-            _log.info("old_results_in_spool", count=len(found))
+        if jobs:
+            _log.info("old_results_in_spool", count=len(jobs))
 
     def accept(self, job: Job, result: JobResult, *, slot: str) -> bool:
         """Spool a result until it can be committed, and hold its lease. False: the spool cannot keep it.

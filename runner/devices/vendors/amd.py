@@ -222,12 +222,12 @@ class AmdSmi:
             return None
 
     def _answers(self, function: str, handle: object) -> Mapping[str, Any]:
-        found = self._ask(function, handle)
-        return found if isinstance(found, Mapping) else {}
+        answer = self._ask(function, handle)
+        return answer if isinstance(answer, Mapping) else {}
 
     def _clock(self, handle: object, kind: str) -> Mapping[str, Any]:
-        found = self._ask("amdsmi_get_clock_info", handle, self._constant("AmdSmiClkType", kind))
-        return found if isinstance(found, Mapping) else {}
+        clocks = self._ask("amdsmi_get_clock_info", handle, self._constant("AmdSmiClkType", kind))
+        return clocks if isinstance(clocks, Mapping) else {}
 
     def _constant(self, enum: str, name: str) -> object:
         return getattr(getattr(self._smi, enum, None), name, None)
@@ -256,20 +256,20 @@ def _total(value: object) -> int | None:
     """A number, or the sum of those in lists of lists, which have one for each die."""
     if not isinstance(value, list):
         return _number(value)
-    found = [number for item in value if (number := _total(item)) is not None]
-    return sum(found) if found else None
+    numbers = [number for item in value if (number := _total(item)) is not None]
+    return sum(numbers) if numbers else None
 
 
 def _mib(value: object) -> int | None:
-    found = _number(value)
-    return None if found is None else found << 20
+    number = _number(value)
+    return None if number is None else number << 20
 
 
 def _watts(value: object) -> float | None:
-    found = _number(value)
-    if found is None:
+    number = _number(value)
+    if number is None:
         return None
-    return found / 1e6 if found > _MOST_WATTS else float(found)
+    return number / 1e6 if number > _MOST_WATTS else float(number)
 
 
 def _pci_id(device_id: object) -> str | None:
@@ -294,8 +294,8 @@ def _holding(processes: list[Any]) -> tuple[int, ...]:
 
 def _is(page: object, status: str) -> bool:
     """Whether a bad page has that status, which is a member of an enum or its name."""
-    found = page.get("status") if isinstance(page, Mapping) else None
-    return str(getattr(found, "name", found)).upper() == status
+    state = page.get("status") if isinstance(page, Mapping) else None
+    return str(getattr(state, "name", state)).upper() == status
 
 
 def _is_active(name: str, on: object) -> bool:

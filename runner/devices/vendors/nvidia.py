@@ -92,11 +92,11 @@ class Nvml:
         for index in range(self._nvml.nvmlDeviceGetCount()):
             # Foreign code around a driver: a lost device must not hide the others, whatever it raises.
             try:
-                found = self._device(index, problem)
+                devices = self._device(index, problem)
             except Exception as error:  # noqa: BLE001 - see above
                 problem(f"nvidia device {index} cannot be used: {_said(error)}")
             else:
-                yield from found
+                yield from devices
 
     def details(self, device: Device) -> Details:
         """The settings of a device."""
@@ -184,8 +184,8 @@ class Nvml:
             raise UnreachableError(_said(error)) from error
         except Exception as error:
             why = _REFUSALS.get(type(error).__name__)
-            told = _said(error) if why is None else f"{why} ({_said(error)})"
-            raise RefusedError(f"{what}: {told}") from error
+            reason = _said(error) if why is None else f"{why} ({_said(error)})"
+            raise RefusedError(f"{what}: {reason}") from error
 
     def _state(self, handle: object) -> dict[str, Any]:
         nvml = self._nvml
@@ -293,11 +293,11 @@ class Nvml:
             self._events[device.uuid] = events
             self._ask("nvmlDeviceRegisterEvents", handle, kind, events)
             return ()
-        found: list[int] = []
+        xids: list[int] = []
         # A device in trouble repeats its errors; the first ones are enough.
-        while len(found) < 16 and (event := self._ask("nvmlEventSetWait_v2", self._events[device.uuid], 0)) is not None:
-            found.append(int(event.eventData))
-        return tuple(found)
+        while len(xids) < 16 and (event := self._ask("nvmlEventSetWait_v2", self._events[device.uuid], 0)) is not None:
+            xids.append(int(event.eventData))
+        return tuple(xids)
 
 
 def _said(error: Exception) -> str:
@@ -330,15 +330,15 @@ def _capabilities(minor: int, instance: int | None, part: int | None) -> tuple[s
         part: number of the compute instance in it; None: not known.
     """
     directory = sysfs.PROC / f"driver/nvidia/capabilities/gpu{minor}/mig/gi{instance}"
-    found: list[str] = []
+    nodes: list[str] = []
     for access in (directory / "access", directory / f"ci{part}" / "access"):
         try:
             lines = access.read_text(encoding="ascii").splitlines()
         except OSError:
             continue
         numbers = [line.partition(":")[2].strip() for line in lines if line.startswith("DeviceFileMinor:")]
-        found += [str(sysfs.DEV / "nvidia-caps" / f"nvidia-cap{number}") for number in numbers]
-    return tuple(found)
+        nodes += [str(sysfs.DEV / "nvidia-caps" / f"nvidia-cap{number}") for number in numbers]
+    return tuple(nodes)
 
 
 SUPPORT: Final = Support(

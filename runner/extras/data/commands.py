@@ -16,9 +16,9 @@ from rich.text import Text
 
 from runner.cli.app import ExitCode, app, direct_url, example, note, out, out_json, session
 from runner.cli.safe import one_line
-from runner.cli.stages import stages
 from runner.extras.data import analysis_commands, require
 from runner.extras.data.people import Exclusions, Identity, read_exclusions, read_key
+from runner.extras.stages import stages
 
 if TYPE_CHECKING:
     from runner.extras.data.check import Report

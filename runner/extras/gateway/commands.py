@@ -1,14 +1,28 @@
-"""`gateway`: serve HTTP, for popcorn-cli, kernelboard and people with a browser."""
+"""`gateway`: serve HTTP, for popcorn-cli, kernelboard and people; `user`: who may submit there without OAuth."""
 
 from __future__ import annotations
 
-import typer
+import secrets
+from hashlib import sha256
+from typing import Annotated
 
-from runner.cli.app import app, example, session
-from runner.errors import ConfigError
-from runner.optional import missing
+import typer
+from rich.text import Text
+
+from runner.cli import json_output
+from runner.cli.app import app, example, note, out, out_json, session
+from runner.cli.render import make_table
+from runner.cli.safe import one_line, printable
+from runner.errors import ConfigError, NotFoundError
+from runner.extras.optional import missing
 
 _NEEDED = ("starlette", "uvicorn", "jinja2", "python_multipart", "httpx2")
+
+user = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Users of the gateway: approve, list, revoke.")
+app.add_typer(user, name="user")
+
+_User = Annotated[str, typer.Argument(metavar="USER", help="The user's id.")]
+_Name = Annotated[str | None, typer.Option("--name", metavar="N", help="The name that rankings show.")]
 
 
 @app.command(epilog=example("kernel-runner gateway"))
@@ -26,3 +40,69 @@ def gateway(context: typer.Context) -> None:
     from runner.extras.gateway.server import serve
 
     serve(session(context).config)
+
+
+@user.command(epilog=example("kernel-runner user approve 1b9d6bcd ada --name 'Ada L.'"))
+def approve(
+    context: typer.Context,
+    *,
+    code: Annotated[str, typer.Argument(metavar="CODE", help="The first 8 characters of cli_id in ~/.popcorn.yaml.")],
+    user_id: _User,
+    name: _Name = None,
+    existing: Annotated[
+        bool, typer.Option("--existing", help="The user exists: this login takes the place of the one before.")
+    ] = False,
+) -> None:
+    """Approve a login that `popcorn register` began.
+
+    Ask the person for the code over a channel that proves who asks. It waits for twelve hours.
+    """
+    with session(context).store() as store:
+        store.approve_login(code, user_id, user_name=name, existing=existing)
+    note(f"user {printable(user_id)} is logged in")
+
+
+@user.command(epilog=example("kernel-runner user token ada"))
+def token(context: typer.Context, *, user_id: _User, name: _Name = None) -> None:
+    """Make a token for a user and print it, once.
+
+    The user is made if there is none. The token before ends. It goes into ~/.popcorn.yaml as `cli_id`, into the header
+    X-Popcorn-Cli-Id, or into the login page. Only a digest of it is stored.
+    """
+    secret = secrets.token_urlsafe(24)
+    with session(context).store() as store:
+        store.set_token(user_id, user_name=name, digest=f"sha256:{sha256(secret.encode()).hexdigest()}")
+    typer.echo(f"cli_id: {secret}")
+
+
+@user.command("list", epilog=example("kernel-runner user list"))
+def list_users(
+    context: typer.Context, *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+) -> None:
+    """List the users, those who wait for approval first.
+
+    A user `waits` for approval, is `valid`, has `no login`, or is `banned`.
+    """
+    with session(context).store() as store:
+        users = store.users()
+    if as_json:
+        out_json([json_output.record(line) for line in users])
+        return
+    table = make_table("user", "name", "state", "login by", "since")
+    for line in users:
+        since = "" if line.created_at is None else f"{line.created_at:%Y-%m-%d %H:%M}"
+        cells = (line.user_id, line.user_name or "", line.state, line.provider or "", since)
+        table.add_row(*(Text(one_line(cell)) for cell in cells))
+    out(table)
+
+
+@user.command(epilog=example("kernel-runner user revoke ada"))
+def revoke(context: typer.Context, *, user_id: _User) -> None:
+    """End all logins of a user, in browsers too.
+
+    Submissions and invitations stay. `user token` lets the user in again.
+    """
+    with session(context).store() as store:
+        if not store.revoke_login(user_id):
+            raise NotFoundError(f"user {user_id!r} does not exist; `kernel-runner user list` shows those that do")
+    note(f"user {printable(user_id)} is logged out")

@@ -11,7 +11,7 @@ import typer
 from runner.cli.app import ExitCode, app, example, fail, note, session
 from runner.cli.dates import typed_date
 from runner.errors import ConfigError
-from runner.optional import missing
+from runner.extras.optional import missing
 
 _NEEDED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _NOW = "0 seconds"

@@ -92,7 +92,7 @@ def test_without_the_extra_a_sentence_says_how_to_install_it(
     call: Call, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     """Before anything is read or written."""
-    monkeypatch.setattr("runner.optional.find_spec", lambda name: None if name == "pyarrow" else find_spec(name))
+    monkeypatch.setattr("runner.extras.optional.find_spec", lambda name: None if name == "pyarrow" else find_spec(name))
     said = call("data", *command, database="postgresql://nowhere.invalid/x")
     assert said.code == 2
     assert "need pyarrow; install the extra with `pip install 'kernel-runner[data]'`" in said.err

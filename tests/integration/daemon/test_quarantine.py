@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from runner.daemon.monitoring.readiness import BOTH, CONTAINERS, DEVICES
+from runner.daemon.monitoring.readiness import SLOTS
 from sandbox.errors import EngineRefused
 from tests.integration.daemon.rig import Rig, cpu_slots
 
@@ -40,7 +40,7 @@ def test_the_others_go_on_and_the_slot_comes_back(rig: Rig) -> None:
     assert {slot for _, _, slot in rig.evaluator.seen} == {"cpu1"}
 
     rig.quarantine.add("cpu1", second, EngineRefused("device fell off the bus"))
-    rig.wait_for(lambda: rig.waiting_for == CONTAINERS, "the daemon says that it is not ready")
+    rig.wait_for(lambda: rig.waiting_for == SLOTS, "the daemon says that it is not ready")
     waits = rig.submit()
     second.go.set()
     rig.wait_done(waits)
@@ -67,17 +67,12 @@ def test_a_degraded_slot_runs_what_is_not_ranked(rig: Rig) -> None:
     assert rig.stop() == 0
 
 
-def test_readiness_says_whether_devices_or_containers_keep_everything_out(rig: Rig) -> None:
-    """Devices alone, then a container as well."""
+def test_devices_that_are_not_fit_keep_everything_out_until_they_are(rig: Rig) -> None:
+    """Readiness waits for a slot, as for a container that does not go."""
     fit = threading.Event()
     rig.quarantine.quarantine_devices("cpu0", "device GPU-1: it fell off the bus", mended=fit.is_set)
     rig.start(ready=False)
-    rig.wait_for(lambda: rig.waiting_for == DEVICES, "devices are named")
-    stuck = _Stuck()
-    rig.quarantine.add("cpu0", stuck, EngineRefused("device fell off the bus"))
-    rig.wait_for(lambda: rig.waiting_for == BOTH, "both are named")
+    rig.wait_for(lambda: rig.waiting_for == SLOTS, "the daemon says that it is not ready")
     fit.set()
-    rig.wait_for(lambda: rig.waiting_for == CONTAINERS, "containers are named")
-    stuck.go.set()
     rig.wait_for(lambda: rig.waiting_for is None, "the daemon is ready")
     assert rig.stop() == 0

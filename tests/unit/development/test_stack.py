@@ -124,27 +124,6 @@ def test_a_second_stack_takes_another_port_and_each_finds_its_own(
     assert two.gateway_url() is None
 
 
-def test_a_port_that_is_taken_while_the_gateway_starts_is_no_end(
-    stack: Stack, free_port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It ends, since it cannot listen, and is started again on another port."""
-    configure(stack, free_port)
-    free = module._is_free
-    looks: list[int] = []
-
-    def is_free(host: str, port: int) -> bool:
-        """Wrong at the first look."""
-        looks.append(port)
-        return len(looks) == 1 or free(host, port)
-
-    monkeypatch.setattr(module, "_is_free", is_free)
-    with socket.create_server(("127.0.0.1", free_port)):
-        url = stack.serve_gateway()
-        assert url not in (None, f"http://127.0.0.1:{free_port}")
-        stack.stop_all()
-    assert looks[0] == free_port
-
-
 def test_the_number_of_an_old_gateway_may_be_that_of_the_daemon(stack: Stack) -> None:
     """Both name the configuration: the last argument says which of them it is."""
     configure(stack, 1)
@@ -201,10 +180,10 @@ def test_the_demo_gets_its_page(stack: Stack, free_port: int, capsys: pytest.Cap
     )
     base = stack.serve_gateway()
     assert base == f"http://127.0.0.1:{free_port}"
-    _show_page(f"{base}/login", look=False)
+    _show_page(f"{base}/login")
     assert f"{base}/login" in capsys.readouterr().err
     with pytest.raises(InfrastructureError, match="does not show"):
-        _show_page(f"{base}/nothing", look=False)
+        _show_page(f"{base}/nothing")
     stack.stop_all()
 
 

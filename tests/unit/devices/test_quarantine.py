@@ -6,7 +6,7 @@ import threading
 
 from structlog.testing import capture_logs
 
-from runner.devices.quarantine import Cause, Quarantine
+from runner.devices.quarantine import Quarantine
 from sandbox.errors import EngineRefused
 from tests.support.waiting import PATIENCE_S
 
@@ -43,7 +43,6 @@ def test_a_slot_is_out_until_its_last_container_is_gone() -> None:
             assert changes.acquire(timeout=PATIENCE_S)
         for _ in range(3):
             assert one.tried.acquire(timeout=PATIENCE_S)
-        assert quarantine.causes() == {Cause.CONTAINER}
         one.go.set()
         assert changes.acquire(timeout=PATIENCE_S)
         assert "bbbbbbbbbbbb" in quarantine.reasons()["cpu0"]
@@ -80,7 +79,6 @@ def test_devices_keep_a_slot_out_once_and_a_remark_does_not() -> None:
         quarantine.quarantine_devices("nvidia0", "lost", mended=fit.is_set)
         quarantine.quarantine_devices("nvidia0", "still lost", mended=fit.is_set)
         assert quarantine.reasons() == {"nvidia0": "lost"}
-        assert quarantine.causes() == {Cause.DEVICE}
         assert changes.acquire(timeout=PATIENCE_S)
         fit.set()
         assert changes.acquire(timeout=PATIENCE_S)

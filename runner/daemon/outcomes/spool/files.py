@@ -128,8 +128,8 @@ class Spool:
     def load(self, spooled: Spooled) -> JobResult | None:
         """A result that waits. None: not now, because it is gone, set aside as damaged, or the disk fails."""
         with self._lock:
-            found = self._read(spooled.path, with_artifacts=True)
-        return None if found is None else found.result
+            decoded = self._read(spooled.path, with_artifacts=True)
+        return None if decoded is None else decoded.result
 
     def remove(self, spooled: Spooled) -> None:
         """Forget a result that is committed, or is evidence in the database."""

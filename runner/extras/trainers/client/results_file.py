@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from runner.errors import DataError
+from runner.extras.jsonl import Row, line_of, parsed, require_finite
 from runner.extras.trainers.client import rewards
 from runner.extras.trainers.client.items import Item, Result
 from runner.extras.trainers.client.sources import Entry
-from runner.jsonl import Row, line_of, parsed, require_finite
 
 #: The thresholds of fast_p that are shown.
 THRESHOLDS: Final = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)

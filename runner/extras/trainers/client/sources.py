@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from runner.errors import DataError
+from runner.extras.jsonl import parsed
 from runner.extras.trainers.client.items import Item
-from runner.jsonl import parsed
 from runner.marks import ENCODING, visible
 
 #: KernelBench's name of a candidate's file, and of a problem's.

@@ -9,7 +9,7 @@ https://github.com/S1ro1/dp-data-pipeline.
 from __future__ import annotations
 
 from runner.errors import ConfigError
-from runner.optional import missing
+from runner.extras.optional import missing
 
 #: What the modules of this package import beyond the daemon's own dependencies.
 _NEEDED = ("pyarrow",)

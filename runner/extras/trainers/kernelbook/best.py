@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from runner.errors import DataError
-from runner.jsonl import Row, numbered
+from runner.extras.jsonl import Row, numbered
 from runner.marks import ENCODING
 
 from .report import StepReport

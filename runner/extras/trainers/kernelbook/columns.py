@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from runner.errors import DataError
-from runner.jsonl import Row, require_finite
+from runner.extras.jsonl import Row, require_finite
 
 _TEXT: Final = pa.string()
 _NUMBER: Final = pa.float64()

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from runner.jsonl import Row
+from runner.extras.jsonl import Row
 
 from .asking import Request
 from .enrich import Step

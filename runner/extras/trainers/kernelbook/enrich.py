@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from runner.jsonl import Row
+from runner.extras.jsonl import Row
 
 from .asking import Asker, Check, Endpoint, Request
 from .journal import Answer, Journal

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from runner.errors import DataError
-from runner.jsonl import Row
+from runner.extras.jsonl import Row
 
 from .report import StepReport
 from .rows import Source, batches

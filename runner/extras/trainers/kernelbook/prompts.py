@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from runner.jsonl import Row
+from runner.extras.jsonl import Row
 
 from .asking import Request
 from .enrich import Step

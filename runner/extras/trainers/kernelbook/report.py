@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from runner.jsonl import Row
+from runner.extras.jsonl import Row
 
 from .rows import keep_facts, written
 

@@ -18,7 +18,7 @@ from typing import Any, Final, TextIO, TypeVar
 
 from runner.durable import sync_directory
 from runner.errors import DataError, InfrastructureError
-from runner.jsonl import Row, line_of, numbered, without_infinite
+from runner.extras.jsonl import Row, line_of, numbered, without_infinite
 
 _T = TypeVar("_T")
 #: Rows of a parquet file that are in memory at once.

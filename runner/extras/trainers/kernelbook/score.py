@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from runner.extras.jsonl import Row
 from runner.extras.trainers.client import Client, Item, Result
 from runner.extras.trainers.client.adapters import code_of
-from runner.jsonl import Row
 
 from .report import StepReport, outcomes
 from .rows import Source, content_of, info_of, number_of, text_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from runner.extras.jsonl import Row
 from runner.extras.trainers.client.adapters import code_of
-from runner.jsonl import Row
 
 from .asking import Request
 from .enrich import Step

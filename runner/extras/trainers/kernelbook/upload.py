@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from runner import __version__
 from runner.errors import ConfigError, DataError
-from runner.jsonl import Row, numbered, parsed
+from runner.extras.jsonl import Row, numbered, parsed
 
 from .best import normalised
 from .columns import Columns, write

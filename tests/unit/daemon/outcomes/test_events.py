@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from runner.daemon.outcomes import events
+from runner.daemon.outcomes.publisher import EventPublisher
 from runner.model import JobState, Json, Verdict
 from runner.store import Ended, Reclaimed
 from tests.unit.daemon.test_leases import job
@@ -13,27 +15,27 @@ ABOUT = {"submission_id": 3, "job_id": 5, "gpu_type": "CPU", "secret": False}
 
 
 @pytest.mark.parametrize(
-    ("event", "expected"),
+    ("publish", "expected"),
     [
-        (events.claimed(job(5), host="h"), {"event": "claimed", "host": "h", **ABOUT}),
+        (lambda publisher: publisher.claimed(job(5), host="h"), {"event": "claimed", "host": "h", **ABOUT}),
         (
-            events.done(job(5), Verdict.ACCEPTED, submission_done=True),
+            lambda publisher: publisher.committed(job(5), Verdict.ACCEPTED, submission_done=True),
             {"event": "done", "verdict": "accepted", "submission_done": True, **ABOUT},
         ),
         (
-            events.ended(job(5), Ended(state=JobState.QUEUED, submission_done=False)),
+            lambda publisher: publisher.ended(job(5), Ended(state=JobState.QUEUED, submission_done=False)),
             {"event": "queued", "submission_done": False, **ABOUT},
         ),
         (
-            events.ended(job(5), Ended(state=JobState.CANCELLED, submission_done=True)),
+            lambda publisher: publisher.ended(job(5), Ended(state=JobState.CANCELLED, submission_done=True)),
             {"event": "cancelled", "submission_done": True, **ABOUT},
         ),
         (
-            events.ended(job(5), Ended(state=JobState.DONE, submission_done=True)),
+            lambda publisher: publisher.ended(job(5), Ended(state=JobState.DONE, submission_done=True)),
             {"event": "done", "verdict": "internal_error", "submission_done": True, **ABOUT},
         ),
         (
-            events.reclaimed(
+            lambda publisher: publisher.reclaimed(
                 Reclaimed(
                     job_id=5,
                     submission_id=3,
@@ -47,6 +49,11 @@ ABOUT = {"submission_id": 3, "job_id": 5, "gpu_type": "CPU", "secret": False}
         ),
     ],
 )
-def test_every_event_says_what_happened_to_which_job(event: Json, expected: Json) -> None:
+def test_every_event_says_what_happened_to_which_job(
+    publish: Callable[[EventPublisher], None], expected: Json, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All that can end a submission say whether they did."""
-    assert event == expected
+    events: list[Json] = []
+    monkeypatch.setattr(EventPublisher, "publish", lambda _, event: events.append(event))
+    publish(EventPublisher(lambda purpose: pytest.fail(f"no connection is needed: {purpose}")))
+    assert events == [expected]

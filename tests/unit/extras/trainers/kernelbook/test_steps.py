@@ -239,11 +239,11 @@ def test_an_upload_of_nothing_makes_no_folder(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray has an extra of its own."""
-    monkeypatch.setattr("runner.optional.find_spec", lambda name: None if name == "ray" else object())
+    monkeypatch.setattr("runner.extras.optional.find_spec", lambda name: None if name == "ray" else object())
     require("httpx2")
     with pytest.raises(ConfigError, match=r"this step needs ray; .*'kernel-runner\[kernelbook,ray\]'"):
         require("httpx2", "ray")
-    monkeypatch.setattr("runner.optional.find_spec", lambda _: None)
+    monkeypatch.setattr("runner.extras.optional.find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"this step needs pyarrow and httpx2; .*'kernel-runner\[kernelbook\]'"):
         require("httpx2")
 
