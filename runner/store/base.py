@@ -5,14 +5,25 @@ Called by the other modules of `runner.store` only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from runner.errors import NotFoundError
+from runner.model import JobState, Mode, Verdict
 from runner.store import queries
 from runner.store.clean import clean_text
 from runner.store.connection import Link, Row
 from runner.store.pacer import ConnectPacer
 from runner.store.session import direct_address
+
+#: Column -> what makes of its value what records have.
+_TYPES: Final[Mapping[str, Callable[[Any], object]]] = {
+    "mode": Mode,
+    "state": JobState,
+    "verdict": Verdict,
+    "gpu_types": tuple,
+    "aliases": tuple,
+}
 
 
 class Base:
@@ -69,6 +80,11 @@ def expect(found: Row | None) -> Row:
     if found is None:
         raise RuntimeError("a statement that always returns a row returned none")
     return found
+
+
+def typed(row: Row) -> dict[str, Any]:
+    """The columns of a row as records have them: words as enums, arrays as tuples."""
+    return {name: _TYPES[name](value) if name in _TYPES and value is not None else value for name, value in row.items()}
 
 
 def text(given: str | None) -> str | None:

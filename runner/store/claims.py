@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
-from runner.model import Claimed, Demand, GroupJob, Job, JobState, Mode, SubmissionJob, TimingAssurance
+from runner.model import Claimed, Demand, GroupJob, Job, Mode, SubmissionJob, TimingAssurance
 from runner.store import queries
-from runner.store.base import Base, expect, text_array
+from runner.store.base import Base, expect, text_array, typed
 from runner.store.connection import Broken, Row
 from runner.store.records import Claims, LeaseState, Reclaimed, Unreadable
 from runner.store.session import Unloadable
@@ -91,7 +91,7 @@ class Claiming(Base):
 
         That costs a job nothing, until it has happened `max_lost_leases` times: then it ends as `internal_error`.
         """
-        return [_reclaimed(found) for found in self._link.all(queries.RECLAIM)]
+        return [Reclaimed(**typed(row)) for row in self._link.all(queries.RECLAIM)]
 
     def recover(
         self, *, host: str, keep: Sequence[tuple[int, int]], died: bool = False, instance: str | None = None
@@ -103,14 +103,8 @@ class Claiming(Base):
         run beside a claim of the same host.
         """
         ids, attempts = _columns(keep)
-        parameters = {
-            "host": host,
-            "ids": ids,
-            "attempts": attempts,
-            "died": died,
-            "instance": instance,
-        }
-        return [_reclaimed(found) for found in self._link.all(queries.RECOVER, parameters)]
+        parameters = {"host": host, "ids": ids, "attempts": attempts, "died": died, "instance": instance}
+        return [Reclaimed(**typed(row)) for row in self._link.all(queries.RECOVER, parameters)]
 
     def reserve(
         self, *, host: str, gpu_types: Sequence[str], smaller: Sequence[str], waited_s: float, hold_s: float
@@ -170,10 +164,6 @@ def _group(own: Mapping[str, Any]) -> GroupJob:
 def _unreadable(row: Mapping[str, Any], cause: str) -> Unreadable:
     known = {name: row[name] for name in ("id", "attempt", "submission_id", "gpu_type", "secret")}
     return Unreadable(claimed=Claimed(**known), cause=cause)
-
-
-def _reclaimed(found: Row) -> Reclaimed:
-    return Reclaimed(**{**found, "state": JobState(found["state"])})
 
 
 def _columns(held: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:

@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import Any
 
 from runner.errors import NotFoundError
-from runner.model import Artifact, JobState, Mode, Verdict
+from runner.model import Artifact, Mode
 from runner.store import queries
-from runner.store.base import Base, expect, no_board, text
+from runner.store.base import Base, expect, no_board, text, typed
 from runner.store.clean import clean_text
 from runner.store.connection import Row, row, rows
 from runner.store.queries import Query
@@ -123,12 +123,7 @@ class Frontend(Base):
                 artifacts.setdefault(found.pop("job_id"), []).append(ArtifactLine(**found))
             jobs = tuple(
                 JobView(
-                    **{
-                        **found,
-                        "mode": Mode(found["mode"]),
-                        "state": JobState(found["state"]),
-                        "verdict": _verdict(found["verdict"]),
-                    },
+                    **typed(found),
                     runs=tuple(runs.get(found["id"], ())),
                     artifacts=tuple(artifacts.get(found["id"], ())),
                 )
@@ -182,19 +177,12 @@ def _run_view(found: Row) -> RunView:
 def _status_line(found: Row) -> StatusLine:
     return StatusLine(
         **{
-            **{key: value for key, value in found.items() if key != "score"},
+            **{key: value for key, value in typed(found).items() if key != "score"},
             "modes": tuple(Mode(mode) for mode in found["modes"]),
-            "gpu_types": tuple(found["gpu_types"]),
-            "state": JobState(found["state"]),
-            "verdict": _verdict(found["verdict"]),
             "progress": tuple(found["progress"] or ()),
             "score_s": _float(found["score"]),
         }
     )
-
-
-def _verdict(word: str | None) -> Verdict | None:
-    return None if word is None else Verdict(word)
 
 
 def _float(number: Decimal | None) -> float | None:

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from runner.errors import HostNameTakenError
-from runner.model import Mode, Verdict
 from runner.store import queries
-from runner.store.base import Base, expect
+from runner.store.base import Base, expect, typed
 from runner.store.clean import to_jsonb
 from runner.store.records import (
     BatchLine,
@@ -79,15 +78,11 @@ class Hosts(Base):
 
     def hosts(self) -> Sequence[HostLine]:
         """The daemons that have announced themselves."""
-        return [
-            HostLine(**{**found, "gpu_types": tuple(found["gpu_types"])}) for found in self._link.all(queries.HOSTS)
-        ]
+        return [HostLine(**typed(row)) for row in self._link.all(queries.HOSTS)]
 
     def gpu_types(self) -> Sequence[GpuTypeLine]:
         """The GPU types that any daemon's registry knows."""
-        return [
-            GpuTypeLine(**{**found, "aliases": tuple(found["aliases"])}) for found in self._link.all(queries.GPU_TYPES)
-        ]
+        return [GpuTypeLine(**typed(row)) for row in self._link.all(queries.GPU_TYPES)]
 
     def queue_depths(self) -> Sequence[QueueDepth]:
         """Waiting jobs by GPU type; types without any are left out."""
@@ -99,25 +94,17 @@ class Hosts(Base):
 
     def running(self, *, limit: int) -> Sequence[RunningLine]:
         """The jobs that hosts hold now, by host."""
-        return [
-            RunningLine(**{**found, "mode": Mode(found["mode"])})
-            for found in self._link.all(queries.RUNNING, {"limit": limit})
-        ]
+        return [RunningLine(**typed(row)) for row in self._link.all(queries.RUNNING, {"limit": limit})]
 
     def latest(self, *, limit: int) -> Sequence[LatestLine]:
         """The newest verdicts of the hosts in the list, newest first."""
-        return [
-            LatestLine(**{**found, "mode": Mode(found["mode"]), "verdict": Verdict(found["verdict"])})
-            for found in self._link.all(queries.LATEST, {"limit": limit})
-        ]
+        return [LatestLine(**typed(row)) for row in self._link.all(queries.LATEST, {"limit": limit})]
 
     def ended_jobs(self, *, after: tuple[datetime, int], limit: int) -> Sequence[EndedJob]:
         """The first jobs that have ended after one, given by its end and its id, in that order."""
         at, job_id = after
-        return [
-            EndedJob(**{**found, "mode": Mode(found["mode"]), "verdict": Verdict(found["verdict"])})
-            for found in self._link.all(queries.ENDED_JOBS, {"at": at, "job_id": job_id, "limit": limit})
-        ]
+        found = self._link.all(queries.ENDED_JOBS, {"at": at, "job_id": job_id, "limit": limit})
+        return [EndedJob(**typed(row)) for row in found]
 
     def open_batches(self, *, limit: int) -> Sequence[BatchLine]:
         """The batches that wait for results, the oldest first."""

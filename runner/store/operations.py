@@ -12,9 +12,8 @@ from typing import Any
 import psycopg
 
 from runner.errors import SubmissionError
-from runner.model import JobState, Mode, Verdict
 from runner.store import queries
-from runner.store.base import Base, expect, text
+from runner.store.base import Base, expect, text, typed
 from runner.store.clean import clean_text
 from runner.store.records import EventLine, FailedLine, MatchLine, Selection
 
@@ -29,8 +28,7 @@ class Operations(Base):
             SubmissionError: nothing is selected, or a leaderboard, host or GPU type is unknown.
             NotFoundError: no such submission.
         """
-        found = self._link.all(queries.MATCHING, _parameters(selection))
-        return [MatchLine(**{**line, "mode": Mode(line["mode"])}) for line in found]
+        return [MatchLine(**typed(row)) for row in self._link.all(queries.MATCHING, _parameters(selection))]
 
     def rerun(self, selection: Selection, *, reason: str | None = None, priority: int = -1) -> int:
         """Evaluate the selected jobs again; returns how many jobs that makes.
@@ -136,17 +134,7 @@ class Operations(Base):
     ) -> Sequence[FailedLine]:
         """Attempts that gave no result through our fault, the newest first, for as long as events are kept."""
         parameters = {"limit": limit, "since": since, "host": text(host), "leaderboard": text(leaderboard)}
-        return [
-            FailedLine(
-                **{
-                    **found,
-                    "mode": Mode(found["mode"]),
-                    "state": JobState(found["state"]),
-                    "verdict": None if found["verdict"] is None else Verdict(found["verdict"]),
-                }
-            )
-            for found in self._link.all(queries.FAILED, parameters)
-        ]
+        return [FailedLine(**typed(row)) for row in self._link.all(queries.FAILED, parameters)]
 
     def evict(self, job_id: int, *, reason: str) -> bool:
         """Take a running job from its host, whatever its lease says. False: it does not run.
