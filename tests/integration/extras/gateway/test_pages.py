@@ -324,6 +324,7 @@ def test_cases_times_and_outputs(gate: Gate, ada: Browser) -> None:
             "benchmark.0.worst": "13900",
             "benchmark.0.runs": "64",
             "benchmark.0.runner.timing": "audited",
+            "benchmark.0.runner.noisy": "0.08",
             "benchmark.0.sol": "0.734",
             "benchmark.0.sol_limit": "memory",
         }
@@ -348,6 +349,7 @@ def test_cases_times_and_outputs(gate: Gate, ada: Browser) -> None:
         "12.0 µs to 12.7 µs",
         "13.9 µs",
         "64",
+        "noisy: 0.08",
         "73 % (memory)",
         "Roofline: 73 %",
         "public-words",
