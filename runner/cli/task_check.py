@@ -225,13 +225,15 @@ def _converse(
         if late.is_set():
             found, remedy = f"did not end within {limit_s:g} s", "see what waits in reference.py, or raise the timeouts"
             yield Finding(name="code", mark=Mark.FAILED, found=found, remedy=remedy)
-        elif not through and (ended := AuthorExit.read(page, f"exit code {process.returncode}")) is not None:
-            found, remedy = f"{ended.call} ended its process ({ended.how}) in {ended.place}", "correct reference.py"
-            yield Finding(name="code", mark=Mark.FAILED, found=found, remedy=remedy)
         elif not through:
             stderr.seek(0)
             last_line = stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
-            found, remedy = f"ended early with {process.returncode}: {last_line}", f"see that {python} imports torch"
+            ended = AuthorExit.read(page, f"exit code {process.returncode}")
+            what, remedy = "ended early", f"see that {python} imports torch"
+            if ended is not None:
+                place = f" in {ended.place}" if ended.place else ""
+                what, remedy = f"{ended.call} ended its process{place}", "correct reference.py"
+            found = f"{what} with {process.returncode}: {last_line}"
             yield Finding(name="code", mark=Mark.FAILED, found=found, remedy=remedy)
 
 

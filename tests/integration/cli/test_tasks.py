@@ -324,11 +324,16 @@ def test_code_that_never_ends_is_ended(
 
 
 def test_code_that_takes_the_process_with_it_is_reported(run_code_anew: Call, tmp_path: Path) -> None:
-    """An exit in reference.py is no success, whatever its code: that and the last words are shown."""
-    reference = "import os\nprint('goodbye', flush=True)\nos._exit(0)\n"
-    said = run_code_anew("task", "check", write_folder(tmp_path / "exits", reference=reference), "--json")
+    """An exit in reference.py is no success, whatever its code: what ran, for which case, and its last words."""
+    exits = "import os\nprint('goodbye', flush=True)\nos._exit(0)\n"
+    said = run_code_anew("task", "check", write_folder(tmp_path / "exits", reference=exits), "--json")
     assert said.code == 1
-    assert findings(said)["code"] == ("failed", "ended early with 0: goodbye")
+    ended = "the import of the task's reference.py ended its process with 0: goodbye"
+    assert findings(said)["code"] == ("failed", ended)
+    late = REFERENCE.replace("return data * 2", "os.abort()", 1) + "\nimport os\n"
+    said = run_code_anew("task", "check", write_folder(tmp_path / "late", reference=late), "--json")
+    assert said.code == 1
+    assert findings(said)["code"][1].startswith("the task's ref_kernel ended its process in case n: 4; seed: 1 with -6")
 
 
 def test_without_an_evaluation_environment_the_files_alone_are_checked(call: Call, tmp_path: Path) -> None:
