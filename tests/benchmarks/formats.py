@@ -35,7 +35,7 @@ class Comparison:
 
 
 def main() -> None:
-    """Print the figures, as rows of the table in docs/measurements.md#number-formats."""
+    """Print the figures, as rows of a table."""
     print(f"{platform.machine()}, {torch.get_num_threads()} threads, PyTorch {torch.__version__}")
     print("| work | ours, GB/s | plain, GB/s | ours over plain |\n|---|---|---|---|")
     for comparison in _comparisons():
