@@ -46,7 +46,7 @@ def measure(server: Server) -> list[Figure]:
     url = server.database("depth")
     ours.install(url)
     with psycopg.connect(url, autocommit=True) as connection:
-        ours.submit(connection)
+        ours.submit(connection, user="first")
         fill(connection, jobs=JOBS, users=USERS, gpu_types=TYPES)
         connection.execute("ANALYZE")
     server.checkpoint()
