@@ -11,9 +11,8 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, MutableMapping
+from contextlib import AbstractContextManager
 from typing import Any, Final, Literal, TextIO, cast
 
 import structlog
@@ -26,8 +25,6 @@ from runner.model import Job, SubmissionJob
 _FORBIDDEN: Final = frozenset({"code", "password", "request", "secret", "secret_seed", "seed", "task", "token"})
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _MAX_VALUE_CHARS: Final = 8000
-#: What the lines of this thread are about, the innermost last: jobs with further fields. Most jobs have no line.
-_ABOUT: Final[ContextVar[tuple[tuple[Job, Mapping[str, str]], ...]]] = ContextVar("about", default=())
 #: The least time between two log lines of one kind.
 LOG_INTERVAL_S: Final = 60.0
 
@@ -50,7 +47,7 @@ def configure(log_format: Literal["auto", "json", "console"], level: str, stream
     )
     structlog.configure(
         processors=[
-            _about_the_job,
+            structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%H:%M:%S" if console else "iso", utc=not console),
             structlog.processors.format_exc_info,
@@ -74,30 +71,19 @@ def get_logger(name: str) -> FilteringBoundLogger:
     return cast("FilteringBoundLogger", structlog.get_logger(component=name))
 
 
-@contextmanager
-def job_context(job: Job, **more: str) -> Iterator[None]:
+def job_context(job: Job, **more: str) -> AbstractContextManager[None]:
     """Put the ids of a job on every line this thread logs; `run` is job and attempt in one word, to search for."""
-    before = _ABOUT.set((*_ABOUT.get(), (job, more)))
-    try:
-        yield
-    finally:
-        _ABOUT.reset(before)
-
-
-def _about_the_job(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    about: dict[str, object] = {}
-    for job, more in _ABOUT.get():
-        about |= {
-            "job": job.id,
-            "submission": job.submission_id,
-            "attempt": job.attempt,
-            "run": f"{job.id}.{job.attempt}",
-            **({"leaderboard": job.leaderboard} if isinstance(job, SubmissionJob) else {}),
-            "gpu_type": job.gpu_type,
-            "mode": str(job.mode),
-            **more,
-        }
-    return {**about, **event}
+    board = {"leaderboard": job.leaderboard} if isinstance(job, SubmissionJob) else {}
+    return structlog.contextvars.bound_contextvars(
+        job=job.id,
+        submission=job.submission_id,
+        attempt=job.attempt,
+        run=f"{job.id}.{job.attempt}",
+        gpu_type=job.gpu_type,
+        mode=str(job.mode),
+        **board,
+        **more,
+    )
 
 
 class LogRateLimit:

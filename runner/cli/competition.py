@@ -147,7 +147,8 @@ def plan_update(
 
 
 def _changes(folder: TaskFolder, deadline: datetime, present: BoardView) -> Iterator[Change]:
-    task, new_extra = clean_json(to_stored(folder.task)), clean_json(extra_to_stored(folder.task.extra))
+    task: Any = clean_json(to_stored(folder.task))
+    new_extra: Any = clean_json(extra_to_stored(folder.task.extra))
     extra = present.extra or {}
     frozen = (
         incomparable(present.task, extra, new_task=task, new_extra=new_extra, gpus=present.gpus)

@@ -7,47 +7,22 @@ Distributions mend old versions without raising the number, so a version below i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 Version = tuple[int, int, int]
 
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(-(?:rc|beta|alpha))?")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Floor:
-    """The first mended release of every series that got one."""
-
-    component: str
-    #: Oldest first. A series older than the first was never mended; one newer than the last always was.
-    mended: tuple[Version, ...]
-    #: The problem of older versions.
-    advisories: str
-
-
+#: Component -> the first mended release of every series that got one, oldest first, and the problem of older versions.
+#: A series older than the first was never mended; one newer than the last always was.
 #: Sources: GHSA-9493-h29p-rfm2, GHSA-qw9x-cqr3-wc7r, GHSA-cgrx-mc8f-2prm (runc, November 2025: a container that
 #: controls its mounts escapes); GHSA-pwhc-rpq9-4c8w, GHSA-m6hq-p25p-ffr2 (containerd, November 2025);
 #: NVIDIA's bulletins of September 2024 to July 2025 (container toolkit: its hooks, run as root, trust the image).
-FLOORS: Mapping[str, Floor] = {
-    floor.component: floor
-    for floor in (
-        Floor(
-            component="runc",
-            mended=((1, 2, 8), (1, 3, 3)),
-            advisories="CVE-2025-31133, CVE-2025-52565, CVE-2025-52881",
-        ),
-        Floor(
-            component="containerd",
-            mended=((1, 7, 29), (2, 0, 7), (2, 1, 5)),
-            advisories="CVE-2024-25621, CVE-2025-64329",
-        ),
-        Floor(
-            component="nvidia-container-toolkit",
-            mended=((1, 17, 8),),
-            advisories="CVE-2024-0132, CVE-2025-23359, CVE-2025-23266, CVE-2025-23267",
-        ),
-    )
+FLOORS: Mapping[str, tuple[tuple[Version, ...], str]] = {
+    "runc": (((1, 2, 8), (1, 3, 3)), "CVE-2025-31133, CVE-2025-52565, CVE-2025-52881"),
+    "containerd": (((1, 7, 29), (2, 0, 7), (2, 1, 5)), "CVE-2024-25621, CVE-2025-64329"),
+    "nvidia-container-toolkit": (((1, 17, 8),), "CVE-2024-0132, CVE-2025-23359, CVE-2025-23266, CVE-2025-23267"),
 }
 
 #: Releases with which some sandboxes do not start: component -> release -> what is wrong with it.
@@ -64,11 +39,11 @@ def parse_version(text: str) -> Version | None:
 
     A pre-release counts as the release before it: 1.3.3-rc.1 does not have what 1.3.3 mended.
     """
-    found = _VERSION.search(text)
-    if found is None:
+    match = _VERSION.search(text)
+    if match is None:
         return None
-    major, minor, patch = int(found[1]), int(found[2]), int(found[3] or 0)
-    return (major, minor, patch - 1) if found[4] and patch > 0 else (major, minor, patch)
+    major, minor, patch = int(match[1]), int(match[2]), int(match[3] or 0)
+    return (major, minor, patch - 1) if match[4] and patch > 0 else (major, minor, patch)
 
 
 def below_floor(component: str, version_text: str) -> str | None:
@@ -76,18 +51,21 @@ def below_floor(component: str, version_text: str) -> str | None:
 
     A component without a known fault and a version that is no number are not judged.
     """
-    floor, version = FLOORS.get(component), parse_version(version_text)
-    broken = None if version is None else BROKEN.get(component, {}).get(version)
-    if broken is not None:
-        return f"{component} {version_text}: {broken}"
-    if floor is None or version is None or _mended(floor, version):
+    version = parse_version(version_text)
+    if version is None:
         return None
-    wanted = " or ".join(".".join(map(str, release)) for release in floor.mended)
-    return f"{component} {version_text} is older than {wanted} ({floor.advisories})"
+    fault = BROKEN.get(component, {}).get(version)
+    if fault is not None:
+        return f"{component} {version_text}: {fault}"
+    mended, advisories = FLOORS.get(component, ((), ""))
+    if not mended or _is_mended(version, mended):
+        return None
+    releases = " or ".join(".".join(map(str, release)) for release in mended)
+    return f"{component} {version_text} is older than {releases} ({advisories})"
 
 
-def _mended(floor: Floor, version: Version) -> bool:
-    for release in floor.mended:
+def _is_mended(version: Version, mended: Sequence[Version]) -> bool:
+    for release in mended:
         if version[:2] == release[:2]:
             return version >= release
-    return version > floor.mended[-1]
+    return version > mended[-1]

@@ -25,7 +25,6 @@ from runner.daemon.housekeeping import Housekeeper
 from runner.daemon.interfaces import Engine, JobEvaluator, StoreFactory
 from runner.daemon.leases import LeaseKeeper, StopReason
 from runner.daemon.listener import QueueListener, is_chosen, should_react
-from runner.daemon.monitoring.engine_probe import EngineProbe
 from runner.daemon.monitoring.readiness import DATABASE, SLOTS, Readiness, missing
 from runner.daemon.monitoring.snapshot import DaemonSnapshot
 from runner.daemon.monitoring.watchdog import REQUEST_LIMIT_S, STEP_LIMIT_S, Watchdog
@@ -58,6 +57,8 @@ _random = random.Random()  # noqa: S311 - not for secrets
 ABORT_S: Final = 30.0
 #: How long the threads may take to end.
 JOIN_S: Final = 10.0
+#: The least time between two looks at the engine while no job runs.
+ENGINE_PROBE_S: Final = 5.0
 #: The pause between two looks at the queue, as a random part of `poll_s` between these two.
 _POLL_SPREAD: Final = (0.75, 0.97)
 
@@ -111,6 +112,7 @@ class Daemon:
         signals = SlotSignals()
         self._wake = signals.wake
         self._check_engine = signals.check_engine
+        self._probe_at_s = time.monotonic() + ENGINE_PROBE_S
         self._give_up = threading.Event()
         self._threads = ThreadSupervisor()
         self._instance = instance
@@ -226,8 +228,6 @@ class Daemon:
             on_host_notice=self._on_host_notified,
         )
         self._threads.spawn("listen", listener.run)
-        engine_probe = EngineProbe(self._engine, idle=self._is_idle, on_trouble=self._on_engine_trouble)
-        self._threads.spawn("engine-probe", engine_probe.run)
         self._threads.spawn("housekeeping", Housekeeper(self._store_factory, self._settings).run)
         for worker in self._workers:
             self._threads.spawn(f"slot-{worker.slot.name}", worker.run)
@@ -323,6 +323,7 @@ class Daemon:
         self._update_host_record(store)
         if self._recovery.reclaim(store, claims):
             self._wake.set()
+        trouble = trouble or (None if claims.jobs else self._probe_idle_engine())
         if trouble is not None:
             raise trouble
         return claims
@@ -340,15 +341,14 @@ class Daemon:
             self._startup.announce(store, record)
             self._host_record = record
 
-    def _is_idle(self) -> bool:
-        return not self._check_engine.is_set() and not self._any_busy()
-
-    def _on_engine_trouble(self) -> None:
-        self._check_engine.set()
-        self._wake.set()
+    def _probe_idle_engine(self) -> InfrastructureError | None:
+        """Ask the engine while nothing runs: else the next job would lose an attempt to one that is gone."""
+        if not self._any_busy() and time.monotonic() >= self._probe_at_s:
+            self._check_engine.set()
+        return self._check_engine_if_asked()
 
     def _check_engine_if_asked(self) -> InfrastructureError | None:
-        """Ask the engine after a run failed through our fault, or after the probe failed; the error, if any."""
+        """Ask the engine after a run failed through our fault, or while none runs; the error, if any."""
         if self._check_engine.is_set():
             self._watchdog.expect(REQUEST_LIMIT_S)
             try:
@@ -356,6 +356,7 @@ class Daemon:
             except InfrastructureError as error:
                 return error
             self._check_engine.clear()
+            self._probe_at_s = time.monotonic() + ENGINE_PROBE_S
             self._watchdog.expect()
         return None
 

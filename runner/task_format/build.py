@@ -88,7 +88,7 @@ def build_task(
 
 
 def _config(document: TaskCommon, where: str, prefix: str) -> PyConfig | CuConfig:
-    kind = PyConfig if Lang(document.lang) is Lang.PY else CuConfig
+    kind: type[PyConfig | CuConfig] = PyConfig if Lang(document.lang) is Lang.PY else CuConfig
     return validate(kind, document.config, where=where, prefix=f"{prefix}config")
 
 

@@ -6,7 +6,7 @@ Turns pydantic's errors into such lines. No other module knows pydantic's error 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, NoReturn, TypeVar, get_args, get_type_hints
@@ -21,6 +21,7 @@ _MAX_LISTED = 10
 _MAX_FOUND_CHARS = 80
 
 _Record = TypeVar("_Record")
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 #: Pydantic's error type -> the text after "expected", formatted with the error's context.
 _EXPECTED: Mapping[str, str] = {
@@ -103,14 +104,10 @@ def validate(model: type[_Record], value: object, *, where: str, prefix: str = "
         TaskError: one line per problem.
     """
     try:
-        return _adapter(model).validate_python(value)
+        record: _Record = _adapter(model).validate_python(value)
     except ValidationError as error:
         refuse(_line(details, model, where, prefix) for details in error.errors(include_url=False))
-
-
-@cache
-def _adapter(model: type[_Record]) -> TypeAdapter[_Record]:
-    return TypeAdapter(model)
+    return record
 
 
 def key_path(parts: Iterable[str | int], prefix: str = "") -> str:
