@@ -231,8 +231,8 @@ def _converse(
             ended = AuthorExit.read(page, f"exit code {process.returncode}")
             what, remedy = "ended early", f"see that {python} imports torch"
             if ended is not None:
-                place = f" in {ended.place}" if ended.place else ""
-                what, remedy = f"{ended.call} ended its process{place}", "correct reference.py"
+                where = f" in {ended.place}" if ended.place else ""
+                what, remedy = f"{ended.call} ended its process{where}", "correct reference.py"
             found = f"{what} with {process.returncode}: {last_line}"
             yield Finding(name="code", mark=Mark.FAILED, found=found, remedy=remedy)
 
