@@ -173,9 +173,10 @@ def check(meter: Meter, bench: Bench) -> None:
     statements: Sequence[tuple[bytes, Mapping[str, object], int]] = [
         (queries.HEARTBEAT.sql, {"host": "h", "lease_s": 60, "instance": "h", **held}, 400),
         (queries.COMPLETE.sql, {"results": results}, 1000),
-        (queries.FAIL.sql, failure, 150),
-        (queries.RELEASE.sql, {**vars(jobs[0]), "reason": "x"}, 150),
-        (queries.RECLAIM.sql, {}, 30),
+        (queries.FAIL.sql, failure, 250),
+        (queries.RELEASE.sql, {**vars(jobs[0]), "reason": "x"}, 250),
+        # A sweep may be due.
+        (queries.RECLAIM.sql, {}, 200),
         (queries.RECOVER.sql, {"host": "other", "instance": "other", **held, "died": True}, 200),
         (queries.RESERVE.sql, {"host": "h", "gpu_types": ["B200"], "smaller": ["L4"], "waited_s": 0, "hold_s": 9}, 200),
         (queries.CANCEL.sql, {"submission_id": jobs[1].submission_id, "user_id": None}, 200),
