@@ -7,6 +7,8 @@ import pytest
 from tests.tiers import ALL, tiers
 
 _QUICK = "quick"
+#: The tests that were there before any was left out.
+COLLECTED = pytest.StashKey[tuple[str, ...]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,6 +23,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Raises:
         pytest.UsageError: the manifest knows no such corpus.
     """
+    config.stash[COLLECTED] = tuple(item.nodeid for item in items if item.get_closest_marker("nightly") is None)
     names = {corpus.name for corpus in tiers().corpora}
     whole = set(config.getoption("corpora").split())
     if not whole <= {*names, ALL}:

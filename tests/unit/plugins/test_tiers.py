@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import tiers as tiers_module
+from tests.plugins.tiers import COLLECTED
 from tests.support.waiting import PATIENCE_S
 from tests.tiers import ALL, MAX_FILES, ROOT, changed_files, main, matches, tiers
 
@@ -19,9 +20,12 @@ PRODUCT = ("runner", "sandbox", "tasks")
 
 
 @pytest.fixture(scope="module")
-def cases() -> list[str]:
-    """The tests of all corpora."""
+def cases(request: pytest.FixtureRequest) -> list[str]:
+    """The tests of all corpora: those of this run, where it has collected them, since collecting takes seconds."""
     places = [place for corpus in MANIFEST.corpora for place in corpus.tests]
+    collected = request.config.stash.get(COLLECTED, ())
+    if all(any(nodeid.startswith(place) for nodeid in collected) for place in places):
+        return [nodeid for nodeid in collected if MANIFEST.corpus_of(nodeid) is not None]
     command = [sys.executable, "-m", "pytest", "-n0", "-q", "--collect-only", "-p", "no:cacheprovider", *places]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     return [line for line in done.stdout.splitlines() if "::" in line]

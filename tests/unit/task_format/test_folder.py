@@ -553,7 +553,7 @@ def test_files_over_the_total_cap_are_refused(tmp_path: Path) -> None:
     assert text.endswith("bytes of files so far, expected at most 4194304 in all")
 
 
-_RANKS: dict[str, Any] = {"multi_gpu": True, "tests": [{"world_size": 2}], "benchmarks": [{"world_size": 2}]}
+_RANKS: Mapping[str, Any] = {"multi_gpu": True, "tests": [{"world_size": 2}], "benchmarks": [{"world_size": 2}]}
 _HARNESS_FILE = {"name": "eval.py", "source": HARNESS}
 
 
