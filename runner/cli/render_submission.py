@@ -19,7 +19,6 @@ from runner.model import JobState, Progress, Verdict
 from runner.results import Case, cases
 from runner.store.records import (
     ArtifactLine,
-    EventLine,
 )
 from runner.units import between, duration, moment, percent, score, spread
 
@@ -99,8 +98,6 @@ def submission_page(submission: ShownSubmission) -> RenderableType:
         *(f"\n{one_line(remark)}" for remark in _remarks(submission)),
     )
     blocks: list[RenderableType] = [head, *(job_block(job) for job in submission.jobs)]
-    if submission.history:
-        blocks += [Text(""), Text("history", style="bold"), history_table(submission.history)]
     return Group(*blocks)
 
 
@@ -124,22 +121,6 @@ def _remarks(submission: ShownSubmission) -> list[str]:
     elif status.error is not None and any(job.retired_as == "invalidated" for job in submission.jobs):
         remarks.append(status.error)
     return remarks
-
-
-def history_table(events: Sequence[EventLine]) -> RenderableType:
-    """What happened out of the ordinary, oldest first."""
-    table = make_table("when (UTC)", "what", "job", "attempt", "host", "details")
-    for event in events:
-        details = ", ".join(f"{key} {value}" for key, value in event.detail.items())
-        table.add_row(
-            moment(event.at),
-            event.kind,
-            "-" if event.job_id is None else str(event.job_id),
-            "-" if event.attempt is None else str(event.attempt),
-            Text(one_line(event.host or "-")),
-            Text(one_line(details)),
-        )
-    return table
 
 
 def job_block(job: ShownJob) -> RenderableType:

@@ -36,7 +36,7 @@ def status(
         bool,
         typer.Option(
             "--admin",
-            help="Also show secret runs, why attempts ended without a result, and the history.",
+            help="Also show secret runs, and why attempts ended without a result.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -50,8 +50,8 @@ def status(
     and what the times are worth (docs/frontends.md#what-a-time-is-worth).
 
     In JSON, `verdict` is the gravest of `jobs`, null after a cancellation; `score` is the public one that counts. A job
-    with `retired_as` does not count. Withheld values are null: details of secret runs, and without --admin `causes`,
-    `history` and `advice` (docs/security.md#not-in-the-table). Other keys: docs/frontends.md#wait.
+    with `retired_as` does not count. Withheld values are null: details of secret runs, and without --admin `causes` and
+    `advice` (docs/security.md#not-in-the-table). Other keys: docs/frontends.md#wait.
     """
     with session(context).store() as store:
         if submission_id is None:
@@ -59,8 +59,7 @@ def status(
             view = None
         else:
             lines = ()
-            history = store.events(submission_id) if admin else ()
-            view = from_store(store.submission(submission_id), admin=admin, history=history)
+            view = from_store(store.submission(submission_id), admin=admin)
     if view is not None:
         if as_json:
             out_json(view.to_json())

@@ -6,13 +6,13 @@ see verdict, passed and score. Renderers and JSON get the visible parts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from runner.model import Job, JobResult, JobState, Json, Mode, Progress, RunRecord, Verdict
-from runner.store.records import ArtifactLine, EventLine, JobView, RunView, StatusLine, SubmissionView
+from runner.store.records import ArtifactLine, JobView, RunView, StatusLine, SubmissionView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +87,6 @@ class ShownSubmission:
 
     status: StatusLine
     jobs: tuple[ShownJob, ...]
-    #: What happened out of the ordinary; None for everyone but an administrator.
-    history: tuple[EventLine, ...] | None = None
 
     @property
     def over(self) -> bool:
@@ -103,7 +101,6 @@ class ShownSubmission:
         return {
             **{name: values[name] for name in _OF_STATUS},
             "jobs": [job.to_json() for job in self.jobs],
-            "history": None if self.history is None else [_event(event) for event in self.history],
         }
 
 
@@ -170,19 +167,17 @@ def _shown(run: RunRecord | RunView) -> ShownRun:
     )
 
 
-def from_store(view: SubmissionView, *, admin: bool, history: Sequence[EventLine] = ()) -> ShownSubmission:
+def from_store(view: SubmissionView, *, admin: bool) -> ShownSubmission:
     """What the database says about a submission, as this caller may see it.
 
     Args:
         view: the store's record.
         admin: show secret jobs in full, and whatever only operators should read.
-        history: what happened out of the ordinary, for administrators.
     """
     jobs = tuple(_from_view(job) for job in view.jobs)
     return ShownSubmission(
         status=view.status,
         jobs=jobs if admin else tuple(redact(job) for job in jobs),
-        history=tuple(history) if admin else None,
     )
 
 
@@ -206,10 +201,6 @@ def _from_view(job: JobView) -> ShownJob:
         artifacts=job.artifacts,
         advice=advice if isinstance(advice, Mapping) else None,
     )
-
-
-def _event(event: EventLine) -> dict[str, Any]:
-    return {**asdict(event), "at": event.at.isoformat()}
 
 
 def _progress(value: Json | None) -> Progress | None:

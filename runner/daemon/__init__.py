@@ -19,7 +19,6 @@ One daemon:
     slot            a slot's thread, which evaluates a job and submits the outcome
     leases          renews the leases of the jobs this host holds
     listener        turns database notifications into wake-ups
-    server_clock    whether the server's clock has jumped
     housekeeping    has old records removed
     threads         starts threads again when they break, and ends them together
     interfaces      the protocols of the evaluator and the engine

@@ -9,29 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
-from runner.daemon.leases import Lease
+from runner.daemon.interfaces import SlotHandle
 from runner.gpu_types import Registry
 from runner.model import Job, Slot
-
-
-class SlotHandle(Protocol):
-    """A slot that can be given a job (`slot.SlotWorker`)."""
-
-    @property
-    def slot(self) -> Slot:
-        """Where it runs."""
-        ...
-
-    @property
-    def busy(self) -> bool:
-        """Whether it has an unfinished job."""
-        ...
-
-    def give(self, lease: Lease) -> None:
-        """Add a claimed job."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from runner.config import Settings
-from runner.daemon.capacity import NO_REQUEST, Capacity, SlotHandle
+from runner.daemon.capacity import NO_REQUEST, Capacity
+from runner.daemon.interfaces import SlotHandle
 from runner.daemon.leases import LeaseKeeper
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.recovery import Recovery

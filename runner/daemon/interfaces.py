@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from runner.daemon.leases import Lease
 from runner.model import Job, JobResult, Progress, Slot
 from runner.store import QueueStore
 
@@ -56,4 +57,22 @@ class Engine(Protocol):
         Raises:
             InfrastructureError: the engine does not answer.
         """
+        ...
+
+
+class SlotHandle(Protocol):
+    """A slot that can be given a job (`runner.daemon.slot.SlotWorker`)."""
+
+    @property
+    def slot(self) -> Slot:
+        """Where it runs."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether it has an unfinished job."""
+        ...
+
+    def give(self, lease: Lease) -> None:
+        """Add a claimed job."""
         ...

@@ -25,8 +25,8 @@ from runner.daemon.housekeeping import Housekeeper
 from runner.daemon.interfaces import Engine, JobEvaluator, StoreFactory
 from runner.daemon.leases import LeaseKeeper, StopReason
 from runner.daemon.listener import QueueListener, is_chosen, should_react
+from runner.daemon.monitoring.health import DaemonSnapshot
 from runner.daemon.monitoring.readiness import DATABASE, SLOTS, Readiness, missing
-from runner.daemon.monitoring.snapshot import DaemonSnapshot
 from runner.daemon.monitoring.watchdog import REQUEST_LIMIT_S, STEP_LIMIT_S, Watchdog
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.replay import SpoolReplayer

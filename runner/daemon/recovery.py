@@ -12,7 +12,6 @@ from typing import Final
 from runner.config import Settings
 from runner.daemon.leases import LeaseKeeper, StopReason
 from runner.daemon.outcomes.publisher import EventPublisher
-from runner.daemon.server_clock import ServerClock
 from runner.daemon.startup import Startup
 from runner.logs import LogRateLimit, get_logger
 from runner.retry import between_s
@@ -24,6 +23,29 @@ _log = get_logger(__name__)
 _JUMP: Final = 0.2
 #: Each host waits up to this long before it reclaims, so that the first one saves the others the work.
 _RECLAIM_SPREAD_S: Final = 1.0
+
+
+class ServerClock:
+    """The server's clock beside a monotonic one, of which it is given the readings.
+
+    Leases end by the server's clock. When that is put forward, all leases end at once, those of live hosts too.
+    """
+
+    def __init__(self) -> None:
+        #: The server's last reading, and this host's clock just before the question.
+        self._last: tuple[float, float] | None = None
+
+    def jump_s(self, server_s: float, *, asked_s: float, answered_s: float) -> float:
+        """How far the clock was put forward since the last reading, in seconds; a lower bound, mostly exact.
+
+        The server read its clock some time between `asked_s` and `answered_s`. So a clock that runs like this host's
+        gives at most 0, however long an answer takes. 0 for the first reading.
+        """
+        before, self._last = self._last, (server_s, asked_s)
+        if before is None:
+            return 0.0
+        server_before_s, asked_before_s = before
+        return max(0.0, (server_s - server_before_s) - (answered_s - asked_before_s))
 
 
 class Recovery:

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 
 from runner.config import Settings
-from runner.daemon.capacity import Capacity, SlotHandle
+from runner.daemon.capacity import Capacity
+from runner.daemon.interfaces import SlotHandle
 from runner.logs import get_logger
 from runner.store import QueueStore
 

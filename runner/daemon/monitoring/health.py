@@ -26,12 +26,11 @@ from runner.daemon.monitoring.readiness import (
     SLOTS,
     Readiness,
 )
-from runner.daemon.monitoring.snapshot import DaemonSnapshot
 from runner.daemon.monitoring.watchdog import Watchdog
 from runner.daemon.outcomes.spool import Spool
 from runner.database_address import mask_password
 from runner.disk import DiskSpace
-from runner.model import Json
+from runner.model import Json, Slot
 
 #: The reason why a daemon is not ready -> the label of `kernel_runner_not_ready{reason}`.
 REASONS: Final[Mapping[str, str]] = {
@@ -46,6 +45,21 @@ REASONS: Final[Mapping[str, str]] = {
 }
 _DRAINING: Final = "draining"
 _RELOADING: Final = "reloading"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DaemonSnapshot:
+    """A daemon's slots and what it holds, at a moment."""
+
+    #: Each with whether it is busy.
+    slots: tuple[tuple[Slot, bool], ...]
+    #: By name of the slot, why it is not used, or not ranked on.
+    quarantined: Mapping[str, str]
+    degraded: Mapping[str, str]
+    #: Jobs that are this host's.
+    leases: int
+    #: Results that are neither in the database nor in the spool.
+    unwritten: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,6 @@ from runner.gpu_types import GpuType, HardwareRun, Registry, Vendor
 from runner.model import Demand, JobState, Mode, Progress, TimingAssurance, Verdict
 from runner.store.records import (
     ArtifactLine,
-    EventLine,
     GpuTypeLine,
     HostLine,
     JobView,
@@ -266,26 +265,13 @@ def test_a_retry_is_explained_to_everybody_and_its_cause_to_administrators() -> 
     line = samples.status(
         state=JobState.QUEUED, retry_reason="a fault of host node7, not of the submission", retry_at=samples.NOW
     )
-    event = EventLine(
-        id=1,
-        at=samples.NOW,
-        kind="failed",
-        job_id=10,
-        attempt=1,
-        host="node7",
-        detail={"error": "/dev/nvidia3 is gone"},
-    )
     view = samples.submission(samples.job(state=JobState.QUEUED, causes=(cause,)), line=line)
     pages = {
-        admin: text_of(render_submission.submission_page(from_store(view, admin=admin, history=[event])))
-        for admin in (True, False)
+        admin: text_of(render_submission.submission_page(from_store(view, admin=admin))) for admin in (True, False)
     }
     assert "tried again because of a fault of host node7, not of the submission, not before 2030-01-02" in pages[False]
     assert "nvidia3" not in pages[False]
     assert "attempt 1 on node7 gpu3: /dev/nvidia3 is gone" in pages[True]
-    assert "error /dev/nvidia3 is gone" in pages[True].split("history")[1]
-    assert from_store(view, admin=False, history=[event]).to_json()["history"] is None
-    assert from_store(view, admin=True, history=[event]).to_json()["history"][0]["kind"] == "failed"
 
 
 def test_a_gpu_type_says_when_something_last_ran_on_such_a_device() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.daemon.server_clock import ServerClock
+from runner.daemon.recovery import ServerClock
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ from typing import Final, cast
 from prometheus_client.core import Metric
 
 from runner import metrics
-from runner.daemon.monitoring.health import DaemonView, HealthReport
+from runner.daemon.monitoring.health import DaemonSnapshot, DaemonView, HealthReport
 from runner.daemon.monitoring.queue_depth import QueueDepthCache
 from runner.daemon.monitoring.readiness import Readiness
-from runner.daemon.monitoring.snapshot import DaemonSnapshot
 from runner.daemon.monitoring.watchdog import Watchdog
 from runner.daemon.outcomes.spool import Spool
 from runner.disk import DiskSpace
