@@ -15,8 +15,8 @@ from pathlib import Path
 from shlex import quote
 
 from development.stack import REPOSITORY, STACKS, Stack, orderly, own_environment, say, state_directory
-from runner.environment import process_environment
-from runner.errors import ConfigError, InfrastructureError, KernelRunnerError
+from runner.base.environment import process_environment
+from runner.base.errors import ConfigError, InfrastructureError, KernelRunnerError
 from runner.store import Store
 
 _LOOK_S = 0.25

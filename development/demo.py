@@ -23,15 +23,15 @@ from rich.text import Text
 import tasks
 from development import demo_batch
 from development.stack import Stack, orderly, state_directory
+from runner.base.errors import InfrastructureError
+from runner.base.model import JobState, Mode, Verdict
+from runner.base.units import score
 from runner.cli import render, render_submission
 from runner.cli.app import console, note, out
 from runner.cli.view import from_store
-from runner.errors import InfrastructureError
-from runner.model import JobState, Mode, Verdict
 from runner.store import Store, migrate
 from runner.store.records import SubmissionView
 from runner.task_format import extra_to_stored, load_folder, to_stored
-from runner.units import score
 
 #: So that the endless submission does not hold the demo up for the task's own three minutes.
 _TIME_LIMIT_S = 5

@@ -7,10 +7,10 @@ from typing import Final
 from rich.table import Table
 from rich.text import Text
 
+from runner.base.model import Verdict
 from runner.cli import render
 from runner.cli.safe import one_line
 from runner.extras.trainers.client import Client, Item
-from runner.model import Verdict
 
 _REWARD: Final = "kernelbook@1"
 _REFERENCE: Final = """\

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from runner.config import Config
-from runner.environment import process_environment
-from runner.errors import ConfigError, InfrastructureError
+from runner.base.config import Config
+from runner.base.environment import process_environment
+from runner.base.errors import ConfigError, InfrastructureError
 from runner.store import Store
 from sandbox.errors import RootFilesystemError, SandboxError
 from sandbox.host.engine import DockerEngine

@@ -397,7 +397,7 @@ class AuthorExit:
 class Judged:
     """What the judge adds to a step that it ran itself (boot kind `pair`)."""
 
-    #: One of runner.model.Verdict's values. The daemon checks it again.
+    #: One of runner.base.model.Verdict's values. The daemon checks it again.
     verdict: str
     #: A sentence; None when accepted.
     message: str | None

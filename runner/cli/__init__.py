@@ -19,9 +19,9 @@ from typing import Final, TextIO
 
 import typer
 
+from runner.base.environment import restart_in_utf8
+from runner.base.errors import KernelRunnerError
 from runner.cli.app import ExitCode, app, exit_code_for, fail
-from runner.environment import restart_in_utf8
-from runner.errors import KernelRunnerError
 from sandbox.errors import SandboxError
 
 __all__ = ["main", "program"]

@@ -23,11 +23,12 @@ from typing import Annotated
 import typer
 from rich.console import Console, RenderableType
 
-from runner import __version__, logs
+from runner import __version__
+from runner.base import logs
+from runner.base.config import Config
+from runner.base.errors import BoardError, ConfigError, DataError, NotFoundError, SubmissionError, TaskError
+from runner.base.model import Json
 from runner.cli.safe import printable
-from runner.config import Config
-from runner.errors import BoardError, ConfigError, DataError, NotFoundError, SubmissionError, TaskError
-from runner.model import Json
 from runner.store import Store, direct_address
 
 #: A table on something that is no terminal is as wide as it needs to be: nothing is cut off for a program's sake.

@@ -12,14 +12,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from runner.base.model import Demand
+from runner.base.units import moment
 from runner.cli.safe import one_line
-from runner.model import Demand
 from runner.store.boards import RUNNER_YML, incomparable
 from runner.store.clean import clean_json
 from runner.store.records import BoardView
 from runner.task_format import extra_to_stored, to_stored
 from runner.task_format.model import Problem, TaskFolder
-from runner.units import moment
 
 #: Longest text of a value that a line shows.
 _MAX_SHOWN = 60

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import typer
 
-from runner.dates import DateError, read_date
+from runner.base.dates import DateError, read_date
 from runner.store import Store
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runner.errors import SubmissionError
-from runner.marks import without_mark
+from runner.base.errors import SubmissionError
+from runner.base.marks import without_mark
 
 #: The largest submission the database takes; a bigger file is not even read.
 MAX_SUBMISSION_BYTES = 1_000_000

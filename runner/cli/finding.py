@@ -11,9 +11,9 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
+from runner.base.model import Json
 from runner.cli.app import ExitCode, out, out_json
 from runner.cli.safe import one_line
-from runner.model import Json
 
 
 class Mark(StrEnum):

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from runner.base.errors import ConfigError
 from runner.cli import gpu_clocks, gpu_detect, json_output, render_hosts
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.evaluate import local_evaluator
@@ -19,7 +20,6 @@ from runner.cli.finding import render as render_finding
 from runner.cli.gpu_test import slots_to_test, try_slot
 from runner.devices import detect_slots, look_at_devices
 from runner.devices.locking import set_clocks
-from runner.errors import ConfigError
 from runner.gpu_types import GpuType, Registry
 from runner.gpu_types.registry import BUILTIN
 

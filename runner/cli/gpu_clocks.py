@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from runner.base.model import Slot
 from runner.cli.finding import Finding, Mark
 from runner.devices import Details, Look, Reading, described
 from runner.devices.vendors import SUPPORTED
 from runner.gpu_types import ClockPolicy, Registry
-from runner.model import Slot
 
 #: How a device is locked at each start of the daemon, which itself may not.
 AT_BOOT = "the lines with `gpu clocks` in /etc/systemd/system/kernel-runner.service.d/site.conf"

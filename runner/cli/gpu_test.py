@@ -14,18 +14,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from runner.base.config import Config
+from runner.base.errors import InfrastructureError
+from runner.base.model import JobResult, Mode, Slot, Verdict
+from runner.base.units import duration
 from runner.cli.evaluate import find_slot, make_job
 from runner.cli.finding import Finding, Mark
-from runner.config import Config
 from runner.devices import detect_slots
-from runner.errors import InfrastructureError
 from runner.evaluation.evaluate import Evaluator
 from runner.evaluation.speed_of_light import MATH_SLACK, MEMORY_SLACK
 from runner.gpu_types import GpuType, Registry, Vendor
 from runner.gpu_types.model import Dtype, Figures
-from runner.model import JobResult, Mode, Slot, Verdict
 from runner.task_format.model import HARNESS, SUBMISSION, Case, Lang, PyConfig, Ranking, Task, TaskFolder
-from runner.units import duration
 
 _FILES: Final = Path(__file__).parent / "selftest"
 #: A device below this part of its type's figures is held back. Memory reaches 0.8 to 0.93 of its data sheet in a copy.

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
+from runner.base.errors import NotFoundError
 from runner.cli import json_output, render_hosts
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.ids import possible_id
 from runner.cli.progress import ProgressLine
 from runner.cli.wait import wait_until
-from runner.errors import NotFoundError
 from runner.store import HostLine, Store
 
 host = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Hosts: where the daemons run.")

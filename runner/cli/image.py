@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from runner.base.errors import ConfigError
 from runner.cli.app import ExitCode, app, example, out, out_json, session
 from runner.cli.finding import render as render_finding
 from runner.cli.finding import verdict_of
 from runner.cli.image_check import examine
-from runner.errors import ConfigError
 from runner.gpu_types import Registry
 from sandbox.host.engine import DockerEngine
 

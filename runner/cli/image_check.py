@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from runner.base.config import Config
+from runner.base.errors import EvaluationError, KernelRunnerError
+from runner.base.model import Slot
 from runner.cli import image_probe
 from runner.cli.finding import Finding, Mark
 from runner.cli.programs import host_environment, image_environment, run_programs
-from runner.config import Config
 from runner.devices.vendors import SUPPORTED
-from runner.errors import EvaluationError, KernelRunnerError
 from runner.gpu_types import GpuType, Vendor
-from runner.model import Slot
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.engine import DockerEngine
 from sandbox.protocol import Step

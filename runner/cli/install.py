@@ -17,6 +17,9 @@ from typing import Annotated, Final
 
 import typer
 
+from runner.base.config import Config
+from runner.base.errors import ConfigError, InfrastructureError
+from runner.base.marks import ENCODING
 from runner.cli.app import ExitCode, app, direct_url, example, note
 from runner.cli.installation import (
     CONFIG,
@@ -31,9 +34,6 @@ from runner.cli.installation import (
     own_release,
     shipped,
 )
-from runner.config import Config
-from runner.errors import ConfigError, InfrastructureError
-from runner.marks import ENCODING
 from runner.store import migrate as apply_migrations
 from sandbox.errors import SandboxError
 from sandbox.host.engine import DockerEngine

@@ -18,7 +18,7 @@ from typing import Final
 
 import typer
 
-from runner.errors import ConfigError, InfrastructureError
+from runner.base.errors import ConfigError, InfrastructureError
 
 USER: Final = "kernel-runner"
 UNIT: Final = "kernel-runner.service"

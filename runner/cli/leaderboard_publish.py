@@ -13,17 +13,17 @@ from typing import Annotated, Any
 
 import typer
 
+from runner.base.dates import DateError, read_date
+from runner.base.errors import BoardError, TaskError
+from runner.base.model import DEMANDABLE, TOLERANCES, Demand, TimingAssurance
+from runner.base.units import moment
 from runner.cli import render
 from runner.cli.app import example, note, out, out_json, session
 from runner.cli.competition import Action, BoardPlan, plan_board, plan_update
-from runner.dates import DateError, read_date
-from runner.errors import BoardError, TaskError
 from runner.gpu_types import Registry
-from runner.model import DEMANDABLE, TOLERANCES, Demand, TimingAssurance
 from runner.store import Store
 from runner.task_format import extra_to_stored, load, load_competition, to_stored
 from runner.task_format.model import Harness, Problem, TaskFolder
-from runner.units import moment
 
 #: A part of the group `leaderboard`.
 commands = typer.Typer()

@@ -14,12 +14,12 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from runner.base.model import JobState
+from runner.base.units import moment
 from runner.cli.app import app, example, out, session
 from runner.cli.ids import possible_id
 from runner.cli.safe import one_line
-from runner.model import JobState
 from runner.store import EventLine, JobView, SubmissionView
-from runner.units import moment
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from runner.base.model import NEVER, Demand, JobState, TimingAssurance, Verdict
+from runner.base.units import duration, moment, score, size
 from runner.cli.competition import Action, BoardPlan
 from runner.cli.safe import one_line, printable
 from runner.cli.task_check import MeasuredCase
-from runner.model import NEVER, Demand, JobState, TimingAssurance, Verdict
 from runner.store.records import (
     POSITION_LIMIT,
     BoardLine,
@@ -29,7 +30,6 @@ from runner.store.records import (
     StatusLine,
 )
 from runner.task_format.model import HARNESS, SUBMISSION, Harness, TaskFolder
-from runner.units import duration, moment, score, size
 
 #: Why an evaluation is not made again, in words.
 OBSTACLES: Mapping[str, str] = {

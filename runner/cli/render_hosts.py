@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
+from runner.base.units import age
 from runner.cli.render import make_table
 from runner.cli.safe import one_line
 from runner.gpu_types import GpuType, Registry, Vendor
@@ -16,7 +17,6 @@ from runner.store.records import (
     GpuTypeLine,
     HostLine,
 )
-from runner.units import age
 
 #: Seconds after which a host that has not said goodbye is taken for lost.
 SILENT_S = 60.0

@@ -12,15 +12,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from runner.base.model import JobState, Progress, Verdict
+from runner.base.results import Case, cases
+from runner.base.units import between, duration, moment, percent, score, spread
 from runner.cli.render import assured, make_table, position, verdict_text
 from runner.cli.safe import one_line, printable, tail
 from runner.cli.view import ShownJob, ShownRun, ShownSubmission
-from runner.model import JobState, Progress, Verdict
-from runner.results import Case, cases
 from runner.store.records import (
     ArtifactLine,
 )
-from runner.units import between, duration, moment, percent, score, spread
 
 #: Lines of stdout and of stderr shown for a run that failed.
 _TAIL_LINES = 20

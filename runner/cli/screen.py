@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from runner.base.model import JobState, Verdict
+from runner.base.units import age, duration
 from runner.cli import render, render_hosts
 from runner.cli.safe import one_line
-from runner.model import JobState, Verdict
 from runner.store import BatchLine, HostLine, LatestLine, QueueDepth, RunningLine, ThroughputLine
-from runner.units import age, duration
 
 _Row = list[str | Text]
 #: Rows that any part keeps, however small the terminal.

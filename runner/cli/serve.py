@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import typer
 
+from runner.base.config import Config
 from runner.cli.app import app, example, session
-from runner.config import Config
 from runner.daemon import serve as run_daemon
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from runner.base.model import Mode, Verdict
 from runner.cli import render_submission
 from runner.cli.app import ExitCode, Priority, app, example, login_name, note, out, out_json, session
 from runner.cli.dates import typed_date
@@ -15,7 +16,6 @@ from runner.cli.ids import possible_id
 from runner.cli.progress import ProgressLine
 from runner.cli.view import ShownSubmission, from_store
 from runner.cli.wait import wait_until
-from runner.model import Mode, Verdict
 
 
 @app.command(

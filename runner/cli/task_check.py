@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import tasks
+from runner.base.environment import process_environment
+from runner.base.errors import NotFoundError
+from runner.base.marks import visible
+from runner.base.units import duration, size
 from runner.cli.files import read_submission
 from runner.cli.finding import Finding, Mark
-from runner.environment import process_environment
-from runner.errors import NotFoundError
 from runner.evaluation.case_memory import memory_of, misfit, moved_bytes, ranks_without_devices, tensor_bytes
 from runner.evaluation.speed_of_light import speed_of_light
 from runner.gpu_types import GpuType, Registry, Vendor
-from runner.marks import visible
 from runner.task_format import spec_line
 from runner.task_format.model import Case, Harness, Lang, TaskFolder
-from runner.units import duration, size
 from sandbox.host.stage import stage
 from sandbox.protocol import AUTHOR_PAGE_BYTES, AUTHOR_PAGE_FD, AuthorExit
 from tasks.harness.judge.cases import LARGEST_SEED

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import tasks
-from runner.errors import TaskError
+from runner.base.errors import TaskError
 from runner.task_format.model import HARNESS, Lang
 
 _SKELETONS = Path(__file__).parent / "skeletons"

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from runner.model import Job, JobResult, JobState, Json, Mode, Progress, RunRecord, Verdict
+from runner.base.model import Job, JobResult, JobState, Json, Mode, Progress, RunRecord, Verdict
 from runner.store.records import ArtifactLine, JobView, RunView, StatusLine, SubmissionView
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from runner.errors import DatabaseUnavailableError
+from runner.base.errors import DatabaseUnavailableError
 
 #: Seconds between two looks: short at first, since tiny runs take less than a second; then easy on the database.
 FIRST_INTERVAL_S = 0.2

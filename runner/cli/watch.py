@@ -12,10 +12,10 @@ from typing import Annotated, Final
 import typer
 from rich.live import Live
 
+from runner.base.errors import DatabaseUnavailableError
 from runner.cli import screen
 from runner.cli.app import ExitCode, app, console, example, fail, out, session
 from runner.cli.safe import one_line
-from runner.errors import DatabaseUnavailableError
 from runner.store import Store
 
 #: More rows than any terminal has.

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from runner.base.model import Job, Slot
 from runner.daemon.interfaces import SlotHandle
 from runner.gpu_types import Registry
-from runner.model import Job, Slot
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from runner.config import Settings
+from runner.base.config import Settings
+from runner.base.errors import StaleAttemptError
+from runner.base.logs import get_logger
+from runner.base.model import Claimed, Job
 from runner.daemon.capacity import NO_REQUEST, Capacity
 from runner.daemon.interfaces import SlotHandle
 from runner.daemon.leases import LeaseKeeper
@@ -17,9 +20,6 @@ from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.recovery import Recovery
 from runner.daemon.reservations import Reservations
 from runner.daemon.shutdown import ShutdownControl
-from runner.errors import StaleAttemptError
-from runner.logs import get_logger
-from runner.model import Claimed, Job
 from runner.store import Claims, Ended, QueueStore, Unreadable
 
 _log = get_logger(__name__)

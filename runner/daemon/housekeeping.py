@@ -10,11 +10,11 @@ import threading
 from dataclasses import asdict
 from typing import Final
 
-from runner.config import Settings
+from runner.base.config import Settings
+from runner.base.errors import InfrastructureError
+from runner.base.logs import get_logger
+from runner.base.retry import between_s
 from runner.daemon.interfaces import StoreFactory
-from runner.errors import InfrastructureError
-from runner.logs import get_logger
-from runner.retry import between_s
 
 _log = get_logger(__name__)
 

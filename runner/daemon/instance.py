@@ -6,9 +6,9 @@ import os
 import uuid
 from pathlib import Path
 
-from runner.durable import sync_directory
-from runner.errors import ConfigError
-from runner.logs import get_logger
+from runner.base.durable import sync_directory
+from runner.base.errors import ConfigError
+from runner.base.logs import get_logger
 
 _log = get_logger(__name__)
 

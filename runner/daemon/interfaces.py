@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from runner.base.model import Job, JobResult, Progress, Slot
 from runner.daemon.leases import Lease
-from runner.model import Job, JobResult, Progress, Slot
 from runner.store import QueueStore
 
 #: Makes a QueueStore for one thread; the argument names the purpose of the connection.

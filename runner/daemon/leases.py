@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final, Protocol
 
-from runner import metrics
-from runner.config import Settings
-from runner.errors import InfrastructureError
-from runner.logs import LogRateLimit, get_logger
-from runner.model import Job
-from runner.retry import Backoff
+from runner.base import metrics
+from runner.base.config import Settings
+from runner.base.errors import InfrastructureError
+from runner.base.logs import LogRateLimit, get_logger
+from runner.base.model import Job
+from runner.base.retry import Backoff
 from runner.store import LeaseState
 
 _log = get_logger(__name__)

@@ -10,10 +10,10 @@ import random
 from collections.abc import Callable
 from typing import Final
 
+from runner.base.errors import InfrastructureError
+from runner.base.logs import LogRateLimit, get_logger
+from runner.base.retry import Backoff
 from runner.daemon.interfaces import StoreFactory
-from runner.errors import InfrastructureError
-from runner.logs import LogRateLimit, get_logger
-from runner.retry import Backoff
 from runner.store import QueueStore, Stop, Wakeup
 
 _log = get_logger(__name__)

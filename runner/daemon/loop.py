@@ -17,8 +17,16 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
-from runner import metrics
-from runner.config import Settings
+from runner.base import metrics
+from runner.base.config import Settings
+from runner.base.errors import (
+    DatabaseUnavailableError,
+    HostNameTakenError,
+    InfrastructureError,
+)
+from runner.base.logs import LogRateLimit, get_logger
+from runner.base.model import Slot
+from runner.base.retry import Backoff, between_s
 from runner.daemon.capacity import Capacity
 from runner.daemon.claim_turn import ClaimTurn
 from runner.daemon.housekeeping import Housekeeper
@@ -39,15 +47,7 @@ from runner.daemon.slot import SlotSignals, SlotWorker
 from runner.daemon.startup import Startup, host_record
 from runner.daemon.threads import ThreadSupervisor
 from runner.devices.quarantine import Quarantine
-from runner.errors import (
-    DatabaseUnavailableError,
-    HostNameTakenError,
-    InfrastructureError,
-)
 from runner.gpu_types import Registry
-from runner.logs import LogRateLimit, get_logger
-from runner.model import Slot
-from runner.retry import Backoff, between_s
 from runner.store import Claims, HostRecord, QueueStore
 
 _log = get_logger(__name__)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from runner.config import Settings
+from runner.base.config import Settings
+from runner.base.logs import LogRateLimit, get_logger
+from runner.base.retry import between_s
 from runner.daemon.leases import LeaseKeeper, StopReason
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.startup import Startup
-from runner.logs import LogRateLimit, get_logger
-from runner.retry import between_s
 from runner.store import Claims, QueueStore
 
 _log = get_logger(__name__)

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runner import logs
-from runner.config import RELOAD, Config, Reload, Settings
+from runner.base import logs
+from runner.base.config import RELOAD, Config, Reload, Settings
+from runner.base.errors import ConfigError
+from runner.base.model import Slot
 from runner.daemon.monitoring.readiness import Readiness
 from runner.daemon.shutdown import ShutdownControl
 from runner.devices import detect_slots
-from runner.errors import ConfigError
 from runner.evaluation.container_spec import HOST_IMAGE
 from runner.gpu_types import Registry
-from runner.model import Slot
 from sandbox.errors import RootFilesystemError
 from sandbox.host.hostroot import HostRoot
 

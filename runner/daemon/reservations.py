@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from runner.config import Settings
+from runner.base.config import Settings
+from runner.base.logs import get_logger
 from runner.daemon.capacity import Capacity
 from runner.daemon.interfaces import SlotHandle
-from runner.logs import get_logger
 from runner.store import QueueStore
 
 _log = get_logger(__name__)

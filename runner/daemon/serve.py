@@ -12,8 +12,11 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from runner import logs, metrics
-from runner.config import Config
+from runner.base import logs, metrics
+from runner.base.config import Config
+from runner.base.disk import DiskFloor
+from runner.base.environment import notify_socket, watchdog_s
+from runner.base.errors import ConfigError, DatabaseUnavailableError, EngineUnavailableError
 from runner.daemon.instance import instance_id
 from runner.daemon.loop import Daemon, ExitReason
 from runner.daemon.monitoring.health import DaemonView, HealthReport
@@ -26,9 +29,6 @@ from runner.daemon.reload import DaemonSpec, Reloader
 from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
 from runner.devices.quarantine import Quarantine
-from runner.disk import DiskFloor
-from runner.environment import notify_socket, watchdog_s
-from runner.errors import ConfigError, DatabaseUnavailableError, EngineUnavailableError
 from runner.evaluation.container_spec import SLOT_LABEL
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.store import ConnectPacer, QueueStore

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 
-from runner.logs import get_logger
+from runner.base.logs import get_logger
 
 _log = get_logger(__name__)
 

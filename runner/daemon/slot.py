@@ -12,15 +12,15 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from runner import metrics
+from runner.base import metrics
+from runner.base.database_address import mask_password
+from runner.base.errors import CancelledByRequest, InfrastructureError
+from runner.base.logs import get_logger, job_context
+from runner.base.model import JobResult, Slot
 from runner.daemon.interfaces import JobEvaluator
 from runner.daemon.leases import Lease, LeaseKeeper, StopReason
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.writer import Cancelled, Failed, Outcome, OutcomeWriter, Released
-from runner.database_address import mask_password
-from runner.errors import CancelledByRequest, InfrastructureError
-from runner.logs import get_logger, job_context
-from runner.model import JobResult, Slot
 
 _log = get_logger(__name__)
 

@@ -12,17 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from runner import __version__
-from runner.config import Config
+from runner.base.config import Config
+from runner.base.errors import DatabaseUnavailableError, InfrastructureError
+from runner.base.logs import get_logger
+from runner.base.model import Slot
+from runner.base.retry import Backoff
 from runner.daemon.interfaces import Engine, JobEvaluator
 from runner.daemon.monitoring.readiness import DATABASE, ENGINE, EVALUATION, Readiness, missing
 from runner.daemon.monitoring.watchdog import LONG_TASK_LIMIT_S, STEP_LIMIT_S, Watchdog
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.replay import SpoolReplayer
-from runner.errors import DatabaseUnavailableError, InfrastructureError
 from runner.gpu_types import Registry
-from runner.logs import get_logger
-from runner.model import Slot
-from runner.retry import Backoff
 from runner.store import HostRecord, QueueStore
 
 _log = get_logger(__name__)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from runner.logs import LogRateLimit, get_logger
-from runner.retry import Backoff
+from runner.base.logs import LogRateLimit, get_logger
+from runner.base.retry import Backoff
 from runner.store import Stop
 
 _log = get_logger(__name__)

@@ -4,7 +4,7 @@ Owns the only calls of NVML and AMD SMI. Both are optional: a host without a dri
 take the daemon down. Must not change settings of devices, except in `locking`, which only root calls.
 """
 
-from runner.devices.facts import Details, Reading, UnreachableError
+from runner.base.device_facts import Details, Reading, UnreachableError
 from runner.devices.listing import Listing, Look, list_devices, look_at_devices
 from runner.devices.slots import described, detect_slots, spare_cpus, types_of
 

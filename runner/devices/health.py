@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from runner.devices.facts import Reading
+from runner.base.device_facts import Reading
 from runner.devices.vendors import SUPPORTED
 from runner.gpu_types import ClockPolicy, GpuType
 

@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from runner.devices.facts import Details, Reading, UnreachableError
+from runner.base.device_facts import Details, Reading, UnreachableError
+from runner.base.model import Device
 from runner.devices.vendors import SUPPORTED, Library
-from runner.model import Device
 
 T = TypeVar("T")
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from runner.devices.facts import RefusedError, UnreachableError
+from runner.base.device_facts import RefusedError, UnreachableError
+from runner.base.model import Device
 from runner.devices.listing import each_library
 from runner.devices.vendors import Library
 from runner.gpu_types import ClockPolicy
-from runner.model import Device
 
 
 def set_clocks(demands: Mapping[str, ClockPolicy], *, lock: bool) -> Mapping[str, str | None]:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from runner.logs import get_logger
+from runner.base.logs import get_logger
 from sandbox.errors import Leftover, SandboxError
 
 #: Seconds between two attempts to remove a container; the engine module bounds each attempt.

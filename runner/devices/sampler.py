@@ -10,8 +10,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-from runner.devices.facts import Reading, UnreachableError
-from runner.model import Json
+from runner.base.device_facts import Reading, UnreachableError
+from runner.base.model import Json
 
 _FIGURES: Final = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from itertools import combinations, count
 from typing import Final
 
-from runner.config import Config, SlotConfig
+from runner.base.config import Config, SlotConfig
+from runner.base.errors import ConfigError, NotFoundError
+from runner.base.logs import get_logger
+from runner.base.model import Device, Slot
 from runner.devices.listing import Listing, list_devices
 from runner.devices.sysfs import cpus_near, cpus_of_node, node_around
-from runner.errors import ConfigError, NotFoundError
 from runner.gpu_types import GpuType, Registry, Vendor
-from runner.logs import get_logger
-from runner.model import Device, Slot
 
 _log = get_logger(__name__)
 

@@ -15,13 +15,15 @@ from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 
-from runner import metrics
-from runner.devices.facts import Reading
+from runner.base import metrics
+from runner.base.device_facts import Reading
+from runner.base.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
+from runner.base.logs import get_logger
+from runner.base.model import JobResult, Progress, Slot
 from runner.devices.gate import HealthGate, Inspection
 from runner.devices.health import clock_deviations
 from runner.devices.quarantine import Quarantine
 from runner.devices.sampler import Sampler
-from runner.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
 from runner.evaluation.build_cache import Build, BuildCache
 from runner.evaluation.context import Place, SubmissionContext
 from runner.evaluation.kinds.kind import Builds, Kind, Run, Spent
@@ -29,8 +31,6 @@ from runner.evaluation.open_gates import OpenGates
 from runner.evaluation.plan import Plan, make_probe
 from runner.evaluation.warm_pool import WarmPool, remove
 from runner.gpu_types import GpuType
-from runner.logs import get_logger
-from runner.model import JobResult, Progress, Slot
 from sandbox import protocol
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.build_archive import BuildArchive, JoinedArchives

@@ -17,16 +17,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from runner import metrics
+from runner.base import metrics
+from runner.base.errors import CancelledByRequest, EngineUnavailableError
+from runner.base.logs import get_logger
+from runner.base.model import Slot
 from runner.devices import spare_cpus
 from runner.devices.quarantine import Quarantine
-from runner.errors import CancelledByRequest, EngineUnavailableError
 from runner.evaluation.build_plan import BuildPlan
 from runner.evaluation.context import SubmissionContext
 from runner.evaluation.secret import run_of, runs_of_build
 from runner.evaluation.warm_pool import CANCEL_POLL_S, remove
-from runner.logs import get_logger
-from runner.model import Slot
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import ContainerReport

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from runner.errors import TaskError
+from runner.base.errors import TaskError
 from runner.evaluation.container_spec import CACHES, STAGE, WALL_MARGIN_S, harness_process, job_labels, make_spec
 from runner.evaluation.context import Place, SubmissionContext
 from runner.gpu_types.model import GpuType, Vendor

@@ -18,16 +18,18 @@ from typing import Any
 
 import tasks
 from runner import __version__
-from runner.devices import spare_cpus
-from runner.devices.gate import HealthGate
-from runner.devices.quarantine import Quarantine
-from runner.devices.vendors import SUPPORTED
-from runner.errors import (
+from runner.base.errors import (
     CancelledByRequest,
     EngineUnavailableError,
     EvaluationError,
     TaskError,
 )
+from runner.base.logs import get_logger
+from runner.base.model import GroupJob, Job, JobResult, Json, Slot, SubmissionJob
+from runner.devices import spare_cpus
+from runner.devices.gate import HealthGate
+from runner.devices.quarantine import Quarantine
+from runner.devices.vendors import SUPPORTED
 from runner.evaluation.attempt import Attempt, HostResources, OnProgress, execute
 from runner.evaluation.build_cache import BuildCache
 from runner.evaluation.container_spec import HOST_IMAGE
@@ -42,8 +44,6 @@ from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
 from runner.evaluation.warm_pool import PoolBounds, WarmPool
 from runner.gpu_types import GpuType, Registry
-from runner.logs import get_logger
-from runner.model import GroupJob, Job, JobResult, Json, Slot, SubmissionJob
 from runner.task_format import from_stored, unknown_keys
 from runner.task_format.model import Harness
 from sandbox.errors import EngineUnavailable, SandboxError

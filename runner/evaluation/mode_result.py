@@ -15,8 +15,8 @@ from typing import Final, Self
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from runner.errors import EvaluationError
-from runner.model import TimingAssurance
+from runner.base.errors import EvaluationError
+from runner.base.model import TimingAssurance
 from sandbox.protocol import Judged
 from tasks.harness.judge.report import CaseReport, TimingReport
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from runner.model import Slot
+from runner.base.model import Slot
 from sandbox.protocol import PairRequest, StepsRequest
 
 #: What the judge says of a device whose calls its own work can mark.

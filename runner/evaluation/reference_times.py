@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict
 from typing import Any, Final
 
-from runner.model import Slot
+from runner.base.model import Slot
 from tasks.harness.judge.modules.group import Group
 from tasks.harness.judge.modules.reference_times import from_message
 

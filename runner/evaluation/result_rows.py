@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.errors import EvaluationError
+from runner.base.errors import EvaluationError
+from runner.base.model import Artifact, Demand, Json, RunRecord, TimingAssurance, Verdict
 from runner.evaluation.mode_result import CaseTiming, ModeResult, assurance_of
 from runner.evaluation.speed_of_light import SpeedOfLight
-from runner.model import Artifact, Demand, Json, RunRecord, TimingAssurance, Verdict
 from runner.task_format.model import CuConfig, Harness, Ranking, Task
 from sandbox.protocol import AuthorExit, Judged, StepResult
 from sandbox.spec import Outcome

@@ -11,7 +11,7 @@ import hmac
 from dataclasses import replace
 from typing import Final
 
-from runner.model import Demand, Job, Mode, SubmissionJob
+from runner.base.model import Demand, Job, Mode, SubmissionJob
 from runner.task_format.model import Case, CaseSet, Task
 from tasks.harness.judge.request import ModeRequest
 from tasks.harness.judge.stopping import Timing

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
-from runner.model import Json
+from runner.base.model import Json
 
 PACKAGE: Final = "kernelguard"
 #: Reading a submission takes a fraction of a second.

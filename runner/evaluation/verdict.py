@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.errors import EvaluationError
+from runner.base.errors import EvaluationError
+from runner.base.model import Job, JobResult, Verdict
 from runner.evaluation.mode_result import ModeResult
 from runner.evaluation.result_rows import Evidence
 from runner.evaluation.speed_of_light import SpeedOfLight
-from runner.model import Job, JobResult, Verdict
 from sandbox.protocol import StepResult
 from sandbox.spec import Ending
 

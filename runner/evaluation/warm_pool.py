@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from runner.base.logs import get_logger
 from runner.devices.quarantine import Quarantine
 from runner.evaluation.container_spec import SLOT_LABEL
-from runner.logs import get_logger
 from sandbox.errors import SandboxError
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec

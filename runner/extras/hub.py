@@ -14,7 +14,7 @@ from huggingface_hub.errors import (
     LocalTokenNotFoundError,
 )
 
-from runner.errors import ConfigError, DataError, InfrastructureError
+from runner.base.errors import ConfigError, DataError, InfrastructureError
 
 #: Statuses that say who we are, or what we may do, is the trouble.
 REFUSED: Final = (401, 403)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from runner.errors import DataError
+from runner.base.errors import DataError
 
 Row = dict[str, Any]
 #: Objects and lists within each other, far fewer than Python's functions may call each other.

@@ -6,8 +6,8 @@ import json
 import re
 from typing import Any
 
+from runner.base.model import Device
 from runner.gpu_types.model import Vendor
-from runner.model import Device
 
 #: Of the first of them that compile for its own instructions only with an architecture-specific target.
 _SPECIFIC_SINCE = 9

@@ -23,9 +23,9 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from runner.errors import ConfigError, NotFoundError
+from runner.base.errors import ConfigError, NotFoundError
+from runner.base.marks import ENCODING, visible
 from runner.gpu_types.model import CLOCK_REASONS, GpuType, Vendor
-from runner.marks import ENCODING, visible
 
 BUILTIN: Final = Path(__file__).parent
 

@@ -5,7 +5,7 @@ A `QueueStore` or a `Store` is one connection in one thread; `migrate` brings a 
 tables in `schema/tables`, and the statements that Python sends in `queries.sql`.
 """
 
-from runner.errors import BoardError, SchemaDriftError
+from runner.base.errors import BoardError, SchemaDriftError
 from runner.store.migrate import migrate
 from runner.store.pacer import ConnectPacer
 from runner.store.records import (

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from runner.errors import NotFoundError
-from runner.model import JobState, Mode, Verdict
+from runner.base.errors import NotFoundError
+from runner.base.model import JobState, Mode, Verdict
 from runner.store import queries
 from runner.store.clean import clean_text
 from runner.store.connection import Link, Row

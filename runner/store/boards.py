@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import psycopg
 
-from runner.errors import BoardError, TaskError
-from runner.model import NEVER, Demand, Json, TimingAssurance
+from runner.base.errors import BoardError, TaskError
+from runner.base.model import NEVER, Demand, Json, TimingAssurance
 from runner.store import queries
 from runner.store.base import Base, expect, no_board
 from runner.store.clean import clean_json, clean_text, to_jsonb

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
-from runner.model import Claimed, Demand, GroupJob, Job, Mode, SubmissionJob, TimingAssurance
+from runner.base.model import Claimed, Demand, GroupJob, Job, Mode, SubmissionJob, TimingAssurance
 from runner.store import queries
 from runner.store.base import Base, expect, text_array, typed
 from runner.store.connection import Broken, Row

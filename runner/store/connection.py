@@ -27,7 +27,7 @@ from psycopg.adapt import Transformer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
-from runner.errors import DatabaseUnavailableError, NotFoundError, SubmissionError
+from runner.base.errors import DatabaseUnavailableError, NotFoundError, SubmissionError
 from runner.store import session
 from runner.store.pacer import ConnectPacer
 from runner.store.queries import Query

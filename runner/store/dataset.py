@@ -16,7 +16,7 @@ import psycopg
 from psycopg import IsolationLevel
 from psycopg.rows import dict_row, tuple_row
 
-from runner.errors import DatabaseUnavailableError
+from runner.base.errors import DatabaseUnavailableError
 from runner.store import queries, schema, session
 from runner.store.base import expect
 from runner.store.connection import Link, Row, row, rows

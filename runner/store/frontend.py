@@ -7,8 +7,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from runner.errors import NotFoundError
-from runner.model import Artifact, Mode
+from runner.base.errors import NotFoundError
+from runner.base.model import Artifact, Mode
 from runner.store import queries
 from runner.store.base import Base, expect, no_board, text, typed
 from runner.store.clean import clean_text

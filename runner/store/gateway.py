@@ -19,7 +19,7 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from runner.errors import DatabaseUnavailableError, SubmissionError
+from runner.base.errors import DatabaseUnavailableError, SubmissionError
 from runner.store import schema, session
 from runner.store.clean import clean_text
 from runner.store.queries import Query, parse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from runner.errors import HostNameTakenError
+from runner.base.errors import HostNameTakenError
 from runner.store import queries
 from runner.store.base import Base, expect, typed
 from runner.store.clean import to_jsonb

@@ -20,7 +20,7 @@ from typing import Final
 import psycopg
 from psycopg.rows import dict_row
 
-from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
+from runner.base.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
 from runner.store import queries, schema, session
 from runner.store.base import expect
 from runner.store.connection import Row, row, rows

@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from runner.errors import SubmissionError
+from runner.base.errors import SubmissionError
 from runner.store import queries
 from runner.store.base import Base, expect, text, typed
 from runner.store.clean import clean_text

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from runner.errors import DatabaseUnavailableError
-from runner.retry import MIN_S, Backoff
+from runner.base.errors import DatabaseUnavailableError
+from runner.base.retry import MIN_S, Backoff
 
 #: The longest pause between two attempts: what was computed is to be committed soon after the database is back.
 CAP_S: Final = 5.0

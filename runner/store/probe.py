@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg.rows import dict_row
 
-from runner.errors import DatabaseUnavailableError
+from runner.base.errors import DatabaseUnavailableError
 from runner.store import queries, schema, session
 from runner.store.connection import BOUNDS, Row
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from runner.model import Claimed, Demand, Job, JobState, Json, Mode, Verdict
+from runner.base.model import Claimed, Demand, Job, JobState, Json, Mode, Verdict
 
 #: `runner.status` counts no further: a position of this means that at least so many are ahead, itself included.
 POSITION_LIMIT: Final = 1001

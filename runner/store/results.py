@@ -11,8 +11,8 @@ from typing import Any
 
 import psycopg
 
-from runner.errors import StaleAttemptError
-from runner.model import Artifact, Claimed, GroupJob, Job, JobResult, JobState, Json, Progress, RunRecord
+from runner.base.errors import StaleAttemptError
+from runner.base.model import Artifact, Claimed, GroupJob, Job, JobResult, JobState, Json, Progress, RunRecord
 from runner.store import queries
 from runner.store.base import Base, expect, text
 from runner.store.clean import clean_text, to_jsonb

@@ -23,9 +23,9 @@ import psycopg
 from psycopg.adapt import Buffer, Loader
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from runner.database_address import is_clear
-from runner.errors import ConfigError, DatabaseUnavailableError
-from runner.model import ALWAYS, NEVER
+from runner.base.database_address import is_clear
+from runner.base.errors import ConfigError, DatabaseUnavailableError
+from runner.base.model import ALWAYS, NEVER
 from runner.store import queries
 
 if TYPE_CHECKING:

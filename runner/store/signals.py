@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from runner.model import Json
+from runner.base.model import Json
 from runner.store import queries
 from runner.store.base import Base, expect
 from runner.store.connection import rows

@@ -9,8 +9,8 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from runner.errors import TaskError
-from runner.marks import ENCODING
+from runner.base.errors import TaskError
+from runner.base.marks import ENCODING
 from runner.task_format.build import build_task, name_problem
 from runner.task_format.model import HARNESS, SUBMISSION, Competition, Extra, Problem, TaskFolder
 from runner.task_format.problems import lines_of, problem, refuse, shown, validate

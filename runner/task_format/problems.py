@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar, get_args, get_type_hints
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from runner.errors import TaskError
+from runner.base.errors import TaskError
 
 #: The most problems that are listed. The first ones usually explain the rest.
 _MAX_LISTED = 10

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from runner.dates import EXPECTED, DateError, read_date
+from runner.base.dates import EXPECTED, DateError, read_date
 from runner.task_format.cases import CaseMapping
 from runner.task_format.model import DAY_S, Text
 

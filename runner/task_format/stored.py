@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from runner.errors import TaskError
-from runner.model import Json
+from runner.base.errors import TaskError
+from runner.base.model import Json
 from runner.task_format.build import build_task
 from runner.task_format.model import CuConfig, Extra, Lang, PyConfig, Task
 from runner.task_format.problems import validate

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path, PurePosixPath
 from zlib import error as ZlibError  # noqa: N812 zlib names its exception in lower case
 
-from runner.errors import TaskError
+from runner.base.errors import TaskError
 
 MAX_FILE_BYTES = 1 << 20
 MAX_TOTAL_BYTES = 4 << 20

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from runner.errors import TaskError
-from runner.marks import ENCODING
+from runner.base.errors import TaskError
+from runner.base.marks import ENCODING
 
 #: A task.yml with a thousand cases is about 50 KiB.
 MAX_YAML_BYTES = 256 << 10

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from runner.model import Verdict
+from runner.base.model import Verdict
 from runner.store.records import JobView
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.model import Mode
+from runner.base.model import Mode
 from runner.task_format import load_folder
 from tests.acceptance.judging.asking import asked
 from tests.acceptance.judging.forked_judges import ForkedJudges

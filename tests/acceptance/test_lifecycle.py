@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.model import JobState, Verdict
+from runner.base.model import JobState, Verdict
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 from tests.support.waiting import PATIENCE_S
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.model import Verdict
 from runner.cli import main
-from runner.model import Verdict
 from tests.fakes.machine import Machine
 from tests.fakes.recordings import nvidia
 from tests.plugins.live import ROOT, live_runner, with_timed_calls

@@ -20,7 +20,7 @@ import psycopg
 import pytest
 import yaml
 
-from runner.model import Mode, Verdict
+from runner.base.model import Mode, Verdict
 from runner.store.records import SubmissionView
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.model import Json, Verdict
+from runner.base.model import Json, Verdict
 from runner.store.records import JobView, RunView
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 

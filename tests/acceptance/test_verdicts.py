@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from runner.model import Mode, Verdict
+from runner.base.model import Mode, Verdict
 from runner.store.records import SubmissionView
 from runner.task_format import load_folder
 from tests.acceptance.judging.asking import asked

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from development.stack import Stack, state_directory
-from runner.model import Verdict
+from runner.base.model import Verdict
 from runner.store import migrate
 from runner.store.records import SubmissionView
 

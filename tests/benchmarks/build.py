@@ -22,7 +22,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from runner.model import JobState
+from runner.base.model import JobState
 from runner.store.records import SubmissionView
 from tests.benchmarks._live import accepted, database
 from tests.plugins.live import ROOT, live_runner

@@ -30,9 +30,9 @@ from typing import Any
 import psycopg
 
 from development.stack import Stack
-from runner.errors import StaleAttemptError
+from runner.base.errors import StaleAttemptError
+from runner.base.model import Mode, Verdict
 from runner.extras.gateway.identity import digest
-from runner.model import Mode, Verdict
 from runner.store import Store
 from tests.benchmarks._live import database
 from tests.integration.extras.gateway.conftest import ADMIN, Gate, board_login, gateway_login, multipart

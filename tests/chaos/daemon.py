@@ -23,17 +23,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from runner import logs
-from runner.config import Config, Settings
+from runner.base import logs
+from runner.base.config import Config, Settings
+from runner.base.errors import CancelledByRequest, EvaluationError
+from runner.base.model import Device, Job, JobResult, Progress, Slot
 from runner.daemon.instance import instance_id
 from runner.daemon.loop import Daemon, ExitReason
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import only_daemon, require_schema
 from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
-from runner.errors import CancelledByRequest, EvaluationError
 from runner.gpu_types import Registry
-from runner.model import Device, Job, JobResult, Progress, Slot
 from runner.store import ConnectPacer, Store
 from tests.chaos.script import Script, found
 from tests.support.jobs import of_submission

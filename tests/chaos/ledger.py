@@ -19,7 +19,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import dict_row
 
-from runner.model import JobState, Mode, Verdict
+from runner.base.model import JobState, Mode, Verdict
 from tests.chaos import script
 from tests.chaos.producer import BOARD, Deed, Order
 from tests.chaos.script import Ended, final_status, job_key

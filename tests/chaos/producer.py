@@ -16,8 +16,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from runner.errors import DatabaseUnavailableError, NotFoundError, SubmissionError
-from runner.model import Mode, Verdict
+from runner.base.errors import DatabaseUnavailableError, NotFoundError, SubmissionError
+from runner.base.model import Mode, Verdict
 from runner.store import Selection, Store
 from tests.chaos.script import VERDICTS, Script, job_key
 

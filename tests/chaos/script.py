@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from runner.model import Artifact, Job, JobResult, JobState, Mode, RunRecord, Verdict
+from runner.base.model import Artifact, Job, JobResult, JobState, Mode, RunRecord, Verdict
 
 #: The rows of `leaderboard.runs` that an accepted job of each mode has, in order.
 RUNS: Final[Mapping[Mode, tuple[str, ...]]] = {

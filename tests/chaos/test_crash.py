@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from runner.errors import StaleAttemptError
-from runner.model import Verdict
+from runner.base.errors import StaleAttemptError
+from runner.base.model import Verdict
 from runner.store import Store, migrate
 from tests.chaos.server import Server
 from tests.integration.store.conftest import Bench, result, run_record

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.model import Verdict
+from runner.base.model import Verdict
 from tests.acceptance.escapes.case import CASES, PROGRAM, load
 from tests.acceptance.escapes.rig import FOLDERS
 from tests.chaos.dockerd import Dockerd

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Final, Self
 from unittest.mock import patch
 
-from runner.errors import DatabaseUnavailableError
+from runner.base.errors import DatabaseUnavailableError
 from runner.store import migrate, schema
 
 #: What differs from error to error.

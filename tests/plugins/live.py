@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from runner.model import JobState
+from runner.base.model import JobState
 from runner.store import Store
 from runner.store.records import SubmissionView
 from runner.task_format import extra_to_stored, load, to_stored

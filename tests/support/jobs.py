@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.model import Job, SubmissionJob
+from runner.base.model import Job, SubmissionJob
 
 
 def of_submission(job: Job) -> SubmissionJob:

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from runner.config import Config, Settings
-from runner.disk import GIB, DiskFloor, disk_spaces
-from runner.errors import DiskFullError
+from runner.base.config import Config, Settings
+from runner.base.disk import GIB, DiskFloor, disk_spaces
+from runner.base.errors import DiskFullError
 
 BLOCK = 4096
 

@@ -17,23 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 #: The longest name counts.
 LAYERS = {
     "runner": 0,
-    "runner.database_address": 0,
-    "runner.dates": 0,
-    "runner.durable": 0,
-    "runner.environment": 0,
-    "runner.errors": 0,
-    "runner.marks": 0,
-    "runner.model": 0,
-    "runner.results": 1,
-    "runner.retry": 0,
-    "runner.units": 1,
-    "runner.config": 1,
+    "runner.base": 0,
     "runner.gpu_types": 1,
-    "runner.disk": 2,
-    "runner.logs": 2,
     "runner.task_format": 2,
     "runner.devices": 3,
-    "runner.metrics": 4,
     "runner.store": 4,
     "runner.evaluation": 5,
     "runner.daemon": 9,
@@ -84,12 +71,12 @@ CONFINED = {
     "numpy": ("tasks/", "runner/extras/data/", "runner/extras/trainers/kernelbook/"),
     "pynvml": ("runner/devices",),
     "amdsmi": ("runner/devices",),
-    "structlog": ("runner/logs.py",),
+    "structlog": ("runner/base/logs.py",),
     "typer": COMMANDS,
     "rich": COMMANDS,
     "matplotlib": ("runner/extras/data/",),
     "huggingface_hub": ("runner/extras/hub.py", "runner/extras/data/", "runner/extras/trainers/kernelbook/"),
-    "prometheus_client": ("runner/metrics.py", "runner/daemon/monitoring/health.py", "runner/extras/gateway/"),
+    "prometheus_client": ("runner/base/metrics.py", "runner/daemon/monitoring/health.py", "runner/extras/gateway/"),
     "starlette": ("runner/extras/gateway/", "runner/extras/trainers/client/kernelgym.py"),
     "uvicorn": ("runner/extras/gateway/", "runner/extras/trainers/client/kernelgym.py"),
     "jinja2": ("runner/extras/gateway/",),
@@ -122,7 +109,7 @@ CONTAINER_IMPORTS = {"torch", "numpy", "sandbox", "tasks"}
 #: May read the process environment: one module of ours, one of the KernelBook pipeline, which has names of its own,
 #: and code that runs inside the container.
 ENVIRONMENT_READERS = (
-    "runner/environment.py",
+    "runner/base/environment.py",
     "runner/extras/trainers/kernelbook/settings.py",
     *CONTAINER_CODE,
     "sandbox/host/engine.py",
@@ -228,12 +215,11 @@ def test_every_part_of_the_runner_has_a_layer() -> None:
     assert not unplaced
 
 
-def test_the_core_has_at_most_eleven_rooms() -> None:
-    """A room is a folder with modules; folders of files of one shape are parts of theirs, and guests are no part."""
-    parts = ("runner/store/", "runner/extras", "runner/evaluation/kinds", "runner/devices/vendors")
-    rooms = {relative(path.parent) for path in modules() if relative(path).startswith("runner/")}
-    rooms = {room for room in rooms if not room.startswith(parts)}
-    assert len(rooms) <= 11, sorted(rooms)
+def test_the_runner_has_nine_parts() -> None:
+    """Each is a folder: what a module belongs to can be seen from its path."""
+    parts = {relative(path).split("/")[1] for path in modules() if relative(path).startswith("runner/")}
+    assert len(parts - {"__init__.py"}) <= 9, sorted(parts)
+    assert [part for part in parts if part.endswith(".py")] == ["__init__.py"]
 
 
 def test_imports_go_downwards_only() -> None:
@@ -399,10 +385,10 @@ def test_container_code_needs_nothing_but_torch_and_numpy() -> None:
 
 
 def test_the_environment_is_read_in_one_place() -> None:
-    """os.environ and os.getenv stand in runner/environment.py and in few modules besides, each for a reason."""
+    """os.environ and os.getenv stand in runner/base/environment.py and in few modules besides, each for a reason."""
     readers = {relative(path) for path in modules() if re.search(r"\bos\.(?:environ|getenv)\b", text_of(path))}
     assert {reader for reader in readers if not reader.startswith(ENVIRONMENT_READERS)} == set(), (
-        "ask runner.environment"
+        "ask runner.base.environment"
     )
 
 

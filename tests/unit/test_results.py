@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from runner.base.results import MAX_CASES, cases
+from runner.base.units import between, duration, spread
 from runner.cli.render_submission import run_block
 from runner.cli.view import ShownRun
 from runner.evaluation.mode_result import ModeResult
 from runner.extras.gateway import charts
 from runner.extras.gateway import results as gateway_results
-from runner.results import MAX_CASES, cases
-from runner.units import between, duration, spread
 from tasks.harness.judge.report import CaseReport, TimingReport, result_lines
 from tasks.harness.judge.stats import Summary
 

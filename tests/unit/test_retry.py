@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from runner.retry import MIN_S, Backoff, between_s
+from runner.base.retry import MIN_S, Backoff, between_s
 
 
 def test_waits_grow_to_the_cap_and_never_go_below_one_second() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from runner import units
+from runner.base import units
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The daemon's health, collected when it is asked for: alive, ready, and everything that `/metrics` shows.
 
-Owns which state is shown, and under which names; `runner.metrics` owns the counters. Asks only this process, the
+Owns which state is shown, and under which names; `runner.base.metrics` owns the counters. Asks only this process, the
 database (length of the queue, `queue_depth`) and the disks. Changes nothing.
 """
 
@@ -15,7 +15,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from runner import __version__, metrics
+from runner import __version__
+from runner.base import metrics
+from runner.base.database_address import mask_password
+from runner.base.disk import DiskSpace
+from runner.base.model import Json, Slot
 from runner.daemon.monitoring.queue_depth import QueueDepthCache
 from runner.daemon.monitoring.readiness import (
     DATABASE,
@@ -28,9 +32,6 @@ from runner.daemon.monitoring.readiness import (
 )
 from runner.daemon.monitoring.watchdog import Watchdog
 from runner.daemon.outcomes.spool import Spool
-from runner.database_address import mask_password
-from runner.disk import DiskSpace
-from runner.model import Json, Slot
 
 #: The reason why a daemon is not ready -> the label of `kernel_runner_not_ready{reason}`.
 REASONS: Final[Mapping[str, str]] = {

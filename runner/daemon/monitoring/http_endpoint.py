@@ -19,8 +19,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from runner.config import HttpAddress
-from runner.logs import LogRateLimit, get_logger
+from runner.base.config import HttpAddress
+from runner.base.logs import LogRateLimit, get_logger
 
 _log = get_logger(__name__)
 

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from runner.base.errors import InfrastructureError
+from runner.base.logs import LogRateLimit, get_logger
 from runner.daemon.interfaces import StoreFactory
-from runner.errors import InfrastructureError
-from runner.logs import LogRateLimit, get_logger
 from runner.store import QueueDepth
 
 _log = get_logger(__name__)

@@ -12,14 +12,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from runner.errors import (
+from runner.base.errors import (
     DatabaseUnavailableError,
     DiskFullError,
     EngineUnavailableError,
     HostNameTakenError,
     InfrastructureError,
 )
-from runner.logs import get_logger
+from runner.base.logs import get_logger
 
 _log = get_logger(__name__)
 

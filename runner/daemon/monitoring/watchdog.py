@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from runner.logs import get_logger
+from runner.base.logs import get_logger
 
 _log = get_logger(__name__)
 

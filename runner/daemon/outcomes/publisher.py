@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from runner.base.errors import InfrastructureError
+from runner.base.logs import get_logger
+from runner.base.model import Claimed, Job, JobState, Json, Mode, Progress, Verdict
+from runner.base.retry import Backoff
 from runner.daemon.interfaces import StoreFactory
-from runner.errors import InfrastructureError
-from runner.logs import get_logger
-from runner.model import Claimed, Job, JobState, Json, Mode, Progress, Verdict
-from runner.retry import Backoff
 from runner.store import Ended, QueueStore, Reclaimed
 
 _log = get_logger(__name__)

@@ -16,16 +16,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from runner import metrics
+from runner.base import metrics
+from runner.base.database_address import mask_password
+from runner.base.errors import DatabaseUnavailableError, StaleAttemptError
+from runner.base.logs import get_logger, job_context
+from runner.base.model import Job, JobResult
+from runner.base.retry import Backoff
 from runner.daemon.interfaces import StoreFactory
 from runner.daemon.leases import Lease, LeaseKeeper
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.replay import SpoolReplayer
-from runner.database_address import mask_password
-from runner.errors import DatabaseUnavailableError, StaleAttemptError
-from runner.logs import get_logger, job_context
-from runner.model import Job, JobResult
-from runner.retry import Backoff
 from runner.store import Completion, Ended, QueueStore
 
 _log = get_logger(__name__)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol
 
-from runner.devices.facts import Details, Reading
+from runner.base.device_facts import Details, Reading
+from runner.base.model import Device
 from runner.gpu_types import ClockPolicy, Vendor
-from runner.model import Device
 from sandbox.spec import DeviceDriver
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, Final
 
+from runner.base.device_facts import Details, Reading, RefusedError, UnreachableError
+from runner.base.model import Device
 from runner.devices import sysfs
-from runner.devices.facts import Details, Reading, RefusedError, UnreachableError
 from runner.devices.vendors import Support
 from runner.gpu_types import ClockPolicy, Vendor
-from runner.model import Device
 
 #: The partition mode of a device that is not divided: one partition has all dies.
 _WHOLE: Final = "SPX"

@@ -8,11 +8,11 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
+from runner.base.device_facts import Details, Reading, RefusedError, UnreachableError
+from runner.base.model import Device
 from runner.devices import sysfs
-from runner.devices.facts import Details, Reading, RefusedError, UnreachableError
 from runner.devices.vendors import Support
 from runner.gpu_types import CLOCK_REASONS, ClockPolicy, Vendor
-from runner.model import Device
 from sandbox.spec import DeviceDriver
 
 #: Bits of nvmlDeviceGetCurrentClocksEventReasons.

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from runner.base.logs import get_logger
+from runner.base.model import Job, JobResult, Json, Verdict
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import REFUSED, BuildPlan, compiles, make_module_build_plan
 from runner.evaluation.case_memory import tensor_bytes
@@ -22,8 +24,6 @@ from runner.evaluation.kinds.kind import Builds, Run, Spent
 from runner.evaluation.plan import Plan
 from runner.evaluation.reference_times import KeptTimes, key_of
 from runner.gpu_types.model import GpuType, Vendor
-from runner.logs import get_logger
-from runner.model import Job, JobResult, Json, Verdict
 from sandbox.host.build_archive import BuildArchive, JoinedArchives
 from sandbox.host.container import ContainerReport
 from sandbox.protocol import MAX_ARCHIVE_BYTES, PairRequest, StepResult

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from runner.errors import EvaluationError, TaskError
+from runner.base.errors import EvaluationError, TaskError
+from runner.base.marks import ENCODING
+from runner.base.model import Mode, Verdict
 from runner.evaluation.build_plan import PROGRAM
 from runner.evaluation.case_memory import ranks_without_devices, tensor_bytes
 from runner.evaluation.container_spec import pair_boot
@@ -13,8 +15,6 @@ from runner.evaluation.mode_result import ModeResult
 from runner.evaluation.result_rows import Evidence, mode_assurance
 from runner.evaluation.verdict import ACCEPTED, Finding
 from runner.gpu_types.model import Vendor
-from runner.marks import ENCODING
-from runner.model import Mode, Verdict
 from runner.task_format import spec_line
 from runner.task_format.model import CuConfig, Harness
 from sandbox.protocol import Judged, PairRequest, Step, StepResult

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from runner.base.model import JobResult, Json
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import BuildPlan
 from runner.evaluation.context import JobContext
 from runner.evaluation.plan import Plan
-from runner.model import JobResult, Json
 from sandbox.host.build_archive import BuildArchive, JoinedArchives
 from sandbox.host.container import ContainerReport
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from runner.base.model import Mode, Verdict
 from runner.evaluation.build_plan import PROGRAM, task_files
 from runner.evaluation.kinds.submission import Requests, Submission
 from runner.evaluation.mode_result import ModeResult
 from runner.evaluation.result_rows import without_assurance
 from runner.evaluation.verdict import ACCEPTED, Finding
-from runner.model import Mode, Verdict
 from runner.task_format.cases import program_line
 from runner.task_format.model import CuConfig, Harness, PyConfig
 from sandbox.protocol import Step, StepResult, StepsRequest

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from runner.errors import EvaluationError, TaskError
+from runner.base.errors import EvaluationError, TaskError
+from runner.base.model import Artifact, JobResult, Mode, RunRecord, TimingAssurance, Verdict
 from runner.evaluation import secret
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import BuildPlan, compile_steps, make_build_plan, should_build
@@ -33,7 +34,6 @@ from runner.evaluation.verdict import (
     memory_finding,
     missing_step,
 )
-from runner.model import Artifact, JobResult, Mode, RunRecord, TimingAssurance, Verdict
 from runner.task_format.model import Case, CuConfig, Harness, Ranking
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import ContainerReport

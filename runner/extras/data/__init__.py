@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from runner.errors import ConfigError
+from runner.base.errors import ConfigError
 from runner.extras.optional import missing
 
 #: Told a stage, how much of it is done, and how much there is (0: not known).

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runner.errors import DataError, NotFoundError
+from runner.base.errors import DataError, NotFoundError
 from runner.extras.data import on_one_line
 from runner.extras.data.shipped.analyze_submissions import METADATA, flat_of, load_submissions, printable, valid
 

@@ -17,11 +17,11 @@ from typing import Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from runner import units
+from runner.base import units
+from runner.base.errors import NotFoundError
 from runner.cli.app import example, note, out, out_json
 from runner.cli.render import listing
 from runner.cli.safe import one_line, printable
-from runner.errors import NotFoundError
 from runner.extras.data import require
 
 PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Exported folder, or one of its parquet files.")]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from runner.errors import DataError
+from runner.base.errors import DataError
 from runner.extras.data import manifest
 from runner.extras.data.people import Exclusions, Identity
 from runner.store.dataset import DataBoard, People

@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from runner.errors import DataError
+from runner.base.errors import DataError
 from runner.extras.data import Progress
 from runner.extras.data.tables import CODE, GROUP_BYTES, Writer, groups, table
 from runner.store.dataset import Scope, Snapshot

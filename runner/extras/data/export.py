@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from runner import __version__
-from runner.errors import DataError
+from runner.base.errors import DataError
 from runner.extras.data import Progress, card, manifest
 from runner.extras.data.choice import Options, chosen, flat_name, refuse_addresses
 from runner.extras.data.code import PLAIN, Codes, as_text

@@ -19,8 +19,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
-from runner.durable import sync_directory
-from runner.errors import DataError
+from runner.base.durable import sync_directory
+from runner.base.errors import DataError
 
 MANIFEST: Final = "manifest.json"
 _AT_FDCWD: Final = -100

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from runner.errors import DataError
+from runner.base.errors import DataError
 from runner.extras.data.folder import MANIFEST
 
 #: Changes when the same rows are written as other bytes, or mean something else.

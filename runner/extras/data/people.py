@@ -9,8 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from runner.errors import DataError
-from runner.marks import ENCODING
+from runner.base.errors import DataError
+from runner.base.marks import ENCODING
 
 _KEY_BYTES: Final = 16
 #: Hexadecimal digits of a pseudonym: 64 bits, so two of a million users share one with a chance of 1 in 40 million.

@@ -25,7 +25,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from runner.errors import DataError, NotFoundError
+from runner.base.errors import DataError, NotFoundError
 from runner.extras.data.shipped.analyze_submissions import format_score, printable, top_contestants, valid
 
 WIDTH_PX: Final = 1200

@@ -20,7 +20,7 @@ from huggingface_hub.errors import RepositoryNotFoundError
 from huggingface_hub.hf_api import RepoFile
 
 from runner import __version__
-from runner.errors import DataError
+from runner.base.errors import DataError
 from runner.extras.data import Progress, manifest
 from runner.extras.data.folder import MANIFEST, sha256_of
 from runner.extras.data.verify import verify, wrong_files

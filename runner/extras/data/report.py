@@ -13,7 +13,7 @@ from typing import Any, Final
 import pandas as pd
 
 from runner import __version__
-from runner.errors import DataError, NotFoundError
+from runner.base.errors import DataError, NotFoundError
 from runner.extras.data import plots
 from runner.extras.data.analysis import choose_runner
 from runner.extras.data.shipped.analyze_submissions import (

@@ -14,8 +14,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ExceptionHandler
 
-from runner.config import Config
-from runner.errors import DatabaseUnavailableError
+from runner.base.config import Config
+from runner.base.errors import DatabaseUnavailableError
+from runner.base.logs import get_logger
 from runner.extras.gateway import admin, boards, exporting, login, oauth, pages, publishing, submissions
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state
 from runner.extras.gateway.identity import admin as only_admin
@@ -24,7 +25,6 @@ from runner.extras.gateway.limits import BodyTooLarge, Edge, Limits
 from runner.extras.gateway.metrics import Metrics
 from runner.extras.gateway.submissions import refusal_of
 from runner.extras.gateway.watcher import Watcher
-from runner.logs import get_logger
 from runner.store.gateway import GatewayStore, RefusedError
 
 _log = get_logger("gateway")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from runner import units
-from runner.results import Case, cases
+from runner.base import units
+from runner.base.results import Case, cases
 
 #: The drawing and its plot, in units of its own.
 WIDTH: Final = 640

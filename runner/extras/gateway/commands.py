@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from runner.base.errors import ConfigError, NotFoundError
 from runner.cli import json_output
 from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.render import make_table
 from runner.cli.safe import one_line, printable
-from runner.errors import ConfigError, NotFoundError
 from runner.extras.optional import missing
 
 _NEEDED = ("starlette", "uvicorn", "jinja2", "python_multipart", "httpx2")

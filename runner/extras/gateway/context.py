@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runner.config import Config
+from runner.base.config import Config
 from runner.extras.gateway.limits import Limits
 from runner.extras.gateway.metrics import Metrics
 from runner.store.gateway import GatewayStore

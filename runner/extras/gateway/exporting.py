@@ -18,7 +18,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runner.environment import process_environment
+from runner.base.environment import process_environment
 from runner.extras.gateway.context import MOST, AppState, Ascii, Refusal, app_state, json_body, problem
 from runner.extras.gateway.identity import admin
 

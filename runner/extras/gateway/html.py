@@ -16,13 +16,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from runner import units
-from runner.errors import DatabaseUnavailableError
+from runner.base import units
+from runner.base.errors import DatabaseUnavailableError
+from runner.base.model import NEVER
+from runner.base.results import number
 from runner.extras.gateway import identity, sizes
 from runner.extras.gateway.context import Refusal, query_number
 from runner.extras.gateway.identity import Session
-from runner.model import NEVER
-from runner.results import number
 
 _HERE: Final = Path(__file__).parent
 _POLICY: Final = (

@@ -21,8 +21,8 @@ import httpx2
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from runner.config import Config
-from runner.errors import ConfigError
+from runner.base.config import Config
+from runner.base.errors import ConfigError
 from runner.extras.gateway import identity
 from runner.extras.gateway.context import AppState, Refusal, app_state, is_public_https
 from runner.extras.gateway.identity import Session, User

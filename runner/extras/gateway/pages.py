@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from runner.errors import DatabaseUnavailableError
+from runner.base.errors import DatabaseUnavailableError
+from runner.base.results import Case, cases, number
 from runner.extras.gateway import charts, identity, login_pages, results, sizes
 from runner.extras.gateway.boards import admit, named, own_name
 from runner.extras.gateway.context import AppState, Refusal, app_state, off_loop, path_number, query_number
@@ -32,7 +33,6 @@ from runner.extras.gateway.html import (
 from runner.extras.gateway.identity import Session
 from runner.extras.gateway.submissions import HEARTBEAT_S, MODES, STREAM_S, event, owned, store
 from runner.extras.gateway.upload import Upload, form, upload
-from runner.results import Case, cases, number
 from runner.store.gateway import RefusedError, Row
 
 #: What a page shows of long things: lines of lists, and bytes of texts.

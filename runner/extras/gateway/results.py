@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from runner.base.results import cases
+from runner.base.units import duration
 from runner.extras.gateway.context import moment
-from runner.results import cases
 from runner.store.gateway import Row
-from runner.units import duration
 
 #: Rows of `meta` and `compilation` that clients may have; never a command with paths of a host.
 META: Final = ("stdout", "stderr", "success", "exit_code", "duration")

@@ -13,10 +13,10 @@ from contextlib import suppress
 import uvicorn
 from starlette.applications import Starlette
 
-from runner import logs
-from runner.config import Config
-from runner.environment import listening_socket
-from runner.errors import ConfigError
+from runner.base import logs
+from runner.base.config import Config
+from runner.base.environment import listening_socket
+from runner.base.errors import ConfigError
 from runner.extras.gateway.app import build
 from runner.extras.gateway.context import AppState
 from runner.store import direct_address

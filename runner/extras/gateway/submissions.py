@@ -11,7 +11,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from runner.errors import DatabaseUnavailableError
+from runner.base.errors import DatabaseUnavailableError
 from runner.extras.gateway import results
 from runner.extras.gateway.boards import named, queue_of, shown
 from runner.extras.gateway.context import (

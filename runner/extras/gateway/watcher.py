@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from runner.errors import DatabaseUnavailableError
+from runner.base.errors import DatabaseUnavailableError
+from runner.base.logs import get_logger
 from runner.extras.gateway.metrics import Metrics
-from runner.logs import get_logger
 from runner.store.gateway import GatewayStore
 from runner.store.session import load_json
 

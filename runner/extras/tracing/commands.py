@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from runner.base.errors import ConfigError
 from runner.cli.app import ExitCode, app, example, fail, note, session
 from runner.cli.dates import typed_date
-from runner.errors import ConfigError
 from runner.extras.optional import missing
 
 _NEEDED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")

@@ -18,10 +18,10 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-from runner.errors import DatabaseUnavailableError
+from runner.base.errors import DatabaseUnavailableError
+from runner.base.logs import get_logger
+from runner.base.retry import Backoff
 from runner.extras.tracing.spans import Span, spans_of
-from runner.logs import get_logger
-from runner.retry import Backoff
 from runner.store.records import EndedJob
 
 _log = get_logger(__name__)

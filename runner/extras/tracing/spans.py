@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final
 
-from runner.model import Verdict
+from runner.base.model import Verdict
 from runner.store.records import EndedJob
 
 #: Phases of a report in the order in which they pass, as docs/operations.md names them. `eval` is also what a group's

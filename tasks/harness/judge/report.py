@@ -29,7 +29,7 @@ class TimingReport:
     stopped: str
     #: Why the result is marked as noisy, as a sentence; None: it is not.
     noisy: str | None
-    #: What the judge's clock vouches for: one of runner.model.TimingAssurance's values.
+    #: What the judge's clock vouches for: one of runner.base.model.TimingAssurance's values.
     assurance: str
     #: Bounds of the mean by the judge's clock, rounded outwards; None: it gives none.
     interval: tuple[float, float] | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.model import Mode
+from runner.base.model import Mode
 from runner.task_format.model import Task
 from sandbox.protocol import PairRequest
 from tasks.harness.judge.request import JudgeRequest

@@ -13,7 +13,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import dict_row
 
-from runner.model import Job, JobResult, Verdict
+from runner.base.model import Job, JobResult, Verdict
 from runner.store import Store
 from tests.benchmarks.queue import ours
 from tests.benchmarks.queue.figures import Figure, latencies

@@ -18,16 +18,16 @@ from typing import Any, Final
 
 import psycopg
 
-from runner.config import Config, Settings
+from runner.base.config import Config, Settings
+from runner.base.errors import CancelledByRequest
+from runner.base.logs import configure
+from runner.base.model import Job, JobResult, Mode, Progress, RunRecord, Slot, Verdict
 from runner.daemon import Daemon
 from runner.daemon.monitoring.readiness import Readiness
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import require_schema
 from runner.daemon.shutdown import ShutdownControl
-from runner.errors import CancelledByRequest
 from runner.gpu_types import Registry
-from runner.logs import configure
-from runner.model import Job, JobResult, Mode, Progress, RunRecord, Slot, Verdict
 from runner.store import ConnectPacer, Stop, Store, Wakeup, migrate
 from tests.benchmarks.queue.worker import Notebook, say_ready
 from tests.support.jobs import of_submission

@@ -8,7 +8,7 @@ from typing import Final
 
 import psycopg
 
-from runner.config import Config
+from runner.base.config import Config
 from tests.benchmarks.queue import ours
 from tests.benchmarks.queue.figures import Figure, latencies, percentile
 from tests.benchmarks.queue.server import Server

@@ -25,7 +25,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from development.stack import Stack, state_directory
-from runner.errors import ConfigError
+from runner.base.errors import ConfigError
 
 SETTINGS: Final = {
     # Room for a thousand hosts that are idle but for a few, and for what measures them.

@@ -21,10 +21,10 @@ import psycopg
 from psycopg.rows import dict_row
 
 from runner import __version__
-from runner.config import Config
+from runner.base.config import Config
+from runner.base.model import Job, JobResult, Verdict
 from runner.daemon.listener import is_chosen, reaction_delay_s, should_react
 from runner.daemon.loop import _POLL_SPREAD
-from runner.model import Job, JobResult, Verdict
 from runner.store import queries
 from runner.store.base import text_array
 from runner.store.claims import _job

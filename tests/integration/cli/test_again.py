@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from runner.model import Job, JobResult, RunRecord, Verdict
+from runner.base.model import Job, JobResult, RunRecord, Verdict
 from runner.store import HostRecord, Store
 from tests.integration.cli.conftest import Call
 

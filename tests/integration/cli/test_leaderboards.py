@@ -10,9 +10,9 @@ import psycopg
 import pytest
 import yaml
 
+from runner.base.config import Config
 from runner.cli.check import _tasks
 from runner.cli.finding import Mark
-from runner.config import Config
 from tests.integration.cli.conftest import Call, write_task
 
 

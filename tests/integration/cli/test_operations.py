@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 import tasks
+from runner.base.model import Json
 from runner.cli import check
 from runner.cli.finding import Mark
-from runner.model import Json
 from runner.store import HostRecord, Store
 from runner.store.probe import DatabaseFacts, probe
 from tests.integration.cli.conftest import Call, write_task
@@ -42,7 +42,9 @@ def test_migrate_sets_how_often_jobs_are_tried_again(
         monkeypatch.setenv(f"KERNEL_RUNNER_{key.upper()}", str(value))
     assert call("migrate", database=empty_database_url).code == 0
     with psycopg.connect(empty_database_url) as connection:
-        columns = b"SELECT max_attempts, pause_s, pause_max_s, max_lost_leases, max_unanswered_claims FROM runner.retry"
+        columns = (
+            b"SELECT max_attempts, pause_s, pause_max_s, max_lost_leases, max_unanswered_claims FROM runner.retry"
+        )
         assert connection.execute(columns).fetchall() == [tuple(values.values())]
 
 

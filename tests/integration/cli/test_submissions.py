@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.model import Job, JobResult, Mode, Progress, RunRecord, TimingAssurance, Verdict
+from runner.base.model import Job, JobResult, Mode, Progress, RunRecord, TimingAssurance, Verdict
 from runner.store import Store
 from tests.integration.cli.conftest import Call
 from tests.support.jobs import of_submission

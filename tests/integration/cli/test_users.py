@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from runner.errors import SubmissionError
+from runner.base.errors import SubmissionError
 from runner.store import Store
 from tests.integration.cli.conftest import Call
 from tests.integration.extras.gateway.conftest import ADMIN, gateway_login

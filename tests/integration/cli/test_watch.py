@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from runner.model import Progress
+from runner.base.model import Progress
 from runner.store import HostRecord, Store
 from tests.integration.cli.conftest import Call
 from tests.support.waiting import PATIENCE_S

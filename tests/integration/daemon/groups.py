@@ -17,8 +17,8 @@ from typing import Any
 
 import psycopg
 
+from runner.base.model import Job, JobResult, Progress, Slot
 from runner.evaluation.kinds.group import group_result
-from runner.model import Job, JobResult, Progress, Slot
 
 SLOT = Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,))
 #: What the harness reports of a candidate whose text says nothing else.

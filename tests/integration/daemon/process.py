@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 SCRIPT = """
 import json, sys, threading, time
-from runner import logs
+from runner.base import logs
 from runner.daemon.serve import _handlers
 from runner.daemon.signals import signals
 from tests.integration.daemon.rig import Gate, Rig

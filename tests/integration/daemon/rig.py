@@ -16,15 +16,15 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from runner.config import Config, Settings
+from runner.base.config import Config, Settings
+from runner.base.errors import CancelledByRequest, EngineUnavailableError
+from runner.base.model import Job, JobResult, JobState, Progress, RunRecord, Slot, Verdict
 from runner.daemon import Daemon, ExitReason, ShutdownControl
 from runner.daemon.interfaces import StoreFactory
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import require_schema
 from runner.devices.quarantine import Quarantine
-from runner.errors import CancelledByRequest, EngineUnavailableError
 from runner.gpu_types import Registry
-from runner.model import Job, JobResult, JobState, Progress, RunRecord, Slot, Verdict
 from runner.store import ConnectPacer, Store, SubmissionView
 from tests.support.waiting import PATIENCE_S, wait_until
 

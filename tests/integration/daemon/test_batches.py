@@ -19,9 +19,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.errors import DatabaseUnavailableError, SubmissionError
+from runner.base.errors import DatabaseUnavailableError, SubmissionError
+from runner.base.model import Job, JobResult, Progress
 from runner.extras.trainers.client import AsyncClient, Client, EvaluationFaultError, Item
-from runner.model import Job, JobResult, Progress
 from runner.store import migrate
 from tests.chaos.server import Server
 from tests.integration.daemon.groups import known, looking

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from runner.base.disk import DiskFloor
+from runner.base.model import JobState
 from runner.daemon.monitoring.readiness import DISK
-from runner.disk import DiskFloor
-from runner.model import JobState
 from tests.integration.daemon.rig import Gate, Rig, cpu_slots
 from tests.support.waiting import PATIENCE_S
 

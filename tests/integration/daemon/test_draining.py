@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from runner.model import JobState, Verdict
+from runner.base.model import JobState, Verdict
 from tests.integration.daemon.rig import Gate, Rig
 from tests.support.waiting import PATIENCE_S
 

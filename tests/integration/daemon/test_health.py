@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.disk import disk_spaces
+from runner.base.errors import EvaluationError
+from runner.base.model import Job, JobResult, Progress
 from runner.daemon.monitoring.health import DaemonView, HealthReport
 from runner.daemon.monitoring.queue_depth import KEPT_S, QueueDepthCache
 from runner.daemon.monitoring.watchdog import Watchdog
-from runner.disk import disk_spaces
-from runner.errors import EvaluationError
-from runner.model import Job, JobResult, Progress
 from tests.integration.daemon.rig import Gate, Rig, at_once
 from tests.plugins.scrape import samples
 from tests.support.waiting import PATIENCE_S

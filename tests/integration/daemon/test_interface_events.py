@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import psycopg
 
-from runner.errors import EvaluationError
-from runner.model import Job, JobResult, Progress
+from runner.base.errors import EvaluationError
+from runner.base.model import Job, JobResult, Progress
 from tests.integration.daemon.rig import Gate, Rig, at_once
 from tests.unit.interfaces.fixtures import compare, keys
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
+from runner.base.errors import EngineUnavailableError, EvaluationError
+from runner.base.model import Job, JobResult, JobState, Progress, Slot, Verdict
 from runner.daemon.leases import Lease
 from runner.daemon.slot import SlotWorker
-from runner.errors import EngineUnavailableError, EvaluationError
-from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
 from runner.store import Stop, Store, Wakeup
 from tests.integration.daemon.rig import JOBS, Gate, Rig, accepted, at_once, cpu_slots
 from tests.support.jobs import of_submission

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from runner.base.model import Job, JobResult, Progress
 from runner.extras.trainers.client import Client
 from runner.extras.trainers.kernelbook import difficulty, score
 from runner.extras.trainers.kernelbook.asking import Request
 from runner.extras.trainers.kernelbook.rows import Source, facts_of, read
-from runner.model import Job, JobResult, Progress
 from tests.integration.daemon.groups import looking
 from tests.integration.daemon.rig import Rig
 

@@ -11,8 +11,8 @@ import psycopg
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from runner.errors import DatabaseUnavailableError
-from runner.model import JobState, Json, Verdict
+from runner.base.errors import DatabaseUnavailableError
+from runner.base.model import JobState, Json, Verdict
 from runner.store import Claims
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy

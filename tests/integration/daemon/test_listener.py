@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from runner.model import JobState, Slot
+from runner.base.model import JobState, Slot
 from tests.integration.daemon.rig import Gate, Rig
 from tests.integration.daemon.stores import Watch, notify, watch
 from tests.support.waiting import PATIENCE_S

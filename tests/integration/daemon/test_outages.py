@@ -10,9 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from runner.errors import EngineUnavailableError
-from runner.model import Job, JobResult, JobState, Progress, Slot, Verdict
-from runner.retry import Backoff
+from runner.base.errors import EngineUnavailableError
+from runner.base.model import Job, JobResult, JobState, Progress, Slot, Verdict
+from runner.base.retry import Backoff
 from runner.store import Claims, claims, migrate
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import JOBS, Gate, Rig, at_once

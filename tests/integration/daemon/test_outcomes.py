@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from runner.errors import StaleAttemptError
-from runner.model import Job, JobResult, JobState, Verdict
+from runner.base.errors import StaleAttemptError
+from runner.base.model import Job, JobResult, JobState, Verdict
 from runner.store import Completion, Store
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.rig import JOBS, Gate, Rig

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from runner.config import Config
+from runner.base.config import Config
+from runner.base.model import JobState
 from runner.daemon.loop import Daemon
-from runner.model import JobState
 from tests.integration.daemon.meter import Meter
 from tests.integration.daemon.rig import Gate, Rig
 from tests.integration.daemon.stores import watch

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from structlog.testing import capture_logs
 
+from runner.base.model import JobState, Verdict
 from runner.daemon import ExitReason
-from runner.model import JobState, Verdict
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import JOBS, Gate, Rig
 from tests.integration.daemon.stores import watch

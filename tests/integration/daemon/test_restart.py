@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
+from runner.base.model import JobState, Slot, Verdict
 from runner.daemon.instance import instance_id
-from runner.model import JobState, Slot, Verdict
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import JOBS, Evaluator, Rig, accepted

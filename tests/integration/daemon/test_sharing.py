@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from runner.model import Device, Job, JobResult, JobState, Progress, Slot
+from runner.base.model import Device, Job, JobResult, JobState, Progress, Slot
 from tests.integration.daemon.rig import Gate, Rig, accepted, at_once, cpu_slots
 from tests.support.waiting import PATIENCE_S
 

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
+from runner.base.errors import DatabaseUnavailableError
+from runner.base.model import Job, JobResult, JobState, Progress, Verdict
 from runner.daemon.outcomes.spool import ASIDE
-from runner.errors import DatabaseUnavailableError
-from runner.model import Job, JobResult, JobState, Progress, Verdict
 from runner.store import Completion, Store, migrate
 from tests.chaos.server import Server
 from tests.integration.daemon.process import Process

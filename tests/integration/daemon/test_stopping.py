@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runner.model import JobState, Verdict
+from runner.base.model import JobState, Verdict
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import Gate, Rig

@@ -17,7 +17,7 @@ import pytest
 import structlog
 import typer
 
-from runner import logs
+from runner.base import logs
 from runner.cli import main, program
 from runner.store import HostRecord
 from tests.integration.daemon.rig import Rig

@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from runner.model import JobState
+from runner.base.model import JobState
 from runner.store import Store, migrate
 from tests.chaos.loss import skip_numbers
 from tests.chaos.server import Server

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+from runner.base.model import Job, JobResult, Mode, Verdict
 from runner.evaluation.evaluate import Evaluator
-from runner.model import Job, JobResult, Mode, Verdict
 from runner.task_format import extra_to_stored, load_folder, to_stored
 from sandbox.host.engine import DockerEngine
 from tests.plugins.live import ROOT

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from runner.base.model import Device, Slot
 from runner.evaluation.container_spec import make_spec
 from runner.evaluation.context import Environment, Place
-from runner.model import Device, Slot
 from sandbox.errors import EngineRefused
 from sandbox.host.engine import DockerEngine
 from sandbox.host.hostroot import HostRoot

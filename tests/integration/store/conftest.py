@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from runner.model import Job, JobResult, RunRecord, Verdict
+from runner.base.model import Job, JobResult, RunRecord, Verdict
 from runner.store import HostRecord, Store
 from tests.support.waiting import PATIENCE_S
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from runner.model import JobState, Mode, Verdict
+from runner.base.model import JobState, Mode, Verdict
 from tests.chaos import script
 from tests.chaos.script import Ended, final_status
 

@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.errors import NotFoundError, SubmissionError
-from runner.model import Job, JobState, Verdict
+from runner.base.errors import NotFoundError, SubmissionError
+from runner.base.model import Job, JobState, Verdict
 from runner.store import Selection
 from tests.integration.store.conftest import TASK, Bench, notes, ranked, result, run_record
 from tests.integration.store.test_queue import words

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.model import Verdict
+from runner.base.model import Verdict
 from tests.integration.store.conftest import Bench
 
 Db = psycopg.Connection[dict[str, Any]]

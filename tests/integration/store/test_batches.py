@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from runner.errors import StaleAttemptError
-from runner.model import GroupJob, Job, JobResult, JobState, Verdict
+from runner.base.errors import StaleAttemptError
+from runner.base.model import GroupJob, Job, JobResult, JobState, Verdict
 from runner.store import Completion, HostRecord, Store
 from tests.integration.store.conftest import Bench, notes
 from tests.plugins.postgres import daemon_login

@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.errors import BoardError, NotFoundError, SubmissionError
-from runner.model import Json, TimingAssurance, Verdict
+from runner.base.errors import BoardError, NotFoundError, SubmissionError
+from runner.base.model import Json, TimingAssurance, Verdict
 from runner.store import queries
 from runner.store.clean import to_jsonb
 from runner.store.results import _result

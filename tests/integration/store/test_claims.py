@@ -9,14 +9,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.errors import (
+from runner.base.errors import (
     DatabaseUnavailableError,
     HostNameTakenError,
     NotFoundError,
     StaleAttemptError,
     SubmissionError,
 )
-from runner.model import Job, JobState, Verdict
+from runner.base.model import Job, JobState, Verdict
 from runner.store import Claims, Completion, Ended
 from runner.store.clean import to_jsonb
 from runner.store.results import _result

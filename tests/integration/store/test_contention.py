@@ -9,8 +9,8 @@ from typing import Any
 
 import psycopg
 
-from runner.errors import StaleAttemptError
-from runner.model import Job
+from runner.base.errors import StaleAttemptError
+from runner.base.model import Job
 from runner.store import Store
 from tests.integration.store.conftest import Bench, ranked
 from tests.integration.store.test_submit import one, together

@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.errors import NotFoundError, SubmissionError
-from runner.model import Demand, Job, JobResult, TimingAssurance, Verdict
+from runner.base.errors import NotFoundError, SubmissionError
+from runner.base.model import Demand, Job, JobResult, TimingAssurance, Verdict
 from runner.store import Selection
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.integration.store.test_submit import one

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.model import JobState, Verdict
+from runner.base.model import JobState, Verdict
 from tests.integration.store.conftest import Bench, ranked, result
 
 Db = psycopg.Connection[dict[str, Any]]

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.model import Job, Verdict
+from runner.base.model import Job, Verdict
 from tests.integration.store.conftest import CODE, Bench, ranked, result, run_record
 from tests.integration.store.test_plans import AGED
 

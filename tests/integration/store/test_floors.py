@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.model import Verdict
+from runner.base.model import Verdict
 from runner.store import Store, queries
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.integration.store.test_plans import JOBS, NOT_AGED, TYPES, Meter, load, meter  # noqa: F401 - a fixture

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.errors import SubmissionError
+from runner.base.errors import SubmissionError
 from runner.store import Selection, queries
 from tests.integration.store.conftest import Bench, notes, ranked
 from tests.integration.store.test_plans import Meter, meter  # noqa: F401 - a fixture

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.errors import SubmissionError
-from runner.model import JobState, Verdict
+from runner.base.errors import SubmissionError
+from runner.base.model import JobState, Verdict
 from runner.store import Selection
 from tests.integration.store.conftest import Bench, notes, result, run_record
 from tests.integration.store.test_again import evaluate, ranked_submission, scores

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.model import Verdict
+from runner.base.model import Verdict
 from tests.integration.store.conftest import Bench, result, run_record
 
 Db = psycopg.Connection[dict[str, Any]]

@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 
-from runner.model import Job, JobState, Mode, Verdict
+from runner.base.model import Job, JobState, Mode, Verdict
 from runner.store import Completion, Store
 from tests.chaos.script import Ended, final_status
 from tests.integration.store.conftest import Bench, ranked, result

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from runner.model import Job, JobState
+from runner.base.model import Job, JobState
 from tests.integration.store.conftest import Bench
 from tests.integration.store.test_submit import one
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from runner.errors import DatabaseUnavailableError
+from runner.base.errors import DatabaseUnavailableError
 from runner.store import migrate, schema
 from tests.integration.store.test_schema import run
 

@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.errors import HostNameTakenError, StaleAttemptError, SubmissionError
-from runner.model import Artifact, Job, Progress, Verdict
+from runner.base.errors import HostNameTakenError, StaleAttemptError, SubmissionError
+from runner.base.model import Artifact, Job, Progress, Verdict
 from runner.store import Selection, Store
 from runner.store.probe import probe
 from tests.integration.store.conftest import Bench, result, run_record

@@ -14,7 +14,7 @@ import pytest
 from psycopg import sql
 from psycopg.rows import tuple_row
 
-from runner.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
+from runner.base.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
 from runner.store import Store, migrate, queries, roles_sql, schema
 from runner.store.probe import probe
 from tests.support.waiting import PATIENCE_S, wait_until

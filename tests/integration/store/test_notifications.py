@@ -8,7 +8,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from runner.model import Verdict
+from runner.base.model import Verdict
 from runner.store import Store, migrate
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.plugins.postgres import embedded_server

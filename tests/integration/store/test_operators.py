@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from runner.errors import DatabaseUnavailableError, SubmissionError
-from runner.model import JobState, Verdict
+from runner.base.errors import DatabaseUnavailableError, SubmissionError
+from runner.base.model import JobState, Verdict
 from runner.store import Selection, Store, migrate
 from tests.integration.store.conftest import Bench, notes, result, run_record
 from tests.integration.store.test_again import evaluate, ranked_submission

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from runner.model import Mode, Verdict
+from runner.base.model import Mode, Verdict
 from runner.store import queries
 from runner.store.clean import to_jsonb
 from runner.store.results import _result

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from runner.errors import ConfigError
-from runner.model import Verdict
+from runner.base.errors import ConfigError
+from runner.base.model import Verdict
 from runner.store import Stop, Store, direct_address
 from runner.store.probe import probe
 from tests.integration.store.conftest import CODE, Bench, result, run_record

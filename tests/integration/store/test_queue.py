@@ -15,8 +15,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.errors import DatabaseUnavailableError, StaleAttemptError
-from runner.model import Artifact, JobState, Mode, Progress, Verdict
+from runner.base.errors import DatabaseUnavailableError, StaleAttemptError
+from runner.base.model import Artifact, JobState, Mode, Progress, Verdict
 from runner.store import Stop, Store, Wakeup, signals
 from tests.integration.store.conftest import CODE, TASK, Bench, notes, ranked, result, run_record
 from tests.integration.store.test_pooler import direct_host

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from runner.model import Artifact, Verdict
+from runner.base.model import Artifact, Verdict
 from runner.store import Reaped
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.integration.store.test_submit import one

@@ -25,8 +25,8 @@ from hypothesis.stateful import (
 )
 from psycopg.rows import dict_row
 
-from runner.errors import HostNameTakenError, StaleAttemptError
-from runner.model import Job, JobResult, JobState, Mode, Verdict
+from runner.base.errors import HostNameTakenError, StaleAttemptError
+from runner.base.model import Job, JobResult, JobState, Mode, Verdict
 from runner.store import Completion, HostRecord, Store
 from tests.chaos import script
 from tests.chaos.script import VERDICTS, Script, job_key

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from runner.model import Job, Progress, Verdict
+from runner.base.model import Job, Progress, Verdict
 from runner.store import POSITION_LIMIT, Selection, queries
 from tests.integration.store.conftest import Bench, ranked, result, run_record
 from tests.integration.store.test_again import evaluate, ranked_submission

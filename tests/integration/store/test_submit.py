@@ -14,8 +14,8 @@ import pytest
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from runner.errors import NotFoundError, SubmissionError
-from runner.model import JobState, Mode, Verdict
+from runner.base.errors import NotFoundError, SubmissionError
+from runner.base.model import JobState, Mode, Verdict
 from runner.store import Selection, Store
 from tests.integration.store.conftest import CODE, Bench, notes, ranked, result, run_record
 from tests.support.waiting import PATIENCE_S, wait_until

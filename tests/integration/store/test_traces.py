@@ -9,9 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from runner.base.model import Verdict
 from runner.extras.tracing import exporter
 from runner.extras.tracing.exporter import Exporter, follow
-from runner.model import Verdict
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.support.collector import Collector, collector
 from tests.support.waiting import PATIENCE_S

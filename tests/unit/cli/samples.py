@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from runner.model import JobState, Json, Mode, Verdict
+from runner.base.model import JobState, Json, Mode, Verdict
 from runner.store.records import JobView, RunView, StatusLine, SubmissionView
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)

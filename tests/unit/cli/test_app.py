@@ -16,7 +16,9 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from runner import __version__, errors
+from runner import __version__
+from runner.base import errors
+from runner.base.model import JobState, Verdict
 from runner.cli import main, program
 from runner.cli.app import ExitCode, app, exit_code_for, fail, out, out_json
 from runner.cli.finding import Finding, Mark, verdict_of
@@ -24,7 +26,6 @@ from runner.cli.leaderboard import with_directive
 from runner.cli.leaderboard_publish import parse_deadline
 from runner.cli.submit import exit_code_of
 from runner.cli.view import from_store
-from runner.model import JobState, Verdict
 from sandbox.errors import EngineUnavailable
 from tests.support.waiting import PATIENCE_S
 from tests.unit.cli import reference, samples

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from runner.base.model import Artifact
 from runner.cli import main
 from runner.cli.app import ExitCode, Session
-from runner.model import Artifact
 
 DATA = b"x" * 200_000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from runner.base.model import JobState, Mode, Verdict
 from runner.cli.logs import story
-from runner.model import JobState, Mode, Verdict
 from runner.store import EventLine
 from tests.unit.cli import samples
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from runner.base.model import Mode, Verdict
 from runner.cli.screen import Scene, frame, headline
-from runner.model import Mode, Verdict
 from runner.store import BatchLine, HostLine, LatestLine, QueueDepth, RunningLine, ThroughputLine
 from tests.unit.cli.samples import NOW
 

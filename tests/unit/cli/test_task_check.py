@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.units import size
 from runner.cli.finding import Mark
 from runner.cli.task_check import MeasuredCase, offered, rehearse
 from runner.gpu_types import Registry
 from runner.task_format.model import HARNESS, SUBMISSION, Case, CaseSet, Extra, Lang, PyConfig, Task, TaskFolder
-from runner.units import size
 
 
 def folder(

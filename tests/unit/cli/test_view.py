@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from runner.base.model import JobResult, JobState, Mode, RunRecord, Verdict
 from runner.cli import render_submission
 from runner.cli.view import from_result, from_store
-from runner.model import JobResult, JobState, Mode, RunRecord, Verdict
 from runner.store.records import SubmissionView
 from tests.unit import samples as planned
 from tests.unit.cli import samples

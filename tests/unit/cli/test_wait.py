@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from runner.base.errors import DatabaseUnavailableError
+from runner.base.model import JobState
 from runner.cli.view import ShownSubmission, from_store
 from runner.cli.wait import LAST_INTERVAL_S, OUTAGE_S, wait_until
-from runner.errors import DatabaseUnavailableError
-from runner.model import JobState
 from tests.unit.cli import samples
 
 

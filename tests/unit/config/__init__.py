@@ -1,1 +1,1 @@
-"""Tests of runner.config."""
+"""Tests of runner.base.config."""

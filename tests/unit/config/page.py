@@ -1,6 +1,6 @@
 """Makes docs/configuration.md of the configuration's model; `python -m tests.unit.config.page` writes the page.
 
-The introduction stands here. Everything about a key stands in `runner.config.Config`: its type, default, bounds,
+The introduction stands here. Everything about a key stands in `runner.base.config.Config`: its type, default, bounds,
 examples and `Reload` in the field, its description in the string below the field.
 """
 
@@ -18,7 +18,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from runner.config import RELOAD, Config, Reload, SlotConfig
+from runner.base.config import RELOAD, Config, Reload, SlotConfig
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PAGE: Final = ROOT / "docs" / "configuration.md"
@@ -72,7 +72,7 @@ A process keeps the environment of its start, and those variables still override
 (`Environment=`, the credential) needs a restart. A unit of your own may have `Type=notify-reload`, which needs no
 `ExecReload=`.
 
-This page is made from `runner/config.py` (`python -m tests.unit.config.page`), and a test compares the two.
+This page is made from `runner/base/config.py` (`python -m tests.unit.config.page`), and a test compares the two.
 
 ## Keys
 
@@ -128,7 +128,7 @@ def descriptions(model: type[BaseModel]) -> Mapping[str, str]:
 def _section(key: str, field: FieldInfo, description: str) -> str:
     shown = examples(key)
     if not description or not shown:
-        raise ValueError(f"{key}: expected a description below the field in runner/config.py, and `examples=`")
+        raise ValueError(f"{key}: expected a description below the field in runner/base/config.py, and `examples=`")
     text = [f"### `{key}`", description]
     if key == "slots":
         text += ["", *_fields(SlotConfig)]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from runner import config as config_module
-from runner.config import Config, HttpAddress, Settings
-from runner.environment import notify_socket, watchdog_s
-from runner.errors import ConfigError
+from runner.base import config as config_module
+from runner.base.config import Config, HttpAddress, Settings
+from runner.base.environment import notify_socket, watchdog_s
+from runner.base.errors import ConfigError
 from tests.unit.config.page import PAGE, examples, page
 
 

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from runner.database_address import is_clear, mask_password, shown
-from runner.errors import ConfigError
+from runner.base.database_address import is_clear, mask_password, shown
+from runner.base.errors import ConfigError
 from runner.store import session
 
 #: What stands between the parts of a password that must not be seen.

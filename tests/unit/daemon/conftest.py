@@ -23,4 +23,4 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
         backoff.failures += 1  # type: ignore[attr-defined]  # stands in for a method
         return 0.001
 
-    monkeypatch.setattr("runner.retry.Backoff.next_s", next_s)
+    monkeypatch.setattr("runner.base.retry.Backoff.next_s", next_s)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
-from runner.config import Config, Settings
+from runner.base.config import Config, Settings
+from runner.base.errors import DatabaseUnavailableError, StaleAttemptError
+from runner.base.model import Job, JobResult, JobState, Json
 from runner.daemon.leases import LeaseKeeper
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.replay import SpoolReplayer
 from runner.daemon.outcomes.spool import Spool
-from runner.errors import DatabaseUnavailableError, StaleAttemptError
-from runner.model import Job, JobResult, JobState, Json
 from runner.store import Completion, Ended, Store
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from runner.base.model import Device, Job, Slot
 from runner.daemon.leases import Lease
 from runner.gpu_types import GpuType, Registry, Vendor
-from runner.model import Device, Job, Slot
 from tests.unit import samples
 
 REGISTRY = Registry(

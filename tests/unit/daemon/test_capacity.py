@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from runner.base.model import Job, Mode
 from runner.daemon.capacity import Capacity
 from runner.daemon.leases import Lease
-from runner.model import Job, Mode
 from tests.unit.daemon.hosts import REGISTRY, Worker, job, workers
 
 

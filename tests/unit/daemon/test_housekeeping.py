@@ -8,10 +8,10 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from runner.config import Config, Settings
+from runner.base.config import Config, Settings
+from runner.base.errors import DatabaseUnavailableError
 from runner.daemon import housekeeping
 from runner.daemon.housekeeping import BATCH, Housekeeper
-from runner.errors import DatabaseUnavailableError
 from runner.store import Reaped, Store
 from tests.support.waiting import PATIENCE_S
 

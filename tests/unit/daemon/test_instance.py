@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from runner.base.errors import ConfigError
 from runner.daemon.instance import instance_id
-from runner.errors import ConfigError
 
 
 def test_a_directory_keeps_its_id_and_no_other_has_it(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from runner.config import Config, Settings
+from runner.base.config import Config, Settings
+from runner.base.errors import DatabaseUnavailableError
+from runner.base.model import Job
 from runner.daemon.leases import OVERTIME_GRACE_S, STOPPING_S, Lease, LeaseKeeper, StopReason
-from runner.errors import DatabaseUnavailableError
-from runner.model import Job
 from runner.store import LeaseState
 from tests.support.clock import Clock
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -184,7 +184,7 @@ def test_a_job_that_ended_meanwhile_is_not_lost(run: Run) -> None:
 
 def test_an_outage_is_over_when_nothing_is_held_any_more(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """No beat may come for hours then, and one that fails begins another outage, which is told of like the first."""
-    monkeypatch.setattr("runner.logs.LOG_INTERVAL_S", 0.0)
+    monkeypatch.setattr("runner.base.logs.LOG_INTERVAL_S", 0.0)
     fails, over = "heartbeat_failing", "heartbeat_not_needed"
 
     def away(_held: Held) -> Sequence[LeaseState]:

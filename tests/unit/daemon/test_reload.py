@@ -16,13 +16,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from development import stack
+from runner.base.config import RELOAD, Config, Reload
+from runner.base.errors import ConfigError
 from runner.cli.check import _host_root
 from runner.cli.finding import Mark
-from runner.config import RELOAD, Config, Reload
 from runner.daemon.monitoring.readiness import Readiness
 from runner.daemon.reload import DaemonSpec, Reloader
 from runner.daemon.shutdown import ShutdownControl
-from runner.errors import ConfigError
 from tests.support.waiting import PATIENCE_S
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from runner.config import Config, Settings
+from runner.base.config import Config, Settings
 from runner.daemon.capacity import Capacity
 from runner.daemon.reservations import Reservations
 from runner.store import Store

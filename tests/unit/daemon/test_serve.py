@@ -14,15 +14,15 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from runner import logs
-from runner.config import Config, Settings
+from runner.base import logs
+from runner.base.config import Config, Settings
+from runner.base.errors import ConfigError, DiskFullError, EngineUnavailableError
 from runner.daemon.loop import ExitReason
 from runner.daemon.reload import Reloader
 from runner.daemon.serve import _handlers, only_daemon, serve
 from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
 from runner.devices.quarantine import Quarantine
-from runner.errors import ConfigError, DiskFullError, EngineUnavailableError
 from runner.evaluation.warm_pool import PoolBounds
 from sandbox.errors import EngineRefused, NotReaped
 from tests.support.waiting import PATIENCE_S

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from runner.base.errors import CancelledByRequest, EvaluationError
+from runner.base.model import Job, JobResult, Progress, Slot
 from runner.daemon.leases import Lease, StopReason
 from runner.daemon.outcomes.writer import OutcomeWriter
 from runner.daemon.slot import SlotSignals, SlotWorker
-from runner.errors import CancelledByRequest, EvaluationError
-from runner.model import Job, JobResult, Progress, Slot
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit.daemon.fakes import Parts
 from tests.unit.daemon.outcomes.spool.samples import job, result

@@ -7,7 +7,7 @@ import threading
 import pytest
 from structlog.testing import capture_logs
 
-from runner import retry
+from runner.base import retry
 from runner.daemon.threads import ThreadSupervisor
 from tests.support.waiting import PATIENCE_S
 

@@ -15,7 +15,7 @@ from development import stack as module
 from development.__main__ import _start_gateway, main
 from development.demo import _show_page
 from development.stack import Engine, Stack, orderly, own_environment
-from runner.errors import ConfigError, InfrastructureError
+from runner.base.errors import ConfigError, InfrastructureError
 from tests.support import ports
 
 

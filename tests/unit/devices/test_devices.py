@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from runner.config import Config, SlotConfig
+from runner.base.config import Config, SlotConfig
+from runner.base.errors import ConfigError
 from runner.devices import Listing, detect_slots, list_devices, sysfs
-from runner.errors import ConfigError
 from runner.gpu_types import Registry
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from runner.base.device_facts import RefusedError
 from runner.devices import list_devices, sysfs
-from runner.devices.facts import RefusedError
 from runner.devices.locking import set_clocks
 from runner.devices.vendors.nvidia import Nvml
 from runner.gpu_types import ClockPolicy

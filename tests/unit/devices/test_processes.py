@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.device_facts import Reading
 from runner.devices import processes
-from runner.devices.facts import Reading
 from runner.devices.health import History, judge
 from runner.gpu_types import ClockPolicy
 

@@ -13,7 +13,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from runner.config import Config
+from runner.base.config import Config
 from runner.devices import Details, Listing, detect_slots, list_devices, sysfs
 from runner.devices.slots import types_of
 from runner.devices.vendors.amd import AmdSmi

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.model import Device, Slot
 from runner.devices import Reading, list_devices, vendors
 from runner.devices.gate import HealthGate
 from runner.devices.health import Condition, clock_deviations
@@ -15,16 +16,15 @@ from runner.devices.quarantine import Quarantine
 from runner.devices.vendors import SUPPORTED, supported
 from runner.evaluation.container_spec import cdi_name
 from runner.gpu_types import CLOCK_REASONS, ClockPolicy, Vendor
-from runner.model import Device, Slot
 from tests.unit import samples
 
 #: The whole of a further vendor.
 _FILE = """
 import re
 
-from runner.devices.facts import Details, Reading
+from runner.base.device_facts import Details, Reading
 from runner.devices.vendors import Support
-from runner.model import Device
+from runner.base.model import Device
 
 DEVICE = Device(uuid="G-1", name="Grid 1", vendor="grid", index=0, nodes=("/dev/grid0",))
 

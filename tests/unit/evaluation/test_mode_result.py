@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from runner.errors import EvaluationError
+from runner.base.errors import EvaluationError
+from runner.base.model import TimingAssurance
 from runner.evaluation.mode_result import ModeResult
-from runner.model import TimingAssurance
 from tasks.harness.judge.report import CaseReport, result_lines
 from tests.unit import samples
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from runner.base.model import Device, Slot
 from runner.evaluation.open_gates import OpenGates
-from runner.model import Device, Slot
 from sandbox.protocol import PairRequest, StepsRequest
 from tests.unit import samples
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from runner.errors import TaskError
+from runner.base.errors import TaskError
+from runner.base.model import Demand, Device, Mode, TimingAssurance
 from runner.evaluation.case_memory import tensor_bytes
 from runner.evaluation.container_spec import cdi_name, make_spec
 from runner.evaluation.context import SubmissionContext
@@ -15,7 +16,6 @@ from runner.evaluation.plan import Plan, make_probe
 from runner.evaluation.secret import derived_seed
 from runner.gpu_types import Registry
 from runner.gpu_types.model import Figures, Vendor
-from runner.model import Demand, Device, Mode, TimingAssurance
 from runner.task_format.model import HARNESS, CaseSet, Extra, Harness, Ranking, Task
 from sandbox.inside.boot import parse_boot
 from sandbox.policy.hostconfig import boot_document

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from runner.base.model import Demand, Mode, TimingAssurance
 from runner.evaluation import secret
 from runner.evaluation.build_plan import make_build_plan
-from runner.model import Demand, Mode, TimingAssurance
 from runner.task_format.model import Harness
 from sandbox.protocol import PairRequest
 from tests.unit import samples

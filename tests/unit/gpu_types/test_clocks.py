@@ -8,7 +8,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from runner.errors import ConfigError
+from runner.base.errors import ConfigError
 from runner.gpu_types import CLOCK_REASONS, ClockPolicy, Registry, Vendor
 from tests.fakes import recordings
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runner.errors import ConfigError
+from runner.base.errors import ConfigError
 from runner.gpu_types import Dtype, Figures, GpuType, Product, Registry, Vendor, advise
 
 DEVICES = [entry for entry in Registry.load().all() if entry.vendor is not Vendor.NONE]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.errors import ConfigError, NotFoundError
+from runner.base.errors import ConfigError, NotFoundError
 from runner.gpu_types import GpuType, Registry, Vendor
 
 

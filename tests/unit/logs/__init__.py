@@ -1,1 +1,1 @@
-"""Tests of runner.logs."""
+"""Tests of runner.base.logs."""

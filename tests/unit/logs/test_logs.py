@@ -16,9 +16,9 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from runner import logs
-from runner.logs import LOG_INTERVAL_S, LogRateLimit
-from runner.model import Job, Mode
+from runner.base import logs
+from runner.base.logs import LOG_INTERVAL_S, LogRateLimit
+from runner.base.model import Job, Mode
 from tests.unit import samples
 
 

@@ -9,14 +9,14 @@ from typing import Final, cast
 
 from prometheus_client.core import Metric
 
-from runner import metrics
+from runner.base import metrics
+from runner.base.disk import DiskSpace
+from runner.base.model import Slot
 from runner.daemon.monitoring.health import DaemonSnapshot, DaemonView, HealthReport
 from runner.daemon.monitoring.queue_depth import QueueDepthCache
 from runner.daemon.monitoring.readiness import Readiness
 from runner.daemon.monitoring.watchdog import Watchdog
 from runner.daemon.outcomes.spool import Spool
-from runner.disk import DiskSpace
-from runner.model import Slot
 from runner.store import QueueDepth
 
 #: What a family of each type has in the text format, after its name.

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from prometheus_client.core import Metric
 
-from runner import metrics
+from runner.base import metrics
 from tests.unit.monitoring.families import SUFFIXES, families, labels
 
 DOCS: Final = Path(__file__).resolve().parents[3] / "docs"

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from runner.errors import DatabaseUnavailableError, KernelRunnerError, NotFoundError, SubmissionError
+from runner.base.errors import DatabaseUnavailableError, KernelRunnerError, NotFoundError, SubmissionError
 from runner.store import connection
 from runner.store.connection import TRIES, Link
 from runner.store.pacer import ConnectPacer

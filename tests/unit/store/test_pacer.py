@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from runner.errors import DatabaseUnavailableError
-from runner.retry import MIN_S, Backoff
+from runner.base.errors import DatabaseUnavailableError
+from runner.base.retry import MIN_S, Backoff
 from runner.store.pacer import CAP_S, LOST_S, ConnectPacer
 from tests.support.clock import Clock
 from tests.support.waiting import PATIENCE_S

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.errors import ConfigError, InfrastructureError
 from runner.cli.installation import COMMAND, PACKAGE, PREFIX, UNIT, VENDOR, Host, run, shipped
-from runner.errors import ConfigError, InfrastructureError
 
 RELEASE = f"{PREFIX}/releases/1-a"
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.config import Config
 from runner.cli.installation import DATABASE_URL, VENDOR, shipped
-from runner.config import Config
 from runner.daemon.loop import ABORT_S, JOIN_S
 from runner.daemon.monitoring.watchdog import STEP_LIMIT_S
 from runner.extras.gateway.server import GRACE_S
@@ -203,7 +203,7 @@ for name in sys.argv[2].split():
     if number >= 0:
         library.seccomp_rule_add_array(rules, ctypes.c_uint32(0x7FFF0000), number, 0, None)
 
-from runner.devices.facts import Reading
+from runner.base.device_facts import Reading
 from runner.devices.sampler import Sampler
 
 first, *others = sorted(os.sched_getaffinity(0))

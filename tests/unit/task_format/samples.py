@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from runner.errors import TaskError
+from runner.base.errors import TaskError
 from runner.task_format import load_folder
 
 TASK: Mapping[str, Any] = {

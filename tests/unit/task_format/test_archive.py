@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.errors import TaskError
+from runner.base.errors import TaskError
 from runner.task_format import load, load_folder
 from runner.task_format.trees import MAX_ARCHIVE_BYTES, MAX_ENTRIES, MAX_UNPACKED_BYTES
 from tests.unit.task_format.samples import TASK, changed, write

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.errors import TaskError
+from runner.base.errors import TaskError
 from runner.task_format import load_competition, load_folder, work
 from runner.task_format.model import Extra, Harness, Ranking
 from runner.task_format.schema import TaskDocument

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runner.errors import TaskError
+from runner.base.errors import TaskError
 from runner.gpu_types import Dtype
 from runner.task_format import load, load_folder
 from runner.task_format.model import HARNESS, SUBMISSION, CaseSet, CuConfig, Extra, Harness, Lang, PyConfig, Ranking

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.errors import TaskError
+from runner.base.errors import TaskError
 from runner.task_format.yamlfile import MAX_DEPTH, MAX_YAML_BYTES, parse_yaml
 from tests.unit.task_format.samples import refusal, write
 

@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from runner.base.durable import sync_directory
+from runner.base.logs import get_logger
+from runner.base.model import Job, JobResult
 from runner.daemon.outcomes.spool.format import (
     Content,
     Decoded,
@@ -27,9 +30,6 @@ from runner.daemon.outcomes.spool.format import (
     encode,
     without_artifacts,
 )
-from runner.durable import sync_directory
-from runner.logs import get_logger
-from runner.model import Job, JobResult
 
 _log = get_logger(__name__)
 

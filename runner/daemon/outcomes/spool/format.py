@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, BinaryIO, Final
 
-from runner.dates import read_date
-from runner.model import Artifact, GroupJob, Job, JobResult, Mode, RunRecord, SubmissionJob, Verdict
+from runner.base.dates import read_date
+from runner.base.model import Artifact, GroupJob, Job, JobResult, Mode, RunRecord, SubmissionJob, Verdict
 
 FORMAT: Final = "kernel-runner result"
 VERSION: Final = 1

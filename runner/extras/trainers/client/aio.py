@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self, SupportsIndex
 
-from runner.errors import DatabaseUnavailableError, SubmissionError
+from runner.base.errors import DatabaseUnavailableError, SubmissionError
 from runner.extras.trainers.client.home import Home
 from runner.extras.trainers.client.items import (
     EvaluationFaultError,

@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Final, NoReturn
 
-from runner.errors import KernelRunnerError
+from runner.base.errors import KernelRunnerError
 
 _HOW: Final = "make a client in each process that uses one, after it was forked"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from runner.errors import InfrastructureError
+from runner.base.errors import InfrastructureError
 from runner.extras.trainers.client import rewards
 
 #: No call of the database takes more items, and no call of ours more bytes.

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from runner.errors import ConfigError, DatabaseUnavailableError, SubmissionError
+from runner.base.errors import ConfigError, DatabaseUnavailableError, SubmissionError
 from runner.extras.trainers.client import AsyncClient, Item, Result
 from runner.extras.trainers.client.rewards import compiled, coverage, is_custom, speedup
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from runner.errors import DataError
+from runner.base.errors import DataError
 from runner.extras.jsonl import Row, line_of, parsed, require_finite
 from runner.extras.trainers.client import rewards
 from runner.extras.trainers.client.items import Item, Result

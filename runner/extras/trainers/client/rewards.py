@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from runner.errors import NotFoundError
+from runner.base.errors import NotFoundError
 
 Facts = Mapping[str, Any]
 #: A reward of the facts; None: a fact is not known.

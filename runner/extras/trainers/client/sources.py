@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from runner.errors import DataError
+from runner.base.errors import DataError
+from runner.base.marks import ENCODING, visible
 from runner.extras.jsonl import parsed
 from runner.extras.trainers.client.items import Item
-from runner.marks import ENCODING, visible
 
 #: KernelBench's name of a candidate's file, and of a problem's.
 _SAMPLE: Final = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py")

@@ -8,7 +8,7 @@ https://github.com/S1ro1/dp-data-pipeline.
 
 from __future__ import annotations
 
-from runner.errors import ConfigError
+from runner.base.errors import ConfigError
 from runner.extras.optional import missing
 
 #: What the modules of this package import beyond the daemon's own dependencies.

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from runner.errors import ConfigError, InfrastructureError
+from runner.base.errors import ConfigError, InfrastructureError
 
 from .completion import Completion, Failure, decide
 from .journal import Answer, request_of

@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from runner.errors import DataError
+from runner.base.errors import DataError
+from runner.base.marks import ENCODING
 from runner.extras.jsonl import Row, numbered
-from runner.marks import ENCODING
 
 from .report import StepReport
 from .rows import facts_of, keep_facts, number_of, replaced, text_of

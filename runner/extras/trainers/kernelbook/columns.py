@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runner.errors import DataError
+from runner.base.errors import DataError
 from runner.extras.jsonl import Row, require_finite
 
 _TEXT: Final = pa.string()

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from runner.base.errors import ConfigError
 from runner.cli.app import ExitCode, app, example, login_name, note, out_json, session
-from runner.errors import ConfigError
 from runner.extras.stages import stages
 from runner.extras.trainers.kernelbook import require
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from runner.errors import DataError
+from runner.base.errors import DataError
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS answer (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from runner.errors import DataError
+from runner.base.errors import DataError
 from runner.extras.jsonl import Row
 
 from .report import StepReport

@@ -16,8 +16,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
 
-from runner.durable import sync_directory
-from runner.errors import DataError, InfrastructureError
+from runner.base.durable import sync_directory
+from runner.base.errors import DataError, InfrastructureError
 from runner.extras.jsonl import Row, line_of, numbered, without_infinite
 
 _T = TypeVar("_T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from runner.errors import DataError
+from runner.base.errors import DataError
 
 SCRIPTS: Final = {
     "filter_and_enrich_by_difficulty.py": "filter",

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from runner.errors import ConfigError
-from runner.marks import ENCODING
+from runner.base.errors import ConfigError
+from runner.base.marks import ENCODING
 
 from .asking import PRIME_URL, Endpoint
 

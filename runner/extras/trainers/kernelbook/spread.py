@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from runner.errors import ConfigError, InfrastructureError
+from runner.base.errors import ConfigError, InfrastructureError
 
 from .asking import Asker, Check, Endpoint, Request, ServiceStopped
 from .journal import Answer, Journal

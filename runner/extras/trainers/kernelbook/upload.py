@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from runner import __version__
-from runner.errors import ConfigError, DataError
+from runner.base.errors import ConfigError, DataError
 from runner.extras.jsonl import Row, numbered, parsed
 
 from .best import normalised

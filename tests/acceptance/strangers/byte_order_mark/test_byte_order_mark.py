@@ -17,9 +17,9 @@ import psycopg
 import pytest
 import yaml
 
+from runner.base.config import Config
 from runner.cli.files import read_submission
 from runner.cli.install import _read_address
-from runner.config import Config
 from runner.extras.data.people import read_exclusions
 from runner.extras.trainers.client import results_file, sources
 from runner.extras.trainers.kernelbook import best, rows
@@ -155,7 +155,7 @@ def test_a_submission_is_stored_without_a_mark(database_url: str) -> None:
 
 
 def test_no_other_place_reads_text() -> None:
-    """Whoever reads a file as UTF-8 takes the encoding from runner.marks, or reads the project's own files."""
+    """Whoever reads a file as UTF-8 takes the encoding from runner.base.marks, or reads the project's own files."""
     reading = re.compile(r'\b(read_text|open)\((path, )?encoding="utf-8"|\.decode\("utf-8"\)\.(rstrip|splitlines)')
     readers = {
         path.relative_to(ROOT).as_posix()

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runner.errors import DataError
+from runner.base.errors import DataError
 from runner.extras.trainers.client import Result
 from runner.extras.trainers.client.results_file import ResultsFile, read_rows
 from runner.extras.trainers.kernelbook import best, upload

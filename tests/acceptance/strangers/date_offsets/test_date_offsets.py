@@ -13,10 +13,10 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.base.dates import DateError, read_date
+from runner.base.errors import TaskError
 from runner.cli.dates import typed_date
 from runner.cli.leaderboard_publish import parse_deadline
-from runner.dates import DateError, read_date
-from runner.errors import TaskError
 from runner.task_format import load_competition
 from runner.task_format.yamlfile import parse_yaml
 
@@ -102,4 +102,4 @@ def test_one_module_reads_dates() -> None:
         for path in (ROOT / package).rglob("*.py")
         if reading.search(path.read_text(encoding="utf-8"))
     }
-    assert readers == {"runner/dates.py"}
+    assert readers == {"runner/base/dates.py"}

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runner.errors import TaskError
+from runner.base.errors import TaskError
 from runner.store import Store
 from runner.task_format import extra_to_stored, from_stored, load, spec_line, to_stored
 from runner.task_format.cases import program_line

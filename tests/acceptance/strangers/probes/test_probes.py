@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 
-from runner.config import HttpAddress
+from runner.base.config import HttpAddress
 from runner.daemon.monitoring.http_endpoint import Endpoint
 from runner.extras.gateway.app import routes
 from tests.support.waiting import PATIENCE_S

@@ -13,7 +13,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from runner.errors import DatabaseUnavailableError
+from runner.base.errors import DatabaseUnavailableError
 from runner.store import QueueStore, Store, migrate
 from runner.store.probe import probe
 from runner.store.session import WIRE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.errors import DataError
+from runner.base.errors import DataError
 from runner.extras.data.check import MEANING, check
 from tests.integration.extras.data.conftest import START, Filler, Oddities, exported, no_progress
 

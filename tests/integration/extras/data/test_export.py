@@ -16,7 +16,7 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 
-from runner.errors import DataError
+from runner.base.errors import DataError
 from runner.extras.data import manifest
 from runner.extras.data.choice import Options
 from runner.extras.data.export import export

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from runner.errors import DatabaseUnavailableError
+from runner.base.errors import DatabaseUnavailableError
 from runner.extras.data.choice import Options
 from runner.extras.data.export import export
 from runner.extras.data.verify import verify

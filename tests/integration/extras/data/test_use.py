@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from huggingface_hub import HfApi
 
+from runner.base.errors import DataError
 from runner.cli import main
-from runner.errors import DataError
 from runner.extras.data import manifest
 from runner.extras.data import publish as publishing
 from runner.extras.data.people import Identity

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from runner.model import Verdict
+from runner.base.model import Verdict
 from tests.integration.extras.data.conftest import CANARIES, SECRET_SEED, Filler, Oddities, may_read_code
 from tests.integration.frontends.test_examples import psql
 from tests.integration.store.conftest import Bench, bench, result, run_record, store

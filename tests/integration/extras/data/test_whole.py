@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runner.errors import DataError
+from runner.base.errors import DataError
 from runner.extras.data import manifest
 from runner.extras.data.folder import sha256_of
 from runner.extras.data.verify import verify

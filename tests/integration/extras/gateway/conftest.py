@@ -18,7 +18,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from runner.config import Config
+from runner.base.config import Config
 from runner.extras.gateway.app import build
 from runner.extras.gateway.identity import digest
 from runner.extras.gateway.server import Server

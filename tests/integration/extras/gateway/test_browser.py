@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from runner.model import Verdict
+from runner.base.model import Verdict
 from tests.integration.extras.gateway.conftest import ADMIN, Gate
 from tests.integration.store.conftest import result, run_record
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from starlette.formparsers import FormParser, MultiPartParser
 
+from runner.base.model import Verdict
 from runner.extras.gateway import context, html
 from runner.extras.gateway.app import routes
-from runner.model import Verdict
 from tests.integration.extras.gateway.conftest import ADMIN, Gate
 from tests.integration.extras.gateway.test_pages import Browser
 from tests.integration.store.conftest import result, run_record

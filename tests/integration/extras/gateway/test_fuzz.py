@@ -21,8 +21,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from runner.base.model import Verdict
 from runner.extras.gateway.app import routes
-from runner.model import Verdict
 from tests.integration.extras.gateway.conftest import ADMIN, BOUNDARY, Gate, multipart
 from tests.integration.store.conftest import result, run_record
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runner.model import Verdict
+from runner.base.model import Verdict
 from tests.integration.extras.gateway.conftest import ADMIN, BOUNDARY, Gate, multipart
 from tests.integration.store.conftest import result, run_record
 from tests.support.waiting import PATIENCE_S

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from runner.errors import SubmissionError
+from runner.base.errors import SubmissionError
 from tests.integration.extras.gateway.conftest import ADMIN, Answer, Gate
 from tests.integration.extras.gateway.test_pages import Browser
 from tests.integration.store.conftest import Bench

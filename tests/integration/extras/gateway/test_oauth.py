@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from runner.config import Config
-from runner.errors import ConfigError
+from runner.base.config import Config
+from runner.base.errors import ConfigError
 from runner.extras.gateway.oauth import providers
 from tests.integration.extras.gateway.conftest import Answer, Gate
 from tests.integration.extras.gateway.test_pages import Browser, checked

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from runner.model import Verdict
+from runner.base.model import Verdict
 from tests.integration.extras.gateway.conftest import ADMIN, BOUNDARY, Answer, Gate, multipart
 from tests.integration.store.conftest import result, run_record
 from tests.integration.store.test_batches import Db, item, submit, work

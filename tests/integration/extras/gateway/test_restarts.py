@@ -24,8 +24,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from runner.base.model import Verdict
 from runner.extras.gateway.identity import digest
-from runner.model import Verdict
 from runner.store import Store, migrate
 from tests.chaos.server import Server as Postgres
 from tests.integration.extras.gateway.conftest import ADMIN, gateway_login, multipart

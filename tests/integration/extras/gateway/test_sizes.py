@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from runner.model import Verdict
+from runner.base.model import Verdict
 from tests.integration.extras.gateway.conftest import ADMIN, Gate
 from tests.integration.extras.gateway.test_pages import Browser
 from tests.integration.store.conftest import ranked, result, run_record

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from runner.errors import StaleAttemptError
-from runner.model import Verdict
+from runner.base.errors import StaleAttemptError
+from runner.base.model import Verdict
 from tests.integration.extras.gateway.conftest import ADMIN, CODE, Gate, multipart
 from tests.integration.store.conftest import result, run_record
 from tests.support.waiting import PATIENCE_S

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from runner.config import HttpAddress
+from runner.base.config import HttpAddress
 from runner.daemon.monitoring import http_endpoint
 from runner.daemon.monitoring.http_endpoint import CLIENTS, Endpoint
 from tests.plugins.scrape import get

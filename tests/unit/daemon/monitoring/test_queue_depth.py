@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
+from runner.base.errors import DatabaseUnavailableError
 from runner.daemon.monitoring import queue_depth
 from runner.daemon.monitoring.queue_depth import KEPT_S, STALE_S, QueueDepthCache
-from runner.errors import DatabaseUnavailableError
 from runner.store import QueueDepth, ServerState, Store
 from tests.support.waiting import PATIENCE_S, wait_until
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from runner.daemon.monitoring.readiness import DATABASE, ENGINE, HOST_NAME, LINES, LINES_S, Readiness, missing
-from runner.errors import (
+from runner.base.errors import (
     DatabaseUnavailableError,
     EngineUnavailableError,
     EvaluationError,
     HostNameTakenError,
     InfrastructureError,
 )
+from runner.daemon.monitoring.readiness import DATABASE, ENGINE, HOST_NAME, LINES, LINES_S, Readiness, missing
 from tests.support.waiting import PATIENCE_S
 
 

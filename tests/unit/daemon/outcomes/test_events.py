@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from runner.base.model import JobState, Json, Verdict
 from runner.daemon.outcomes.publisher import EventPublisher
-from runner.model import JobState, Json, Verdict
 from runner.store import Ended, Reclaimed
 from tests.unit.daemon.test_leases import job
 

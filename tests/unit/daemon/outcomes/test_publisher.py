@@ -10,9 +10,9 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
+from runner.base.errors import DatabaseUnavailableError
+from runner.base.model import Job, Json, Mode, Progress, Verdict
 from runner.daemon.outcomes.publisher import MAX_EVENTS, PERIOD_S, REST_S, TELL_S, EventPublisher
-from runner.errors import DatabaseUnavailableError
-from runner.model import Job, Json, Mode, Progress, Verdict
 from runner.store import Store
 from tests.support.clock import Clock
 from tests.support.waiting import PATIENCE_S

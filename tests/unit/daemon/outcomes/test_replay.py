@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from runner.base.errors import DatabaseUnavailableError
+from runner.base.retry import MIN_S
 from runner.daemon.outcomes.replay import PATIENCE_S
 from runner.daemon.outcomes.spool import ASIDE
-from runner.errors import DatabaseUnavailableError
-from runner.retry import MIN_S
 from runner.store import Store
 from tests.support.waiting import PATIENCE_S as WAIT_S
 from tests.support.waiting import wait_until

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from runner.base.model import Artifact, Job, JobResult
 from runner.daemon.outcomes.writer import (
     HELD_S,
     LEAVING_PATIENCE_S,
@@ -21,7 +22,6 @@ from runner.daemon.outcomes.writer import (
     OutcomeWriter,
     Released,
 )
-from runner.model import Artifact, Job, JobResult
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit.daemon.fakes import FakeStore, Parts
 from tests.unit.daemon.outcomes.spool.samples import job, result

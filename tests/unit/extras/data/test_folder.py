@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.errors import DataError
+from runner.base.errors import DataError
 from runner.extras.data import folder, manifest
 from runner.extras.data.folder import carry_over, files_of, replace, staging
 from runner.extras.data.people import Exclusions, read_exclusions, read_key

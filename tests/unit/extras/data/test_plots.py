@@ -16,8 +16,8 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from runner.base.errors import DataError, NotFoundError
 from runner.cli import main
-from runner.errors import DataError, NotFoundError
 from runner.extras.data import plots
 from runner.extras.data.analysis_commands import Kind
 from runner.extras.data.report import report

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from huggingface_hub import HfApi
 
+from runner.base.errors import ConfigError, DataError, InfrastructureError
 from runner.cli import main
-from runner.errors import ConfigError, DataError, InfrastructureError
 from runner.extras.data import publish as publishing
 from tests.fakes import hub as fake
 from tests.unit.extras.data import samples

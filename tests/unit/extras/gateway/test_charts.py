@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from runner.base.results import cases
 from runner.extras.gateway import charts
 from runner.extras.gateway.charts import Score
-from runner.results import cases
 
 BEGAN = datetime(2031, 1, 1, tzinfo=UTC)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from runner.base.model import Mode, Verdict
 from runner.extras.tracing.spans import Span, spans_of
-from runner.model import Mode, Verdict
 from runner.store.records import EndedJob
 
 AT = datetime(2026, 11, 23, 12, tzinfo=UTC)

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from runner.model import Artifact, JobResult, RunRecord, SubmissionJob, Verdict
+from runner.base.model import Artifact, JobResult, RunRecord, SubmissionJob, Verdict
 from tests.unit import samples
 
 #: Every code point, lone surrogates and NUL too: a submission can print them all.

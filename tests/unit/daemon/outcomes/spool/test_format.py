@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from runner.base.model import JobResult
 from runner.daemon.outcomes.spool.format import (
     DROPPED,
     Decoded,
@@ -23,7 +24,6 @@ from runner.daemon.outcomes.spool.format import (
     encode,
     without_artifacts,
 )
-from runner.model import JobResult
 from tests.unit import samples
 from tests.unit.daemon.outcomes.spool.samples import ANY_TEXT, job, result, results
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runner.errors import NotFoundError
+from runner.base.errors import NotFoundError
 from runner.extras.trainers.client.rewards import REWARDS, discounted, named, normalised, reward
 
 FAST = {

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.errors import ConfigError, DataError
+from runner.base.errors import ConfigError, DataError
 from runner.extras.trainers.kernelbook import asking
 from runner.extras.trainers.kernelbook.asking import Asker, Endpoint, Request, ServiceStopped
 from runner.extras.trainers.kernelbook.journal import Answer, Journal

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.errors import ConfigError, DataError
+from runner.base.errors import ConfigError, DataError
 from runner.extras.trainers.kernelbook import best, difficulty, lengths, prompts, require, scripts, synthesize, upload
 from runner.extras.trainers.kernelbook.asking import Request
 from runner.extras.trainers.kernelbook.journal import Answer

@@ -1,7 +1,7 @@
 """What a process is given beside its arguments: environment variables, and what a service manager passes.
 
 The only module of the runner that reads the process's environment. Knows the names of variables, not the keys of the
-configuration (`runner.config`).
+configuration (`runner.base.config`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
-from runner.errors import ConfigError
+from runner.base.errors import ConfigError
 
 #: Of the variables that set a key of the configuration.
 PREFIX: Final = "KERNEL_RUNNER_"

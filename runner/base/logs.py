@@ -18,8 +18,8 @@ from typing import Any, Final, Literal, TextIO, cast
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
-from runner.database_address import mask_password
-from runner.model import Job, SubmissionJob
+from runner.base.database_address import mask_password
+from runner.base.model import Job, SubmissionJob
 
 #: Values under these keys are never written, whatever they hold.
 _FORBIDDEN: Final = frozenset({"code", "password", "request", "secret", "secret_seed", "seed", "task", "token"})

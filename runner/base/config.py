@@ -2,7 +2,7 @@
 
 Owns every setting's name, default, meaning and example, and how a running daemon takes a new value. The string below a
 field of `Config` is its description. docs/configuration.md is made of all that (`python -m tests.unit.config.page`).
-`runner.environment` reads the process's environment. Must not connect to anything.
+`runner.base.environment` reads the process's environment. Must not connect to anything.
 
 Pydantic validates; pydantic-settings does not read. It passes over unknown variables, and its errors do not say which
 file or variable a value is from. Both would have to be written around it, and so would the credential and the hidden
@@ -29,10 +29,10 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
-from runner import database_address
-from runner.environment import PATH_VARIABLE, PREFIX, credential_file, nearest, overrides, process_environment
-from runner.errors import ConfigError
-from runner.marks import ENCODING
+from runner.base import database_address
+from runner.base.environment import PATH_VARIABLE, PREFIX, credential_file, nearest, overrides, process_environment
+from runner.base.errors import ConfigError
+from runner.base.marks import ENCODING
 
 DEFAULT_PATH: Final = Path("/etc/kernel-runner/config.toml")
 #: Ten days. No clock of a thread, a container or the database takes times without an end.

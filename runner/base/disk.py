@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from runner.config import Settings
-from runner.errors import DiskFullError
+from runner.base.config import Settings
+from runner.base.errors import DiskFullError
 
 GIB: Final = 2**30
 #: How to free a full disk.

@@ -15,15 +15,15 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from runner.devices.facts import Reading
-from runner.errors import (
+from runner.base.device_facts import Reading
+from runner.base.errors import (
     DatabaseUnavailableError,
     DiskFullError,
     EngineUnavailableError,
     EvaluationError,
     HostNameTakenError,
 )
-from runner.model import Device, Job, JobResult, Slot, Verdict
+from runner.base.model import Device, Job, JobResult, Slot, Verdict
 
 #: What `/metrics` shows; not the library's own, which every library of a process may write into.
 REGISTRY: Final = CollectorRegistry()
