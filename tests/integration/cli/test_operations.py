@@ -42,9 +42,7 @@ def test_migrate_sets_how_often_jobs_are_tried_again(
         monkeypatch.setenv(f"KERNEL_RUNNER_{key.upper()}", str(value))
     assert call("migrate", database=empty_database_url).code == 0
     with psycopg.connect(empty_database_url) as connection:
-        columns = (
-            b"SELECT max_attempts, pause_s, pause_max_s, max_lost_leases, max_unanswered_claims FROM runner.retry"
-        )
+        columns = b"SELECT max_attempts, pause_s, pause_max_s, max_lost_leases, max_unanswered_claims FROM runner.retry"
         assert connection.execute(columns).fetchall() == [tuple(values.values())]
 
 
