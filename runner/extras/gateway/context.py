@@ -21,7 +21,6 @@ from runner.extras.gateway.metrics import Metrics
 from runner.store.gateway import GatewayStore
 
 if TYPE_CHECKING:
-    from runner.extras.gateway.oauth import Provider
     from runner.extras.gateway.watcher import Watcher
 
 _T = TypeVar("_T")
@@ -67,6 +66,22 @@ class TimedCache:
         if len(self._values) >= _CACHED:
             self._values.clear()
         self._values[key] = (time.monotonic(), value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provider:
+    """A provider of logins (see `oauth`)."""
+
+    name: str
+    title: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    authorize_url: str
+    token_url: str
+    person_url: str
+    scope: str
+    #: The key of the name in what the provider tells of a person.
+    name_key: str
 
 
 @dataclass(frozen=True, kw_only=True)

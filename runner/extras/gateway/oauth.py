@@ -13,7 +13,6 @@ import hashlib
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -24,7 +23,7 @@ from starlette.responses import RedirectResponse, Response
 from runner.base.config import Config
 from runner.base.errors import ConfigError
 from runner.extras.gateway import identity
-from runner.extras.gateway.context import AppState, Refusal, app_state, is_public_https
+from runner.extras.gateway.context import AppState, Provider, Refusal, app_state, is_public_https
 from runner.extras.gateway.identity import Session, User
 from runner.store.gateway import RefusedError
 
@@ -35,22 +34,6 @@ _ANSWER_BYTES: Final = 64 * 1024
 _LOGIN_S: Final = 600
 _COOKIE: Final = "kernel_runner_oauth"
 _LONGEST: Final = 2048
-
-
-@dataclass(frozen=True, kw_only=True)
-class Provider:
-    """A login provider."""
-
-    name: str
-    title: str
-    client_id: str
-    client_secret: str = field(repr=False)
-    authorize_url: str
-    token_url: str
-    person_url: str
-    scope: str
-    #: The key of the name in what the provider tells of a person.
-    name_key: str
 
 
 def providers(config: Config) -> Mapping[str, Provider]:
