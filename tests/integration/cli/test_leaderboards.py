@@ -324,7 +324,7 @@ def test_a_board_on_a_type_that_emulates_says_that_nothing_is_ranked_there(
     [
         *(f"task - '{key}'" for key in ("files", "lang", "config")),
         *(f"jsonb_set(task, '{{{key}}}', '7')" for key in ("files", "lang", "config", "tests", "ranking_by")),
-        *("'[1]'", "'\"text\"'", "('{\"n\": ' || repeat('9', 5000) || '}')::jsonb", "task || '{\"validation\": {}}'"),
+        *("'[1]'", "'\"text\"'", "('{\"n\": ' || repeat('9', 5000) || '}')::jsonb"),
     ],
 )
 def test_a_board_that_can_evaluate_nothing_is_named(cli: Call, board: str, database_url: str, task: str) -> None:
@@ -342,6 +342,24 @@ def test_a_board_that_can_evaluate_nothing_is_named(cli: Call, board: str, datab
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 hour'")
     assert cli("leaderboard", "list", "--json").document[0]["task_fault"] is None
+
+
+def test_keys_of_a_later_kernelbot_are_named_and_not_used(cli: Call, board: str, database_url: str) -> None:
+    """By `leaderboard list` and `show`, `migrate` and `check`; the task loads."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute('UPDATE leaderboard.leaderboard SET task = task || \'{"validation": null, "later": 1}\'')
+    for command in (("leaderboard", "list"), ("leaderboard", "show", board), ("migrate",)):
+        said = cli(*command)
+        assert (said.code, "leaderboard echo: this release knows and uses no later of its task" in said.err) == (
+            0,
+            True,
+        )
+    assert cli("leaderboard", "list", "--json").document[0]["task_fault"] is None
+    finding = _tasks(Config(database_url=database_url, state_dir=Path("/nowhere")))
+    assert (finding.mark, finding.found) == (
+        Mark.OK,
+        "those of open leaderboards load; echo: unknown and not used: later",
+    )
 
 
 def test_boards_that_load_are_not_named(cli: Call, board: str) -> None:

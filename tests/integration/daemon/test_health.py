@@ -149,7 +149,7 @@ def test_a_quarantined_slot_is_shown(rig: Rig, health_report: HealthReport) -> N
     rig.quarantine.mark_degraded("cpu0", None)
     rig.quarantine.quarantine_devices("cpu0", "fell off the bus", mended=fit.is_set)
     rig.wait_for(lambda: not health_report.ready()[0], "it is noticed")
-    assert health_report.ready()[1]["reason"] == "devices"
+    assert health_report.ready()[1]["reason"] == "slots"
     assert health_report.ready()[1]["details"] == "fell off the bus"
     scrape = Scrape(health_report)
     assert scrape("kernel_runner_slots", gpu_type="CPU", state="quarantined") == 1

@@ -80,6 +80,8 @@ def test_the_heartbeat_has_a_connection_only_while_a_job_is_held(
 
 def test_no_daemon_reclaims_before_a_claim_says_that_something_is_overdue(rig: Rig) -> None:
     """An idle fleet does not look for expired leases by itself; one claim's answer is enough to start."""
+    # The sweep of every two minutes is not due.
+    rig.sql("UPDATE runner.sweep SET swept_at = now()")
     seen = watch(rig)
     rig.start()
     rig.wait_for(lambda: seen.claims >= 5, "it polls")
