@@ -50,9 +50,9 @@ def evaluate(evaluator: Evaluator, code: str, *, timeout_s: int = 200) -> JobRes
     return evaluator.run(job, samples.SLOT, cancel=threading.Event())
 
 
-def test_a_right_submission_is_accepted_and_cannot_join_the_rank_checkers(shared_evaluator: Evaluator) -> None:
+def test_a_right_submission_is_accepted_and_cannot_join_the_rank_checkers(evaluator: Evaluator) -> None:
     """Ranks meet over the loopback device; the judge's own group accepts no connection while a submission runs."""
-    result = evaluate(shared_evaluator, RIGHT.replace("custom_kernel", "right_kernel") + LISTENERS)
+    result = evaluate(evaluator, RIGHT.replace("custom_kernel", "right_kernel") + LISTENERS)
     assert result.verdict is Verdict.ACCEPTED, result.error
     (run,) = result.runs
     assert run.result["test-count"] == "3"
