@@ -175,8 +175,8 @@ def check(meter: Meter, bench: Bench) -> None:
         (queries.COMPLETE.sql, {"results": results}, 1000),
         (queries.FAIL.sql, failure, 250),
         (queries.RELEASE.sql, {**vars(jobs[0]), "reason": "x"}, 250),
-        # A sweep may be due.
-        (queries.RECLAIM.sql, {}, 200),
+        # A sweep may be due, which moves the floor of every class.
+        (queries.RECLAIM.sql, {}, 500),
         (queries.RECOVER.sql, {"host": "other", "instance": "other", **held, "died": True}, 200),
         (queries.RESERVE.sql, {"host": "h", "gpu_types": ["B200"], "smaller": ["L4"], "waited_s": 0, "hold_s": 9}, 200),
         (queries.CANCEL.sql, {"submission_id": jobs[1].submission_id, "user_id": None}, 200),
