@@ -168,14 +168,16 @@ def _tasks(config: Config) -> Finding:
     name = "tasks"
     store = Store(config.require_database_url(), application_name="kernel-runner check", direct_host=config.direct_host)
     with closing(store):
-        broken, unknown = store.broken_tasks(), store.unknown_task_keys()
-    if broken is None:
+        faults = store.task_faults()
+    if faults is None:
         return Finding(name=name, mark=Mark.OK, found="not read: this login may not")
-    if not broken:
-        unused = "".join(f"; {board}: unknown and not used: {', '.join(keys)}" for board, keys in unknown.items())
+    if not faults.broken:
+        unused = "".join(
+            f"; {board}: unknown and not used: {', '.join(keys)}" for board, keys in faults.unknown.items()
+        )
         return Finding(name=name, mark=Mark.OK, found=f"those of open leaderboards load{unused}")
     remedy = "correct them (kernel-runner leaderboard update DIR --name NAME)"
-    return Finding(name=name, mark=Mark.WARNING, found=". ".join(broken.values()), remedy=remedy)
+    return Finding(name=name, mark=Mark.WARNING, found=". ".join(faults.broken.values()), remedy=remedy)
 
 
 def _session(facts: DatabaseFacts) -> Finding:

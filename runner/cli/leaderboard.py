@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -14,7 +13,7 @@ from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.leaderboard_publish import JsonOption
 from runner.cli.safe import printable
 from runner.gpu_types import Registry
-from runner.store.records import BoardView
+from runner.store.records import BoardView, TaskFaults
 from runner.task_format import unknown_keys
 from runner.task_format.model import Lang
 
@@ -38,20 +37,20 @@ def list_boards(context: typer.Context, *, as_json: JsonOption = False) -> None:
     `invalid`, are named with the reason.
     """
     with session(context).store() as store:
-        boards, broken, unknown = store.boards(), store.broken_tasks() or {}, store.unknown_task_keys()
+        boards, faults = store.boards(), store.task_faults() or TaskFaults()
     if as_json:
-        out_json([json_output.record(line, task_fault=broken.get(line.name)) for line in boards])
+        out_json([json_output.record(line, task_fault=faults.broken.get(line.name)) for line in boards])
         return
     out(render.boards_table(boards))
-    note_broken(broken, unknown)
+    note_faults(faults)
 
 
-def note_broken(broken: Mapping[str, str], unknown: Mapping[str, Sequence[str]]) -> None:
+def note_faults(faults: TaskFaults) -> None:
     """Say which leaderboards can evaluate nothing, and why; and of which some keys are not used."""
-    for name, reason in broken.items():
+    for name, reason in faults.broken.items():
         remedy = f"kernel-runner leaderboard update DIR --name {printable(name)}"
         note(f"a task does not load, so every submission is invalid: {printable(reason)}; correct it: {remedy}")
-    for name, keys in unknown.items():
+    for name, keys in faults.unknown.items():
         note(f"leaderboard {printable(name)}: this release knows and uses no {printable(', '.join(keys))} of its task")
 
 
@@ -78,7 +77,7 @@ def show(
     else:
         out(render.ranking_page(name, (chosen,) if chosen else board.gpus, lines, demand=board.demand))
     if unknown := unknown_keys(board.task):
-        note_broken({}, {name: unknown})
+        note_faults(TaskFaults(unknown={name: unknown}))
 
 
 @leaderboard.command(epilog=example("kernel-runner leaderboard personal vectoradd --user alice"))

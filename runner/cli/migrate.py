@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from runner.cli.app import app, direct_url, example, note, session
-from runner.cli.leaderboard import note_broken
+from runner.cli.leaderboard import note_faults
 from runner.gpu_types import Registry
 from runner.store import migrate as apply_migrations
 from runner.store import roles_sql
+from runner.store.records import TaskFaults
 
 
 @app.command(
@@ -52,7 +53,7 @@ def migrate(
             max_lost_leases=config.max_lost_leases,
             max_unanswered_claims=config.max_unanswered_claims,
         )
-        note_broken(store.broken_tasks() or {}, store.unknown_task_keys())
+        note_faults(store.task_faults() or TaskFaults())
         store.sync_gpu_types(
             [
                 (entry.name, entry.vendor.value, entry.aliases, entry.description)

@@ -14,7 +14,7 @@ from runner.store import queries
 from runner.store.base import Base, expect, no_board
 from runner.store.clean import clean_json, clean_text, to_jsonb
 from runner.store.connection import Row, row, rows
-from runner.store.records import BoardLine, BoardView
+from runner.store.records import BoardLine, BoardView, TaskFaults
 from runner.store.session import Unloadable
 
 #: Keys of task.yml that may not change under the submissions of a leaderboard without `force`.
@@ -155,14 +155,14 @@ class Boards(Base):
         """All leaderboards, open ones first."""
         return [BoardLine(**_board(found)) for found in self._link.all(queries.BOARDS)]
 
-    def broken_tasks(self) -> Mapping[str, str] | None:
-        """Why the task of an open leaderboard does not load, by its name; None: this login may not read tasks."""
+    def task_faults(self) -> TaskFaults | None:
+        """What is wrong with the tasks of open leaderboards; None: this login may not read tasks."""
         # Not above: all that the format of tasks loads would be half of the start of a data export.
-        from runner.task_format import from_stored
+        from runner.task_format import from_stored, unknown_keys
 
         if not expect(self._link.one(queries.MAY_READ_TASKS))["may"]:
             return None
-        broken = {}
+        broken, unknown = {}, {}
         for found in self._link.all(queries.OPEN_TASKS):
             name, task, extra = found["name"], found["task"], found["extra"]
             origin = f"leaderboard {name!r}"
@@ -174,17 +174,9 @@ class Boards(Base):
                     from_stored(task, extra, origin=origin)
                 except TaskError as error:
                     broken[name] = "; ".join(str(error).splitlines())
-        return broken
-
-    def unknown_task_keys(self) -> Mapping[str, Sequence[str]]:
-        """Keys of open leaderboards' tasks that this release does not know, by name; none if tasks may not be read."""
-        from runner.task_format import unknown_keys
-
-        if not expect(self._link.one(queries.MAY_READ_TASKS))["may"]:
-            return {}
-        tasks = {found["name"]: found["task"] for found in self._link.all(queries.OPEN_TASKS)}
-        keys = {name: unknown_keys(task) for name, task in tasks.items() if isinstance(task, Mapping)}
-        return {name: unknown for name, unknown in keys.items() if unknown}
+            if isinstance(task, Mapping) and (keys := unknown_keys(task)):
+                unknown[name] = keys
+        return TaskFaults(broken=broken, unknown=unknown)
 
     def board(self, name: str) -> BoardView:
         """A leaderboard with its task.

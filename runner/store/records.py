@@ -517,6 +517,16 @@ class RankingLine:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TaskFaults:
+    """What is wrong with tasks, by the leaderboard's name."""
+
+    #: Why it does not load.
+    broken: Mapping[str, str] = field(default_factory=dict)
+    #: The keys that this release does not know, and leaves out.
+    unknown: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class BoardLine:
     """A leaderboard in a list."""
 
