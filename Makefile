@@ -6,7 +6,7 @@ STACK := $(PY) -m development
 # Where it is set, as in many images, each of the hundreds of processes of a test run would compile all of our modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-all test-unit test-nightly test-trainers gpu test-stress chaos fuzz lint format bench package release up down env clean
+.PHONY: help setup demo test test-all test-unit test-nightly test-trainers gpu gpu-host test-stress chaos fuzz lint format bench package release up down env clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ test-trainers: setup ## the adapters in the real packages of TRL, verl and verif
 
 gpu: ## the tests of a GPU, in layers, on a machine that has one and Python with torch and pytest; again: goes on; ARGS="DIR"
 	@python3 -m tests.gpu $(or $(ARGS),build/gpu)
+
+gpu-host: setup ## build/gpu-host: all that a bare machine with a GPU needs for `python3 -m tests.gpu.host build/plan`, in one file
+	@$(PY) -m tests.gpu.host.pack $(ARGS)
 
 test-stress: setup ## every test three times in random order, all cores kept busy; which fail how often; ARGS="--runs 5 path"
 	@$(STACK) run -- $(PY) -m tests.stress $(ARGS)

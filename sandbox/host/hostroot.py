@@ -42,6 +42,8 @@ _MOUNT_POINTS = {
     "judge": 0o700,
     "kernel-runner": 0o755,
 }
+#: What vendors install beside /usr: ROCm, and NVIDIA's profilers.
+_VENDORS = ("/opt/rocm", "/opt/nvidia")
 _COPIED = ("etc/ld.so.cache", "etc/ld.so.conf")
 _COPIED_FOLDERS = ("etc/alternatives", "etc/ld.so.conf.d")
 
@@ -83,7 +85,7 @@ class HostRoot:
         return real + path.removeprefix(folder) if moved else path
 
     def binds(self) -> tuple[Bind, ...]:
-        """The read-only binds: /usr, /opt/rocm, the environment and its base prefix, each at its own path.
+        """The read-only binds: /usr, `_VENDORS`, the environment and its base prefix, each at its own path.
 
         A bind does not include what is mounted below it, so such mounts are listed too. An environment below /work or
         another writable directory is bound elsewhere; a virtual environment works at another path.
@@ -109,7 +111,7 @@ class HostRoot:
 
 @functools.lru_cache(maxsize=8)
 def _bound_folders(python: str) -> tuple[str, ...]:
-    wanted = ["/usr", *_real_root_folders(), *_rocm(), *_prefixes(python)]
+    wanted = ["/usr", *_real_root_folders(), *_vendor_folders(), *_prefixes(python)]
     folders = tuple(
         path for path in sorted(set(wanted)) if not any(_is_below(path, other) for other in wanted if other != path)
     )
@@ -202,10 +204,11 @@ def _real_root_folders() -> Iterator[str]:
             yield str(path)
 
 
-def _rocm() -> Iterator[str]:
-    """/opt/rocm if it exists. It is a link to a versioned directory."""
-    if Path("/opt/rocm").is_dir():
-        yield os.path.realpath("/opt/rocm")
+def _vendor_folders() -> Iterator[str]:
+    """Those of `_VENDORS` that exist. They may be links to a versioned directory."""
+    for folder in _VENDORS:
+        if Path(folder).is_dir():
+            yield os.path.realpath(folder)
 
 
 def _mount_points() -> list[str]:
@@ -284,8 +287,9 @@ def _root(folders: tuple[str, ...]) -> _Archive:
     for path in (Path("/", name) for name in _ROOT_NAMES):
         if path.is_symlink():
             archive.copy(path)
-    if Path("/opt/rocm").is_symlink():
-        archive.link("opt/rocm", os.path.realpath("/opt/rocm"))
+    for folder in _VENDORS:
+        if Path(folder).is_symlink():
+            archive.link(folder.lstrip("/"), os.path.realpath(folder))
     for name, text in _WRITTEN.items():
         archive.file(name, text.encode())
     for name in _COPIED:

@@ -1,0 +1,198 @@
+"""A whole host on this machine: PostgreSQL, engine and daemon of the development stack, with its devices or without."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+
+from development.stack import Stack, state_directory
+from runner.base.config import Config
+from runner.base.errors import KernelRunnerError
+from runner.base.model import JobState
+from runner.devices import detect_slots
+from runner.gpu_types import Registry
+from runner.store import Store, migrate
+from runner.store.records import JobView, SubmissionView
+from runner.task_format import extra_to_stored, load, to_stored
+from runner.task_format.model import Harness, TaskFolder
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+PROBLEMS: Final = ROOT / "tasks" / "problems"
+#: Where there is no device, jobs of the plan run on these; the second one stands for a device that cannot rank.
+CPU, EMULATED = "CPU", "CUDA_EMULATED"
+_EMULATED_TYPE: Final = f'extends = "CPU"\nname = "{EMULATED}"\nemulate_cuda = true\ndetect = false\nmemory_gib = 4.0\n'
+_TICK_S: Final = 0.05
+
+
+class Unlike(Exception):
+    """Something is not as the plan says."""
+
+
+@dataclass
+class Host:
+    """A daemon that serves a database on this machine."""
+
+    stack: Stack
+    store: Store
+    url: str
+    #: The GPU type that the plan is about.
+    gpu_type: str
+    #: Whether it is a real device.
+    device: bool
+    until_s: float
+
+    @property
+    def log(self) -> str:
+        """What the daemon has said so far."""
+        path = self.stack.daemon_log
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def board(self, folder: Path, name: str, *, judged: bool = True, timeout_s: int | None = None) -> str:
+        """Publish a task folder for this host's type; the name. Without `judged` its own program judges."""
+        loaded: TaskFolder = load(folder)
+        task = loaded.task
+        if judged and task.harness is not Harness.BUILTIN:
+            task = replace(task, harness=Harness.BUILTIN, extra=replace(task.extra, harness=Harness.BUILTIN))
+        if timeout_s is not None:
+            task = replace(task, test_timeout_s=timeout_s, benchmark_timeout_s=timeout_s, ranked_timeout_s=timeout_s)
+        self.store.create_board(
+            name=name,
+            deadline=datetime.now(UTC) + timedelta(days=1),
+            task=to_stored(task),
+            description=loaded.description,
+            gpus=(self.gpu_type, *((EMULATED,) if not self.device else ())),
+            templates=loaded.templates,
+            extra=extra_to_stored(task.extra),
+        )
+        return name
+
+    def submit(self, board: str, code: str, mode: str = "leaderboard", *, gpu_type: str | None = None) -> int:
+        """Submit a file; its id."""
+        return self.store.submit(
+            leaderboard=board,
+            user_id="plan",
+            file_name="submission.py",
+            code=code.encode(),
+            mode=mode,
+            gpu_types=[gpu_type or self.gpu_type],
+            user_name=None,
+        )
+
+    def wait(self, number: int, *, patience_s: float = 150.0) -> SubmissionView:
+        """Wait until a submission is over.
+
+        Raises:
+            Unlike: it is not within its time, or within the plan's.
+        """
+        until_s = min(time.monotonic() + patience_s, self.until_s)
+        while time.monotonic() < until_s:
+            view = self.store.submission(number)
+            if view.state in {JobState.DONE, JobState.CANCELLED}:
+                return view
+            time.sleep(_TICK_S)
+        raise Unlike(f"submission {number} is not over: {[(job.state, job.progress) for job in view.jobs]}")
+
+    def evaluate(self, board: str, code: str, mode: str = "leaderboard", **options: Any) -> SubmissionView:  # noqa: ANN401 options of `wait`
+        """Submit and wait."""
+        return self.wait(self.submit(board, code, mode, gpu_type=options.pop("gpu_type", None)), **options)
+
+    def command(self, *arguments: str, patience_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+        """A command of `kernel-runner` on this host."""
+        return subprocess.run(
+            [sys.executable, "-m", "runner.cli", "--config", str(self.stack.config_file), *arguments],
+            cwd=ROOT,
+            env={name: value for name, value in os.environ.items() if not name.startswith("KERNEL_RUNNER_")},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=max(min(patience_s, self.until_s - time.monotonic()), 1.0),
+        )
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+        with psycopg.connect(self.url) as connection:
+            return connection.execute(query.encode()).fetchall()
+
+    def start_daemon(self) -> float:
+        """Start the daemon and wait until it serves; seconds.
+
+        Raises:
+            Unlike: it does not serve.
+        """
+        began, began_s = datetime.now(UTC), time.monotonic()
+        self.stack.start_daemon()
+        try:
+            if not self.stack.daemon_serves(self.store, since=began):
+                raise Unlike(f"the daemon does not serve: {self.log[-2000:]}")
+        except KernelRunnerError as error:
+            raise Unlike(f"{error}: {self.log[-2000:]}") from error
+        return time.monotonic() - began_s
+
+    def kill_daemon(self) -> None:
+        """Kill the daemon, as a machine's kernel does that is out of memory."""
+        pid = self.stack.start_daemon()
+        os.kill(pid, signal.SIGKILL)
+        while self.stack.daemon_runs():
+            time.sleep(_TICK_S)
+
+
+def job_of(view: SubmissionView, *, secret: bool = False) -> JobView:
+    """The public or the secret job."""
+    return next(job for job in view.jobs if job.secret is secret)
+
+
+@contextmanager
+def bring_up(*, python: str, until_s: float) -> Iterator[Host]:
+    """PostgreSQL, engine, schema and daemon; ended afterwards."""
+    os.environ["KERNEL_RUNNER_EVAL_PYTHON"] = python
+    stack = Stack(state_directory("gpu-host"))
+    stack.stop_all()
+    try:
+        url = stack.start_postgres()
+        engine = stack.start_engine()
+        migrate(url, roles=True)
+        stack.write_config(database_url=url, engine=engine)
+        types = _types(stack)
+        device = next((name for name in types if name != CPU), None)
+        _configure(stack, device)
+        store = Store(url, application_name="kernel-runner plan")
+        host = Host(
+            stack=stack, store=store, url=url, gpu_type=device or CPU, device=device is not None, until_s=until_s
+        )
+        try:
+            host.start_daemon()
+            yield host
+        finally:
+            store.close()
+    finally:
+        stack.stop_all()
+
+
+def _types(stack: Stack) -> Sequence[str]:
+    """The GPU types that this machine's devices are of."""
+    config = Config.load(stack.config_file, environ={})
+    return [slot.gpu_type for slot in detect_slots(Registry.load(config.gpus_dir), config)]
+
+
+def _configure(stack: Stack, device: str | None) -> None:
+    """Slots where there is no device: one of each kind."""
+    types = stack.directory / "gpus.d"
+    types.mkdir(exist_ok=True)
+    lines = [f"gpus_dir = {json.dumps(str(types))}", "build_timeout_s = 240"]
+    if device is None:
+        (types / f"{EMULATED}.toml").write_text(_EMULATED_TYPE, encoding="utf-8")
+        lines.append(f'slots = [{{ gpu_type = "{CPU}", devices = [] }}, {{ gpu_type = "{EMULATED}", devices = [] }}]')
+    with stack.config_file.open("a", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
