@@ -7,8 +7,8 @@ by `COPY_NS_A_BYTE` and `spend_ns`, and by `SWITCH_NS` when it goes on after a n
 A kernel cannot be enqueued on a processor. It runs at once, over whatever the inputs' memory holds, to learn the shape
 of its output, and again in the stream, where its result is copied to that output.
 
-`start` is for `tasks.harness.local`. Judge and worker run as they are; replaced are the driver, the events, the copies
-by kernels, and what asks the host's clock or /proc. The variable EMULATED_GPU_WITHOUT takes defences away, whose names
+`start` is for `tasks.harness.local`. Judge and worker run as they are; replaced are the driver, the events, the launches
+of copies, and what asks the host's clock or /proc. The variable EMULATED_GPU_WITHOUT takes defences away, whose names
 are in `_without`.
 """
 
@@ -53,6 +53,8 @@ class Stream:
         self._unseen: list[tuple[int, int]] = []
         #: What is done when this process has the device again after a call.
         self.afterwards: list[Callable[[], None]] = []
+        #: How many waits for a number are in it.
+        self.blocks = 0
 
     @property
     def used(self) -> bool:
@@ -260,7 +262,9 @@ class Driver:
                 time.sleep(20e-6)
             written = ctypes.c_uint64.from_address(pointer + _TIME_AT).value
             STREAM.now_ns = max(STREAM.now_ns, written) + SWITCH_NS
+            STREAM.blocks -= 1
 
+        STREAM.blocks += 1
         STREAM.submit(wait)
 
     def write(self, stream: int, pointer: int, value: int) -> None:
@@ -302,12 +306,30 @@ def _over(addresses: range, offset: int, nbytes: int) -> torch.Tensor:
     return made
 
 
-def _copy(source: torch.Tensor, target: torch.Tensor) -> None:
+def _launch(source: torch.Tensor, target: torch.Tensor) -> None:
+    """A kernel of the judge's. The driver loads it at its first launch, and waits for the device to be idle then.
+
+    Raises:
+        RuntimeError: it would wait for ever, behind a block that only this thread takes away.
+    """
+    addresses = source.data_ptr() | target.data_ptr()
+    # torch has one for each data type and alignment.
+    kernel = (source.dtype, min(addresses & -addresses, _MOST_ALIGNED))
+    if kernel not in _loaded:
+        if STREAM.blocks:
+            raise RuntimeError(f"a copy of {kernel} was never launched before its stream was blocked")
+        _loaded.add(kernel)
+
     def work() -> None:
-        STREAM.spend(source.numel() * COPY_NS_A_BYTE)
+        STREAM.spend(source.numel() * source.element_size() * COPY_NS_A_BYTE)
         target.copy_(source)
 
     STREAM.submit(work)
+
+
+_MOST_ALIGNED = 64
+#: Kernels of this process that have been launched.
+_loaded: set[tuple[torch.dtype, int]] = set()
 
 
 def _enqueued(kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -368,7 +390,7 @@ def install(arguments: Sequence[str]) -> None:
         (device, {"asked": lambda: False, "try_out": _try_out, "_IDLE_NS": 1e12}),
         (device.Device, {"flush_l2": lambda _: None}),
         (stream_block, {"device_bytes": _over}),
-        (device_calls, {"device_bytes": _over, "_copy": _copy, "_FREE_NS": 1e12, "_WARM_UP_NS": 1e6}),
+        (device_calls, {"device_bytes": _over, "_launch": _launch, "_FREE_NS": 1e12, "_WARM_UP_NS": 1e6}),
         (device_calls.DeviceCalls, {"_flush": lambda _: STREAM.submit(flush)}),
         # The host's load must not decide how a call is counted, but where it is the subject.
         (worker_client, {} if os.environ.get("EMULATED_GPU_IN_TIME") else {"ENQUEUE_NS": 60_000_000_000}),

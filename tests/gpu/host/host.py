@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +28,7 @@ from runner.store import Store, migrate
 from runner.store.records import JobView, SubmissionView
 from runner.task_format import extra_to_stored, load, to_stored
 from runner.task_format.model import Harness, TaskFolder
+from tests.gpu.host.machine import SITE
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PROBLEMS: Final = ROOT / "tasks" / "problems"
@@ -34,6 +36,8 @@ PROBLEMS: Final = ROOT / "tasks" / "problems"
 CPU, EMULATED = "CPU", "CUDA_EMULATED"
 _EMULATED_TYPE: Final = f'extends = "CPU"\nname = "{EMULATED}"\nemulate_cuda = true\ndetect = false\nmemory_gib = 4.0\n'
 _TICK_S: Final = 0.05
+#: In a process's cgroup.
+_IN_CONTAINER: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class Unlike(Exception):
@@ -52,6 +56,8 @@ class Host:
     #: Whether it is a real device.
     device: bool
     until_s: float
+    #: Where processes of containers stood when a submission did not end.
+    stacks: list[str] = field(default_factory=list)
 
     @property
     def log(self) -> str:
@@ -64,7 +70,7 @@ class Host:
         loaded: TaskFolder = load(folder)
         task = loaded.task
         if judged and task.harness is not Harness.BUILTIN:
-            task = replace(task, harness=Harness.BUILTIN, extra=replace(task.extra, harness=Harness.BUILTIN))
+            task = replace(task, extra=replace(task.extra, harness=Harness.BUILTIN))
         if timeout_s is not None:
             task = replace(task, test_timeout_s=timeout_s, benchmark_timeout_s=timeout_s, ranked_timeout_s=timeout_s)
         self.store.create_board(
@@ -90,7 +96,7 @@ class Host:
             user_name=None,
         )
 
-    def wait(self, number: int, *, patience_s: float = 150.0) -> SubmissionView:
+    def wait(self, number: int, *, patience_s: float = 60.0) -> SubmissionView:
         """Wait until a submission is over.
 
         Raises:
@@ -102,7 +108,24 @@ class Host:
             if view.state in {JobState.DONE, JobState.CANCELLED}:
                 return view
             time.sleep(_TICK_S)
+        self.keep_stacks()
+        # The slot is needed for what comes next.
+        self.store.cancel(number)
         raise Unlike(f"submission {number} is not over: {[(job.state, job.progress) for job in view.jobs]}")
+
+    def keep_stacks(self) -> None:
+        """Write down where every process of a container stands; the first time only."""
+        if self.stacks:
+            return
+        inside = [
+            path.name
+            for path in Path("/proc").iterdir()
+            if path.name.isdigit() and _IN_CONTAINER.search(_text_of(path / "cgroup"))
+        ]
+        for pid in inside:
+            command = [str(SITE / "bin" / "py-spy"), "dump", "--nonblocking", "--pid", pid]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+            self.stacks.append(f"{_text_of(Path('/proc', pid, 'wchan'))} {done.stdout}{done.stderr}")
 
     def evaluate(self, board: str, code: str, mode: str = "leaderboard", **options: Any) -> SubmissionView:  # noqa: ANN401 options of `wait`
         """Submit and wait."""
@@ -146,6 +169,13 @@ class Host:
         os.kill(pid, signal.SIGKILL)
         while self.stack.daemon_runs():
             time.sleep(_TICK_S)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def job_of(view: SubmissionView, *, secret: bool = False) -> JobView:

@@ -37,6 +37,8 @@ _PLATFORMS: Final = (
     "manylinux_2_27",
     "manylinux_2_28",
 )
+#: Says where processes of containers stand that do not go on.
+_DIAGNOSIS: Final = ("py-spy>=0.4",)
 #: What only a running test needs, of the packages.
 _LEFT_OUT: Final = ("__pycache__", "bin", "tests", "include", "*.h", "*.a", "*.pyi", "locale")
 
@@ -71,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "--group=0",
             "--numeric-owner",
             "-I",
-            "xz -6 -T0",
+            "xz -9 -T0",
             "-cf",
             str(ARCHIVE),
             "-C",
@@ -114,7 +116,7 @@ def pack_packages(folder: Path, *, python: str) -> None:
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["nvidia"], *extras["demo"]]
+    wanted = [*project["dependencies"], *extras["nvidia"], *extras["demo"], *_DIAGNOSIS]
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), "--no-compile"),
@@ -129,8 +131,8 @@ def pack_packages(folder: Path, *, python: str) -> None:
         raise SystemExit(f"pip could not get packages for Python {python}; see above")
     for pattern in _LEFT_OUT:
         for path in folder.rglob(pattern):
-            # PostgreSQL's own programs are in a folder of that name.
-            if "pgserver" in str(path) and path.name == "bin":
+            # PostgreSQL's own programs, and py-spy, are in folders of that name.
+            if path.name == "bin" and ("pgserver" in str(path) or (path / "py-spy").exists()):
                 continue
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
