@@ -59,6 +59,7 @@ SELECT count(*) FILTER (WHERE j.state = 'queued') AS queued_jobs,
         WHERE %s = ANY (h.gpu_types) AND h.stopped_at IS NULL AND NOT h.draining
           AND h.last_seen > now() - interval '60 seconds') AS available_runners
 FROM runner.job AS j WHERE j.gpu_type = %s AND j.state IN ('queued', 'running')"""
+UNRANKED = "SELECT unranked FROM runner.status WHERE submission_id = %s"
 GPU_TYPES = "SELECT name FROM runner.gpu_type UNION SELECT gpu_type FROM leaderboard.gpu_type ORDER BY 1"
 
 #: The submission that this task follows: KernelBot hands no id to its launchers.
@@ -283,7 +284,9 @@ def kernelbot() -> ModuleType:
     def generate_run_verdict(backend: Any, run: Any, sub_data: Any) -> str:
         if run["score"] is not None:
             return str(verdict_of(backend, run, sub_data))
-        return f"> Passed on {run['runner']}, but not ranked: its time is worth less than this leaderboard demands"
+        with psycopg.connect(env.DATABASE_URL) as connection:
+            (reason,) = connection.execute(UNRANKED, [sub_data["submission_id"]]).fetchone()
+        return f"> Not ranked on {run['runner']}: {reason}"
 
     # Before the modules of commands are imported, which take these names over.
     discord_utils.send_discord_message = send_discord_message

@@ -1,8 +1,8 @@
 """What runs in KernelBot's environment: `python -m tests.integration.frontends.kernelbot_side board` or `users`.
 
 `board` makes a database by KernelBot's migrations, and the leaderboard `rows` by its code. `users` plays users of a
-simulated Discord, whose bot is started as `docs/examples/start_kernelbot.py` starts it, and prints a JSON object: what
-they read after each of their commands.
+simulated Discord, whose bot is that of `docs/examples/start_kernelbot.py`, and prints a JSON object: what they read
+after each of their commands.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import psycopg
 
 from tests.support.waiting import PATIENCE_S, wait_until
 
-URL = os.environ["DATABASE_URL"]
+#: The database as its owner; KernelBot has DATABASE_URL.
+URL = os.environ["KERNEL_RUNNER_TEST_OWNER_URL"]
 GUILD = int(os.environ["DISCORD_CLUSTER_STAGING_ID"])
 TASK = Path(__file__).parents[2] / "fixtures" / "kernelbot_task"
 SUM = (TASK / "solutions" / "correct" / "row_sums.py").read_bytes()
@@ -46,7 +47,7 @@ def make_board() -> None:
     )
     parts = psycopg.conninfo.conninfo_to_dict(URL)
     backend = yoyo.get_backend(f"postgresql://{parts['user']}@/{parts['dbname']}?host={parts['host']}")
-    migrations = Path(database.__file__).parents[1] / "migrations"
+    migrations = Path(str(database.__file__)).parents[1] / "migrations"
     backend.apply_migrations(backend.to_apply(yoyo.read_migrations(str(migrations))))
     definition = task.make_task_definition(TASK)
     definition.task.test_timeout = 30
@@ -78,7 +79,7 @@ class Discord:
             if choice:
                 await self._user.select(next(each for each in replies(result) if each.components), list(choice))
 
-        threads = await self.new_threads(act())
+        threads = await self.new_texts(act())
         return {
             "replies": [each.content for each in replies(result)],
             "tables": [embed.description for each in replies(result) for embed in each.embeds],
@@ -88,18 +89,22 @@ class Discord:
 
     async def submit(self, mode: str, code: bytes, board: str, **options: Any) -> dict[str, Any]:  # noqa: ANN401
         """Submit a file."""
-        file = {"script": ("mine.py", code), "leaderboard_name": board}
-        return await self.command(f"leaderboard submit {mode}", **file, **options)
+        options |= {"script": ("mine.py", code), "leaderboard_name": board}
+        return await self.command(f"leaderboard submit {mode}", **options)
 
-    async def new_threads(self, act: Awaitable[None]) -> list[str]:
-        """What stands in the threads that something has begun: name, messages, names of files."""
-        before = {thread.id for thread in self._channel.threads}
+    async def new_texts(self, act: Awaitable[None]) -> list[str]:
+        """The threads that something begins or changes, as texts."""
+        before = self._texts()
         await act
+        return [text for text in self._texts() if text not in before]
+
+    def _texts(self) -> list[str]:
+        """Of each thread: name, messages, names of files."""
         texts = []
         for thread in self._channel.threads:
-            messages = [] if thread.id in before else thread.history(viewer=self._user)
+            messages = thread.history()
             files = [file.filename for message in messages for file in message.attachments]
-            texts += ["\n".join([thread.name, *(message.content for message in messages), *files])] if messages else []
+            texts.append("\n".join([thread.name, *(message.content for message in messages), *files]))
         return texts
 
 
@@ -110,7 +115,8 @@ def replies(result: Any) -> list[Any]:  # noqa: ANN401
 
 async def play_users() -> dict[str, Any]:
     """All that users do."""
-    simcord, start = import_module("simcord"), import_module("start_kernelbot")
+    simcord = import_module("simcord")
+    start: Any = import_module("start_kernelbot")
     simulation = simcord.run(start.kernelbot().ClusterBot(), settle_timeout=PATIENCE_S)
     # The bot asks for its guild while it starts.
     guild = simulation._env.create_guild(id=GUILD)
@@ -131,6 +137,7 @@ async def play_users() -> dict[str, Any]:
         seen["edits"] = [
             str(each.json.get("content")) for each in env.http_requests if each.method == "PATCH" and each.json
         ]
+        seen["get-submission"] = await ada.command("leaderboard get-submission", submission_id=4)
         seen["list"] = await ada.command("leaderboard list")
         seen["show"] = await ada.command("leaderboard show", leaderboard_name="rows", choice=("CPU", "CPU-2"))
         seen["show-personal"] = await ada.command("leaderboard show-personal", leaderboard_name="rows", choice=("CPU",))
@@ -139,13 +146,20 @@ async def play_users() -> dict[str, Any]:
         seen["stopped"] = await eve.submit("test", SUM, "rows", gpu="CPU")
         await ada.command("admin start")
         with psycopg.connect(URL, autocommit=True) as connection:
+            connection.execute("SELECT runner.set_demand('rows', 'measured')")
+            seen["unranked"] = await ada.submit("ranked", SUM, "rows", gpu="CPU")
+            connection.execute("SELECT runner.set_demand('rows', 'claimed')")
             # The bot looks once and again when the clock is moved: after the fifteen minutes of a command's token.
             start.POLL_S = 2 * PATIENCE_S
             seen["no host"] = await eve.submit("ranked", ADD, "nowhere")
+            start.env.DATABASE_URL, url = "host=/nowhere", start.env.DATABASE_URL
+            seen["outage"] = await eve.new_texts(env.advance_time(start.POLL_S))
+            start.env.DATABASE_URL = url
             connection.execute("SELECT runner.cancel(max(id)) FROM leaderboard.submission")
             seen["late"] = await eve.submit("ranked", ADD, "vectoradd")
             wait_until(lambda: connection.execute(DONE).fetchone() == (True,), "the ranked run is over")
-            seen["late"] |= {"threads": await eve.new_threads(env.advance_time(4 * PATIENCE_S))}
+            seen["late"] |= {"threads": await eve.new_texts(env.advance_time(start.POLL_S))}
+            (seen["submissions"],) = connection.execute("SELECT max(id) FROM leaderboard.submission").fetchone() or (0,)
             for name, statement in REFUSALS.items():
                 connection.execute(statement)
                 seen[name] = await eve.submit("test", ADD, "nowhere")

@@ -1,4 +1,4 @@
-"""KernelBot itself, its checkout untouched, beside a real daemon: its database, its boards, its Discord bot.
+"""KernelBot itself, its checkout untouched, beside a real daemon: its database, its boards, its Discord bot, its API.
 
 KERNEL_RUNNER_TEST_KERNELBOT names the checkout, KERNEL_RUNNER_TEST_KERNELBOT_PYTHON a Python with its requirements,
 psycopg, and simcord, which simulates Discord. By default that is `.venv-kernelbot`, which `make test-kernelbot` makes.
@@ -11,9 +11,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
@@ -21,10 +23,14 @@ from psycopg.types.json import Jsonb
 from runner.base.model import Verdict
 from runner.store import migrate
 from tests.plugins.live import ROOT, LiveRunner, live_runner
-from tests.support.waiting import PATIENCE_S
+from tests.plugins.postgres import daemon_login
+from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE_S, wait_until
 
 CHECKOUT = Path(os.environ.get("KERNEL_RUNNER_TEST_KERNELBOT", "nowhere"))
 PYTHON = Path(os.environ.get("KERNEL_RUNNER_TEST_KERNELBOT_PYTHON", ROOT / ".venv-kernelbot" / "bin" / "python"))
+ADD = ROOT / "tasks" / "problems" / "vectoradd" / "solutions" / "correct" / "torch_add.py"
+SUM = ROOT / "tests" / "fixtures" / "kernelbot_task" / "solutions" / "correct" / "row_sums.py"
 #: Several waits of the users and of the daemon, one after the other.
 PLAY_S = 4 * PATIENCE_S
 
@@ -38,19 +44,25 @@ pytestmark = [
 Seen = dict[str, Any]
 
 
-def kernelbot_side(command: str, url: str) -> str:
-    """The output of a command in KernelBot's environment."""
+def environment(url: str, login: str) -> dict[str, str]:
+    """Variables for KernelBot, which has a login of its own; the tests' part is the database's owner."""
     folders = (ROOT, CHECKOUT / "src", CHECKOUT / "src" / "kernelbot", ROOT / "docs" / "examples")
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, folders)),
+        "DATABASE_URL": login,
+        "KERNEL_RUNNER_TEST_OWNER_URL": url,
+        "DISABLE_SSL": "1",
+        "DISCORD_CLUSTER_STAGING_ID": str(4711 << 22),
+    }
+
+
+def kernelbot_side(command: str, url: str, login: str) -> str:
+    """The output of a command in KernelBot's environment."""
     done = subprocess.run(
         [PYTHON, "-m", "tests.integration.frontends.kernelbot_side", command],
         cwd=ROOT,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(map(str, folders)),
-            "DATABASE_URL": url,
-            "DISABLE_SSL": "1",
-            "DISCORD_CLUSTER_STAGING_ID": str(4711 << 22),
-        },
+        env=environment(url, login),
         capture_output=True,
         text=True,
         timeout=PLAY_S,
@@ -61,13 +73,55 @@ def kernelbot_side(command: str, url: str) -> str:
     return done.stdout
 
 
+@contextmanager
+def kernelbot_api(live: LiveRunner) -> Iterator[httpx2.Client]:
+    """KernelBot without Discord, started as a person starts it; asked by one of its users."""
+    port = free_port()
+    variables = environment(live.database_url, kernelbot_login(live.database_url)) | {"PORT": str(port)}
+    command = [str(PYTHON), str(ROOT / "docs" / "examples" / "start_kernelbot.py"), "--api-only"]
+    with (
+        subprocess.Popen(command, env=variables, cwd=CHECKOUT) as process,
+        httpx2.Client(
+            base_url=f"http://127.0.0.1:{port}", headers={"X-Popcorn-Cli-Id": "token"}, timeout=PATIENCE_S
+        ) as client,
+    ):
+        try:
+            wait_until(lambda: answers(client) or process.poll() is not None, "KernelBot's API answers")
+            yield client
+        finally:
+            process.terminate()
+
+
+def answers(client: httpx2.Client) -> bool:
+    """Whether a server is there."""
+    try:
+        return client.get("/health").is_success
+    except httpx2.TransportError:
+        return False
+
+
+def kernelbot_login(url: str) -> str:
+    """The database for a login that has its own rights on KernelBot's tables, and the role that the page names."""
+    login = daemon_login(url, "kernelbot")
+    with psycopg.connect(url) as connection:
+        for statement in (
+            "REVOKE runner_daemon FROM kernelbot",
+            "GRANT ALL ON SCHEMA leaderboard TO kernelbot",
+            "GRANT ALL ON ALL TABLES IN SCHEMA leaderboard TO kernelbot",
+            "GRANT ALL ON ALL SEQUENCES IN SCHEMA leaderboard TO kernelbot",
+            "GRANT runner_gateway TO kernelbot",
+        ):
+            connection.execute(statement.encode())
+    return login
+
+
 @pytest.fixture(scope="module")
 def live(
     create_database: Callable[[str | None], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveRunner]:
     """A daemon for two GPU types; the board `rows` is made by KernelBot's code, `vectoradd` by ours."""
     url = create_database(None)
-    kernelbot_side("board", url)
+    kernelbot_side("board", url, url)
     migrate(url, roles=True)
     gpus_dir = tmp_path_factory.mktemp("gpus.d")
     for name in ("CPU", "CPU-2"):
@@ -90,15 +144,15 @@ def live(
 @pytest.fixture(scope="module")
 def seen(live: LiveRunner) -> Seen:
     """What users of the bot have read."""
-    result: Seen = json.loads(kernelbot_side("users", live.database_url).splitlines()[-1])
+    result: Seen = json.loads(kernelbot_side("users", live.database_url, kernelbot_login(live.database_url)))
     assert result["errors"] == []
     return result
 
 
-def rows(live: LiveRunner, statement: str) -> list[tuple[Any, ...]]:
+def rows(live: LiveRunner, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
     """The rows of a statement."""
     with psycopg.connect(live.database_url) as connection:
-        return connection.execute(statement.encode()).fetchall()
+        return connection.execute(statement.encode(), parameters).fetchall()
 
 
 def test_the_bot_shows_boards_of_both(seen: Seen) -> None:
@@ -133,6 +187,7 @@ def test_a_ranked_submission_on_two_types_is_ranked_on_both(seen: Seen) -> None:
     assert ["Ranked Benchmark" in thread for thread in seen["ranked"]["threads"]] == [True, True]
     assert ["ada" in table for table in seen["show"]["tables"]] == [True, True]
     assert ["mine.py" in table for table in seen["show-personal"]["tables"]] == [True]
+    assert seen["get-submission"]["replies"][0].count(" * leaderboard on CPU") == 2
 
 
 def test_progress_is_shown_while_it_is_made(seen: Seen) -> None:
@@ -171,6 +226,18 @@ def test_an_obstacle_is_a_sentence(seen: Seen, case: str, sentence: str) -> None
     assert sentence in reply
 
 
+def test_a_time_that_does_not_rank_says_why(seen: Seen) -> None:
+    """The leaderboard demands more than this one is worth; KernelBot has no such case."""
+    _, verdict = seen["unranked"]["replies"]
+    assert "Not ranked on CPU: this board ranks measured times only; this time is claimed" in verdict
+
+
+def test_an_outage_of_the_database_ends_no_report(seen: Seen) -> None:
+    """It is told, and the submission followed afterwards: the next test reads its end."""
+    (thread,) = seen["outage"]
+    assert thread.count("the database does not answer; the submission is kept") == 2
+
+
 def test_what_ends_after_fifteen_minutes_ends_in_a_thread(seen: Seen) -> None:
     """Discord takes no answer to the command then: a thread has progress and place, or that it was cancelled."""
     cancelled, ranked, report = seen["late"]["threads"]
@@ -182,19 +249,27 @@ def test_what_ends_after_fifteen_minutes_ends_in_a_thread(seen: Seen) -> None:
 
 def test_the_daemon_alone_writes_rows(live: LiveRunner, seen: Seen) -> None:
     """Each run once, and KernelBot's status of each submission."""
-    counts = rows(live, "SELECT count(*) FROM leaderboard.runs GROUP BY submission_id, runner, secret, mode")
+    number = seen["submissions"]
+    counts = rows(
+        live,
+        "SELECT count(*) FROM leaderboard.runs WHERE submission_id <= %s GROUP BY submission_id, runner, secret, mode",
+        number,
+    )
     assert set(counts) == {(1,)}
-    # test, benchmark, two profiles, ranked on two types, wrong, hanging, ranked
-    assert len(counts) == 1 + 1 + 2 + 12 + 1 + 1 + 6
-    (strangers,) = rows(live, "SELECT count(*) FROM runner.result WHERE job_id IS NULL")
-    assert strangers == (0,)
-    statuses = rows(live, "SELECT status FROM leaderboard.submission_job_status ORDER BY submission_id")
+    # test, benchmark, two profiles, ranked on two types, wrong, hanging, unranked, ranked
+    assert len(counts) == 1 + 1 + 2 + 12 + 1 + 1 + 6 + 6
+    assert rows(live, "SELECT FROM runner.result WHERE job_id IS NULL AND submission_id <= %s", number) == []
+    statuses = rows(
+        live,
+        "SELECT j.status FROM leaderboard.submission_job_status j"
+        " JOIN leaderboard.submission s ON s.id = j.submission_id WHERE s.done AND s.id <= %s ORDER BY s.id",
+        number,
+    )
     assert [status for (status,) in statuses] == [
         *["succeeded"] * 4,
-        *["failed", "succeeded"],  # wrong, and ranked; hanging
-        *["failed", "succeeded"],  # cancelled; ranked
+        *["failed", "succeeded"],  # ranked, but wrong; a test that hangs
+        *["succeeded", "failed", "succeeded"],  # ranked; cancelled; ranked
     ]
-    assert rows(live, "SELECT DISTINCT done FROM leaderboard.submission") == [(True,)]
 
 
 def test_the_queue_is_ours(seen: Seen) -> None:
@@ -203,11 +278,47 @@ def test_the_queue_is_ours(seen: Seen) -> None:
     assert seen["queue"] == {"runner": "kernel-runner", "gpu": "CPU-2", **counts}
 
 
+def test_the_api_uses_the_queue_and_can_be_stopped(live: LiveRunner, seen: Seen) -> None:
+    """Its streaming route, the one whose submissions are asked about, and refusals; what waits outlives the process."""
+    with psycopg.connect(live.database_url, autocommit=True) as database, kernelbot_api(live) as client:
+        database.execute(
+            "INSERT INTO leaderboard.user_info (id, user_name, cli_id, cli_valid) VALUES ('17', 'mel', 'token', true)"
+        )
+
+        def submit(target: str, code: Path) -> httpx2.Response:
+            return client.post(target, files={"file": ("mine.py", code.read_bytes())})
+
+        stream = submit("/vectoradd/CPU/benchmark", ADD).text.strip().splitlines()[-1]
+        last = json.loads(stream.removeprefix("data: "))
+        (result,) = last["results"]
+        assert float(result["runs"]["benchmark"]["run"]["result"]["benchmark.0.mean"]) > 0
+        assert "✅ Benchmarking successful" in last["reports"][0]
+
+        accepted = submit("/submission/vectoradd/CPU/leaderboard", ADD)
+        assert (accepted.status_code, accepted.json()["runner_queue"]["available_runners"]) == (202, 1)
+        number = accepted.json()["details"]["id"]
+        assert live.wait(number).verdict is Verdict.ACCEPTED
+        submission = client.get(f"/user/submissions/{number}").json()
+        assert (submission["job"]["status"], len(submission["runs"])) == ("succeeded", 6)
+
+        database.execute("SELECT runner.set_open_jobs('vectoradd', 1)")
+        refused = submit("/submission/vectoradd/CPU/leaderboard", ADD)
+        assert refused.status_code == 429
+        assert "0 of 1 jobs that may be open on leaderboard 'vectoradd'" in refused.json()["detail"]
+
+        database.execute("SELECT runner.pause('CPU-2', 'until KernelBot is stopped')")
+        waits = submit("/submission/rows/CPU-2/test", SUM).json()["details"]["id"]
+    with psycopg.connect(live.database_url) as database:
+        database.execute("SELECT runner.resume('CPU-2')")
+    assert live.wait(waits).verdict is Verdict.ACCEPTED
+
+
 def test_a_board_of_a_later_kernelbot_runs(live: LiveRunner, seen: Seen) -> None:
     """It stores `validation`, null by default."""
     with psycopg.connect(live.database_url) as connection:
         connection.execute(
             "UPDATE leaderboard.leaderboard SET task = task || %s WHERE name = 'rows'", (Jsonb({"validation": None}),)
         )
-    code = (ROOT / "tests/fixtures/kernelbot_task/solutions/correct/row_sums.py").read_bytes()
-    assert live.wait(live.submit("rows", code, mode="leaderboard", user_id="4711")).verdict is Verdict.ACCEPTED
+    assert (
+        live.wait(live.submit("rows", SUM.read_bytes(), mode="leaderboard", user_id="4711")).verdict is Verdict.ACCEPTED
+    )
