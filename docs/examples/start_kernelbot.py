@@ -42,6 +42,8 @@ POLL_S = 2.0
 #: Discord refuses longer messages and larger files.
 MESSAGE_CHARS = 1990
 FILES_BYTES = 8_000_000
+#: Discord's codes where an interaction's token is too old.
+EXPIRED_CODES = (10015, 50027)
 
 JOB = """
 SELECT s.position, s.no_host_since, s.paused, s.retry_reason, s.error AS submission_error, j.*
@@ -59,7 +61,7 @@ SELECT count(*) FILTER (WHERE j.state = 'queued') AS queued_jobs,
         WHERE %s = ANY (h.gpu_types) AND h.stopped_at IS NULL AND NOT h.draining
           AND h.last_seen > now() - interval '60 seconds') AS available_runners
 FROM runner.job AS j WHERE j.gpu_type = %s AND j.state IN ('queued', 'running')"""
-UNRANKED = "SELECT unranked FROM runner.status WHERE submission_id = %s"
+UNRANKED = "SELECT coalesce(unranked, 'its time does not count') FROM runner.status WHERE submission_id = %s"
 GPU_TYPES = "SELECT name FROM runner.gpu_type UNION SELECT gpu_type FROM leaderboard.gpu_type ORDER BY 1"
 
 #: The submission that this task follows: KernelBot hands no id to its launchers.
@@ -239,7 +241,9 @@ async def reply(
         try:
             await by_token()
         except discord.HTTPException as error:
-            log.warning("Discord refused a reply to %s: %s", interaction.user, error)
+            # By Discord's clock they may be over before they are by ours.
+            if error.code not in EXPIRED_CODES:
+                raise
         else:
             return
     async with interaction.extras.setdefault("lock", asyncio.Lock()):
@@ -263,7 +267,11 @@ async def show_progress(reporter: Any) -> None:
             extras["message"] = await extras["thread"].send(text)
 
     edit = reporter.interaction.edit_original_response
-    await reply(reporter.interaction, lambda: edit(content=text, view=None), in_thread)
+    try:
+        await reply(reporter.interaction, lambda: edit(content=text, view=None), in_thread)
+    except discord.HTTPException as error:
+        # What follows the queue goes on to the report.
+        log.warning("Discord refused progress for %s: %s", reporter.interaction.user, error)
 
 
 def kernelbot() -> ModuleType:
