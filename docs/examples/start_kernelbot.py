@@ -14,6 +14,7 @@ import importlib
 import io
 import logging
 import os
+import sys
 import zipfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -316,4 +317,13 @@ if __name__ == "__main__":
     # KernelBot asks for them at its start.
     for variable in ("GITHUB_TOKEN", "GITHUB_REPO"):
         os.environ.setdefault(variable, "unused")
-    kernelbot().main()
+    if not env.DATABASE_URL:
+        sys.exit(
+            "start_kernelbot.py: DATABASE_URL is not set: name the database that KernelBot and kernel-runner share"
+        )
+    try:
+        main_module = kernelbot()
+    except psycopg.Error as error:
+        reason = str(error).splitlines()[0]
+        sys.exit(f"start_kernelbot.py: {reason}; `kernel-runner migrate --roles` makes the queue and its rights")
+    main_module.main()
