@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import io
 import json
 import os
 import sys
+import zipfile
 from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
@@ -94,17 +96,21 @@ class Discord:
 
     async def new_texts(self, act: Awaitable[None]) -> list[str]:
         """The threads that something begins or changes, as texts."""
-        before = self._texts()
+        before = await self._texts()
         await act
-        return [text for text in self._texts() if text not in before]
+        return [text for text in await self._texts() if text not in before]
 
-    def _texts(self) -> list[str]:
-        """Of each thread: name, messages, names of files."""
+    async def _texts(self) -> list[str]:
+        """Of each thread: name, messages, what is in its files."""
         texts = []
         for thread in self._channel.threads:
-            messages = thread.history()
-            files = [file.filename for message in messages for file in message.attachments]
-            texts.append("\n".join([thread.name, *(message.content for message in messages), *files]))
+            lines = [thread.name]
+            for message in thread.history():
+                lines.append(message.content)
+                for file in message.attachments:
+                    with zipfile.ZipFile(io.BytesIO(await file.read())) as archive:
+                        lines += archive.namelist()
+            texts.append("\n".join(lines))
         return texts
 
 

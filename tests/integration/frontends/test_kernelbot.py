@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -174,7 +175,9 @@ def test_unranked_submissions_are_reported(seen: Seen) -> None:
         (thread,) = seen[mode]["threads"]
         assert short in reply
         assert long in thread
-    assert thread.count(".zip") == 2
+    assert re.findall(r"report.txt\nprofile\.\d\.trace\.json\.gz", thread) == [
+        f"report.txt\nprofile.{number}.trace.json.gz" for number in range(2)
+    ]
 
 
 def test_a_ranked_submission_on_two_types_is_ranked_on_both(seen: Seen) -> None:
