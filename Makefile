@@ -7,6 +7,7 @@ STACK := $(PY) -m development
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-all test-unit test-nightly test-trainers gpu gpu-host test-stress chaos fuzz lint format bench package release up down env clean
+.PHONY: help setup demo test test-all test-unit test-nightly test-trainers test-kernelbot gpu test-stress chaos fuzz lint format bench package release up down env clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -37,6 +38,11 @@ test-nightly: ## templates compiled for devices that are not here, and the pages
 test-trainers: setup ## the adapters in the real packages of TRL, verl and verifiers; downloads some of them first
 	@.ci/setup trainers
 	@$(PY) -m pytest -n0 -m nightly tests/integration/daemon/test_trainers.py
+
+test-kernelbot: setup ## KernelBot's database and Discord bot on our queue, in a simulated Discord; KERNELBOT=DIR is its checkout
+	@.ci/setup kernelbot "$(KERNELBOT)"
+	@KERNEL_RUNNER_TEST_KERNELBOT="$(abspath $(KERNELBOT))" $(STACK) run -- $(PY) -m pytest -n0 -m nightly \
+		tests/integration/frontends/test_kernelbot.py
 
 gpu: ## the tests of a GPU, in layers, on a machine that has one and Python with torch and pytest; again: goes on; ARGS="DIR"
 	@python3 -m tests.gpu $(or $(ARGS),build/gpu)
@@ -87,4 +93,4 @@ env: ## eval "$(make -s env)" makes `kernel-runner` talk to the stack of `make u
 
 clean: ## remove the virtual environments, the caches, and the databases and engines of up, demo, test and bench
 	@if [ -x $(PY) ]; then $(STACK) clean; fi
-	rm -rf .venv .venv-eval .venv-trainers .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info
+	rm -rf .venv .venv-eval .venv-trainers .venv-kernelbot .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info

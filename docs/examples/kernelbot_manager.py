@@ -4,7 +4,7 @@ KernelBot's API stores a submission and hands it to its background manager, whic
 API's process, and forgets what waits when that restarts. This one adds jobs to the queue and is done: daemons evaluate
 them, write `leaderboard.runs` and the status, and KernelBot's API, website and command line show these as ever.
 
-In KernelBot's API, where it makes its manager: `manager = QueueManager(os.environ["DATABASE_URL"])`.
+`start_kernelbot.py` puts it into KernelBot's API: `QueueManager(os.environ["DATABASE_URL"])`.
 """
 
 import asyncio
