@@ -6,8 +6,7 @@ STACK := $(PY) -m development
 # Where it is set, as in many images, each of the hundreds of processes of a test run would compile all of our modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-all test-unit test-nightly test-trainers gpu gpu-host test-stress chaos fuzz lint format bench package release up down env clean
-.PHONY: help setup demo test test-all test-unit test-nightly test-trainers test-kernelbot gpu test-stress chaos fuzz lint format bench package release up down env clean
+.PHONY: help setup demo test test-all test-unit test-nightly test-trainers test-kernelbot gpu gpu-host test-stress chaos fuzz lint format bench package release up down env clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -11,9 +9,8 @@ import torch
 
 from tasks.harness.emulate import asked
 from tasks.harness.fork_server import ForkServers
-from tasks.harness.local import Start
 from tasks.harness.local_modules import evaluate
-from tests.acceptance.modules.problems import sent
+from tests.gpu.group_times import measure
 from tests.gpu.recording import measured
 
 _MODULE = """
@@ -40,19 +37,14 @@ _GROUPS, _CANDIDATE_S = 4, 0.2
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
 
 
-def _judged(
-    *codes: str,
-    reference: str = _REFERENCE,
-    start: Start | None = None,
-    **settings: Any,  # noqa: ANN401 any setting
-) -> list[dict[str, Any]]:
+def _judged(*codes: str, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
     group = {
         "kind": "module",
-        "reference": reference,
+        "reference": _REFERENCE,
         "settings": {"timed_calls": 20, "inputs": 3, "timeout_s": 60.0, **settings},
         "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
     }
-    return evaluate(group, start=start, device="cuda", memory_bytes=4 << 30)
+    return evaluate(group, device="cuda", memory_bytes=4 << 30)
 
 
 def test_a_copy_of_the_reference_is_as_fast(audited: list[str]) -> None:
@@ -87,16 +79,7 @@ def test_what_a_candidate_takes(audited: list[str]) -> None:
     A figure: no time makes this test fail. Queue and container are not in it.
     """
     with ForkServers() as servers:
-
-        def verdicts_of(number: int) -> list[str]:
-            reference, codes = sent(number)
-            return [row["verdict"] for row in _judged(*codes, reference=reference, start=servers.start, inputs=5)]
-
-        # The first group compiles what torch compiles once.
-        verdicts_of(0)
-        began = time.monotonic()
-        verdicts = [verdict for number in range(1, _GROUPS + 1) for verdict in verdicts_of(number)]
-        each_s = (time.monotonic() - began) / len(verdicts)
-    assert Counter(verdicts) == {"accepted": 6 * _GROUPS, "wrong_answer": _GROUPS, "compile_error": _GROUPS}
-    measured("a candidate for a module, in groups of eight", each_s, at_most_s=_CANDIDATE_S)
-    audited.append(f"modules: {each_s:.3f} s for a candidate, {1 / each_s:.2f} candidates/s")
+        groups = measure(_GROUPS, size=8, start=servers.start)
+    assert groups.verdicts == {"accepted": 6 * _GROUPS, "wrong_answer": _GROUPS, "compile_error": _GROUPS}
+    measured("a candidate for a module, in groups of eight", groups.each_s, at_most_s=_CANDIDATE_S)
+    audited.append(f"modules: {groups.table()}")

@@ -10,11 +10,15 @@ of its output, and again in the stream, where its result is copied to that outpu
 `start` is for `tasks.harness.local`. Judge and worker run as they are; replaced are the driver, the events, the launches
 of copies, and what asks the host's clock or /proc. The variable EMULATED_GPU_WITHOUT takes defences away, whose names
 are in `_without`.
+
+EMULATED_GPU_CONTEXT_MS="160,80" makes the first use of the device in a process take 160 ms of real time, 80 of them
+while no other process does the same, as with a driver. The judge's first measurement then takes as long as on a device.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
 import queue
@@ -38,6 +42,8 @@ FLUSH_NS = 50_000
 _SEEN_NS = 1_000_000
 #: Where a number's time stands, from the number.
 _TIME_AT = 32
+#: What a context takes, in all and of that alone on the device, in seconds.
+CONTEXT_S, CONTEXT_ALONE_S = (float(each) / 1e3 for each in os.environ.get("EMULATED_GPU_CONTEXT_MS", "0,0").split(","))
 #: Whether processes have the device at the same time, as under a multi-process service.
 SHARES = bool(os.environ.get("EMULATED_GPU_SHARED"))
 
@@ -114,6 +120,10 @@ def spend_ns(nanoseconds: float) -> None:
 def flush() -> None:
     """What a worker does to empty the caches, where the judge leaves it that."""
     STREAM.spend(FLUSH_NS)
+
+
+def _flush(_: torch.Tensor) -> None:
+    STREAM.submit(flush)
 
 
 def in_stream() -> bool:
@@ -359,8 +369,28 @@ def _enqueued(kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return enqueue
 
 
+#: Processes that have a context: this one, if it has.
+_contexts: set[int] = set()
+
+
+def make_context(*_: object) -> None:
+    """What a process's first use of the device takes."""
+    if os.getpid() not in _contexts:
+        _contexts.add(os.getpid())
+        _spend_context()
+
+
+def _spend_context() -> None:
+    time.sleep(CONTEXT_S - CONTEXT_ALONE_S)
+    if CONTEXT_ALONE_S:
+        with Path(__file__).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            time.sleep(CONTEXT_ALONE_S)
+
+
 def _try_out() -> str | None:
     """What `cuda_driver.try_out` hears from its fork: no use of a device survives one."""
+    _spend_context()
     if os.environ.get("EMULATED_GPU_DEAF"):
         return "the device did not see a number in the host's memory"
     return "DriverError: cuInit failed with CUresult 3" if STREAM.used else None
@@ -379,19 +409,26 @@ def install(arguments: Sequence[str]) -> None:
 
     cuda: Any = torch.cuda
     cuda.Event, cuda.synchronize = Event, lambda *_: STREAM.drain()
+    cuda.init = make_context
     cuda._sleep = lambda cycles: STREAM.submit(lambda: STREAM.spend(cycles))
     version: Any = torch.version
     version.cuda = "13.0"
+    require_device = main.require_device
+
+    def require_with_context(device: str) -> None:
+        make_context()
+        require_device(device)
+
     patches: Sequence[tuple[Any, Mapping[str, Any]]] = (
         (cuda_driver.Driver, {"open": staticmethod(Driver)}),
         (evaluation, {"asked": lambda: False}),
-        (main, {"asked": lambda: False}),
+        (main, {"asked": lambda: False, "require_device": require_with_context}),
         # How long the host takes to see an idle device is its load's doing.
         (device, {"asked": lambda: False, "try_out": _try_out, "_IDLE_NS": 1e12}),
         (device.Device, {"flush_l2": lambda _: None}),
         (stream_block, {"device_bytes": _over}),
-        (device_calls, {"device_bytes": _over, "_launch": _launch, "_FREE_NS": 1e12, "_WARM_UP_NS": 1e6}),
-        (device_calls.DeviceCalls, {"_flush": lambda _: STREAM.submit(flush)}),
+        (device_calls, {"device_bytes": _over, "_launch": _launch, "_flush": _flush, "_FREE_NS": 1e12}),
+        (device_calls, {} if CONTEXT_S else {"_WARM_UP_NS": 1e6}),
         # The host's load must not decide how a call is counted, but where it is the subject.
         (worker_client, {} if os.environ.get("EMULATED_GPU_IN_TIME") else {"ENQUEUE_NS": 60_000_000_000}),
     )
@@ -420,7 +457,7 @@ def _without(defence: str, role: str) -> None:
     calls: Any = device_calls.DeviceCalls
     if defence == "flush":
         # The worker empties the caches, between the release and its first event.
-        calls._flush = lambda _: None
+        setattr(device_calls, "_flush", lambda _: None)  # noqa: B010 mypy refuses the other form
         wait_for = Driver.wait_for
 
         def wait_and_flush(self: Driver, stream: int, pointer: int, value: int) -> None:

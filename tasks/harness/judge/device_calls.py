@@ -10,7 +10,7 @@ same cost to subtract, however large its inputs are, and a worker cannot leave a
 Launching all that takes the judge's host longer than a change of process takes. While its stream is empty, the worker
 could have the device. So a block at the beginning of the stream holds everything back until all of it is enqueued. The
 driver loads a kernel when it is first launched, and waits for the device then: behind the block that would never end.
-So every kernel of the judge's has been launched once before (`DeviceCalls.warm_up`).
+So every kernel of the judge's has been launched once before (`Measured.of_device`).
 
 Before a submission is loaded, `calibration.keeps_turns` tries whether two processes can compute at once.
 
@@ -24,9 +24,10 @@ The copies and the flush are kernels, not copies by the device's copy engines, w
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
@@ -107,6 +108,46 @@ class Measured:
     flush_ns: float
     hold_ns: float
 
+    @classmethod
+    def of_device(cls, flush_bytes: int | None) -> Measured:
+        """Let the clocks of the current device rise, load kernels, and measure. Needs no worker: others may make their contexts.
+
+        Args:
+            flush_bytes: bytes to write to empty the caches; None: as many as `flush_size` finds.
+        """
+        torch.cuda.init()  # type: ignore[no-untyped-call]  # torch lacks it
+        nbytes = flush_size(flush_bytes, torch.cuda.get_device_properties("cuda"))
+        l2 = torch.empty(nbytes // _WORD.itemsize, dtype=_WORD, device="cuda")
+        _load_copies()
+        flush_ns = hold_ns = math.inf
+        until = time.monotonic_ns() + _WARM_UP_NS
+        while math.isinf(hold_ns) or time.monotonic_ns() < until:
+            # The least: low clocks and other processes only make them longer.
+            flush_ns = min(flush_ns, _time_of(lambda: _flush(l2)))
+            hold_ns = min(hold_ns, _time_of(_hold))
+        return cls(l2=l2, flush_ns=flush_ns, hold_ns=hold_ns)
+
+
+def _time_of(work: Callable[[], None]) -> float:
+    """How long the device takes for enqueued work, in nanoseconds."""
+    events: Any = torch.cuda.Event
+    began, ended = events(enable_timing=True), events(enable_timing=True)
+    began.record()
+    work()
+    ended.record()
+    ended.synchronize()
+    return float(began.elapsed_time(ended)) * 1e6
+
+
+def _flush(l2: torch.Tensor) -> None:
+    """Enqueue a write that empties the caches."""
+    l2.fill_(1)
+
+
+def _hold() -> None:
+    """Keep the device for a while."""
+    torch.cuda._sleep(_HOLD_CYCLES)  # type: ignore[no-untyped-call]  # noqa: SLF001 torch lacks both
+
 
 class DeviceCalls:
     """The judge's side of calls on the current device.
@@ -114,16 +155,13 @@ class DeviceCalls:
     Args:
         flags: a page that the worker's device sees, too.
         activity: of the worker's processes.
-        flush_bytes: bytes to write to empty the caches; None: as many as `flush_size` finds.
-        known: what an earlier worker's calls have measured; None: `warm_up` measures it.
+        measured: what is known of the device.
 
     Raises:
         DriverError: the device cannot do it.
     """
 
-    def __init__(
-        self, flags: CallFlags, activity: Activity, *, flush_bytes: int | None, known: Measured | None = None
-    ) -> None:
+    def __init__(self, flags: CallFlags, activity: Activity, measured: Measured) -> None:
         self._flags = flags
         self._activity = activity
         torch.cuda.init()  # type: ignore[no-untyped-call]  # torch lacks it
@@ -131,11 +169,7 @@ class DeviceCalls:
         torch.cuda.synchronize()
         self._driver = Driver.open()
         self._pointer = self._driver.register(flags.address, FLAGS_BYTES)
-        if known is None:
-            nbytes = flush_size(flush_bytes, torch.cuda.get_device_properties("cuda"))
-            self._l2 = torch.empty(nbytes // _WORD.itemsize, dtype=_WORD, device="cuda")
-        else:
-            self._l2 = known.l2
+        self.measured = measured
         #: A number that holds the judge's own stream until it is set. No other process sees it.
         self._start = Arena.create(PAGE_BYTES)
         self._start.close()
@@ -146,9 +180,7 @@ class DeviceCalls:
         self._retired = range(0)
         events: Any = torch.cuda.Event
         self._began, self._released, self._ended, self._copied = (events(enable_timing=True) for _ in range(4))
-        self._flush_ns = 0.0 if known is None else known.flush_ns
-        #: How long the judge keeps the device after the release, in nanoseconds; and whether the next call does.
-        self.hold_ns = 0.0 if known is None else known.hold_ns
+        #: Whether the judge keeps the device after the release of the next call.
         self.holds = False
         #: Of the last call: what the worker's threads were doing, whether the device was free, bytes of inputs.
         self._look: Look | None = None
@@ -156,30 +188,9 @@ class DeviceCalls:
         self._input_bytes = 0
 
     @property
-    def measured(self) -> Measured:
-        """For the calls of the next worker."""
-        return Measured(l2=self._l2, flush_ns=self._flush_ns, hold_ns=self.hold_ns)
-
-    @property
     def arena_handle(self) -> bytes:
         """The handle of the memory for inputs."""
         return self._handle
-
-    def warm_up(self) -> None:
-        """Let the clocks rise, load kernels, and measure the flush and the kernel that holds the device."""
-        _load_copies()
-        until = time.monotonic_ns() + _WARM_UP_NS
-        while time.monotonic_ns() < until:
-            self._began.record()
-            self._flush()
-            self._ended.record()
-            self._ended.synchronize()
-            self._flush_ns = self._began.elapsed_time(self._ended) * 1e6
-            self._began.record()
-            self._hold()
-            self._ended.record()
-            self._ended.synchronize()
-            self.hold_ns = self._began.elapsed_time(self._ended) * 1e6
 
     def reserve(self, nbytes: int) -> None:
         """Make room for inputs.
@@ -231,11 +242,11 @@ class DeviceCalls:
         self._began.record()
         for source, target in copies:
             _copy(source, target)
-        self._flush()
+        _flush(self.measured.l2)
         self._released.record()
         self._driver.write(stream, self._pointer + RELEASED_AT, call)
         if self.holds:
-            self._hold()
+            _hold()
         self._driver.wait_for(stream, self._pointer + FINISHED_AT, call)
         self._ended.record()
         self._input_bytes = packed.nbytes
@@ -281,7 +292,7 @@ class DeviceCalls:
 
     def _expected_ns(self, nbytes: int, *, flushes: int = 0) -> float:
         """How long so many flushes and a copy of so many bytes take. A flush writes, a copy reads, too."""
-        return self._flush_ns * (flushes + 2 * nbytes / max(self._l2.nbytes, 1))
+        return self.measured.flush_ns * (flushes + 2 * nbytes / max(self.measured.l2.nbytes, 1))
 
     def close_output(self, output: Output) -> None:
         """Wait for the copy, and let go of the worker's memory. Then the judge has all of the output.
@@ -329,12 +340,6 @@ class DeviceCalls:
         for storage, place in places:
             _copy(storage, staged[place.offset - first : place.offset - first + place.nbytes])
         return [(staged, device_bytes(self._arena, first, staged.numel()))]
-
-    def _flush(self) -> None:
-        self._l2.fill_(1)
-
-    def _hold(self) -> None:
-        torch.cuda._sleep(_HOLD_CYCLES)  # type: ignore[no-untyped-call]  # noqa: SLF001 torch lacks both
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor) -> None:

@@ -20,6 +20,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,13 @@ from .author_code import open_page_if_given
 from .control import Control
 from .evaluation import START_TIMEOUT_NS, Judge
 from .frames import Frames
-from .modules.evaluation import GroupJudge
+from .modules.evaluation import GroupJudge, Unwatched
 from .modules.request import KIND, GroupRequest
 from .multi_rank import MultiRank
 from .problem import guard_heap, scramble
 from .request import JudgeRequest
 from .single_rank import SingleRank
+from .worker_client import WorkerClient
 from .worker_output import Collector, read_request
 from .workers import Workers
 
@@ -95,19 +97,8 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
     """Judge a group of modules. Its workers come one after the other, since each candidate has its own."""
     request = GroupRequest.from_payload(payload)
     device = _device(request.device)
-    require_device(device)
     single_rank.limit(request.memory_bytes, device)
     deadline_ns = time.monotonic_ns() + START_TIMEOUT_NS
-    calibration, gate = None, ""
-    if device == "cpu":
-        single_rank.warm_up(deadline_ns=deadline_ns)
-    elif asked():
-        gate = "the device is emulated"
-    else:
-        calibration, gate = single_rank.prepare_device(
-            device, flush_bytes=None, deadline_ns=deadline_ns, tried=request.streams_wait
-        )
-    first, control = single_rank.give_away()
     with socket.socket(fileno=int(os.environ.pop("KR_RANKS_FD"))) as line:
         line.settimeout(START_TIMEOUT_NS / 1e9)
 
@@ -125,6 +116,27 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
                 raise RuntimeError("init does not say whether it has unpacked a build")
             return answer == b"u"
 
+        reference, calibration, gate = None, None, ""
+        if device == "cpu":
+            single_rank.warm_up(deadline_ns=deadline_ns)
+        elif asked():
+            require_device(device)
+            gate = "the device is emulated"
+        else:
+            # The first worker, the reference's and this process make their contexts side by side.
+            single_rank.begin_device(flush_bytes=None, deadline_ns=deadline_ns, tried=request.streams_wait)
+            reference = WorkerClient(new_worker("reference"), Unwatched(), core=single_rank.core)
+            # What the first worker tries holds for all.
+            reference.begin_device(flush_bytes=None, deadline_ns=deadline_ns, tried=True)
+            require_device(device)
+            calibration, gate = single_rank.prepare_device(
+                device,
+                flush_bytes=None,
+                deadline_ns=deadline_ns,
+                tried=request.streams_wait,
+                await_others=partial(reference.await_device, deadline_ns=deadline_ns),
+            )
+        first, control = single_rank.give_away()
         collector.start()
         GroupJudge(
             request.group,
@@ -133,6 +145,7 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
             frames=frames,
             collector=collector,
             first=first,
+            reference=reference,
             control=control if device == "cpu" else None,
             new_worker=new_worker,
             calibration=calibration,

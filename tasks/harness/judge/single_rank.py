@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,6 +88,11 @@ class SingleRank:
         """
         return self._client, self._control if self._client.calls_by_flags else None
 
+    @property
+    def core(self) -> int | None:
+        """The judge's own core; None: there is none."""
+        return self._client.core
+
     def _end_control(self) -> None:
         if self._control is not None:
             self._control.close()
@@ -103,11 +108,19 @@ class SingleRank:
         self._client.begin_device(flush_bytes=flush_bytes, deadline_ns=deadline_ns, tried=tried)
 
     def prepare_device(
-        self, device: str, *, flush_bytes: int | None, deadline_ns: int, tried: bool
+        self,
+        device: str,
+        *,
+        flush_bytes: int | None,
+        deadline_ns: int,
+        tried: bool,
+        await_others: Callable[[], None] | None = None,
     ) -> tuple[Calibration | None, str]:
-        """See Workers."""
+        """See Workers. `await_others`: waits until no other process makes a context; then calls are measured."""
         self._device = device
         why_not = self._client.prepare_device(flush_bytes=flush_bytes, deadline_ns=deadline_ns, tried=tried)
+        if await_others is not None:
+            await_others()
         if why_not is None:
             why_not = self._measure_marked_calls(deadline_ns)
         try:

@@ -188,8 +188,9 @@ class WorkerClient:
         #: The same, once they are closed.
         self._given_up: DeviceCalls | None = None
         self._stream_flags: CallFlags | None = None
-        #: Those of calls that the worker is preparing.
+        #: Those of calls that the worker is preparing, and its answer when it has.
         self._preparing: CallFlags | None = None
+        self._prepared: dict[str, Any] | None = None
         self._not_enqueued = 0
         self._sched_delay = SchedDelay()
         self._calls = 0
@@ -297,7 +298,7 @@ class WorkerClient:
             raise RuntimeError("no calls on a device are prepared")
         self._device_calls.holds = True
         try:
-            yield self._device_calls.hold_ns
+            yield self._device_calls.measured.hold_ns
         finally:
             self._device_calls.holds = False
 
@@ -428,6 +429,16 @@ class WorkerClient:
         message = {"op": "prepare_device", "flush_bytes": flush_bytes, "tried": tried}
         self._send(encode(message, descriptors=1), (self._preparing.fd,), deadline_ns)
 
+    def await_device(self, *, deadline_ns: int) -> None:
+        """Wait until the worker has done what `begin_device` has asked of it, so that it uses the device no longer.
+
+        Raises:
+            Fault: see the class.
+        """
+        if self._prepared is None:
+            self._prepared = self._receive(deadline_ns, min(self._spin_ns, ASK_SPIN_NS))
+            expect(self._prepared, "device_prepared")
+
     def prepare_device(
         self, *, flush_bytes: int | None, deadline_ns: int, known: Measured | None = None, tried: bool = False
     ) -> str | None:
@@ -436,7 +447,7 @@ class WorkerClient:
         Args:
             flush_bytes: bytes to write between two calls to empty the device's caches; None: the worker decides.
             deadline_ns: on the monotonic clock.
-            known: what was measured for an earlier worker of this container; None: it is measured now.
+            known: what was measured of the device; None: it is measured now.
             tried: an earlier worker has found that streams of this device can wait. Else this one tries it.
 
         Returns:
@@ -447,19 +458,27 @@ class WorkerClient:
         """
         if self._preparing is None:
             self.begin_device(flush_bytes=flush_bytes, deadline_ns=deadline_ns, tried=tried or known is not None)
-        flags, self._preparing = self._preparing, None
-        answer = self._receive(deadline_ns, min(self._spin_ns, ASK_SPIN_NS))
-        expect(answer, "device_prepared")
-        if flags is None:
+        failed = ""
+        if known is None and self._core is not None:
+            try:
+                # The worker makes its context meanwhile.
+                known = Measured.of_device(flush_bytes)
+            except RuntimeError as error:
+                failed = str(error)
+        self.await_device(deadline_ns=deadline_ns)
+        flags, answer = self._preparing, self._prepared
+        self._preparing = self._prepared = None
+        if flags is None or answer is None:
             raise RuntimeError("the worker was not asked to prepare its device")
         if self._core is None:
             return "judge and worker share a core"
         if answer["why_not"] is not None:
             return str(answer["why_not"])[:1000]
+        if known is None:
+            flags.close()
+            return f"the judge's side: {failed}"[:1000]
         try:
-            calls = DeviceCalls(flags, Activity(answer["pid"]), flush_bytes=flush_bytes, known=known)
-            if known is None:
-                calls.warm_up()
+            calls = DeviceCalls(flags, Activity(answer["pid"]), known)
         except (DriverError, RuntimeError) as error:
             flags.close()
             return f"the judge's side: {error}"[:1000]

@@ -93,6 +93,7 @@ class GroupJudge:
         frames: Frames,
         collector: Collector,
         first: WorkerClient,
+        reference: WorkerClient | None = None,
         control: Control | None,
         new_worker: NewWorker,
         calibration: Calibration | None = None,
@@ -110,6 +111,7 @@ class GroupJudge:
             frames: to the daemon.
             collector: of what the candidates' workers print.
             first: a worker that has run no candidate's code.
+            reference: one for the reference, which has begun to prepare its device; None: none has been started.
             control: the control process; None on a device, or where it would say nothing.
             new_worker: see `NewWorker`.
             calibration: on a device, what calls cost there.
@@ -129,6 +131,7 @@ class GroupJudge:
         self._builds = builds or {}
         self._unpack = unpack
         self._core = first.core
+        self._for_reference = reference
         self._calibration = calibration
         self.gate = gate
         #: What was measured of the device; None: calls on it go by message.
@@ -493,14 +496,11 @@ class GroupJudge:
             raise HarnessFailed(str(error)) from error
 
     def _connected(self, role: str) -> WorkerClient:
-        sock = self._new_worker(role)
-        if role == "candidate":
-            # Now the last worker is dead, so nothing that it wrote counts as this one's.
-            self._used += 1
-            self._collector.expect_worker(self._used)
-            self._spent.free_device()
-        watched = self._collector if role == "candidate" else _Alone()
-        client = WorkerClient(sock, watched, core=self._core)
+        client = self._for_reference if role == "reference" else None
+        if client is None:
+            client = self._started(role)
+        else:
+            self._for_reference = None
         deadline = time.monotonic_ns() + _START_NS
         try:
             if self._control is not None and client.open_flags(deadline_ns=deadline):
@@ -512,12 +512,21 @@ class GroupJudge:
         except Fault as fault:
             raise RuntimeError(f"a worker failed before any code was loaded: {fault.message}") from fault
         client.memory_bytes = self._request.memory_bytes
-        if role == "candidate":
-            self._spent = client
         return client
 
+    def _started(self, role: str) -> WorkerClient:
+        sock = self._new_worker(role)
+        if role == "reference":
+            return WorkerClient(sock, Unwatched(), core=self._core)
+        # Now the last worker is dead, so nothing that it wrote counts as this one's.
+        self._used += 1
+        self._collector.expect_worker(self._used)
+        self._spent.free_device()
+        self._spent = WorkerClient(sock, self._collector, core=self._core)
+        return self._spent
 
-class _Alone:
+
+class Unwatched:
     """Stands in for a collector: init says nothing of the reference's worker."""
 
     wake_fd = None

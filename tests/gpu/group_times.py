@@ -1,0 +1,137 @@
+"""Candidates a second in groups of tiny modules on a device, and where their time goes. No time fails anything.
+
+    python -m tests.gpu.group_times [--groups 4] [--size 8] [--emulate]
+
+Processes are forks that have imported torch, as in a container. Neither container nor queue is in the figures. A tree
+that stands first on PYTHONPATH is measured in place of this one: two trees can be compared in one call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sandbox.protocol import StepResult
+from tasks.harness.fork_server import ForkServers
+from tasks.harness.judge.modules.request import payload_of
+from tasks.harness.local import Pair, Start
+from tests.acceptance.modules.problems import sent
+
+SETTINGS: Final = {"timed_calls": 20, "inputs": 5, "timeout_s": 60.0}
+#: Parts of a group, in the order of their first moments.
+PARTS: Final = {
+    "begin": "processes, contexts, calibration; end",
+    "reference": "prepare the reference",
+    "worker": "workers of candidates, with their contexts",
+    "compile": "run the candidates' files",
+    "construct": "construct modules",
+    "correctness": "compare outputs",
+    "timing": "timed calls of candidates",
+    "reference_timing": "timed calls of the reference",
+    "done": "results",
+}
+
+
+@dataclass(kw_only=True)
+class Groups:
+    """What groups took."""
+
+    seconds: float = 0.0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    #: How times may be trusted, by word.
+    timing: Counter[str] = field(default_factory=Counter)
+    parts_ms: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def candidates(self) -> int:
+        """How many were judged."""
+        return self.verdicts.total()
+
+    @property
+    def each_s(self) -> float:
+        """What a candidate took."""
+        return self.seconds / max(self.candidates, 1)
+
+    def judge(self, number: int, *, size: int, start: Start) -> None:
+        """Judge a group, and add what it took."""
+        reference, codes = sent(number, size=size)
+        group: Mapping[str, Any] = {
+            "kind": "module",
+            "reference": reference,
+            "settings": SETTINGS,
+            "candidates": [{"id": index, "code": code} for index, code in enumerate(codes)],
+        }
+        began_s = time.monotonic()
+        with Pair(start=start, successive=True) as pair:
+            # As a daemon says of a device on which a group has run.
+            payload = payload_of(group, device="cuda", memory_bytes=4 << 30) | {"streams_wait": True}
+            steps = pair.run(payload).steps
+        took_s = time.monotonic() - began_s
+        self.seconds += took_s
+        for name, part_ms in _parts_ms(steps, took_s).items():
+            self.parts_ms[name] = self.parts_ms.get(name, 0.0) + part_ms
+        for step in steps:
+            if step.judged is not None:
+                self.verdicts[step.judged.verdict] += 1
+                if step.judged.verdict == "accepted":
+                    self.timing[step.judged.assurance["timing"]] += 1
+
+    def table(self) -> str:
+        """The parts of all groups together, as Markdown."""
+        each_s = self.each_s
+        rate = f"{self.candidates} candidates, {each_s:.3f} s for one, {1 / each_s:.2f} candidates/s"
+        lines = [
+            f"{rate}; {dict(self.verdicts)}; times {dict(self.timing)}",
+            *("| part | ms for a candidate | share |", "|---|---|---|"),
+        ]
+        for name, what in PARTS.items():
+            part_ms = self.parts_ms.get(name, 0.0) / max(self.candidates, 1)
+            lines.append(f"| {what} | {part_ms:.1f} | {part_ms / each_s / 1e3:.1%} |")
+        return "\n".join(lines)
+
+
+def _parts_ms(steps: Sequence[StepResult], took_s: float) -> Mapping[str, float]:
+    """Where the time of a group went, in milliseconds."""
+    parts: dict[str, float] = {}
+    for step in steps:
+        for name, part_ms in (step.judged.details.get("parts_ms", {}) if step.judged is not None else {}).items():
+            parts[name] = parts.get(name, 0.0) + part_ms
+    if steps:
+        parts["reference"] = (steps[0].start_ns - steps[0].duration_ns) / 1e6
+        parts["begin"] = took_s * 1e3 - steps[-1].start_ns / 1e6
+    return parts
+
+
+def measure(count: int, *, size: int, start: Start) -> Groups:
+    """Judge groups, after one that compiles what torch compiles once."""
+    Groups().judge(0, size=size, start=start)
+    groups = Groups()
+    for number in range(1, count + 1):
+        groups.judge(number, size=size, start=start)
+    return groups
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.gpu.group_times", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--groups", type=int, default=4, help="groups that are measured (%(default)s)")
+    parser.add_argument("--size", type=int, default=8, help="candidates of a group (%(default)s)")
+    parser.add_argument("--emulate", action="store_true", help="the device of tests.support.emulated_gpu")
+    given = parser.parse_args()
+    if given.emulate:
+        from tests.support import emulated_gpu
+
+        print(measure(given.groups, size=given.size, start=emulated_gpu.start).table())
+        return
+    with ForkServers() as servers:
+        print(measure(given.groups, size=given.size, start=servers.start).table())
+
+
+if __name__ == "__main__":
+    main()
