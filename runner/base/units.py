@@ -47,7 +47,7 @@ def score(value_s: float | None) -> str:
     return duration(None if value_s is None else value_s * 1e9)
 
 
-def validated(status: str, passed: int, total: int, speedup: float | None) -> str:
+def shapes(status: str, passed: int, total: int, speedup: float | None) -> str:
     """What a validation said, e.g. `2 of 3 shapes, 1.50x`."""
     if status != "completed":
         return "failed"

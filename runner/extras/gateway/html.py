@@ -60,7 +60,7 @@ def _when(value: datetime | None) -> str:
 def _validated(line: Mapping[str, Any]) -> str:
     """What a validation said, for people."""
     speedup = line["geomean_sync_wall_speedup"]
-    return units.validated(line["status"], line["passed_shapes"], line["total_shapes"], speedup)
+    return units.shapes(line["status"], line["passed_shapes"], line["total_shapes"], speedup)
 
 
 _templates: Final = Environment(
