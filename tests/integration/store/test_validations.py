@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from runner.base.errors import SubmissionError
+from runner.base.errors import NotFoundError, SubmissionError
 from runner.base.model import JobResult, ValidationJob, Verdict
 from runner.store import schema
 from runner.store.migrate import migrate
@@ -192,8 +192,8 @@ def test_a_deleted_submission_takes_its_validation_along(
     assert [row["submission_id"] for row in db.execute(RESULTS)] == ids[:1]
 
 
-def test_what_cannot_be_validated_is_refused(board: Bench) -> None:
-    """By a sentence that says how to mend it."""
+def test_what_cannot_be_validated_is_refused(board: Bench, db: Db) -> None:
+    """By a sentence that says how to mend it; a database of an older KernelBot lacks the tables, and works without."""
     board.board("plain")
     board.board("draft", task={**TASK, "validation": {"version": "1", "main": "v.py"}})
     for name, gpu, sentence in (
@@ -204,6 +204,14 @@ def test_what_cannot_be_validated_is_refused(board: Bench) -> None:
     ):
         with pytest.raises(SubmissionError, match=sentence):
             board.store.validate(name, gpu)
+    db.execute("DROP TABLE leaderboard.validation_sweep, leaderboard.submission_validation")
+    with pytest.raises(SubmissionError, match="this database has no tables for validations"):
+        board.store.validate("identity", "CPU")
+    assert board.store.validations(leaderboard="identity") == []
+    with pytest.raises(NotFoundError, match="validation sweep 1 does not exist"):
+        board.store.validation_progress(1)
+    db.execute("UPDATE runner.sweep SET swept_at = '-infinity'")
+    assert board.store.reclaim() == []
 
 
 #: What a table is, but for the numbers of its columns.
