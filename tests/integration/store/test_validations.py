@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -11,9 +12,12 @@ from psycopg.rows import dict_row
 
 from runner.base.errors import NotFoundError, SubmissionError
 from runner.base.model import JobResult, ValidationJob, Verdict
-from runner.store import schema
+from runner.store import queries, schema
+from runner.store.clean import to_jsonb
 from runner.store.migrate import migrate
+from runner.store.results import _result
 from tests.integration.store.conftest import TASK, Bench, result
+from tests.support.waiting import PATIENCE_S, wait_until
 
 Db = psycopg.Connection[dict[str, Any]]
 VALIDATION = {"version": "v1", "source": "print()"}
@@ -28,6 +32,8 @@ UNTOUCHED = (
     "SELECT * FROM runner.status ORDER BY submission_id",
     "SELECT * FROM runner.result ORDER BY submission_id, mode",
 )
+#: Sessions of this database that wait for another one's lock.
+WAITS = b"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 RESULTS = "SELECT * FROM leaderboard.submission_validation ORDER BY submission_id"
 
 
@@ -173,6 +179,27 @@ def test_a_paused_leaderboard_holds_its_sweep_back(board: Bench, finish: Callabl
     claim(board)
     claim(board)
     assert board.idle()
+
+
+def test_of_two_that_end_together_the_second_completes_the_sweep(
+    board: Bench, finish: Callable[..., None], database_url: str
+) -> None:
+    """It waits until the first is committed, and then sees that none is left."""
+    rank(board, finish, "a", "b")
+    sweep = board.store.validate("identity", "CPU")
+    first, second = claim(board), claim(board)
+    other = board.other()
+    with psycopg.connect(database_url, autocommit=True) as watch, ThreadPoolExecutor(1) as thread:
+        with psycopg.connect(database_url) as connection:
+            connection.execute(queries.COMPLETE.sql, {"results": to_jsonb([_result(first, said())])})
+            late = thread.submit(other.complete, second, said())
+            wait_until(lambda: watch.execute(WAITS).fetchone() == (1,), "the second one waits")
+            assert board.store.validation_progress(sweep.sweep_id).finished == 0
+        late.result(PATIENCE_S)
+    other.close()
+    progress = board.store.validation_progress(sweep.sweep_id)
+    assert (progress.status, progress.finished) == ("completed", 2)
+    assert len(board.store.validations(sweep_id=sweep.sweep_id)) == 2
 
 
 def test_a_deleted_submission_takes_its_validation_along(
