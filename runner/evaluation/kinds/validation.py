@@ -2,7 +2,8 @@
 
 The script is a third party's program beside the submission, so its line is what that process says: the daemon checks
 its form alone. It changes no run, score or ranking. A script that does not get as far as such a line gives a failed
-validation with a sentence.
+validation with a sentence. Under the judge the submission never sees the reference; here it does. So of a task that the
+judge evaluates, only operators read the words of that process.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from runner.evaluation.context import ValidationContext
 from runner.evaluation.kinds.kind import Builds, Run, Spent
 from runner.evaluation.plan import Plan
 from runner.evaluation.result_rows import Evidence, job_report
-from runner.evaluation.verdict import ACCEPTED, Finding, check_ending, memory_finding, missing_step
+from runner.evaluation.verdict import Finding, check_ending, memory_finding, missing_step
 from runner.task_format.model import HARNESS, SUBMISSION, Harness, Validation
 from runner.task_format.problems import validate
 from sandbox.protocol import Step, StepResult, StepsRequest
@@ -143,20 +144,17 @@ class Validating:
         )
         check_ending(evidence)
         step = next((step for step in evidence.steps if step.name == STEP), None)
-        report = None
-        if step is None:
-            finding = missing_step(job, STEP, evidence)
-        else:
-            finding, report = finding_of(step)
-            if outcome.oom_kills and finding.verdict in {Verdict.RUNTIME_ERROR, Verdict.TIME_LIMIT}:
-                finding = memory_finding(STEP)
+        end = End.of(missing_step(job, STEP, evidence)) if step is None else end_of(step)
+        if step is not None and outcome.oom_kills and end.verdict in {Verdict.RUNTIME_ERROR, Verdict.TIME_LIMIT}:
+            end = End.of(memory_finding(STEP))
         eval_ns = 0 if step is None else step.duration_ns
-        said = {} if report is None else asdict(report)
+        public = end.sentence if self.context.task.harness is Harness.BUILTIN else end.error
+        said = {"error": public} if end.report is None else asdict(end.report)
         total_ns = evidence.request_offset_ns + outcome.wall_ns
         return JobResult(
-            verdict=finding.verdict,
+            verdict=end.verdict,
             runs=(),
-            error=finding.message,
+            error=end.error,
             report={
                 **job_report(Harness.PROGRAM, evidence, {}, eval_ns),
                 "validation": {"contract_version": self._contract.version, **said},
@@ -166,24 +164,45 @@ class Validating:
         )
 
 
-def finding_of(step: StepResult) -> tuple[Finding, Report | None]:
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """How a script ended."""
+
+    verdict: Verdict
+    #: Of ours, for anybody; None: it said what counts.
+    sentence: str | None = None
+    #: What the script, or the submission beside it, put into the reason.
+    words: str | None = None
+    report: Report | None = None
+
+    @classmethod
+    def of(cls, finding: Finding) -> End:
+        """That its container had no result of it."""
+        return cls(verdict=finding.verdict, sentence=finding.message)
+
+    @property
+    def error(self) -> str | None:
+        """The whole sentence."""
+        return self.sentence if self.words is None else f"{self.sentence}: {self.words}"
+
+
+def end_of(step: StepResult) -> End:
     """How the script ended, and what it said if that counts."""
     if step.timed_out:
-        message = f"the validation script was killed at its time limit ({step.duration_ns / 1e9:.0f} s)"
-        return Finding(verdict=Verdict.TIME_LIMIT, message=message), None
+        sentence = f"the validation script was killed at its time limit ({step.duration_ns / 1e9:.0f} s)"
+        return End(verdict=Verdict.TIME_LIMIT, sentence=sentence)
     if step.output_limit:
         written = step.stdout_bytes + step.stderr_bytes
-        message = f"the validation script was killed after writing {written} bytes of output"
-        return Finding(verdict=Verdict.OUTPUT_LIMIT, message=message), None
+        sentence = f"the validation script was killed after writing {written} bytes of output"
+        return End(verdict=Verdict.OUTPUT_LIMIT, sentence=sentence)
     if step.exit_code != 0:
         how = f"by signal {step.signal}" if step.exit_code is None else f"with exit code {step.exit_code}"
-        message = f"the validation script ended {how}: {_reason(step)}"
-        return Finding(verdict=Verdict.RUNTIME_ERROR, message=message), None
+        return End(verdict=Verdict.RUNTIME_ERROR, sentence=f"the validation script ended {how}", words=_reason(step))
     try:
-        return ACCEPTED, read_line(_last_line(step.stdout))
+        return End(verdict=Verdict.ACCEPTED, report=read_line(_last_line(step.stdout)))
     except NoResult as error:
-        message = f"the validation script's last line of output is no result: {error}"
-        return Finding(verdict=Verdict.RUNTIME_ERROR, message=message), None
+        sentence = "the validation script's last line of output is no result"
+        return End(verdict=Verdict.RUNTIME_ERROR, sentence=sentence, words=str(error))
 
 
 def read_line(line: str) -> Report:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from runner.base.model import Verdict
-from runner.evaluation.kinds.validation import MAX_LINE_CHARS, STEP, finding_of
-from runner.evaluation.verdict import ACCEPTED
+from runner.evaluation.kinds.validation import MAX_LINE_CHARS, STEP, end_of
 from sandbox.protocol import StepResult
 
 LINE: dict[str, Any] = {
@@ -56,8 +55,9 @@ def changed(**keys: object) -> dict[str, Any]:
 )
 def test_a_right_line_is_kept_whole(line: dict[str, Any]) -> None:
     """Keys that are not in the contract stay in the result."""
-    finding, report = finding_of(ended(line))
-    assert finding == ACCEPTED
+    end = end_of(ended(line))
+    assert (end.verdict, end.error) == (Verdict.ACCEPTED, None)
+    report = end.report
     assert report is not None
     assert report.result == line
     assert (report.passed_shapes, report.total_shapes) == (line["passed_shapes"], line["total_shapes"])
@@ -94,12 +94,13 @@ def test_a_right_line_is_kept_whole(line: dict[str, Any]) -> None:
 )
 def test_a_wrong_line_fails_with_what_is_wrong(line: object, reason: str) -> None:
     """The sentence names the key, what was found and what was expected."""
-    finding, report = finding_of(ended(line))
-    assert (finding.verdict, report) == (Verdict.RUNTIME_ERROR, None)
-    assert finding.message is not None
-    assert finding.message.startswith("the validation script's last line of output is no result: ")
-    assert reason in finding.message
-    assert len(finding.message) < 1200
+    end = end_of(ended(line))
+    assert (end.verdict, end.report) == (Verdict.RUNTIME_ERROR, None)
+    assert end.error is not None
+    assert end.error.startswith("the validation script's last line of output is no result: ")
+    assert end.sentence == "the validation script's last line of output is no result"
+    assert reason in end.error
+    assert len(end.error) < 1200
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_a_script_that_does_not_end_well_fails_whatever_it_printed(
     step: StepResult, verdict: Verdict, message: str
 ) -> None:
     """A right line before a bad end counts for nothing."""
-    finding, report = finding_of(step)
-    assert (finding.verdict, report) == (verdict, None)
-    assert finding.message is not None
-    assert message in finding.message
+    end = end_of(step)
+    assert (end.verdict, end.report) == (verdict, None)
+    assert end.error is not None
+    assert message in end.error

@@ -1,6 +1,7 @@
 -- Writes what came of the jobs among these that validate and have ended, and lets the next ones of their sweeps in. The
--- version is that of the script that ran. A fault of ours does not replace an earlier result. A cancelled job leaves
--- nothing. The caller holds the locks on submissions and jobs.
+-- version is that of the script that ran, and the error is what anybody may read: the job's own may hold words of the
+-- submission's process. A fault of ours does not replace an earlier result. A cancelled job leaves nothing. The caller
+-- holds the locks on submissions and jobs.
 CREATE OR REPLACE FUNCTION runner.end_validations(job_ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -22,7 +23,7 @@ BEGIN
            coalesce((j.said ->> 'passed_shapes')::integer, 0), coalesce((j.said ->> 'total_shapes')::integer, 0),
            coalesce((j.said ->> 'fully_validated')::boolean, false),
            (j.said ->> 'geomean_sync_wall_speedup')::double precision,
-           coalesce(j.said -> 'result', jsonb_build_object('verdict', j.verdict)), j.error
+           coalesce(j.said -> 'result', jsonb_build_object('verdict', j.verdict)), coalesce(j.said ->> 'error', j.error)
     FROM unnest(end_validations.job_ids) AS u (id)
     CROSS JOIN LATERAL (SELECT o.*, o.report -> 'validation' AS said FROM runner.job o WHERE o.id = u.id OFFSET 0) AS j
     JOIN leaderboard.validation_sweep w ON w.id = j.sweep_id
