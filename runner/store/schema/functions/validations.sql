@@ -23,10 +23,13 @@ BEGIN
         JOIN leaderboard.submission_validation o ON o.submission_id = j.validates AND o.gpu_type = j.gpu_type
         WHERE j.sweep_id = validations.sweep_id
         UNION ALL
-        SELECT o.* FROM leaderboard.leaderboard b
-        JOIN leaderboard.submission i ON i.leaderboard_id = b.id
-        JOIN leaderboard.submission_validation o ON o.submission_id = i.id
-        WHERE b.name = validations.leaderboard
+        -- From the results, of which there are few: a leaderboard may have a hundred thousand submissions.
+        SELECT o.* FROM leaderboard.submission_validation o
+        CROSS JOIN LATERAL (
+            SELECT i.leaderboard_id FROM leaderboard.submission i WHERE i.id = o.submission_id OFFSET 0
+        ) AS i
+        WHERE validations.leaderboard IS NOT NULL AND i.leaderboard_id = (
+            SELECT b.id FROM leaderboard.leaderboard b WHERE b.name = validations.leaderboard)
     ) AS v
     JOIN leaderboard.submission s ON s.id = v.submission_id
     JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
