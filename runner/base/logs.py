@@ -19,7 +19,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
 from runner.base.database_address import mask_password
-from runner.base.model import Job, SubmissionJob
+from runner.base.model import Job, SubmissionJob, ValidationJob
 
 #: Values under these keys are never written, whatever they hold.
 _FORBIDDEN: Final = frozenset({"code", "password", "request", "secret", "secret_seed", "seed", "task", "token"})
@@ -73,10 +73,10 @@ def get_logger(name: str) -> FilteringBoundLogger:
 
 def job_context(job: Job, **more: str) -> AbstractContextManager[None]:
     """Put the ids of a job on every line this thread logs; `run` is job and attempt in one word, to search for."""
-    board = {"leaderboard": job.leaderboard} if isinstance(job, SubmissionJob) else {}
+    board = {"leaderboard": job.leaderboard} if isinstance(job, SubmissionJob | ValidationJob) else {}
     return structlog.contextvars.bound_contextvars(
         job=job.id,
-        submission=job.submission_id,
+        submission=job.validates if isinstance(job, ValidationJob) else job.submission_id,
         attempt=job.attempt,
         run=f"{job.id}.{job.attempt}",
         gpu_type=job.gpu_type,

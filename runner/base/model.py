@@ -30,11 +30,13 @@ class Mode(StrEnum):
     LEADERBOARD = "leaderboard"
     #: The secret chain only, unscored.
     PRIVATE = "private"
+    #: The task's own script beside a ranked submission; ordered by operators alone (runner.validate).
+    VALIDATION = "validation"
 
     @property
     def ranked(self) -> bool:
         """Whether the times count, so that they must come from devices that are fit to measure on."""
-        return self in {Mode.LEADERBOARD, Mode.PRIVATE}
+        return self in {Mode.LEADERBOARD, Mode.PRIVATE, Mode.VALIDATION}
 
 
 class Verdict(StrEnum):
@@ -103,7 +105,7 @@ class Claimed:
 
     id: int
     attempt: int
-    #: None: a group of a batch.
+    #: None: a group of a batch, or a validation.
     submission_id: int | None
     gpu_type: str
     secret: bool
@@ -137,7 +139,7 @@ class Claimed:
 
 @dataclass(frozen=True, kw_only=True)
 class Job(Claimed):
-    """A claimed job: `SubmissionJob` or `GroupJob`."""
+    """A claimed job: `SubmissionJob`, `GroupJob` or `ValidationJob`."""
 
     mode: Mode
     user_id: str
@@ -177,6 +179,23 @@ class GroupJob(Job):
     def about(self) -> Json:
         """The fields that every event has of it, and its batch."""
         return {**super().about, "batch_id": self.batch_id}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationJob(Job):
+    """A validation of a submission, which is no job of that submission; `task` is as for one that is."""
+
+    #: The submission.
+    validates: int
+    leaderboard: str
+    file_name: str
+    code: bytes
+    extra: Json | None
+
+    @property
+    def about(self) -> Json:
+        """The fields that every event has of it, and the submission."""
+        return {**super().about, "validates": self.validates}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,6 +47,13 @@ def score(value_s: float | None) -> str:
     return duration(None if value_s is None else value_s * 1e9)
 
 
+def shapes(status: str, passed: int, total: int, speedup: float | None) -> str:
+    """What a validation said, e.g. `2 of 3 shapes, 1.50x`."""
+    if status != "completed":
+        return "failed"
+    return f"{passed} of {total} shapes" + ("" if speedup is None else f", {speedup:.2f}x")
+
+
 def size(value_bytes: float | None) -> str:
     """A size with three significant digits in binary units, e.g. `1.50 MiB`; a dash for None."""
     if value_bytes is None:

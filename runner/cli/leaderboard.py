@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from runner.base.errors import NotFoundError
-from runner.cli import json_output, leaderboard_publish, render
+from runner.cli import json_output, leaderboard_publish, leaderboard_validate, render
 from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.leaderboard_publish import JsonOption
 from runner.cli.safe import printable
@@ -22,6 +22,7 @@ leaderboard = typer.Typer(
 )
 app.add_typer(leaderboard, name="leaderboard")
 leaderboard.add_typer(leaderboard_publish.commands)
+leaderboard.add_typer(leaderboard_validate.commands)
 
 #: The lines of a source in which directives count, as `runner.parse_directives` has it.
 _HEAD = re.compile(r"(?:(?:#|//)[^\r\n]*(?:\r\n|\r|\n|\Z)){1,64}")
@@ -66,16 +67,25 @@ def show(
 
     A user's best score counts, if the secret run of the same submission passed. The first line says which times rank;
     each score shows what it is worth (docs/frontends.md#what-a-time-is-worth).
+    `validated` is what the task's own script said (docs/frontends.md#validations).
     """
     with session(context).store() as store:
         name = store.board_name(name)
         board = store.board(name)
         chosen = None if gpu is None else _of_board(context, board, gpu)
         lines = store.ranking(name, chosen)
+        validated = {(line.submission_id, line.gpu_type): line for line in store.validations(leaderboard=name)}
     if as_json:
-        out_json([json_output.record(line) for line in lines])
+        said = [validated.get((line.submission_id, line.gpu_type)) for line in lines]
+        out_json(
+            [
+                json_output.record(line, validation=None if found is None else json_output.record(found))
+                for line, found in zip(lines, said, strict=True)
+            ]
+        )
     else:
-        out(render.ranking_page(name, (chosen,) if chosen else board.gpus, lines, demand=board.demand))
+        gpus = (chosen,) if chosen else board.gpus
+        out(render.ranking_page(name, gpus, lines, demand=board.demand, validated=validated))
     if unknown := unknown_keys(board.task):
         note_faults(TaskFaults(unknown={name: unknown}))
 

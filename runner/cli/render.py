@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.base.model import NEVER, Demand, JobState, TimingAssurance, Verdict
-from runner.base.units import duration, moment, score, size
+from runner.base.units import duration, moment, score, shapes, size
 from runner.cli.competition import Action, BoardPlan
 from runner.cli.safe import one_line, printable
 from runner.cli.task_check import MeasuredCase
@@ -28,6 +28,7 @@ from runner.store.records import (
     RankingLine,
     RunningLine,
     StatusLine,
+    ValidationLine,
 )
 from runner.task_format.model import HARNESS, SUBMISSION, Harness, TaskFolder
 
@@ -129,9 +130,23 @@ def boards_table(boards: Sequence[BoardLine]) -> RenderableType:
 
 
 def ranking_page(
-    title: str, gpus: Sequence[str], lines: Sequence[RankingLine], *, demand: Demand | None = None
+    title: str,
+    gpus: Sequence[str],
+    lines: Sequence[RankingLine],
+    *,
+    demand: Demand | None = None,
+    validated: Mapping[tuple[int, str], ValidationLine] | None = None,
 ) -> RenderableType:
-    """A ranking, one table per GPU type; a type without scores says so. With `demand` it says what ranks."""
+    """A ranking, one table per GPU type; a type without scores says so.
+
+    Args:
+        title: of each table.
+        gpus: the GPU types.
+        lines: the places.
+        demand: what ranks; None says nothing about it.
+        validated: what validations said, by submission and GPU type.
+    """
+    said = validated or {}
     blocks: list[RenderableType] = []
     if demand is not None:
         blocks += [Text(f"ranks {demand_text(demand)}", style="dim")]
@@ -143,8 +158,10 @@ def ranking_page(
         if not places:
             blocks.append(Text("no ranked submissions yet"))
             continue
-        table = make_table("rank", "user", "score", "submission", "file", "submitted (UTC)")
+        more = ["validated"] if any((place.submission_id, gpu) in said for place in places) else []
+        table = make_table("rank", "user", "score", "submission", "file", "submitted (UTC)", *more)
         for place in places:
+            line = said.get((place.submission_id, gpu))
             table.add_row(
                 str(place.rank),
                 Text(one_line(place.user_name or place.user_id)),
@@ -152,11 +169,29 @@ def ranking_page(
                 str(place.submission_id),
                 Text(one_line(place.file_name)),
                 f"{moment(place.submission_time)}{', late' if place.late else ''}",
+                *([Text("-" if line is None else validation_text(line))] if more else []),
             )
         blocks.append(table)
     if lines:
         blocks += [Text(""), *_legend(line.timing for line in lines)]
     return Group(*blocks)
+
+
+def validation_text(line: ValidationLine) -> str:
+    """What a validation said, of which version of the script, and when."""
+    said = shapes(line.status, line.passed_shapes, line.total_shapes, line.geomean_sync_wall_speedup)
+    return f"{said} ({one_line(line.contract_version)}, {moment(line.checked_at)})"
+
+
+def validations_table(lines: Sequence[ValidationLine]) -> RenderableType:
+    """What validations said, a row each; why, where they failed."""
+    if not lines:
+        return Text("nothing was validated")
+    table = make_table("submission", "gpu", "validated (UTC)", "why")
+    for line in lines:
+        why = Text(one_line(line.error or "-"))
+        table.add_row(str(line.submission_id), Text(one_line(line.gpu_type)), Text(validation_text(line)), why)
+    return table
 
 
 def _ranked_as(place: RankingLine) -> str:

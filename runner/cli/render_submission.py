@@ -15,7 +15,7 @@ from rich.text import Text
 from runner.base.model import JobState, Progress, Verdict
 from runner.base.results import Case, cases
 from runner.base.units import between, duration, moment, percent, score, spread
-from runner.cli.render import assured, make_table, position, verdict_text
+from runner.cli.render import assured, make_table, position, validation_text, verdict_text
 from runner.cli.safe import one_line, printable, tail
 from runner.cli.view import ShownJob, ShownRun, ShownSubmission
 from runner.store.records import (
@@ -116,6 +116,9 @@ def _remarks(submission: ShownSubmission) -> list[str]:
         remarks.append(f"tried again because of {status.retry_reason}{when}")
     if status.unranked is not None:
         remarks.append(f"does not rank: {status.unranked}")
+    for line in submission.validations:
+        why = f": {line.error}" if line.error else ""
+        remarks.append(f"validated on {line.gpu_type}: {validation_text(line)}{why}")
     if status.rerunning:
         remarks.append("evaluated again; until that is over, the earlier results count")
     elif status.error is not None and any(job.retired_as == "invalidated" for job in submission.jobs):

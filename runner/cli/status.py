@@ -59,7 +59,8 @@ def status(
             view = None
         else:
             lines = ()
-            view = from_store(store.submission(submission_id), admin=admin)
+            validations = store.validations(submission_id=submission_id)
+            view = from_store(store.submission(submission_id), admin=admin, validations=validations)
     if view is not None:
         if as_json:
             out_json(view.to_json())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from runner.base.model import Mode, Verdict
+from runner.base.model import Verdict
 from runner.cli import render_submission
 from runner.cli.app import ExitCode, Priority, app, example, login_name, note, out, out_json, session
 from runner.cli.dates import typed_date
@@ -16,6 +17,16 @@ from runner.cli.ids import possible_id
 from runner.cli.progress import ProgressLine
 from runner.cli.view import ShownSubmission, from_store
 from runner.cli.wait import wait_until
+
+
+class SubmitMode(StrEnum):
+    """The modes that a submission may ask for."""
+
+    TEST = "test"
+    BENCHMARK = "benchmark"
+    PROFILE = "profile"
+    LEADERBOARD = "leaderboard"
+    PRIVATE = "private"
 
 
 @app.command(
@@ -47,12 +58,12 @@ def submit(
         ),
     ] = None,
     mode: Annotated[
-        Mode,
+        SubmitMode,
         typer.Option(
             "--mode",
             help="`leaderboard` adds a secret run; `private` is only that, unscored.",
         ),
-    ] = Mode.LEADERBOARD,
+    ] = SubmitMode.LEADERBOARD,
     user: Annotated[
         str | None, typer.Option("--user", metavar="U", help="User id.", show_default="your login name")
     ] = None,

@@ -6,13 +6,13 @@ see verdict, passed and score. Renderers and JSON get the visible parts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from runner.base.model import Job, JobResult, JobState, Json, Mode, Progress, RunRecord, Verdict
-from runner.store.records import ArtifactLine, JobView, RunView, StatusLine, SubmissionView
+from runner.store.records import ArtifactLine, JobView, RunView, StatusLine, SubmissionView, ValidationLine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +87,8 @@ class ShownSubmission:
 
     status: StatusLine
     jobs: tuple[ShownJob, ...]
+    #: What the task's own script said of it.
+    validations: tuple[ValidationLine, ...] = ()
 
     @property
     def over(self) -> bool:
@@ -101,6 +103,7 @@ class ShownSubmission:
         return {
             **{name: values[name] for name in _OF_STATUS},
             "jobs": [job.to_json() for job in self.jobs],
+            "validations": [{**asdict(line), "checked_at": line.checked_at.isoformat()} for line in self.validations],
         }
 
 
@@ -167,17 +170,19 @@ def _shown(run: RunRecord | RunView) -> ShownRun:
     )
 
 
-def from_store(view: SubmissionView, *, admin: bool) -> ShownSubmission:
+def from_store(view: SubmissionView, *, admin: bool, validations: Sequence[ValidationLine] = ()) -> ShownSubmission:
     """What the database says about a submission, as this caller may see it.
 
     Args:
         view: the store's record.
         admin: show secret jobs in full, and whatever only operators should read.
+        validations: what the task's own script said of it.
     """
     jobs = tuple(_from_view(job) for job in view.jobs)
     return ShownSubmission(
         status=view.status,
         jobs=jobs if admin else tuple(redact(job) for job in jobs),
+        validations=tuple(validations),
     )
 
 

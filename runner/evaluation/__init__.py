@@ -2,7 +2,7 @@
 
     evaluate         `Evaluator`: the environments of a host, and one job after the other
     context          a job with everything that was looked up for it
-    kinds            kernels, third parties' programs and groups of modules: each plans, decides, makes rows
+    kinds            kernels, third parties' programs, groups of modules, validations: each plans and decides
     secret           everything that differs between public and secret runs
     attempt          one job on one slot: build, wait for the slot, run, result
     plan             one container and one request to it

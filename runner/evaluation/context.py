@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from runner.base.model import GroupJob, Job, Json, Slot, SubmissionJob
+from runner.base.model import GroupJob, Job, Json, Slot, SubmissionJob, ValidationJob
 from runner.evaluation.secret import seed_of
 from runner.gpu_types.model import GpuType, Vendor
 from runner.task_format.model import Case, CaseSet, Ranking, Task
@@ -72,6 +72,14 @@ class GroupContext(JobContext):
     """A group of a batch."""
 
     job: GroupJob
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationContext(JobContext):
+    """A validation of a submission, with the task of its leaderboard."""
+
+    job: ValidationJob
+    task: Task
 
 
 @dataclass(frozen=True, kw_only=True)

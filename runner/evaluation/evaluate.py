@@ -25,7 +25,7 @@ from runner.base.errors import (
     TaskError,
 )
 from runner.base.logs import get_logger
-from runner.base.model import GroupJob, Job, JobResult, Json, Slot, SubmissionJob
+from runner.base.model import GroupJob, Job, JobResult, Json, Slot, SubmissionJob, ValidationJob
 from runner.devices import spare_cpus
 from runner.devices.gate import HealthGate
 from runner.devices.quarantine import Quarantine
@@ -33,11 +33,12 @@ from runner.devices.vendors import SUPPORTED
 from runner.evaluation.attempt import Attempt, HostResources, OnProgress, execute
 from runner.evaluation.build_cache import BuildCache
 from runner.evaluation.container_spec import HOST_IMAGE
-from runner.evaluation.context import Environment, GroupContext, Place, SubmissionContext
+from runner.evaluation.context import Environment, GroupContext, Place, SubmissionContext, ValidationContext
 from runner.evaluation.kinds.group import Group
 from runner.evaluation.kinds.kernel import Kernel
 from runner.evaluation.kinds.kind import Kind
 from runner.evaluation.kinds.program import Program
+from runner.evaluation.kinds.validation import Validating
 from runner.evaluation.plan import make_probe
 from runner.evaluation.reference_times import KeptTimes
 from runner.evaluation.source_advice import advise, installed
@@ -261,11 +262,13 @@ class Evaluator:
         }
         if isinstance(job, GroupJob):
             return Group(GroupContext(**facts), self._reference_times)
-        if not isinstance(job, SubmissionJob):
-            raise TypeError(f"job {job.id} is neither of a submission nor a group")
+        if not isinstance(job, SubmissionJob | ValidationJob):
+            raise TypeError(f"job {job.id} is neither of a submission, nor a group, nor a validation")
         if unknown := unknown_keys(job.task):
             _log.warning("task_keys_unknown", leaderboard=job.leaderboard, keys=", ".join(unknown))
         task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
+        if isinstance(job, ValidationJob):
+            return Validating(ValidationContext(**facts, task=task))
         try:
             job.code.decode("utf-8")
         except UnicodeDecodeError as error:

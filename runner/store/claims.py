@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
-from runner.base.model import Claimed, Demand, GroupJob, Job, Mode, SubmissionJob, TimingAssurance
+from runner.base.model import Claimed, Demand, GroupJob, Job, Mode, SubmissionJob, TimingAssurance, ValidationJob
 from runner.store import queries
 from runner.store.base import Base, expect, text_array, typed
 from runner.store.connection import Broken, Row
@@ -135,6 +135,8 @@ def _job(claimed: Row) -> Job | Unreadable:
             return _unreadable(own, f"{name}: {value.cause}")
     try:
         own["mode"] = Mode(own["mode"])
+        if own["mode"] is Mode.VALIDATION:
+            return _validation(own)
         if own["submission_id"] is None:
             return _group(own)
         own["demand"] = _demand(claimed["timing"], claimed["tolerance"])
@@ -159,6 +161,12 @@ def _group(own: Mapping[str, Any]) -> GroupJob:
         raise ValueError("it is a group that this release cannot evaluate")
     group = {key: value for key, value in task.items() if key != "batch_id"}
     return GroupJob(**{**{name: own[name] for name in _ANY_JOB}, "task": group, "batch_id": task["batch_id"]})
+
+
+def _validation(own: Mapping[str, Any]) -> ValidationJob:
+    """A claimed validation; its task names the submission."""
+    values = {name: own[name] for name in (*_ANY_JOB, "leaderboard", "file_name", "code", "extra")}
+    return ValidationJob(**{**values, "task": own["task"]["task"], "validates": own["task"]["validates"]})
 
 
 def _unreadable(row: Mapping[str, Any], cause: str) -> Unreadable:

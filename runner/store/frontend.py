@@ -21,6 +21,8 @@ from runner.store.records import (
     RunView,
     StatusLine,
     SubmissionView,
+    SweepProgress,
+    ValidationLine,
 )
 
 
@@ -150,6 +152,24 @@ class Frontend(Base):
             NotFoundError: no such leaderboard.
         """
         return self._places(queries.PERSONAL, leaderboard, {"user_id": user_id})
+
+    def validations(
+        self, *, leaderboard: str | None = None, submission_id: int | None = None, sweep_id: int | None = None
+    ) -> Sequence[ValidationLine]:
+        """What validations said, of a leaderboard, a submission or a sweep; of the task's present version alone."""
+        parameters = {"leaderboard": leaderboard, "submission_id": submission_id, "sweep_id": sweep_id}
+        return [ValidationLine(**found) for found in self._link.all(queries.VALIDATIONS, parameters)]
+
+    def validation_progress(self, sweep_id: int) -> SweepProgress:
+        """How far a sweep is.
+
+        Raises:
+            NotFoundError: no such sweep.
+        """
+        found = expect(self._link.one(queries.VALIDATION_PROGRESS, {"sweep_id": sweep_id}))
+        if found["status"] is None:
+            raise NotFoundError(f"validation sweep {sweep_id} does not exist")
+        return SweepProgress(**found)
 
     def artifact(self, artifact_id: int) -> Artifact:
         """A kept file.

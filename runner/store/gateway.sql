@@ -372,3 +372,24 @@ SELECT batch_id, items, finished, cancelled_at FROM runner.batch_progress(%(batc
 -- name: cancel_batch
 -- Cancels some of a batch; to be sent again while something is left.
 SELECT ended, running, left_over FROM runner.cancel_batch(%(batch)s::text, %(user_id)s::text)
+
+-- name: validate
+-- Orders validations by a task's own script; sent again it finds them open, and orders none.
+SELECT * FROM runner.validate(%(leaderboard)s::text, %(gpu_type)s::text, %(all_users)s::boolean, %(only_missing)s::boolean)
+
+-- name: validation_progress
+-- How far a validation sweep is.
+SELECT status, jobs, finished FROM runner.validation_progress(%(sweep_id)s::bigint)
+
+-- name: validations_of_sweep
+-- What the validations of a sweep said.
+SELECT * FROM runner.validations(sweep_id => %(sweep_id)s::bigint)
+
+-- name: validations_of_submission
+-- What the validations of a submission said.
+SELECT * FROM runner.validations(submission => %(submission_id)s::bigint)
+
+-- name: validations_of_board
+-- What the validations of these submissions to a leaderboard said, on one GPU type.
+SELECT v.* FROM runner.validations(leaderboard => %(leaderboard)s::text) AS v
+WHERE v.submission_id = ANY (%(ids)s::integer[]) AND v.gpu_type = %(gpu_type)s::text

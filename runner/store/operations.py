@@ -15,7 +15,7 @@ from runner.base.errors import SubmissionError
 from runner.store import queries
 from runner.store.base import Base, expect, text, typed
 from runner.store.clean import clean_text
-from runner.store.records import EventLine, FailedLine, MatchLine, Selection
+from runner.store.records import EventLine, FailedLine, MatchLine, Selection, ValidationSweep
 
 
 class Operations(Base):
@@ -53,6 +53,24 @@ class Operations(Base):
         """
         parameters = {**_parameters(selection), "reason": text(reason)}
         return int(expect(self._link.one(queries.INVALIDATE, parameters))["jobs"])
+
+    def validate(
+        self, leaderboard: str, gpu_type: str, *, all_users: bool = False, only_missing: bool = False
+    ) -> ValidationSweep:
+        """Have the best submission of each of the ten best users, or of `all_users`, validated by the task's script.
+
+        `only_missing`: those without a result of the task's present version.
+
+        Raises:
+            SubmissionError: no such leaderboard, its task has no validation, or it does not offer the GPU type.
+        """
+        parameters = {
+            "leaderboard": clean_text(leaderboard),
+            "gpu_type": clean_text(gpu_type),
+            "all_users": all_users,
+            "only_missing": only_missing,
+        }
+        return ValidationSweep(**expect(self._link.one(queries.VALIDATE, parameters)))
 
     def set_retry(
         self,

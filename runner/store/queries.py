@@ -123,6 +123,9 @@ RERUN: Final = call(
     "rerun(submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, gpu_types "
     "text[], reason text, priority integer, verdicts text[], cause text) AS jobs"
 )
+VALIDATE: Final = call("validate(leaderboard text, gpu_type text, all_users boolean, only_missing boolean)")
+VALIDATIONS: Final = call("validations(leaderboard text, submission_id bigint, sweep_id bigint)")
+VALIDATION_PROGRESS: Final = call("validation_progress(sweep_id bigint)")
 INVALIDATE: Final = call(
     "invalidate(submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, "
     "gpu_types text[], reason text, verdicts text[], cause text) AS jobs"

@@ -164,11 +164,11 @@ FROM pg_current_snapshot() AS s (now)
 
 -- name: running
 -- The jobs that each host holds now.
-SELECT j.id AS job_id, j.submission_id, l.name AS leaderboard, coalesce(b.name, b.id::text) AS batch,
+SELECT j.id AS job_id, s.id AS submission_id, l.name AS leaderboard, coalesce(b.name, b.id::text) AS batch,
        coalesce(s.user_id, j.user_id) AS user_id, j.lease_owner AS host, j.gpu_type, j.mode, j.secret, j.progress,
        extract(epoch FROM now() - j.started_at)::float8 AS running_s
 FROM runner.job j
-LEFT JOIN leaderboard.submission s ON s.id = j.submission_id
+LEFT JOIN leaderboard.submission s ON s.id = coalesce(j.submission_id, j.validates)
 LEFT JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
 LEFT JOIN runner.batch b ON b.id = j.batch_id
 WHERE j.lease_expires_at IS NOT NULL
@@ -176,7 +176,7 @@ ORDER BY j.lease_owner, j.id LIMIT %(limit)s
 
 -- name: latest
 -- The newest verdicts, by host, because the index is ordered by host.
-SELECT d.id AS job_id, d.submission_id, l.name AS leaderboard, coalesce(b.name, b.id::text) AS batch,
+SELECT d.id AS job_id, s.id AS submission_id, l.name AS leaderboard, coalesce(b.name, b.id::text) AS batch,
        CASE WHEN b.id IS NOT NULL THEN (d.report ->> 'items')::integer END AS items,
        coalesce(s.user_id, d.user_id) AS user_id, h.name AS host, d.gpu_type, d.mode, d.secret, d.verdict, d.finished_at, extract(epoch FROM now() - d.finished_at)::float8 AS ago_s,
        extract(epoch FROM d.finished_at - d.started_at)::float8 AS took_s
@@ -184,14 +184,14 @@ FROM runner.host h
 CROSS JOIN LATERAL (
     SELECT * FROM runner.job j WHERE j.state = 'done' AND j.host = h.name ORDER BY j.finished_at DESC LIMIT %(limit)s
 ) AS d
-LEFT JOIN leaderboard.submission s ON s.id = d.submission_id
+LEFT JOIN leaderboard.submission s ON s.id = coalesce(d.submission_id, d.validates)
 LEFT JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
 LEFT JOIN runner.batch b ON b.id = d.batch_id
 ORDER BY d.finished_at DESC, d.id DESC LIMIT %(limit)s
 
 -- name: ended_jobs
 -- Jobs that have a verdict, in the order of their ends, after one of them; by host, because the index is ordered by host.
-SELECT d.id AS job_id, d.attempt, d.submission_id, l.name AS leaderboard, d.batch_id,
+SELECT d.id AS job_id, d.attempt, s.id AS submission_id, l.name AS leaderboard, d.batch_id,
        coalesce(s.submission_time, b.created_at) AS submitted_at, t.traceparent, h.name AS host, d.slot, d.gpu_type, d.mode,
        d.secret, d.verdict, d.failures, d.created_at, d.started_at, d.finished_at, d.report -> 'phases_ns' AS phases_ns
 FROM runner.host h
@@ -201,7 +201,7 @@ CROSS JOIN LATERAL (
       AND (j.finished_at, j.id) > (%(at)s, %(job_id)s)
     ORDER BY j.finished_at, j.id LIMIT %(limit)s
 ) AS d
-LEFT JOIN leaderboard.submission s ON s.id = d.submission_id
+LEFT JOIN leaderboard.submission s ON s.id = coalesce(d.submission_id, d.validates)
 LEFT JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
 LEFT JOIN runner.batch b ON b.id = d.batch_id
 LEFT JOIN runner.trace t ON t.submission_id = d.submission_id
@@ -324,13 +324,13 @@ SELECT id, at, kind, job_id, attempt, host, detail FROM runner.event WHERE submi
 
 -- name: failed
 -- Attempts that gave no result, the newest first.
-SELECT e.at, e.kind, e.submission_id, l.name AS leaderboard, coalesce(b.name, b.id::text) AS batch,
+SELECT e.at, e.kind, s.id AS submission_id, l.name AS leaderboard, coalesce(b.name, b.id::text) AS batch,
        coalesce(s.user_id, j.user_id) AS user_id, e.job_id, e.attempt, e.host, j.gpu_type, j.mode,
        j.secret, j.state, j.verdict, e.detail ->> 'slot' AS slot,
        (SELECT max(c ->> 'error') FROM jsonb_array_elements(j.causes) AS c WHERE c ->> 'attempt' = e.attempt::text) AS error
 FROM runner.event e
 JOIN runner.job j ON j.id = e.job_id
-LEFT JOIN leaderboard.submission s ON s.id = e.submission_id
+LEFT JOIN leaderboard.submission s ON s.id = coalesce(e.submission_id, j.validates)
 LEFT JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
 LEFT JOIN runner.batch b ON b.id = j.batch_id
 WHERE e.kind IN ('failed', 'reclaimed')

@@ -416,6 +416,42 @@ class MatchLine:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ValidationSweep:
+    """Validations that were ordered together."""
+
+    sweep_id: int
+    contract_version: str
+    jobs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepProgress:
+    """How far a validation sweep is."""
+
+    #: running, completed or failed.
+    status: str
+    jobs: int
+    finished: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationLine:
+    """What the task's script said of a submission on a GPU type, in its present version."""
+
+    submission_id: int
+    gpu_type: str
+    contract_version: str
+    #: completed or failed.
+    status: str
+    passed_shapes: int
+    total_shapes: int
+    fully_validated: bool
+    geomean_sync_wall_speedup: float | None
+    error: str | None
+    checked_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class EventLine:
     """Something out of the ordinary that happened to a submission."""
 

@@ -39,6 +39,7 @@ def build_task(
     *,
     where: str,
     extra_where: str,
+    validation: object = None,
     prefix: str = "",
     as_written: bool = False,
 ) -> Task:
@@ -50,6 +51,7 @@ def build_task(
         extra: the content of runner.yml.
         where: task.yml's name for messages.
         extra_where: runner.yml's name for messages.
+        validation: as stored, `{version, source}` where it can be used.
         prefix: put before every key of task.yml in messages (`task.` for a database row).
         as_written: an author wrote it, who can mend what KernelBot would store all the same.
 
@@ -70,7 +72,7 @@ def build_task(
         seed=document.seed,
         multi_gpu=document.multi_gpu,
         libraries=tuple(document.libraries),
-        validation=document.validation,
+        validation=validation,
         extra=extra,
     )
     lines = [

@@ -152,12 +152,15 @@ def _load(tree: Tree, directory: str, *, name: str) -> TaskFolder:
     reader = _Sources(tree, directory, where)
     files = reader.files(document)
     templates = reader.templates(document)
+    validation = reader.validation(document)
     lines += [*reader.problems, *_repeated(document.gpus, where)]
     if lines:
         refuse(lines)
     return TaskFolder(
         name=name,
-        task=build_task(document, files, extra, where=where, extra_where=extra_where, as_written=True),
+        task=build_task(
+            document, files, extra, where=where, extra_where=extra_where, validation=validation, as_written=True
+        ),
         description=document.description,
         templates=templates,
         gpus=tuple(document.gpus),
@@ -211,9 +214,16 @@ class _Sources:
             language: self._text(source, f"templates.{language}") for language, source in named if source is not None
         }
 
+    def validation(self, document: TaskDocument) -> dict[str, str] | None:
+        """`validation` with its script's text, as KernelBot stores it."""
+        entry = document.validation
+        if entry is None:
+            return None
+        return {"version": entry.version, "source": self._text(entry.script, "validation.script")}
+
     def _text(self, source: str, key: str) -> str:
         if source in (SUBMISSION, HARNESS):
-            if key.startswith("templates"):
+            if not key.startswith("files"):
                 self.problems.append(problem(self._where, key, shown(source), "the path of a file"))
             return source
         try:

@@ -155,6 +155,16 @@ class Extra:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Validation:
+    """What accepted submissions are validated with: a program, and the version of what it demands."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    version: Text
+    source: Text
+
+
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """A task as stored on a leaderboard."""
 
@@ -171,7 +181,7 @@ class Task:
     seed: int | None = None
     multi_gpu: bool = False
     libraries: tuple[str, ...] = ()
-    #: KernelBot's, which is not used here.
+    #: As stored. What is no `Validation`, a later KernelBot's, is kept and cannot be used.
     validation: object = None
     extra: Extra = field(default_factory=Extra)
 

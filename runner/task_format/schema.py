@@ -57,8 +57,8 @@ class TaskCommon(_Document):
     seed: Seed | None = None
     multi_gpu: bool = False
     libraries: Texts
-    #: What KernelBot validates submissions with. It is kept, and not used here.
-    validation: dict[str, Any] | None = None
+    #: What accepted submissions are validated with.
+    validation: Any = None
 
 
 class Templates(_Document):
@@ -71,10 +71,18 @@ class Templates(_Document):
     CuteDSL: Text | None = None
 
 
+class ValidationEntry(_Document):
+    """`validation`: the version of what a script demands, and the script's path."""
+
+    version: Text
+    script: Text
+
+
 class TaskDocument(TaskCommon):
     """task.yml."""
 
     files: Annotated[list[FileEntry], Field(min_length=1)]
+    validation: ValidationEntry | None = None
     description: Text
     templates: Templates = Templates()
     gpus: Texts
@@ -84,7 +92,6 @@ class StoredTaskDocument(TaskCommon):
     """`leaderboard.leaderboard.task`."""
 
     files: Annotated[dict[Text, str], Field(min_length=1)]
-    validation: Any = None
 
 
 class ProblemDocument(_Document):

@@ -63,7 +63,15 @@ def from_stored(task_json: Json, extra_json: Json | None, *, origin: str) -> Tas
     document = validate(StoredTaskDocument, _known(task_json), where=origin, prefix="task")
     extra_where = f"{origin}: extra"
     extra = validate(Extra, dict(extra_json or {}), where=extra_where)
-    return build_task(document, document.files, extra, where=origin, extra_where=extra_where, prefix="task.")
+    return build_task(
+        document,
+        document.files,
+        extra,
+        where=origin,
+        extra_where=extra_where,
+        validation=document.validation,
+        prefix="task.",
+    )
 
 
 def unknown_keys(task_json: Json) -> Sequence[str]:

@@ -5,4 +5,5 @@ submission   what the jobs of submissions have in common
 kernel       a submission under the built-in harness: judge and worker
 program      a submission under a third party's eval program
 group        a group of PyTorch modules
+validation   a ranked submission under its task's own script
 """

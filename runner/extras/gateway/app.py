@@ -17,7 +17,7 @@ from starlette.types import ExceptionHandler
 from runner.base.config import Config
 from runner.base.errors import DatabaseUnavailableError
 from runner.base.logs import get_logger
-from runner.extras.gateway import admin, boards, exporting, login, oauth, pages, publishing, submissions
+from runner.extras.gateway import admin, boards, exporting, login, oauth, pages, publishing, submissions, validations
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state
 from runner.extras.gateway.identity import admin as only_admin
 from runner.extras.gateway.identity import user
@@ -30,11 +30,6 @@ from runner.store.gateway import GatewayStore, RefusedError
 _log = get_logger("gateway")
 #: Routes of KernelBot's API that this release does not have, with what to do instead. docs/gateway.md lists them.
 NOT_BUILT: Final = (
-    (
-        "POST",
-        "/admin/application-validations/{leaderboard}/{gpu}",
-        "Application validation is not built: no daemon has such jobs",
-    ),
     (
         "POST",
         "/profile/{leaderboard}/{gpu}",
@@ -110,6 +105,7 @@ def routes() -> list[Route]:
         Route("/admin/stop", admin.stop, methods=["POST"]),
         Route("/admin/stats", admin.stats, methods=["GET"]),
         Route("/admin/ban/{user_id}", admin.ban, methods=["POST", "DELETE"]),
+        Route(f"/admin/application-validations/{lb}", validations.order, methods=["POST"]),
         Route("/admin/leaderboards", publishing.create, methods=["POST"]),
         Route("/admin/export-hf", exporting.export, methods=["POST"]),
         Route("/admin/update-problems", publishing.update_problems, methods=["POST"]),

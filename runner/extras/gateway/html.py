@@ -57,6 +57,12 @@ def _when(value: datetime | None) -> str:
     return f"{units.moment(value)} UTC"
 
 
+def _validated(line: Mapping[str, Any]) -> str:
+    """What a validation said, for people."""
+    speedup = line["geomean_sync_wall_speedup"]
+    return units.shapes(line["status"], line["passed_shapes"], line["total_shapes"], speedup)
+
+
 _templates: Final = Environment(
     loader=FileSystemLoader(_HERE / "templates"),
     autoescape=True,
@@ -72,6 +78,7 @@ _templates.filters.update(
     percent=units.percent,
     segment=lambda text: quote(text, safe=""),
     cut=sizes.cut,
+    validated=_validated,
 )
 _templates.globals.update(description_bytes=_DESCRIPTION_BYTES, spec_bytes=SPEC_BYTES, message_bytes=MESSAGE_BYTES)
 

@@ -96,6 +96,8 @@ async def board(request: Request, session: Session | None) -> Response:
     gpu = own_name(found, request.query_params.get("gpu", "")) or next(iter(found["gpus"]), "")
     offset = query_number(request, "offset", 0, low=0, high=1_000_000)
     places = await current.store.all("places", leaderboard=found["name"], gpu_type=gpu, limit=PLACES + 1, offset=offset)
+    shown_ids = [place["submission_id"] for place in places[:PLACES]]
+    validated = await current.store.all("validations_of_board", leaderboard=found["name"], gpu_type=gpu, ids=shown_ids)
     told = await current.store.one("board_reference", board_id=found["id"]) or {
         "reference": None,
         "ranking_by": None,
@@ -113,6 +115,7 @@ async def board(request: Request, session: Session | None) -> Response:
         board=found,
         gpu=gpu,
         places=places[:PLACES],
+        validated={row["submission_id"]: row for row in validated},
         offset=offset,
         size=PLACES,
         more=len(places) > PLACES,
@@ -219,10 +222,13 @@ async def view(request: Request, session: Session | None) -> Response:
     submission_id = path_number(request, "id")
     found = await owned(current, submission_id, user.user)
     status = await current.store.one("submission_status", submission_id=submission_id)
-    return await off_loop(found, lambda: _view_page(request, session, found, status))
+    validated = await current.store.all("validations_of_submission", submission_id=submission_id)
+    return await off_loop(found, lambda: _view_page(request, session, found, status, validated))
 
 
-def _view_page(request: Request, session: Session | None, found: Row, status: Row | None) -> Response:
+def _view_page(
+    request: Request, session: Session | None, found: Row, status: Row | None, validated: Sequence[Row]
+) -> Response:
     code = results.source(found["code"])
     rows, outputs = sizes.Budget(_CASES), sizes.Budget(_OUTPUTS)
     runs = []
@@ -243,6 +249,7 @@ def _view_page(request: Request, session: Session | None, found: Row, status: Ro
         "view.html",
         submission=found,
         status=status,
+        validated=validated,
         runs=runs[:_RUNS],
         code=sizes.cut(code, _CODE),
         progress=_progress(found, status),

@@ -132,14 +132,13 @@ BEGIN
     );
     CREATE INDEX idx_leaderboard_invite_scope_leaderboard ON leaderboard.leaderboard_invite_scope (leaderboard_id);
 
-    -- What a task's own script says of submissions, and when it was asked. We write neither; kernelboard's ranking joins
-    -- the second.
+    -- When a task's own script was asked about submissions, and what it said. Kernelboard's ranking joins the second.
     CREATE TABLE leaderboard.validation_sweep (
         id bigserial PRIMARY KEY,
         leaderboard_id integer NOT NULL REFERENCES leaderboard.leaderboard (id) ON DELETE CASCADE,
         gpu_type text NOT NULL,
         contract_version text NOT NULL,
-        scheduled_for date NOT NULL,
+        scheduled_for date,
         status text NOT NULL CHECK (status IN ('running', 'completed', 'failed')),
         started_at timestamptz NOT NULL DEFAULT now(),
         completed_at timestamptz,

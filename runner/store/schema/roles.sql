@@ -57,7 +57,9 @@ GRANT EXECUTE ON FUNCTION
     runner.submit_batch(jsonb, text, text, text, jsonb, integer, integer, boolean, timestamptz, timestamptz, interval),
     runner.batch_results(text, text[], bigint, integer, text),
     runner.batch_progress(text, text),
-    runner.cancel_batch(text, text) TO runner_frontend;
+    runner.cancel_batch(text, text),
+    runner.validations(text, bigint, bigint),
+    runner.validation_progress(bigint) TO runner_frontend;
 -- The data export without code. A login that exports also needs SELECT (id, code, old_code) ON leaderboard.code_files.
 GRANT SELECT ON runner.dataset_submissions, runner.dataset_ranking, runner.dataset_progression, runner.dataset_quality,
     runner.dataset_people, runner.dataset_runs, runner.dataset_leaderboards, runner.dataset_codes, runner.dataset_users,
@@ -71,6 +73,7 @@ GRANT EXECUTE ON FUNCTION
     runner.matching(bigint, text, text, timestamptz, timestamptz, text[], text[], text),
     runner.rerun(bigint, text, text, timestamptz, timestamptz, text[], text, integer, text[], text),
     runner.invalidate(bigint, text, text, timestamptz, timestamptz, text[], text, text[], text),
+    runner.validate(text, text, boolean, boolean),
     runner.set_demand(text, text, double precision),
     runner.set_open_jobs(text, integer),
     runner.set_open_items(text, text, bigint),
@@ -113,7 +116,8 @@ GRANT EXECUTE ON FUNCTION
     runner.board_scores(integer, text, integer),
     runner.web_login(text, text, text),
     runner.attach_login(text, text),
-    runner.admit_login(text, text, text) TO runner_gateway;
+    runner.admit_login(text, text, text),
+    runner.validate(text, text, boolean, boolean) TO runner_gateway;
 GRANT SELECT (task), UPDATE (visibility) ON leaderboard.leaderboard TO runner_gateway;
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.code_files TO runner_gateway;
 GRANT SELECT ON runner.seen_run TO runner_gateway;

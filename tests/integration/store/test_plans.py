@@ -173,7 +173,7 @@ def check(meter: Meter, bench: Bench) -> None:
     statements: Sequence[tuple[bytes, Mapping[str, object], int]] = [
         (queries.HEARTBEAT.sql, {"host": "h", "lease_s": 60, "instance": "h", **held}, 400),
         (queries.COMPLETE.sql, {"results": results}, 1000),
-        (queries.FAIL.sql, failure, 250),
+        (queries.FAIL.sql, failure, 300),
         (queries.RELEASE.sql, {**vars(jobs[0]), "reason": "x"}, 250),
         # A sweep may be due, which moves the floor of every class.
         (queries.RECLAIM.sql, {}, 500),

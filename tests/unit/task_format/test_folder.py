@@ -56,10 +56,11 @@ def test_every_key_of_task_yml_is_kept(tmp_path: Path) -> None:
         seed=99,
         multi_gpu=True,
         libraries=["cutlass"],
+        validation={"version": "v1", "script": "check.py"},
         templates={"Python": "template.py", "CuteDSL": "template.py"},
         gpus=["H100", "CPU"],
     )
-    folder = load(write(tmp_path, task, files={"template.py": "pass\n"}))
+    folder = load(write(tmp_path, task, files={"template.py": "pass\n", "check.py": "print()\n"}))
     loaded = folder.task
     assert loaded.tests == (task["tests"][0],)
     assert (loaded.test_timeout_s, loaded.benchmark_timeout_s, loaded.ranked_timeout_s) == (10, 20, 30)
@@ -67,6 +68,7 @@ def test_every_key_of_task_yml_is_kept(tmp_path: Path) -> None:
     assert loaded.seed == 99
     assert loaded.multi_gpu is True
     assert loaded.libraries == ("cutlass",)
+    assert loaded.validation == {"version": "v1", "source": "print()\n"}
     assert folder.templates == {"Python": "pass\n", "CuteDSL": "pass\n"}
     assert folder.gpus == ("H100", "CPU")
 
@@ -228,6 +230,16 @@ def test_a_harness_source_selects_the_builtin_judge(tmp_path: Path) -> None:
             "templates",
             {"Python": "@SUBMISSION@"},
             "adder/task.yml: templates.Python: found '@SUBMISSION@', expected the path of a file",
+        ),
+        (
+            "validation",
+            {"version": "v1"},
+            "adder/task.yml: validation.script: found nothing, expected a value (the key is required)",
+        ),
+        (
+            "validation",
+            {"version": "v1", "script": "@SUBMISSION@"},
+            "adder/task.yml: validation.script: found '@SUBMISSION@', expected the path of a file",
         ),
         (
             "test_timeot",

@@ -19,7 +19,17 @@ from datetime import datetime
 from typing import Any, BinaryIO, Final
 
 from runner.base.dates import read_date
-from runner.base.model import Artifact, GroupJob, Job, JobResult, Mode, RunRecord, SubmissionJob, Verdict
+from runner.base.model import (
+    Artifact,
+    GroupJob,
+    Job,
+    JobResult,
+    Mode,
+    RunRecord,
+    SubmissionJob,
+    ValidationJob,
+    Verdict,
+)
 
 FORMAT: Final = "kernel-runner result"
 VERSION: Final = 1
@@ -59,6 +69,8 @@ class Decoded:
 def bare(job: Job) -> Job:
     """The job without what strangers or users must not find on disk and no commit needs."""
     without = replace(job, task={})
+    if isinstance(without, ValidationJob):
+        return replace(without, code=b"", extra=None)
     return replace(without, code=b"", extra=None, secret_seed=0) if isinstance(without, SubmissionJob) else without
 
 
@@ -155,6 +167,8 @@ def _job_of(document: Mapping[str, Any]) -> Job:
         "created_at": read_date(document["created_at"]),
         "started_at": read_date(document["started_at"]),
     }
+    if values["mode"] is Mode.VALIDATION:
+        return ValidationJob(**values, task={}, code=b"", extra=None)
     if document["submission_id"] is None:
         return GroupJob(**values, task={})
     return SubmissionJob(**values, task={}, code=b"", extra=None, secret_seed=0)

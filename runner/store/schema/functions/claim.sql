@@ -1,6 +1,7 @@
 -- Takes the first queued jobs of one class (GPU type, priority), at most as many as the type has free slots, and says how
 -- the host stands. It always returns a row; without a job the job's id is NULL. A group of a batch has no submission and
--- no leaderboard; its `task` is what runner.group_of says. Every ten seconds it counts the hosts that serve the same GPU
+-- no leaderboard; its `task` is what runner.group_of says. A validation has all of the submission that it validates but
+-- its id, which is in its `task`. Every ten seconds it counts the hosts that serve the same GPU
 -- types, this one included.
 --
 -- Classes are tried by priority, then in the order in which the host names their types. The host names the type first
@@ -120,10 +121,12 @@ BEGIN
     SELECT draining, drain_reason, registered, overdue, rivals,
            c.id, c.attempt, c.submission_id, l.name, c.gpu_type, c.mode, c.secret, coalesce(s.user_id, c.user_id),
            s.file_name, f.code,
-           CASE WHEN c.batch_id IS NULL THEN l.task ELSE runner.group_of(c.id) END, b.extra, l.secret_seed, c.failures,
+           CASE WHEN c.batch_id IS NOT NULL THEN runner.group_of(c.id)
+                WHEN c.validates IS NOT NULL THEN jsonb_build_object('validates', c.validates, 'task', l.task)
+                ELSE l.task END, b.extra, l.secret_seed, c.failures,
            c.created_at, c.started_at, CASE WHEN c.avoid_host = claim.host THEN c.avoid_slot END
     FROM claimed c
-    LEFT JOIN LATERAL (SELECT * FROM leaderboard.submission s WHERE s.id = c.submission_id OFFSET 0) AS s ON true
+    LEFT JOIN LATERAL (SELECT * FROM leaderboard.submission s WHERE s.id = coalesce(c.submission_id, c.validates) OFFSET 0) AS s ON true
     LEFT JOIN LATERAL (SELECT * FROM leaderboard.code_files f WHERE f.id = s.code_id OFFSET 0) AS f ON true
     LEFT JOIN LATERAL (SELECT * FROM leaderboard.leaderboard l WHERE l.id = s.leaderboard_id OFFSET 0) AS l ON true
     LEFT JOIN LATERAL (SELECT * FROM runner.board b WHERE b.leaderboard_id = l.id OFFSET 0) AS b ON true

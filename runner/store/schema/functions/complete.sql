@@ -21,6 +21,7 @@ DECLARE
     v_submission_ids_given integer[];
     v_submission_ids integer[];
     v_batch_ids bigint[];
+    v_validated integer[];
     v_again bigint[] := '{}';
     v_group record;
     v_outcomes text[];
@@ -47,12 +48,14 @@ BEGIN
         PERFORM runner.refuse('KR028', 'a score is not above 0, or not finite', 'Correct the result.');
     END IF;
     v_submission_ids := v_submission_ids_given;
-    -- Groups have a batch in the place of a submission.
+    -- Groups have a batch in the place of a submission. What a validation validates must not be deleted meanwhile.
     IF array_position(v_submission_ids_given, NULL) IS NOT NULL THEN
-        SELECT array_agg(DISTINCT j.batch_id) INTO v_batch_ids
+        SELECT array_agg(DISTINCT j.batch_id) FILTER (WHERE j.batch_id IS NOT NULL),
+               array_agg(DISTINCT j.validates) FILTER (WHERE j.validates IS NOT NULL)
+        INTO v_batch_ids, v_validated
         FROM unnest(v_job_ids, v_submission_ids_given) AS g (id, submission_id)
-        CROSS JOIN LATERAL (SELECT o.batch_id FROM runner.job o WHERE o.id = g.id OFFSET 0) AS j
-        WHERE g.submission_id IS NULL AND j.batch_id IS NOT NULL;
+        CROSS JOIN LATERAL (SELECT o.batch_id, o.validates FROM runner.job o WHERE o.id = g.id OFFSET 0) AS j
+        WHERE g.submission_id IS NULL;
     END IF;
 
     -- Without these locks a public and a secret job that end together would each see the other running, and neither
@@ -60,6 +63,10 @@ BEGIN
     IF v_waits THEN
         PERFORM FROM (SELECT DISTINCT g.id FROM unnest(v_submission_ids) AS g (id) ORDER BY g.id) AS u
         CROSS JOIN LATERAL (SELECT s.id FROM leaderboard.submission s WHERE s.id = u.id FOR NO KEY UPDATE) AS s;
+        IF v_validated IS NOT NULL THEN
+            PERFORM FROM (SELECT g.id FROM unnest(v_validated) AS g (id) ORDER BY g.id) AS u
+            CROSS JOIN LATERAL (SELECT s.id FROM leaderboard.submission s WHERE s.id = u.id FOR KEY SHARE) AS s;
+        END IF;
         IF v_batch_ids IS NOT NULL THEN
             PERFORM FROM (SELECT g.id FROM unnest(v_batch_ids) AS g (id) ORDER BY g.id) AS u
             CROSS JOIN LATERAL (SELECT b.id FROM runner.batch b WHERE b.id = u.id FOR NO KEY UPDATE) AS b;
@@ -72,6 +79,12 @@ BEGIN
                            FOR NO KEY UPDATE SKIP LOCKED) AS s ON true
         -- A submission that was deleted is held by no transaction.
         WHERE s.id IS NOT NULL OR NOT EXISTS (SELECT FROM leaderboard.submission o WHERE o.id = u.id);
+        IF v_validated IS NOT NULL THEN
+            SELECT array_agg(s.id) INTO v_validated
+            FROM (SELECT g.id FROM unnest(v_validated) AS g (id) ORDER BY g.id) AS u
+            CROSS JOIN LATERAL (SELECT s.id FROM leaderboard.submission s WHERE s.id = u.id
+                                FOR KEY SHARE SKIP LOCKED) AS s;
+        END IF;
         IF v_batch_ids IS NOT NULL THEN
             SELECT array_agg(b.id) INTO v_batch_ids
             FROM (SELECT g.id FROM unnest(v_batch_ids) AS g (id) ORDER BY g.id) AS u
@@ -84,7 +97,8 @@ BEGIN
         FROM (SELECT DISTINCT g.id FROM unnest(v_job_ids, v_submission_ids_given) AS g (id, submission_id)
               WHERE g.submission_id = ANY (v_submission_ids)
                  OR g.submission_id IS NULL
-                    AND (SELECT o.batch_id FROM runner.job o WHERE o.id = g.id) = ANY (v_batch_ids)
+                    AND ((SELECT o.batch_id FROM runner.job o WHERE o.id = g.id) = ANY (v_batch_ids)
+                         OR (SELECT o.validates FROM runner.job o WHERE o.id = g.id) = ANY (v_validated))
               ORDER BY g.id) AS u
         CROSS JOIN LATERAL (SELECT * FROM runner.job j WHERE j.id = u.id FOR NO KEY UPDATE) AS j
     ), owners AS MATERIALIZED (
@@ -95,7 +109,8 @@ BEGIN
                    WHEN NOT r.submission_id = ANY (coalesce(v_submission_ids, '{}')) THEN 'busy'
                    -- A job that was deleted is held by no transaction.
                    WHEN r.submission_id IS NULL AND j.id IS NULL
-                        AND EXISTS (SELECT FROM runner.job o WHERE o.id = r.job_id AND o.batch_id IS NOT NULL) THEN 'busy'
+                        AND EXISTS (SELECT FROM runner.job o
+                                    WHERE o.id = r.job_id AND num_nonnulls(o.batch_id, o.validates) = 1) THEN 'busy'
                    WHEN r.number <> array_position(v_keys, r.job_id || '.' || r.attempt) THEN 'busy'
                    -- The time of the claim counts too: after a crash, a restored backup, or on another database, another
                    -- claim may have the same job and attempt.
@@ -176,6 +191,9 @@ BEGIN
 
         IF v_concerned IS NOT NULL THEN
             v_done := runner.after_attempts(v_concerned);
+        END IF;
+        IF v_validated IS NOT NULL THEN
+            PERFORM runner.end_validations(v_committed);
         END IF;
     END IF;
 

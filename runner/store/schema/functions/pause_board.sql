@@ -27,7 +27,10 @@ BEGIN
         SELECT q.id FROM runner.job q
         WHERE q.id = ANY (ARRAY(SELECT o.id FROM leaderboard.submission s JOIN runner.job o ON o.submission_id = s.id
                                 WHERE s.leaderboard_id = v_id AND NOT coalesce(s.done, false) AND o.state = 'queued'
-                                  AND o.ready))
+                                  AND o.ready
+                                UNION ALL
+                                SELECT o.id FROM leaderboard.submission s JOIN runner.job o ON o.validates = s.id
+                                WHERE s.leaderboard_id = v_id AND o.state = 'queued' AND o.ready))
           AND q.state = 'queued' AND q.ready
         ORDER BY q.id FOR NO KEY UPDATE
     ) AS held

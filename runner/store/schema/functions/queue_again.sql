@@ -7,7 +7,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_paused boolean := EXISTS (
         SELECT FROM (SELECT o.* FROM runner.job o WHERE o.id = queue_again.job_id OFFSET 0) AS j
-        JOIN leaderboard.submission s ON s.id = j.submission_id
+        JOIN leaderboard.submission s ON s.id = coalesce(j.submission_id, j.validates)
         JOIN runner.board b ON b.leaderboard_id = s.leaderboard_id WHERE b.paused IS NOT NULL);
 BEGIN
     UPDATE runner.job j

@@ -87,6 +87,12 @@ BEGIN
 
     IF v_sweeps THEN
         PERFORM runner.move_floors();
+        IF to_regclass('leaderboard.validation_sweep') IS NOT NULL THEN
+            -- Sweeps whose last jobs went with their submissions. KernelBot's own have no jobs here.
+            PERFORM runner.advance_sweeps(ARRAY(
+                SELECT w.id FROM leaderboard.validation_sweep w
+                WHERE w.status = 'running' AND EXISTS (SELECT FROM runner.job j WHERE j.sweep_id = w.id)));
+        END IF;
     END IF;
 END
 $$;

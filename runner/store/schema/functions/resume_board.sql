@@ -31,6 +31,9 @@ BEGIN
         ) AS q
     ) AS h
     WHERE j.id = h.id;
+    PERFORM runner.advance_sweeps(ARRAY(
+        SELECT DISTINCT o.sweep_id FROM leaderboard.submission s JOIN runner.job o ON o.validates = s.id
+        WHERE s.leaderboard_id = v_id AND o.state = 'queued'));
     PERFORM runner.call('runner_queue', '');
     RETURN true;
 END

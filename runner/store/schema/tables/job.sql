@@ -16,7 +16,7 @@ CREATE TABLE runner.job (
     batch_id bigint CONSTRAINT job_batch REFERENCES runner.batch (id),
     user_id text NOT NULL,
     gpu_type text NOT NULL,
-    mode text NOT NULL CHECK (mode IN ('test', 'benchmark', 'profile', 'leaderboard', 'private')),
+    mode text NOT NULL CHECK (mode IN ('test', 'benchmark', 'profile', 'leaderboard', 'private', 'validation')),
     secret boolean NOT NULL,
     enqueued boolean NOT NULL DEFAULT false,
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -61,7 +61,10 @@ CREATE TABLE runner.job (
     retired_at timestamptz,
     retired_reason text,
     retired_as text CHECK (retired_as IN ('replaced', 'dropped', 'invalidated')),
-    CONSTRAINT job_of_one_kind CHECK ((submission_id IS NULL) <> (batch_id IS NULL)),
+    sweep_id bigint,
+    validates integer REFERENCES leaderboard.submission (id) ON DELETE CASCADE,
+    CONSTRAINT job_of_one_kind CHECK (num_nonnulls(submission_id, batch_id, validates) = 1),
+    CONSTRAINT job_validates_in_a_sweep CHECK ((validates IS NULL) = (sweep_id IS NULL)),
     CONSTRAINT job_verdict_when_done CHECK ((state = 'done') = (verdict IS NOT NULL)),
     CONSTRAINT job_lease_when_running
         CHECK ((state = 'running') = (lease_owner IS NOT NULL) AND (state = 'running') = (lease_expires_at IS NOT NULL)),
@@ -77,7 +80,7 @@ CREATE TABLE runner.job (
     autovacuum_analyze_scale_factor = 0.02, autovacuum_analyze_threshold = 1000
 );
 COMMENT ON TABLE runner.job IS
-    'The queue: evaluate submission S on GPU type T in mode M (public or secret), or a group of items of a batch.';
+    'The queue: evaluate or validate submission S on GPU type T in mode M (public or secret), or a group of items of a batch.';
 COMMENT ON COLUMN runner.job.batch_id IS 'The batch of a group; NULL: the job is of a submission.';
 COMMENT ON COLUMN runner.job.enqueued IS
     'Made by runner.enqueue, for a submission of somebody else, who may write results of it too.';
@@ -107,6 +110,10 @@ COMMENT ON COLUMN runner.job.marked_hacked IS
 COMMENT ON COLUMN runner.job.replaces IS 'The job that this one evaluates again.';
 COMMENT ON COLUMN runner.job.retired_at IS 'Set: its result no longer counts, see retired_reason. Nothing is deleted.';
 COMMENT ON COLUMN runner.job.retired_as IS 'NULL: its result counts. replaced, dropped or invalidated: it does not, see retired_reason.';
+COMMENT ON COLUMN runner.job.sweep_id IS
+    'The row of leaderboard.validation_sweep; no foreign key, since a database of an older KernelBot has no such table.';
+COMMENT ON COLUMN runner.job.validates IS
+    'The submission that the job validates; it is no job of the submission, so it changes nothing there.';
 
 -- The indexes that claims walk, and others of a large table, are in ../indexes.
 -- The condition names the column searched for, not the state. With the state, a plan that was made when nothing ran

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
 
+from runner.base.model import ValidationJob
 from runner.extras.gateway.app import NOT_BUILT, routes
 from tests.integration.extras.gateway.conftest import ADMIN, Gate, login_of
+from tests.integration.store.conftest import result
+from tests.support.waiting import PATIENCE_S, wait_until
 
 Finish = Callable[..., None]
+VALIDATION = '{"validation": {"version": "v1", "source": "print()"}}'
 
 
 def filled(path: str) -> str:
@@ -61,6 +66,56 @@ def test_what_is_not_built_says_so(gate: Gate, method: str, path: str, sentence:
     """501 and what to do instead."""
     answer = gate.ask(method, filled(path), admin=ADMIN, cli="ada-token")
     assert (answer.status, answer.detail) == (501, sentence)
+
+
+def test_validations_are_ordered_and_waited_for(gate: Gate, finish: Finish) -> None:
+    """By default of the ten best users and without waiting; what the queue refuses is answered with its sentence."""
+    path = "/admin/application-validations/Identity/cpu"
+    gate.submit("/submission/identity/CPU/leaderboard")
+    finish()
+    refused = gate.ask("POST", path, admin=ADMIN)
+    assert (refused.status, "has no validation" in refused.detail) == (400, True)
+    gate.sql("UPDATE leaderboard.leaderboard SET task = task || %s", VALIDATION)
+    ordered = gate.ask("POST", path, admin=ADMIN)
+    told = {"leaderboard": "identity", "gpu_type": "CPU", "contract_version": "v1", "only_missing": False}
+    assert ordered.status == 202
+    assert ordered.json == {**told, "status": "accepted", "all_users": False, "sweep_id": 1, "jobs": 1}
+
+    with ThreadPoolExecutor(1) as thread:
+        gate.sql("DELETE FROM runner.job WHERE sweep_id IS NOT NULL")
+        waiting = thread.submit(gate.ask, "POST", f"{path}?wait=true&all_users=true", admin=ADMIN)
+        job = wait_until(
+            lambda: next(iter(gate.bench.store.claim(host="h", slots={"CPU": 1}, lease_s=60).jobs), None),
+            "it is queued",
+        )
+        assert isinstance(job, ValidationJob)
+        said = {"contract_version": "v1", "passed_shapes": 2, "total_shapes": 3, "fully_validated": False, "result": {}}
+        gate.bench.store.complete(job, result(report={"validation": {**said, "geomean_sync_wall_speedup": 1.5}}))
+        answer = waiting.result(PATIENCE_S)
+    line = {"submission_id": 1, "status": "completed", "passed_shapes": 2, "total_shapes": 3, "fully_validated": False}
+    line |= {"geomean_sync_wall_speedup": 1.5, "error": None}
+    assert answer.status == 200
+    assert answer.json == {
+        **told,
+        "status": "completed",
+        "all_users": True,
+        "sweep_id": 2,
+        "jobs": 1,
+        "results": [line],
+    }
+    nothing = gate.ask("POST", f"{path}?only_missing=1&wait=1", admin=ADMIN).json
+    assert (nothing["jobs"], nothing["status"], nothing["results"]) == (0, "completed", [])
+
+    for page, browser in (("/board/identity", {}), ("/view/1", {"Cookie": login(gate)})):
+        text = gate.ask("GET", page, headers=browser).text
+        assert "2 of 3 shapes, 1.50x (v1, " in text
+
+
+def login(gate: Gate) -> str:
+    """The cookie of Ada's browser."""
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": f"http://127.0.0.1:{gate.port}"}
+    answer = gate.ask("POST", "/login", b"token=ada-token&next=/mine", headers=headers)
+    return answer.headers["set-cookie"].partition(";")[0]
 
 
 def test_a_ban(gate: Gate) -> None:

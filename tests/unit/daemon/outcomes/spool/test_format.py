@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from runner.base.model import JobResult
+from runner.base.model import JobResult, Mode, ValidationJob
 from runner.daemon.outcomes.spool.format import (
     DROPPED,
     Decoded,
@@ -68,6 +68,16 @@ def test_a_group_keeps_its_batch_and_the_results_of_its_items() -> None:
     assert read(whole).job == bare(group)
     assert read(whole).result == found
     assert b"the reference" not in whole
+
+
+def test_a_validation_keeps_its_submission() -> None:
+    """Its code and its task are not on the disk."""
+    common = {name: value for name, value in vars(job()).items() if name not in ("secret_seed", "demand")}
+    validation = ValidationJob(**{**common, "submission_id": None, "mode": Mode.VALIDATION, "validates": 4})
+    whole = b"".join(encode(validation, result(), slot="cpu0").parts)
+    assert read(whole).job == bare(validation)
+    assert b"the source of a stranger" not in whole
+    assert b"the answer" not in whole
 
 
 def test_what_the_store_would_write_is_what_is_kept() -> None:

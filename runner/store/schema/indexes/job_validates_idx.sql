@@ -1,0 +1,2 @@
+-- The validations of a submission.
+CREATE INDEX CONCURRENTLY job_validates_idx ON runner.job (validates) WHERE validates IS NOT NULL;

@@ -1,0 +1,77 @@
+"""`leaderboard validate`, and where its results are shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runner.base.errors import SubmissionError
+from runner.base.model import Job, JobResult, Mode, Verdict
+from runner.store import Store
+from tests.integration.cli.conftest import Call, write_task
+from tests.integration.store.conftest import ranked, result
+
+
+def claim(store: Store) -> Job:
+    """The next job."""
+    (job,) = store.claim(host="h", slots={"CPU": 1}, lease_s=60).jobs
+    return job
+
+
+@pytest.fixture
+def validated(cli: Call, tmp_path: Path, submission_file: Path, store: Store) -> str:
+    """A leaderboard with a validation, and two ranked submissions."""
+    folder = write_task(tmp_path / "echo", validation={"version": "v1", "script": "check.py"})
+    (folder / "check.py").write_text("print()\n")
+    assert cli("leaderboard", "create", folder).code == 0
+    for number, user in enumerate(("ann", "bob"), 1):
+        assert cli("submit", submission_file, "--leaderboard", "echo", "--user", user).code == 0
+        for _ in range(2):
+            job = claim(store)
+            store.complete(job, ranked(job, number * 1e-6))
+    return "echo"
+
+
+def test_a_validation_is_ordered_and_its_result_is_shown_everywhere(cli: Call, validated: str, store: Store) -> None:
+    """In the ranking, beside the submission, in JSON; a failed one with its reason."""
+    ordered = cli("leaderboard", "validate", validated, "--gpu", "cpu", "--json")
+    assert ordered.code == 0, ordered.err
+    assert ordered.document == {"sweep_id": 1, "contract_version": "v1", "jobs": 2}
+    assert "validation sweep 1 of echo, v1: 2 jobs" in ordered.err
+    assert cli("leaderboard", "show", validated, "--json").document[0]["validation"] is None
+
+    said = {"contract_version": "v1", "passed_shapes": 2, "total_shapes": 3, "fully_validated": False}
+    report = {"validation": {**said, "geomean_sync_wall_speedup": 1.5, "result": {}}}
+    outcomes: list[JobResult] = [result(report=report), result(Verdict.RUNTIME_ERROR)]
+    for outcome in outcomes:
+        job = claim(store)
+        assert job.mode is Mode.VALIDATION
+        store.complete(job, outcome)
+    page = cli("leaderboard", "show", validated).out
+    assert "2 of 3 shapes, 1.50x (v1, " in page
+    assert "failed (v1, " in page
+    assert "validated on CPU: 2 of 3 shapes, 1.50x (v1, " in cli("status", 1).out
+    assert "because runtime_error" in cli("status", 2).out
+    assert cli("leaderboard", "show", validated, "--json").document[0]["validation"]["passed_shapes"] == 2
+    (line,) = cli("status", 1, "--json").document["validations"]
+    assert (line["status"], line["geomean_sync_wall_speedup"]) == ("completed", 1.5)
+
+    waited = cli("leaderboard", "validate", validated, "--gpu", "CPU", "--all-users", "--only-missing", "--wait")
+    assert (waited.code, waited.out.strip()) == (0, "nothing was validated")
+
+
+def test_a_submission_cannot_ask_for_it(cli: Call, validated: str, submission_file: Path, store: Store) -> None:
+    """Neither by the command line nor by SQL."""
+    asked = cli("submit", submission_file, "--leaderboard", validated, "--mode", "validation")
+    assert (asked.code, "validation" in asked.err) == (2, True)
+    with pytest.raises(SubmissionError, match="unknown mode 'validation'"):
+        store.submit(
+            leaderboard=validated,
+            user_id="ann",
+            file_name="x.py",
+            code=b"pass",
+            mode="validation",
+            gpu_types=None,
+            user_name=None,
+        )

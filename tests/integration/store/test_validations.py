@@ -1,0 +1,277 @@
+"""Validations of ranked submissions: who is chosen, what is written, what stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from runner.base.errors import NotFoundError, SubmissionError
+from runner.base.model import JobResult, ValidationJob, Verdict
+from runner.store import queries, schema
+from runner.store.clean import to_jsonb
+from runner.store.migrate import migrate
+from runner.store.results import _result
+from tests.integration.store.conftest import TASK, Bench, result
+from tests.support.waiting import PATIENCE_S, wait_until
+
+Db = psycopg.Connection[dict[str, Any]]
+VALIDATION = {"version": "v1", "source": "print()"}
+#: Everything that a validation must leave alone.
+UNTOUCHED = (
+    "SELECT * FROM runner.ranking ORDER BY leaderboard, rank",
+    "SELECT * FROM leaderboard.runs ORDER BY id",
+    "SELECT * FROM runner.score ORDER BY run_id",
+    "SELECT * FROM leaderboard.submission ORDER BY id",
+    "SELECT * FROM leaderboard.submission_job_status ORDER BY submission_id",
+    "SELECT * FROM runner.job WHERE sweep_id IS NULL ORDER BY id",
+    "SELECT * FROM runner.status ORDER BY submission_id",
+    "SELECT * FROM runner.result ORDER BY submission_id, mode",
+)
+#: Sessions of this database that wait for another one's lock.
+WAITS = b"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+RESULTS = "SELECT * FROM leaderboard.submission_validation ORDER BY submission_id"
+
+
+@pytest.fixture
+def board(bench: Bench) -> Bench:
+    """A board whose task has a validation."""
+    bench.board(task={**TASK, "validation": VALIDATION})
+    return bench
+
+
+def rank(bench: Bench, finish: Callable[..., None], *users: str) -> list[int]:
+    """Ranked submissions, the first user's the fastest."""
+    ids = []
+    for number, user in enumerate(users, 1):
+        ids.append(bench.submit(mode="leaderboard", user_id=user))
+        finish(score_s=number * 1e-6)
+    return ids
+
+
+def said(passed: int = 3, total: int = 3, **changes: object) -> JobResult:
+    """What the daemon makes of a script's line."""
+    validation = {
+        "contract_version": "v1",
+        "passed_shapes": passed,
+        "total_shapes": total,
+        "fully_validated": passed == total,
+        "geomean_sync_wall_speedup": 1.5,
+        "result": {"results": [{"n": 1}]},
+        **changes,
+    }
+    return result(report={"validation": validation})
+
+
+def claim(bench: Bench) -> ValidationJob:
+    """The next job, which validates."""
+    job = bench.claim()
+    assert isinstance(job, ValidationJob)
+    return job
+
+
+def chosen(db: Db, sweep_id: int) -> list[int]:
+    """The submissions of a sweep, in its order."""
+    found = db.execute("SELECT validates FROM runner.job WHERE sweep_id = %s ORDER BY id", [sweep_id])
+    return [row["validates"] for row in found]
+
+
+def test_the_best_of_the_ten_best_users_are_chosen_or_of_all_or_those_without_a_result(
+    board: Bench, finish: Callable[..., None], db: Db
+) -> None:
+    """Not a user's slower ones, nor one whose validation is open. A new version of the script has no results."""
+    ids = rank(board, finish, *(f"u{number:02}" for number in range(12)))
+    rank(board, finish, *["u00"] * 2)
+    first = board.store.validate("identity", "cpu")
+    assert (first.contract_version, first.jobs, chosen(db, first.sweep_id)) == ("v1", 10, ids[:10])
+    assert chosen(db, board.store.validate("identity", "CPU", all_users=True).sweep_id) == ids[10:]
+    nobody = board.store.validate("identity", "CPU", all_users=True)
+    assert (nobody.jobs, board.store.validation_progress(nobody.sweep_id).status) == (0, "completed")
+
+    for _ in range(12):
+        board.store.complete(claim(board), said())
+    db.execute("DELETE FROM leaderboard.submission_validation WHERE submission_id = %s", [ids[11]])
+    assert chosen(db, board.store.validate("identity", "CPU", only_missing=True).sweep_id) == []
+    assert chosen(db, board.store.validate("identity", "CPU", all_users=True, only_missing=True).sweep_id) == ids[11:]
+    db.execute("UPDATE leaderboard.leaderboard SET task = jsonb_set(task, '{validation,version}', '\"v2\"')")
+    assert board.store.validations(leaderboard="identity") == []
+    assert chosen(db, board.store.validate("identity", "CPU", only_missing=True).sweep_id) == ids[:10]
+
+
+def test_what_a_validation_says_is_written_and_changes_nothing_else(
+    board: Bench, finish: Callable[..., None], db: Db
+) -> None:
+    """One completes, one fails, one ends through no fault of its own. No row but theirs differs before and after."""
+    ids = rank(board, finish, "a", "b", "c")
+    before = [db.execute(query.encode()).fetchall() for query in UNTOUCHED]
+    sweep = board.store.validate("identity", "CPU")
+    assert board.store.validation_progress(sweep.sweep_id).status == "running"
+
+    board.store.complete(claim(board), said(2, 3))
+    board.store.complete(claim(board), result(Verdict.RUNTIME_ERROR, report={"validation": {"contract_version": "v1"}}))
+    db.execute("UPDATE runner.retry SET pause_s = 0")
+    for _ in range(3):
+        last = claim(board)
+        ended = board.store.fail(last, error="no device", report=None, slot="0")
+        db.execute("UPDATE runner.job SET avoid_until = NULL")
+    assert (ended.state, last.validates) == ("done", ids[2])
+
+    found = {row["submission_id"]: row for row in db.execute(RESULTS)}
+    assert [found[number]["status"] for number in ids] == ["completed", "failed", "failed"]
+    assert {key: found[ids[0]][key] for key in ("passed_shapes", "total_shapes", "fully_validated", "error")} == {
+        "passed_shapes": 2, "total_shapes": 3, "fully_validated": False, "error": None,
+    }  # fmt: skip
+    assert found[ids[0]]["geomean_sync_wall_speedup"] == 1.5
+    assert found[ids[0]]["result"] == {"results": [{"n": 1}]}
+    assert found[ids[1]]["error"] == "because runtime_error"
+    assert "no device" in found[ids[2]]["error"]
+    progress = board.store.validation_progress(sweep.sweep_id)
+    assert (progress.status, progress.jobs, progress.finished) == ("completed", 3, 3)
+    assert [db.execute(query.encode()).fetchall() for query in UNTOUCHED] == before
+
+
+def test_a_later_result_takes_the_place_of_an_earlier_one_but_a_fault_of_ours_does_not(
+    board: Bench, finish: Callable[..., None], db: Db
+) -> None:
+    """One row per submission, GPU type and version; the version is that of the script that ran."""
+    rank(board, finish, "a")
+    db.execute("UPDATE runner.retry SET max_attempts = 1")
+    for outcome in (said(1, 3), said(2, 3), None, said(3, 3, contract_version="v2")):
+        board.store.validate("identity", "CPU")
+        job = claim(board)
+        if outcome is None:
+            board.store.fail(job, error="no device", report=None, slot="0")
+        else:
+            board.store.complete(job, outcome)
+    found = [(row["contract_version"], row["status"], row["passed_shapes"]) for row in db.execute(RESULTS)]
+    assert sorted(found) == [("v1", "completed", 2), ("v2", "completed", 3)]
+
+
+def test_users_go_before_a_sweep_and_two_of_it_run_at_a_time(board: Bench, finish: Callable[..., None]) -> None:
+    """Whatever waits of anybody is claimed first, and a slot stays free for those who come while a sweep runs."""
+    rank(board, finish, "a", "b", "c", "d")
+    board.store.validate("identity", "CPU")
+    late = board.submit(user_id="late", mode="test", priority=-999)
+    assert board.claim().submission_id == late
+    first, second = claim(board), claim(board)
+    assert board.idle()
+    board.store.release(second, reason="draining")
+    assert claim(board).validates == second.validates
+    assert board.idle()
+    board.store.complete(first, said())
+    assert claim(board).validates not in {first.validates, second.validates}
+    assert board.idle()
+
+
+def test_a_paused_leaderboard_holds_its_sweep_back(board: Bench, finish: Callable[..., None]) -> None:
+    """Before and after it was ordered, and one that comes back; a resumed one goes on with two."""
+    rank(board, finish, "a", "b", "c")
+    board.store.validate("identity", "CPU")
+    running = claim(board)
+    board.store.pause_board("identity", reason="look")
+    board.store.release(running, reason="draining")
+    assert board.idle()
+    board.store.resume_board("identity")
+    claim(board)
+    claim(board)
+    assert board.idle()
+
+
+def test_of_two_that_end_together_the_second_completes_the_sweep(
+    board: Bench, finish: Callable[..., None], database_url: str
+) -> None:
+    """It waits until the first is committed, and then sees that none is left."""
+    rank(board, finish, "a", "b")
+    sweep = board.store.validate("identity", "CPU")
+    first, second = claim(board), claim(board)
+    other = board.other()
+    with psycopg.connect(database_url, autocommit=True) as watch, ThreadPoolExecutor(1) as thread:
+        with psycopg.connect(database_url) as connection:
+            connection.execute(queries.COMPLETE.sql, {"results": to_jsonb([_result(first, said())])})
+            late = thread.submit(other.complete, second, said())
+            wait_until(lambda: watch.execute(WAITS).fetchone() == (1,), "the second one waits")
+            assert board.store.validation_progress(sweep.sweep_id).finished == 0
+        late.result(PATIENCE_S)
+    other.close()
+    progress = board.store.validation_progress(sweep.sweep_id)
+    assert (progress.status, progress.finished) == ("completed", 2)
+    assert len(board.store.validations(sweep_id=sweep.sweep_id)) == 2
+
+
+def test_a_deleted_submission_takes_its_validation_along(
+    board: Bench, finish: Callable[..., None], db: Db, database_url: str
+) -> None:
+    """KernelBot's own statement too. The sweep ends all the same, and a late result is stale."""
+    ids = rank(board, finish, "a", "b")
+    sweep = board.store.validate("identity", "CPU")
+    board.store.complete(claim(board), said())
+    assert claim(board).validates == ids[1]
+    with psycopg.connect(database_url) as kernelbot:
+        kernelbot.execute("DELETE FROM leaderboard.runs WHERE submission_id = %s", [ids[1]])
+        kernelbot.execute("DELETE FROM leaderboard.submission WHERE id = %s", [ids[1]])
+    db.execute("UPDATE runner.sweep SET looked_at = '-infinity', swept_at = '-infinity'")
+    board.store.reclaim()
+    assert board.store.validation_progress(sweep.sweep_id).status == "completed"
+    assert [row["submission_id"] for row in db.execute(RESULTS)] == ids[:1]
+
+
+def test_what_cannot_be_validated_is_refused(board: Bench, db: Db) -> None:
+    """By a sentence that says how to mend it; a database of an older KernelBot lacks the tables, and works without."""
+    board.board("plain")
+    board.board("draft", task={**TASK, "validation": {"version": "1", "main": "v.py"}})
+    for name, gpu, sentence in (
+        ("nothing", "CPU", "leaderboard 'nothing' does not exist"),
+        ("plain", "CPU", "the task of leaderboard 'plain' has no validation"),
+        ("draft", "CPU", "the task of leaderboard 'draft' has no validation"),
+        ("identity", "H100", "GPU type 'H100' is not offered"),
+    ):
+        with pytest.raises(SubmissionError, match=sentence):
+            board.store.validate(name, gpu)
+    db.execute("DROP TABLE leaderboard.validation_sweep, leaderboard.submission_validation")
+    with pytest.raises(SubmissionError, match="this database has no tables for validations"):
+        board.store.validate("identity", "CPU")
+    assert board.store.validations(leaderboard="identity") == []
+    with pytest.raises(NotFoundError, match="validation sweep 1 does not exist"):
+        board.store.validation_progress(1)
+    db.execute("UPDATE runner.sweep SET swept_at = '-infinity'")
+    assert board.store.reclaim() == []
+
+
+#: What the tables are, but for the order of their columns.
+CATALOGUE = (
+    """SELECT a.attname, a.atttypid::regtype::text AS type, a.attnotnull, col_description(a.attrelid, a.attnum)
+       FROM pg_attribute a WHERE a.attrelid IN ('runner.job'::regclass, 'leaderboard.validation_sweep'::regclass)
+         AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid::regclass::text, a.attname""",
+    """SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint
+       WHERE conrelid = 'runner.job'::regclass AND contype <> 'n' ORDER BY conname""",
+    """SELECT obj_description('runner.job'::regclass), pg_get_indexdef(indexrelid) FROM pg_index
+       WHERE indrelid = 'runner.job'::regclass ORDER BY indexrelid::regclass::text""",
+)
+#: Takes back what the migration does.
+BEFORE = b"""
+ALTER TABLE runner.job DROP CONSTRAINT job_mode_check, DROP CONSTRAINT job_of_one_kind,
+    DROP COLUMN sweep_id CASCADE, DROP COLUMN validates CASCADE,
+    ADD CONSTRAINT job_mode_check CHECK (mode IN ('test', 'benchmark', 'profile', 'leaderboard', 'private')),
+    ADD CONSTRAINT job_of_one_kind CHECK ((submission_id IS NULL) <> (batch_id IS NULL));
+ALTER TABLE leaderboard.validation_sweep ALTER COLUMN scheduled_for SET NOT NULL;
+"""
+
+
+def test_an_older_database_gets_the_same_table(database_url: str, bench: Bench, finish: Callable[..., None]) -> None:
+    """What the migration makes of a table without it is what a new database has, and its jobs stay."""
+    bench.board()
+    rank(bench, finish, "a")
+    with psycopg.connect(database_url, autocommit=True, row_factory=dict_row) as db:
+        new = [db.execute(query.encode()).fetchall() for query in CATALOGUE]
+        db.execute(BEFORE)
+        (migration,) = (text for name, text in schema.migrations().items() if name.endswith("_validation"))
+        db.execute(migration.encode())
+        # It builds the indexes.
+        migrate(database_url)
+        old = [db.execute(query.encode()).fetchall() for query in CATALOGUE]
+        assert old == new
+        assert db.execute("SELECT count(*) AS jobs FROM runner.job").fetchone() == {"jobs": 2}
