@@ -287,9 +287,8 @@ def _root(folders: tuple[str, ...]) -> _Archive:
     for path in (Path("/", name) for name in _ROOT_NAMES):
         if path.is_symlink():
             archive.copy(path)
-    for folder in _VENDORS:
-        if Path(folder).is_symlink():
-            archive.link(folder.lstrip("/"), os.path.realpath(folder))
+    for folder in filter(os.path.islink, _VENDORS):
+        archive.link(folder.lstrip("/"), os.path.realpath(folder))
     for name, text in _WRITTEN.items():
         archive.file(name, text.encode())
     for name in _COPIED:

@@ -203,8 +203,11 @@ def _advice(record: Sequence[Mapping[str, Any]]) -> list[str]:
 def _hardware_run(record: Sequence[Mapping[str, Any]], shown: Sequence[str]) -> list[str]:
     """What to append to the GPU type's file."""
     facts = next((line for line in reversed(record) if "device" in line), None)
-    if facts is None or not shown:
-        return []
+    return [] if facts is None or not shown else hardware_run(facts, shown)
+
+
+def hardware_run(facts: Mapping[str, str], shown: Sequence[str]) -> list[str]:
+    """The lines for a GPU type's file: date, device, driver and software, and what was shown there."""
     # Quoted as TOML quotes: the same as JSON for these texts.
     quoted = {key: json.dumps(facts[key], ensure_ascii=False) for key in ("device", "driver", "software")}
     what = ", ".join(json.dumps(sentence, ensure_ascii=False) for sentence in shown)

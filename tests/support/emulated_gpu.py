@@ -7,9 +7,9 @@ by `COPY_NS_A_BYTE` and `spend_ns`, and by `SWITCH_NS` when it goes on after a n
 A kernel cannot be enqueued on a processor. It runs at once, over whatever the inputs' memory holds, to learn the shape
 of its output, and again in the stream, where its result is copied to that output.
 
-`start` is for `tasks.harness.local`. Judge and worker run as they are; replaced are the driver, the events, the launches
-of copies, and what asks the host's clock or /proc. The variable EMULATED_GPU_WITHOUT takes defences away, whose names
-are in `_without`.
+`start` is for `tasks.harness.local`. Judge and worker run as they are; replaced are the driver, the events, the
+launches of copies, and what asks the host's clock or /proc. The variable EMULATED_GPU_WITHOUT takes defences away,
+whose names are in `_without`.
 
 EMULATED_GPU_CONTEXT_MS="160,80" makes the first use of the device in a process take 160 ms of real time, 80 of them
 while no other process does the same, as with a driver. The judge's first measurement then takes as long as on a device.
@@ -413,7 +413,7 @@ def install(arguments: Sequence[str]) -> None:
     cuda._sleep = lambda cycles: STREAM.submit(lambda: STREAM.spend(cycles))
     version: Any = torch.version
     version.cuda = "13.0"
-    require_device = main.require_device
+    require_device: Any = vars(main)["require_device"]
 
     def require_with_context(device: str) -> None:
         make_context()

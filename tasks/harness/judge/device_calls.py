@@ -110,7 +110,9 @@ class Measured:
 
     @classmethod
     def of_device(cls, flush_bytes: int | None) -> Measured:
-        """Let the clocks of the current device rise, load kernels, and measure. Needs no worker: others may make their contexts.
+        """Let the clocks of the current device rise, load kernels, and measure.
+
+        Needs no worker: others may make their contexts meanwhile.
 
         Args:
             flush_bytes: bytes to write to empty the caches; None: as many as `flush_size` finds.

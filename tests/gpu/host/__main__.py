@@ -29,13 +29,9 @@ def main() -> int:
     parser.add_argument("--python", default=sys.executable, help="interpreter with torch, for containers")
     given = parser.parse_args()
     if os.getuid() != 0:
-        print("a host is brought up as root", file=sys.stderr)  # noqa: T201 a command line speaks
-        return 2
+        raise SystemExit("a host is brought up as root")
     if not machine.ARCHIVE.exists():
-        print(
-            f"{machine.ARCHIVE} is not there (`make gpu-host` makes it, on a machine with a network)", file=sys.stderr
-        )
-        return 2
+        raise SystemExit(f"{machine.ARCHIVE} is not there (`make gpu-host` makes it, on a machine with a network)")
     given.folder.mkdir(parents=True, exist_ok=True)
     sentences = machine.prepare(machine.ARCHIVE)
     facts = machine.facts()

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -67,14 +68,19 @@ def _wrap_engine() -> None:
 
 
 def _control_groups() -> list[str]:
-    """Mount version 1, each controller by itself, where nothing is mounted: an engine needs them."""
+    """Mount them where nothing is mounted, in the version that the kernel uses: an engine needs them."""
     if any(_CGROUPS.iterdir()):
         return []
+    rows = [line.split() for line in Path("/proc/cgroups").read_text(encoding="ascii").splitlines()[1:]]
+    # Number 0: not used by version 1.
+    if all(number == "0" for name, number, *_ in rows if name in _CONTROLLERS):
+        _run("mount", "-t", "cgroup2", "cgroup2", str(_CGROUPS))
+        return ["mounted control groups, version 2"]
     _run("mount", "-t", "tmpfs", "-o", "mode=755", "cgroup", str(_CGROUPS))
     for name in _CONTROLLERS:
         (_CGROUPS / name).mkdir()
         _run("mount", "-t", "cgroup", "-o", name, "cgroup", str(_CGROUPS / name))
-    return [f"mounted {len(_CONTROLLERS)} controllers of control groups"]
+    return [f"mounted control groups, version 1, {len(_CONTROLLERS)} controllers"]
 
 
 def _driver_library() -> list[str]:
@@ -91,14 +97,17 @@ def _driver_library() -> list[str]:
 def facts() -> dict[str, str]:
     """What this machine is, for the record."""
     commands: dict[str, Sequence[str]] = {
+        "device": ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"),
+        "driver": ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        "software": (sys.executable, "-c", "import torch; print(f'torch {torch.__version__}')"),
         "kernel": ("uname", "-r"),
-        "gpu": ("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"),
-        "tools": ("sh", "-c", "for i in nvcc ncu; do readlink -f $(command -v $i); done; ls -d /opt/*/ /usr/local/*/"),
-        "nodes": ("sh", "-c", "ls -l /dev/nvidia* | cut -c1-11,30-"),
+        "programs": ("sh", "-c", "command -v nvcc ncu"),
+        "nodes": ("sh", "-c", "ls -l /dev/nvidia*"),
         "root": ("findmnt", "-no", "FSTYPE,OPTIONS", "/"),
         "cgroups": ("findmnt", "-rno", "TARGET,FSTYPE", "-t", "cgroup,cgroup2"),
     }
-    return {name: _said(command) for name, command in commands.items()} | {"python": sys.version.split()[0]}
+    known = {"date": datetime.now(UTC).date().isoformat(), "python": sys.version.split()[0]}
+    return known | {name: _said(command) for name, command in commands.items()}
 
 
 def _said(command: Sequence[str]) -> str:

@@ -39,6 +39,8 @@ _PLATFORMS: Final = (
 )
 #: Says where processes of containers stand that do not go on.
 _DIAGNOSIS: Final = ("py-spy>=0.4",)
+#: The attacks that the plan shares with `tests.gpu` are in tests.
+_TESTS: Final = ("pytest>=8.4",)
 #: What only a running test needs, of the packages.
 _LEFT_OUT: Final = ("__pycache__", "bin", "tests", "include", "*.h", "*.a", "*.pyi", "locale")
 
@@ -52,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kernelbot", type=Path, help="a checkout of KernelBot, whose evaluation is timed beside ours")
     parser.add_argument("--problem", type=Path, help="a task folder with a program of its own, for that comparison")
     parser.add_argument("--max-mb", type=float, default=55.0, help="megabytes that the file may have (%(default)g)")
+    parser.add_argument("--level", type=int, default=9, help="of xz; 9 takes minutes, 1 seconds (%(default)s)")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="kernel-runner-pack-") as name:
         folder = Path(name)
@@ -61,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             shutil.copytree(
                 given.kernelbot / "src" / "libkernelbot",
                 folder / "kernelbot" / "libkernelbot",
-                ignore=_ignored("*.sql"),
+                ignore=shutil.ignore_patterns("__pycache__", "*.sql"),
             )
         if given.problem is not None:
             stored = json.dumps(to_stored(load(given.problem).task))
@@ -73,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "--group=0",
             "--numeric-owner",
             "-I",
-            "xz -9 -T0",
+            f"xz -{given.level} -T0",
             "-cf",
             str(ARCHIVE),
             "-C",
@@ -116,7 +119,7 @@ def pack_packages(folder: Path, *, python: str) -> None:
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["nvidia"], *extras["demo"], *_DIAGNOSIS]
+    wanted = [*project["dependencies"], *extras["nvidia"], *extras["demo"], *_DIAGNOSIS, *_TESTS]
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), "--no-compile"),
@@ -135,10 +138,6 @@ def pack_packages(folder: Path, *, python: str) -> None:
             if path.name == "bin" and ("pgserver" in str(path) or (path / "py-spy").exists()):
                 continue
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def _ignored(*patterns: str) -> object:
-    return shutil.ignore_patterns("__pycache__", *patterns)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ run on the CPU type.
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from tests.gpu import test_attacks as attacks
 from tests.gpu.host import submissions
 from tests.gpu.host.host import PROBLEMS, Host, Unlike, bring_up, job_of
 from tests.gpu.host.machine import HOME, KERNELBOT
+from tests.gpu.layers import hardware_run
 from tests.gpu.recording import append, read
 
 PASSED, FAILED, LEFT_OUT = "shown", "failed", "left out"
@@ -205,15 +207,13 @@ def killed_daemon(host: Host) -> Figures:
     host.kill_daemon()
     starting_s = host.start_daemon()
     view = accepted(host.wait(number))
-    runs = host.rows(
-        f"SELECT count(*), count(DISTINCT (mode, secret)) FROM leaderboard.runs WHERE submission_id = {number}"
-    )
-    if runs[0][0] != runs[0][1]:
-        raise Unlike(f"{runs[0][0]} rows for {runs[0][1]} runs")
+    runs = [(run.mode, job.secret) for job in view.jobs for run in job.runs]
+    if len(runs) != len(set(runs)):
+        raise Unlike(f"rows more than once: {runs}")
     return {
         "starting_s": round(starting_s, 2),
         "attempts": [job.attempt for job in view.jobs],
-        "rows": runs[0][0],
+        "rows": len(runs),
         "whole_s": timing_of(view)["whole_s"],
     }
 
@@ -269,7 +269,7 @@ def five_in_a_row(host: Host) -> Figures:
 
 
 def kernelbot(host: Host) -> Figures:
-    """KernelBot's evaluation of the same submission on this device, from a folder of its own, as its runner starts it."""
+    """KernelBot's evaluation of the same submission here, public and secret, each started as its runner does."""
     task = json.loads((HOME / "problem.json").read_text(encoding="utf-8"))
     code = solution("vectoradd", "correct/torch_add.py")
     config = {
@@ -323,8 +323,6 @@ def kernelbot(host: Host) -> Figures:
 
 
 def _plain_environment() -> dict[str, str]:
-    import os
-
     path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith("KERNEL_RUNNER_")},
@@ -332,7 +330,7 @@ def _plain_environment() -> dict[str, str]:
     }
 
 
-def _sleep_us() -> float:
+def least_us() -> float:
     """What the attacks' kernels need at least."""
     return submissions.SLEEP_CYCLES / submissions.MAX_GHZ / 1e3
 
@@ -340,20 +338,20 @@ def _sleep_us() -> float:
 STEPS: Final[Sequence[Step]] = (
     Step(
         name="ranked",
-        shows="a ranked submission goes from the queue to the ranking, its time audited or measured by the judge",
+        shows="a ranked submission goes from the queue to the ranking",
         run=lambda host: ranked(host, "vectoradd", "correct/torch_add.py"),
     ),
     Step(name="isolation", shows="containers are closed, and have this slot's device", run=isolation),
     Step(
         name="late",
         shows="a call that says in advance that it has ended gains nothing",
-        run=lambda host: attack(host, submissions.ANSWERS_LATE, at_least_us=_sleep_us()),
+        run=lambda host: attack(host, submissions.ANSWERS_LATE, at_least_us=least_us()),
         device=True,
     ),
     Step(
         name="claims",
         shows="a device's clock that a submission forges is contradicted",
-        run=lambda host: attack(host, submissions.CLAIMS_NOTHING, at_least_us=_sleep_us()),
+        run=lambda host: attack(host, submissions.CLAIMS_NOTHING, at_least_us=least_us()),
         device=True,
     ),
     Step(
@@ -391,6 +389,13 @@ STEPS: Final[Sequence[Step]] = (
         run=lambda host: ranked(host, "vectoradd", "cuda_inline.py", patience_s=150),
         device=True,
         limit_s=150,
+    ),
+    Step(
+        name="stray",
+        shows="a stray write on the device is a runtime error, and harms no neighbour",
+        run=lambda host: refused(host, submissions.STRAYS, Verdict.RUNTIME_ERROR),
+        device=True,
+        limit_s=90,
     ),
     Step(
         name="device_memory",
@@ -508,9 +513,12 @@ def _keep_logs(host: Host, folder: Path) -> None:
 def _report(lines: Sequence[Mapping[str, Any]]) -> int:
     last = {line["step"]: line for line in lines if "step" in line}
     for name, line in last.items():
-        _say(
-            f"{line['outcome']:9} {name:24} {line.get('seconds', 0):6.1f} s  {line.get('why', line.get('shows', ''))[:160]}"
-        )
+        why = line.get("why", line.get("shows", ""))
+        _say(f"{line['outcome']:9} {name:24} {line.get('seconds', 0):6.1f} s  {why[:160]}")
+    facts = next((line["machine"] for line in reversed(lines) if "machine" in line), None)
+    shown = [line["shows"] for line in last.values() if line["outcome"] == PASSED]
+    if facts is not None and shown:
+        _say("\n".join(hardware_run(facts, shown)))
     return 0 if all(line["outcome"] == PASSED for line in last.values()) else 1
 
 

@@ -1,11 +1,11 @@
-"""Submissions of the plan for the vector addition, beside the samples of the task and those of `tests.gpu.test_attacks`."""
+"""Submissions of the plan, for the vector addition, beside the task's samples and those of `tests.gpu.test_attacks`."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Reads beyond what a process may: the device's context is lost.
-CRASHES: Final = """
+#: Writes beyond what a process may: its context on the device is lost.
+STRAYS: Final = """
 import torch
 from torch.utils.cpp_extension import load_inline
 
@@ -120,7 +120,8 @@ told = []
 
 
 def look():
-    status = dict(line.split(":\\t", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":\\t" in line)
+    lines = Path("/proc/self/status").read_text().splitlines()
+    status = dict(line.split(":\\t", 1) for line in lines if ":\\t" in line)
     found = {
         "uid": os.getuid(),
         "capabilities": status["CapEff"].strip(),
