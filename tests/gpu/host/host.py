@@ -27,7 +27,7 @@ from runner.gpu_types import Registry
 from runner.store import Store, migrate
 from runner.store.records import JobView, SubmissionView
 from runner.task_format import extra_to_stored, load, to_stored
-from runner.task_format.model import Harness, TaskFolder
+from runner.task_format.model import TaskFolder
 from tests.gpu.host.machine import SITE
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -65,12 +65,10 @@ class Host:
         path = self.stack.daemon_log
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
-    def board(self, folder: Path, name: str, *, judged: bool = True, timeout_s: int | None = None) -> str:
-        """Publish a task folder for this host's type; the name. Without `judged` its own program judges."""
+    def board(self, folder: Path, name: str, *, timeout_s: int | None = None) -> str:
+        """Publish a task folder for this host's type; the name."""
         loaded: TaskFolder = load(folder)
         task = loaded.task
-        if judged and task.harness is not Harness.BUILTIN:
-            task = replace(task, extra=replace(task.extra, harness=Harness.BUILTIN))
         if timeout_s is not None:
             task = replace(task, test_timeout_s=timeout_s, benchmark_timeout_s=timeout_s, ranked_timeout_s=timeout_s)
         self.store.create_board(
