@@ -61,6 +61,8 @@ CREATE TABLE runner.job (
     retired_at timestamptz,
     retired_reason text,
     retired_as text CHECK (retired_as IN ('replaced', 'dropped', 'invalidated')),
+    -- What migrations have added, in their order.
+    options jsonb CONSTRAINT job_options_of_profile CHECK (options IS NULL OR mode = 'profile'),
     CONSTRAINT job_of_one_kind CHECK ((submission_id IS NULL) <> (batch_id IS NULL)),
     CONSTRAINT job_verdict_when_done CHECK ((state = 'done') = (verdict IS NOT NULL)),
     CONSTRAINT job_lease_when_running
@@ -79,6 +81,7 @@ CREATE TABLE runner.job (
 COMMENT ON TABLE runner.job IS
     'The queue: evaluate submission S on GPU type T in mode M (public or secret), or a group of items of a batch.';
 COMMENT ON COLUMN runner.job.batch_id IS 'The batch of a group; NULL: the job is of a submission.';
+COMMENT ON COLUMN runner.job.options IS 'What a profile captures (runner.check_options); NULL: the defaults.';
 COMMENT ON COLUMN runner.job.enqueued IS
     'Made by runner.enqueue, for a submission of somebody else, who may write results of it too.';
 COMMENT ON COLUMN runner.job.turn IS
