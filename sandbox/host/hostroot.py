@@ -28,6 +28,8 @@ from sandbox.spec import Bind
 _WRITABLE = ("/work", "/judge", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys")  # noqa: S108 names, nothing is written
 #: Mount point for an environment whose own path lies below one of these.
 _MOVED = "/opt/kernel-runner/environment"
+#: Software of vendors outside of /usr, each a directory or a link to one with a version in its name.
+_VENDORS = ("/opt/rocm", "/opt/nvidia/nsight-compute")
 #: A distribution has these below the root as links into /usr, or as directories.
 _ROOT_NAMES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 #: Mount points with modes: a runtime may give a memory file system the mode of the directory that it covers.
@@ -83,7 +85,7 @@ class HostRoot:
         return real + path.removeprefix(folder) if moved else path
 
     def binds(self) -> tuple[Bind, ...]:
-        """The read-only binds: /usr, /opt/rocm, the environment and its base prefix, each at its own path.
+        """The read-only binds: /usr, vendors' software, the environment and its base prefix, each at its own path.
 
         A bind does not include what is mounted below it, so such mounts are listed too. An environment below /work or
         another writable directory is bound elsewhere; a virtual environment works at another path.
@@ -109,7 +111,7 @@ class HostRoot:
 
 @functools.lru_cache(maxsize=8)
 def _bound_folders(python: str) -> tuple[str, ...]:
-    wanted = ["/usr", *_real_root_folders(), *_rocm(), *_prefixes(python)]
+    wanted = ["/usr", *_real_root_folders(), *_vendors(), *_prefixes(python)]
     folders = tuple(
         path for path in sorted(set(wanted)) if not any(_is_below(path, other) for other in wanted if other != path)
     )
@@ -202,10 +204,9 @@ def _real_root_folders() -> Iterator[str]:
             yield str(path)
 
 
-def _rocm() -> Iterator[str]:
-    """/opt/rocm if it exists. It is a link to a versioned directory."""
-    if Path("/opt/rocm").is_dir():
-        yield os.path.realpath("/opt/rocm")
+def _vendors() -> Iterator[str]:
+    """What there is of the vendors' software."""
+    yield from (os.path.realpath(path) for path in _VENDORS if Path(path).is_dir())
 
 
 def _mount_points() -> list[str]:
@@ -284,8 +285,8 @@ def _root(folders: tuple[str, ...]) -> _Archive:
     for path in (Path("/", name) for name in _ROOT_NAMES):
         if path.is_symlink():
             archive.copy(path)
-    if Path("/opt/rocm").is_symlink():
-        archive.link("opt/rocm", os.path.realpath("/opt/rocm"))
+    for folder in filter(os.path.islink, _VENDORS):
+        archive.link(folder.lstrip("/"), os.path.realpath(folder))
     for name, text in _WRITTEN.items():
         archive.file(name, text.encode())
     for name in _COPIED:
