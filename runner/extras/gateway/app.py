@@ -20,7 +20,6 @@ from runner.base.logs import get_logger
 from runner.extras.gateway import admin, boards, exporting, login, oauth, pages, publishing, submissions
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state
 from runner.extras.gateway.identity import admin as only_admin
-from runner.extras.gateway.identity import user
 from runner.extras.gateway.limits import BodyTooLarge, Edge, Limits
 from runner.extras.gateway.metrics import Metrics
 from runner.extras.gateway.submissions import refusal_of
@@ -34,11 +33,6 @@ NOT_BUILT: Final = (
         "POST",
         "/admin/application-validations/{leaderboard}/{gpu}",
         "Application validation is not built: no daemon has such jobs",
-    ),
-    (
-        "POST",
-        "/profile/{leaderboard}/{gpu}",
-        "Captures with ncu are not built: they need a device to be made on. Submit with mode profile instead",
     ),
 )
 
@@ -106,6 +100,7 @@ def routes() -> list[Route]:
         Route("/user/join", login.join, methods=["POST"]),
         Route(f"/submission/{lb}/{{mode}}", submissions.submit, methods=["POST"]),
         Route(f"/admin/submission/{lb}/{{mode}}", submissions.submit_as_admin, methods=["POST"]),
+        Route(f"/profile/{lb}", submissions.profile, methods=["POST"]),
         Route("/admin/start", admin.start, methods=["POST"]),
         Route("/admin/stop", admin.stop, methods=["POST"]),
         Route("/admin/stats", admin.stats, methods=["GET"]),
@@ -152,8 +147,6 @@ def _not_built(path: str, sentence: str) -> Callable[[Request], Awaitable[Respon
     async def answer(request: Request) -> Response:
         if path.startswith("/admin/"):
             only_admin(request)
-        elif path.startswith("/profile/"):
-            await user(request)
         raise Refusal(501, sentence)
 
     return answer
