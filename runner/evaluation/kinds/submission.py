@@ -173,6 +173,11 @@ class Submission(ABC):
             case Mode.LEADERBOARD | Mode.PRIVATE:
                 leaderboard = replace(benchmark, name="leaderboard", timeout_s=task.ranked_timeout_s)
                 modes = (test, benchmark, secret.timed(job, leaderboard, task))
+        if not modes and context.cases.benchmarks:
+            raise TaskError(
+                f"{context.board}: there is no benchmark {job.options.benchmark} on {job.gpu_type}: it has "
+                f"{len(context.cases.benchmarks)}, counted from 0 (submit again for another)"
+            )
         empty = [mode.name for mode in modes if not mode.cases]
         if empty or not modes:
             what = "tests" if empty == ["test"] else "benchmarks"
