@@ -100,7 +100,6 @@ def routes() -> list[Route]:
         Route("/user/join", login.join, methods=["POST"]),
         Route(f"/submission/{lb}/{{mode}}", submissions.submit, methods=["POST"]),
         Route(f"/admin/submission/{lb}/{{mode}}", submissions.submit_as_admin, methods=["POST"]),
-        Route(f"/profile/{lb}", submissions.profile, methods=["POST"]),
         Route("/admin/start", admin.start, methods=["POST"]),
         Route("/admin/stop", admin.stop, methods=["POST"]),
         Route("/admin/stats", admin.stats, methods=["GET"]),
@@ -120,6 +119,7 @@ def routes() -> list[Route]:
         Route("/admin/invites/{code}", admin.revoke_invite, methods=["DELETE"]),
         *(Route(path, _not_built(path, sentence), methods=[method]) for method, path, sentence in NOT_BUILT),
         *pages.routes(),
+        Route(f"/profile/{lb}", submissions.profile, methods=["POST"]),
         Route(f"/{lb}/{{mode}}", submissions.submit_and_stream, methods=["POST"]),
     ]
 
