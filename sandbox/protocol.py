@@ -148,8 +148,8 @@ class Step:
     #: "always": the next step runs in any case. "passed": only if the result has check = pass.
     #: "exit_0": only if the program exited with 0.
     continue_if: str = "always"
-    #: A file that the program leaves behind and that is sent back as an artifact; None: no file.
-    artifact: str | None = None
+    #: Files that the program may leave behind; those that are there are sent back as artifacts.
+    artifacts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

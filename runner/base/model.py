@@ -90,6 +90,17 @@ class Demand:
     tolerance: float = 0.1
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProfileOptions:
+    """What a profile captures. All but the benchmark is for Nsight Compute; see `Capture` of the harness."""
+
+    #: The only benchmark that is profiled, counted from 0; None: all are.
+    benchmark: int | None = None
+    kernel: str | None = None
+    kernel_base: str = "function"
+    launches: int = 10
+
+
 class JobState(StrEnum):
     """Where a job stands; says nothing about its verdict."""
 
@@ -165,6 +176,8 @@ class SubmissionJob(Job):
     extra: Json | None
     #: The board's secret seed. Reaches only the judge, never an in-process eval (one is derived per job).
     secret_seed: int = field(repr=False)
+    #: Of a profile.
+    options: ProfileOptions = field(default_factory=ProfileOptions)
     #: What its leaderboard demanded when it was claimed.
     demand: Demand = field(default_factory=Demand)
 

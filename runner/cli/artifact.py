@@ -26,8 +26,8 @@ def artifact(
     """Save a file that a run left; `status` shows its ID.
 
     Mode `profile` leaves a trace per benchmark (`*.trace.json.gz`, for Perfetto or chrome://tracing) and, on devices,
-    the vendor profiler's file (`*.ncu-rep`, `*.kernel_trace.csv`). Files are kept for 30 days. An existing file is not
-    overwritten.
+    the vendor profiler's file (`*.ncu-rep`, `*.kernel_trace.csv`), Nsight Compute also its details as text and CSV.
+    Files are kept for 30 days. An existing file is not overwritten.
     """
     with session(context).store() as store:
         found = store.artifact(artifact_id)

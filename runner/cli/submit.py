@@ -29,10 +29,19 @@ class SubmitMode(StrEnum):
     PRIVATE = "private"
 
 
+class KernelBase(StrEnum):
+    """Which name of a kernel ncu compares."""
+
+    FUNCTION = "function"
+    DEMANGLED = "demangled"
+    MANGLED = "mangled"
+
+
 @app.command(
     epilog=example(
         "kernel-runner submit mine.py --user alice --wait",
         "kernel-runner submit mine.py --leaderboard vectoradd --gpu CPU --mode test --wait",
+        "kernel-runner submit mine.py --gpu H100 --mode profile --benchmark 0 --kernel 'regex:gemm' --wait",
     )
 )
 def submit(
@@ -87,6 +96,22 @@ def submit(
         bool,
         typer.Option("--reuse", help="If the user has submitted the same file in the same way, give that submission."),
     ] = False,
+    benchmark: Annotated[
+        int | None,
+        typer.Option("--benchmark", metavar="N", min=0, help="Profile benchmark N alone, counted from 0."),
+    ] = None,
+    kernel: Annotated[
+        str | None,
+        typer.Option("--kernel", metavar="NAME", help="Capture kernels of this name with ncu; or `regex:EXPRESSION`."),
+    ] = None,
+    kernel_base: Annotated[
+        KernelBase | None,
+        typer.Option("--kernel-base", help="Which name that is.", show_default="function"),
+    ] = None,
+    launches: Annotated[
+        int | None,
+        typer.Option("--launches", metavar="N", min=1, help="Capture at most N launches.", show_default="10"),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the verdict.")] = False,
     timeout: Annotated[
         float | None,
@@ -99,9 +124,12 @@ def submit(
 
     Prints the submission's number. With --wait, shows progress on stderr, then the results as `status` does; the exit
     code tells the verdict. Ctrl-C and --timeout end the waiting, not the submission.
+
+    --benchmark, --kernel, --kernel-base and --launches are for mode `profile`.
     """
     current = session(context)
     code = read_submission(file)
+    options = {"benchmark": benchmark, "kernel": kernel, "kernel_base": kernel_base, "launches": launches}
     with current.store() as store:
         submission_id = store.submit(
             leaderboard=None if leaderboard is None else store.board_name(leaderboard),
@@ -116,6 +144,7 @@ def submit(
             start_at=None if start is None else typed_date(store, start, "--start"),
             expires_at=None if expires is None else typed_date(store, expires, "--expires"),
             reuse=reuse,
+            options={name: value for name, value in options.items() if value is not None} or None,
         )
         if not wait:
             _say_number(submission_id, as_json=as_json)

@@ -39,7 +39,11 @@ CACHES = {
 #: Added to the sum of the programs' own limits: imports, file transfer, killing. The inner limits always end first.
 WALL_MARGIN_S = 60.0
 #: Process of the built-in harness -> the module with its `main`.
-_HARNESS_MODULES = {**MODULES, "prebuild": "tasks.harness.worker.prebuild"}
+_HARNESS_MODULES = {
+    **MODULES,
+    "prebuild": "tasks.harness.worker.prebuild",
+    "profile": "tasks.harness.worker.profile_program",
+}
 #: Imports torch once for all processes of the harness.
 _PRELOAD = 'import sys; sys.path.insert(0, "{stage}"); import tasks.harness.preload'
 _PROCESS = 'import sys; sys.path.insert(0, "{stage}"); from {module} import main; sys.exit(main())'
@@ -129,12 +133,12 @@ def job_labels(job: Job) -> dict[str, str]:
     }
 
 
-def pair_boot(environment: Environment, *, ranks: bool = False) -> Boot:
+def pair_boot(environment: Environment, *, loopback: bool = False) -> Boot:
     """Judge and worker, started before any request is there, and the rank checkers of a request that has ranks.
 
     Args:
         environment: what the host offers.
-        ranks: whether requests with ranks may come, whose process groups need the loopback.
+        loopback: whether the request needs it: for process groups of ranks, or for a profiler.
     """
     return Boot(
         kind="pair",
@@ -142,12 +146,15 @@ def pair_boot(environment: Environment, *, ranks: bool = False) -> Boot:
         worker=harness_process(environment, "worker"),
         rank_checker=harness_process(environment, "rank_checker"),
         preload=_PRELOAD.format(stage=STAGE),
-        loopback=ranks,
+        loopback=loopback,
     )
 
 
 def harness_process(environment: Environment, name: str) -> tuple[str, ...]:
-    """What to run for a process of the built-in harness; `prebuild` imports a submission to build it."""
+    """What to run for a process of the built-in harness.
+
+    `prebuild` imports a submission to build it; `profile` runs a task's own eval program below a profiler.
+    """
     return (environment.python, "-I", "-c", _PROCESS.format(stage=STAGE, module=_HARNESS_MODULES[name]))
 
 

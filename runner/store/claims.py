@@ -7,7 +7,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
-from runner.base.model import Claimed, Demand, GroupJob, Job, Mode, SubmissionJob, TimingAssurance, ValidationJob
+from runner.base.model import (
+    Claimed,
+    Demand,
+    GroupJob,
+    Job,
+    Mode,
+    ProfileOptions,
+    SubmissionJob,
+    TimingAssurance,
+    ValidationJob,
+)
 from runner.store import queries
 from runner.store.base import Base, expect, text_array, typed
 from runner.store.connection import Broken, Row
@@ -140,7 +150,8 @@ def _job(claimed: Row) -> Job | Unreadable:
         if own["submission_id"] is None:
             return _group(own)
         own["demand"] = _demand(claimed["timing"], claimed["tolerance"])
-    except ValueError as error:
+        own["options"] = ProfileOptions(**own["options"] or {})
+    except (ValueError, TypeError) as error:
         return _unreadable(own, str(error))
     return SubmissionJob(**own)
 

@@ -11,7 +11,7 @@ from runner.base.errors import NotFoundError
 from runner.base.model import Artifact, Mode
 from runner.store import queries
 from runner.store.base import Base, expect, no_board, text, typed
-from runner.store.clean import clean_text
+from runner.store.clean import clean_text, to_jsonb
 from runner.store.connection import Row, row, rows
 from runner.store.queries import Query
 from runner.store.records import (
@@ -44,6 +44,7 @@ class Frontend(Base):
         start_at: datetime | None = None,
         expires_at: datetime | None = None,
         reuse: bool = False,
+        options: Mapping[str, Any] | None = None,
     ) -> int:
         """Store a submission and its jobs; returns the submission's id.
 
@@ -60,6 +61,7 @@ class Frontend(Base):
             start_at: not begun earlier.
             expires_at: cancelled if no host has begun it by then.
             reuse: return an equal submission of the user's that waits, runs or has a result, if there is one.
+            options: of a profile, see `runner.check_options`; None: the defaults.
 
         Raises:
             SubmissionError: refused; the message is for its author.
@@ -77,11 +79,18 @@ class Frontend(Base):
             "start_at": start_at,
             "expires_at": expires_at,
             "reuse": reuse,
+            "options": to_jsonb(options),
         }
         return int(expect(self._link.one(queries.SUBMIT, parameters))["submission_id"])
 
     def enqueue(
-        self, submission_id: int, *, mode: str, gpu_types: Sequence[str] | None = None, priority: int = 0
+        self,
+        submission_id: int,
+        *,
+        mode: str,
+        gpu_types: Sequence[str] | None = None,
+        priority: int = 0,
+        options: Mapping[str, Any] | None = None,
     ) -> int:
         """Add jobs to a submission that is stored already; returns how many.
 
@@ -94,6 +103,7 @@ class Frontend(Base):
             "mode": text(mode),
             "gpu_types": None if gpu_types is None else [clean_text(name) for name in gpu_types],
             "priority": priority,
+            "options": to_jsonb(options),
         }
         return int(expect(self._link.one(queries.ENQUEUE, parameters))["added"])
 

@@ -87,7 +87,7 @@ SELECT CASE WHEN %(traceparent)s::text IS NULL THEN s.id ELSE runner.trace(s.id,
 FROM runner.submit(
     leaderboard => %(leaderboard)s::text, user_id => %(user_id)s::text, file_name => %(file_name)s::text,
     code => %(code)s::bytea, mode => %(mode)s::text, gpu_types => %(gpu_types)s::text[],
-    idempotency_key => %(key)s::text) AS s (id)
+    idempotency_key => %(key)s::text, options => %(options)s::jsonb) AS s (id)
 
 -- name: submit_late
 -- As submit, by an operator for a user, after the deadline too.
@@ -169,6 +169,16 @@ LEFT JOIN leaderboard.submission s ON s.id = u.id WHERE s.id IS NULL OR s.done
 -- The files of a submission's profile runs.
 SELECT gpu_type, name, media_type, data FROM runner.public_profile WHERE submission_id = %(submission_id)s::bigint
 ORDER BY gpu_type, name
+
+-- name: profile_files
+-- The files of a submission's profile runs, without their content.
+SELECT gpu_type, name, octet_length(data) AS bytes FROM runner.public_profile
+WHERE submission_id = %(submission_id)s::bigint ORDER BY gpu_type, name
+
+-- name: profile_file
+-- One of these files.
+SELECT media_type, data FROM runner.public_profile
+WHERE submission_id = %(submission_id)s::bigint AND gpu_type = %(gpu_type)s::text AND name = %(name)s::text
 
 -- name: my_submissions
 -- A user's submissions, the newest first, with the public runs that passed once the secret run has passed too.

@@ -78,10 +78,12 @@ LISTEN_HOSTS: Final = ALL["listen_hosts"]
 UNLISTEN: Final = ALL["unlisten"]
 SUBMIT: Final = call(
     "submit(leaderboard text, user_id text, file_name text, code bytea, mode text, gpu_types text[], user_name "
-    "text, priority integer, idempotency_key text, start_at timestamptz, expires_at timestamptz, reuse boolean) "
-    "AS submission_id"
+    "text, priority integer, idempotency_key text, start_at timestamptz, expires_at timestamptz, reuse boolean, "
+    "options jsonb) AS submission_id"
 )
-ENQUEUE: Final = call("enqueue(submission_id bigint, mode text, gpu_types text[], priority integer) AS added")
+ENQUEUE: Final = call(
+    "enqueue(submission_id bigint, mode text, gpu_types text[], priority integer, options jsonb) AS added"
+)
 CANCEL: Final = call("cancel(submission_id bigint, user_id text) AS asked")
 STATUS: Final = ALL["status"]
 QUEUE: Final = ALL["queue"]

@@ -28,6 +28,8 @@ from sandbox.spec import Bind
 _WRITABLE = ("/work", "/judge", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys")  # noqa: S108 names, nothing is written
 #: Mount point for an environment whose own path lies below one of these.
 _MOVED = "/opt/kernel-runner/environment"
+#: Software of vendors outside of /usr, each a directory or a link to one with a version in its name.
+_VENDORS = ("/opt/rocm", "/opt/nvidia/nsight-compute")
 #: A distribution has these below the root as links into /usr, or as directories.
 _ROOT_NAMES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 #: Mount points with modes: a runtime may give a memory file system the mode of the directory that it covers.
@@ -42,8 +44,6 @@ _MOUNT_POINTS = {
     "judge": 0o700,
     "kernel-runner": 0o755,
 }
-#: What vendors install beside /usr: ROCm, and NVIDIA's profilers.
-_VENDORS = ("/opt/rocm", "/opt/nvidia")
 _COPIED = ("etc/ld.so.cache", "etc/ld.so.conf")
 _COPIED_FOLDERS = ("etc/alternatives", "etc/ld.so.conf.d")
 
@@ -85,7 +85,7 @@ class HostRoot:
         return real + path.removeprefix(folder) if moved else path
 
     def binds(self) -> tuple[Bind, ...]:
-        """The read-only binds: /usr, `_VENDORS`, the environment and its base prefix, each at its own path.
+        """The read-only binds: /usr, vendors' software, the environment and its base prefix, each at its own path.
 
         A bind does not include what is mounted below it, so such mounts are listed too. An environment below /work or
         another writable directory is bound elsewhere; a virtual environment works at another path.
@@ -111,7 +111,7 @@ class HostRoot:
 
 @functools.lru_cache(maxsize=8)
 def _bound_folders(python: str) -> tuple[str, ...]:
-    wanted = ["/usr", *_real_root_folders(), *_vendor_folders(), *_prefixes(python)]
+    wanted = ["/usr", *_real_root_folders(), *_vendors(), *_prefixes(python)]
     folders = tuple(
         path for path in sorted(set(wanted)) if not any(_is_below(path, other) for other in wanted if other != path)
     )
@@ -204,11 +204,9 @@ def _real_root_folders() -> Iterator[str]:
             yield str(path)
 
 
-def _vendor_folders() -> Iterator[str]:
-    """Those of `_VENDORS` that exist. They may be links to a versioned directory."""
-    for folder in _VENDORS:
-        if Path(folder).is_dir():
-            yield os.path.realpath(folder)
+def _vendors() -> Iterator[str]:
+    """What there is of the vendors' software."""
+    yield from (os.path.realpath(path) for path in _VENDORS if Path(path).is_dir())
 
 
 def _mount_points() -> list[str]:

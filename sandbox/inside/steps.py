@@ -1,7 +1,7 @@
 """Boot kind `steps`: runs the request's programs one after the other in /work, under the worker's uid.
 
 Owns the life of one program: write its files, run it and drain its pipes, kill every process of the worker's uid, read
-its artifact. Does not interpret results. Standard library only: this runs inside the container.
+its artifacts. Does not interpret results. Standard library only: this runs inside the container.
 
 Programs are hostile. They can leave traces for each other only in /work, /tmp and /dev/shm.
 """
@@ -60,9 +60,9 @@ def run_steps(request: Mapping[str, Any], *, boot: BootConfig, daemon: DaemonCon
     for step in parsed.steps:
         # Only the program knows its number of cases and its progress.
         daemon.send({"type": "progress", "phase": step.name, "done": 0, "total": 0})
-        result, artifact = runner.run(step)
+        result, artifacts = runner.run(step)
         daemon.send(shorten(result, daemon.remaining_bytes))
-        if artifact is not None:
+        for artifact in artifacts:
             daemon.send(artifact)
         if result.exit_code is None or result.timed_out or result.output_limit:
             # A program that was killed may leave half a file, or a lock that is never released.
@@ -107,14 +107,13 @@ def _parse_step(step: Mapping[str, Any]) -> protocol.Step:
             "argv": tuple(step["argv"]),
             "files": _parse_files(step["files"]),
             "remove_after": tuple(check_name(name) for name in step["remove_after"]),
+            "artifacts": tuple(check_name(name) for name in step["artifacts"]),
         }
     )
     if not parsed.argv or not all(isinstance(part, str) for part in parsed.argv):
         raise ValueError(f"step {parsed.name!r} has argv {parsed.argv!r}, expected one or more strings")
     if parsed.continue_if not in ("always", "passed", "exit_0"):
         raise ValueError(f"step {parsed.name!r} has continue_if {parsed.continue_if!r}")
-    if parsed.artifact is not None:
-        check_name(parsed.artifact)
     return parsed
 
 
@@ -218,22 +217,23 @@ class _Runner:
     reaper: Reaper
     started_ns: int
 
-    def run(self, step: protocol.Step) -> tuple[protocol.StepResult, dict[str, Any] | None]:
-        """Run one step, from its files to its artifact. Afterwards no process of the worker's uid is left."""
+    def run(self, step: protocol.Step) -> tuple[protocol.StepResult, list[dict[str, Any]]]:
+        """Run one step, from its files to its artifacts. Afterwards no process of the worker's uid is left."""
         begin_ns = time.monotonic_ns()
         try:
             self.write_files(step.files)
         except HelperError as error:
-            return self._not_started(step, begin_ns, f"sandbox: cannot write to {WORK}: {error}\n"), None
+            return self._not_started(step, begin_ns, f"sandbox: cannot write to {WORK}: {error}\n"), []
         result, complaints = self._execute(step)
-        artifact = None
-        if step.artifact is not None:
-            artifact, complaint = self._fetch(step.artifact)
+        artifacts = []
+        for name in step.artifacts:
+            artifact, complaint = self._fetch(name)
+            artifacts += artifact
             complaints += complaint
         complaints += self._remove(step.remove_after)
         if complaints:
             result = replace(result, stderr=result.stderr + "".join(f"\n{text}\n" for text in complaints))
-        return result, artifact
+        return result, artifacts
 
     def _not_started(self, step: protocol.Step, begin_ns: int, reason: str) -> protocol.StepResult:
         """Report a step that cannot start because an earlier one filled /work or set a trap there."""
@@ -335,15 +335,17 @@ class _Runner:
             return [f"sandbox: cannot remove {', '.join(names)}: {error}"]
         return []
 
-    def _fetch(self, name: str) -> tuple[dict[str, Any] | None, list[str]]:
-        """Return the artifact frame, or the reason why there is none."""
+    def _fetch(self, name: str) -> tuple[list[dict[str, Any]], list[str]]:
+        """Return the artifact's frame, if the file is there, or the reason why it cannot be read."""
         limit = min(ARTIFACT_BYTES, max(0, self.daemon.remaining_bytes // 4))
         try:
             data = run_as(self.boot.worker, lambda fd: copy_out(name, fd), reaper=self.reaper, max_bytes=limit)
         except HelperError as error:
-            return None, [f"sandbox: no artifact {name!r}: {error}"]
+            return [], [f"sandbox: no artifact {name!r}: {error}"]
+        if not data:
+            return [], []
         media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        return protocol.Artifact(name=name, media_type=media_type, data=data).to_message(), []
+        return [protocol.Artifact(name=name, media_type=media_type, data=data).to_message()], []
 
 
 def write_below(files: Mapping[str, bytes]) -> None:
@@ -385,10 +387,12 @@ def clear_all(names: tuple[str, ...]) -> None:
 
 
 def copy_out(name: str, fd: int) -> None:
-    """Write a regular file to a descriptor (runs as the worker). The reader bounds the size.
+    """Write a regular file to a descriptor (runs as the worker). The reader bounds the size. No file: nothing.
 
     O_NONBLOCK: opening a planted named pipe must not block.
     """
+    if not os.path.lexists(name):
+        return
     source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(source, "rb", buffering=0) as file:
         if not stat.S_ISREG(os.fstat(source).st_mode):

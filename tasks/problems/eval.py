@@ -34,9 +34,11 @@ def main(arguments: list[str]) -> int:
         _say(f"usage: eval.py {'|'.join(MODES)} CASES_FILE")
         return EXIT_USAGE
     try:
+        from tasks.harness.emulate import asked
         from tasks.harness.judge.cases import CaseError, parse_cases
         from tasks.harness.judge.request import JudgeRequest, ModeRequest
         from tasks.harness.local import JudgeFailed, evaluate, lines_of
+        from tasks.harness.shared.profilers import Capture
     except ImportError as error:
         _say(
             f"the harness is not here ({error}): expected beside {Path(__file__).name}, or `pip install kernel-runner`"
@@ -81,6 +83,7 @@ def main(arguments: list[str]) -> int:
         ranks=ranks,
         device="auto",
         memory_bytes=_memory_bytes(),
+        capture=None if asked() else Capture(),
     )
     _say("note: judge and worker share one user here; rank submissions with the daemon only")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,9 @@ import pytest
 import torch
 
 from tasks.harness import local
+from tasks.harness.emulate import asked
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tasks.harness.shared.profilers import NCU_FILES, Capture
 from tests.gpu import box
 from tests.gpu.bench import ROOT, tasks, verdict_of
 
@@ -45,6 +48,34 @@ def test_a_right_solution_is_accepted_in_it(name: str, audited: list[str]) -> No
     audited.append(f"as two users behind the filter, {name}: gate {judged.details.get('gate')}")
     if torch.version.cuda is not None:
         assert judged.details["gate"] == "open", judged.details
+
+
+@pytest.mark.skipif(asked() or shutil.which("ncu") is None, reason="needs a device of NVIDIA's and ncu on PATH")
+@pytest.mark.parametrize(("kernel", "verdict"), [(None, "accepted"), ("regex:no_such_kernel", "runtime_error")])
+def test_nsight_compute_captures_a_call_in_it(kernel: str | None, verdict: str) -> None:
+    """The driver must give counters to this user. A capture without a kernel is a failure."""
+    task = next(task for task in tasks() if task.name == "vectoradd")
+    request = JudgeRequest(
+        modes=(ModeRequest(name="profile.0", cases=(task.small_benchmarks[0],), timeout_s=240.0),),
+        files={file: (ROOT / where).read_text(encoding="utf-8") for file, where in task.files.items()},
+        worker_files=tuple(task.worker_files),
+        submission_name=task.submission_name,
+        submission=task.solutions("correct")[0].read_text(encoding="utf-8"),
+        device="cuda",
+        memory_bytes=4 << 30,
+        capture=Capture(kernel=kernel),
+    )
+    report = local.evaluate(request, start=box.start)
+    found = verdict_of(report.steps)
+    assert found.verdict == verdict, found.message
+    files = {name: data for name, _, data in report.artifacts if ".ncu-" in name}
+    if kernel is not None:
+        assert "captured no kernel whose function name matches" in str(found.message)
+        assert files == {}
+        return
+    assert set(files) == {f"profile.0.{suffix}" for suffix in NCU_FILES}
+    assert b'"Kernel Name"' in files["profile.0.ncu-details.csv"]
+    assert b"GPU Speed Of Light" in files["profile.0.ncu-details.txt"]
 
 
 def test_its_processes_have_no_rights(tmp_path: Path) -> None:

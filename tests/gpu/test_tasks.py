@@ -147,7 +147,7 @@ def test_a_submission_that_keeps_the_devices_memory_has_reached_its_limit() -> N
 
 
 def test_a_profile_has_the_devices_work() -> None:
-    """The profiler of torch, and the vendor's where it is installed."""
+    """In the trace of torch's profiler."""
     report = evaluated(PLAIN, COMPILED_RIGHT, "profile.0")
     assert verdict_of(report.steps).verdict == "accepted", verdict_of(report.steps).message
     assert "profile.0.trace.json.gz" in [name for name, _, _ in report.artifacts]

@@ -10,9 +10,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -40,6 +40,8 @@ class LiveRunner:
     config_file: Path
     docker_host: str
     store: Store
+    #: What the daemon's environment has beside this process's.
+    environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -58,6 +60,7 @@ class LiveRunner:
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
+                env={**os.environ, **self.environment},
                 start_new_session=True,
             )
         deadline = time.monotonic() + PATIENCE_S
@@ -155,8 +158,17 @@ def with_timed_calls(program: str, timed_calls: int) -> str:
 
 
 @contextmanager
-def live_runner(database_url: str, **overrides: object) -> Iterator[LiveRunner]:
-    """A runner on a migrated database, with these settings beside the usual ones; stopped and cleaned up afterwards."""
+def live_runner(
+    database_url: str,
+    gpu_types: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    /,
+    **overrides: object,
+) -> Iterator[LiveRunner]:
+    """A runner on a migrated database, with these settings beside the usual ones; stopped and cleaned up afterwards.
+
+    `gpu_types`: further ones, the text of each file by its name. `environment`: of the daemon, beside this process's.
+    """
     # Not below pytest's own directory, which is closed to others, and the engine's containers read the stage.
     state_dir = Path(tempfile.mkdtemp(prefix="kernel-runner-test-", dir="/var/tmp"))
     state_dir.chmod(0o755)
@@ -167,6 +179,8 @@ def live_runner(database_url: str, **overrides: object) -> Iterator[LiveRunner]:
     gpus_dir.mkdir()
     # Little memory, so that a memory bomb is through before a time limit is.
     (gpus_dir / "CPU.toml").write_text('extends = "CPU"\nname = "CPU"\nmemory_gib = 1.5\nscratch_mib = 512\n')
+    for name, text in (gpu_types or {}).items():
+        (gpus_dir / f"{name}.toml").write_text(text)
     settings = {
         "gpus_dir": str(gpus_dir),
         # A login of its own: whatever the daemon does in any of these tests, it does without being the owner.
@@ -185,7 +199,12 @@ def live_runner(database_url: str, **overrides: object) -> Iterator[LiveRunner]:
     )
     store = Store(database_url, application_name="test")
     runner = LiveRunner(
-        database_url=database_url, state_dir=state_dir, config_file=config_file, docker_host=engine, store=store
+        database_url=database_url,
+        state_dir=state_dir,
+        config_file=config_file,
+        docker_host=engine,
+        store=store,
+        environment=environment or {},
     )
     try:
         runner.start()

@@ -41,7 +41,8 @@ class Kernel(Submission):
         return Requests(
             request=self._request(modes, compiler),
             built_request=self._request(modes, ()) if compiler else None,
-            boot=pair_boot(context.environment, ranks=context.task.multi_gpu),
+            # Nsight Compute speaks with what it profiles by TCP.
+            boot=pair_boot(context.environment, loopback=context.task.multi_gpu or self.capture is not None),
             # The judge gives the submission's import a limit of its own, before the first mode's.
             budget_s=context.build_timeout_s + sum(mode.timeout_s for mode in modes),
         )
@@ -70,6 +71,7 @@ class Kernel(Submission):
             tolerance=job.demand.tolerance,
             # The library that lang cu becomes, and how, unless it has been built.
             compiled=Compiled(program=PROGRAM, argv=argv) if isinstance(task.config, CuConfig) else None,
+            capture=self.capture,
         )
         return PairRequest(payload=request.to_payload(), ranks=ranks)
 

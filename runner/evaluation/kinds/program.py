@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Final
 
 from runner.base.model import Mode, Verdict
 from runner.evaluation.build_plan import PROGRAM, task_files
+from runner.evaluation.container_spec import harness_process
 from runner.evaluation.kinds.submission import Requests, Submission
 from runner.evaluation.mode_result import ModeResult
 from runner.evaluation.result_rows import without_assurance
 from runner.evaluation.verdict import ACCEPTED, Finding
+from runner.gpu_types.model import Vendor
 from runner.task_format.cases import program_line
 from runner.task_format.model import CuConfig, Harness, PyConfig
 from sandbox.protocol import Step, StepResult, StepsRequest
 from sandbox.spec import Boot
 from tasks.harness.judge.request import ModeRequest
+from tasks.harness.shared.profilers import NCU_FILES, NOTHING_CAPTURED
 
 CASES_FILE: Final = "cases.txt"
 
@@ -42,11 +47,12 @@ class Program(Submission):
         steps = tuple(
             Step(
                 name=mode.name,
-                argv=(*program, mode.name.partition(".")[0], CASES_FILE),
+                argv=(*self._profiled(mode.name), *program, mode.name.partition(".")[0], CASES_FILE),
                 env=env,
                 timeout_s=mode.timeout_s,
                 files={CASES_FILE: ("\n".join(mode.cases) + "\n").encode()},
                 continue_if="always" if context.job.mode is Mode.PROFILE else "passed",
+                artifacts=tuple(f"{mode.name}.{suffix}" for suffix in NCU_FILES) if self._captures else (),
             )
             for mode in modes
         )
@@ -58,6 +64,17 @@ class Program(Submission):
             boot=Boot(kind="steps"),
             budget_s=sum(step.timeout_s for step in compiler + steps),
         )
+
+    @property
+    def _captures(self) -> bool:
+        """Whether Nsight Compute runs the program, if it is there: They mark a call for it alone."""
+        return self.capture is not None and self.context.gpu.vendor is Vendor.NVIDIA
+
+    def _profiled(self, name: str) -> tuple[str, ...]:
+        """What the command line of a mode begins with."""
+        if self.capture is None or not self._captures:
+            return ()
+        return (*harness_process(self.context.environment, "profile"), name, json.dumps(asdict(self.capture)))
 
     def read(self, step: StepResult) -> ModeResult:
         """The program's result lines."""
@@ -75,7 +92,9 @@ class Program(Submission):
                 message=f"{step.name}: killed after writing {step.stdout_bytes + step.stderr_bytes} bytes of output",
             )
         if reported.check == "pass":
-            return ACCEPTED
+            nothing = step.result.get(NOTHING_CAPTURED)
+            lost = Finding(verdict=Verdict.RUNTIME_ERROR, message=f"{step.name}: {nothing}")
+            return ACCEPTED if nothing is None else lost
         if reported.failure is not None:
             return Finding(verdict=Verdict.WRONG_ANSWER, message=f"{step.name}: {reported.failure}")
         if reported.check == "fail":

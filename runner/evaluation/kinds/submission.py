@@ -7,13 +7,15 @@ observations of engine and cgroup; never from an exit code alone.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
 from runner.base.errors import EvaluationError, TaskError
-from runner.base.model import Artifact, JobResult, Mode, RunRecord, TimingAssurance, Verdict
+from runner.base.model import Artifact, JobResult, Json, Mode, RunRecord, TimingAssurance, Verdict
 from runner.evaluation import secret
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import BuildPlan, compile_steps, make_build_plan, should_build
@@ -34,12 +36,14 @@ from runner.evaluation.verdict import (
     memory_finding,
     missing_step,
 )
+from runner.gpu_types.model import Vendor
 from runner.task_format.model import Case, CuConfig, Harness, Ranking
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import ContainerReport
 from sandbox.protocol import Request, Step, StepResult
 from sandbox.spec import Boot
 from tasks.harness.judge.request import ModeRequest
+from tasks.harness.shared.profilers import Capture
 
 #: A job's error is one sentence for a status line.
 _KEPT_ERROR_CHARACTERS = 4000
@@ -164,10 +168,16 @@ class Submission(ABC):
                 modes = tuple(
                     ModeRequest(name=f"profile.{index}", cases=(line,), timeout_s=task.benchmark_timeout_s)
                     for index, line in enumerate(self._lines(context.cases.benchmarks or ()))
+                    if job.options.benchmark in (None, index)
                 )
             case Mode.LEADERBOARD | Mode.PRIVATE:
                 leaderboard = replace(benchmark, name="leaderboard", timeout_s=task.ranked_timeout_s)
                 modes = (test, benchmark, secret.timed(job, leaderboard, task))
+        if not modes and context.cases.benchmarks:
+            raise TaskError(
+                f"{context.board}: there is no benchmark {job.options.benchmark} on {job.gpu_type}: it has "
+                f"{len(context.cases.benchmarks)}, counted from 0 (submit again for another)"
+            )
         empty = [mode.name for mode in modes if not mode.cases]
         if empty or not modes:
             what = "tests" if empty == ["test"] else "benchmarks"
@@ -203,6 +213,14 @@ class Submission(ABC):
             )
         if isinstance(context.task.config, CuConfig):
             raise TaskError(f"{where}: lang cu needs a device that runs compiled code (use another GPU type)")
+
+    @property
+    def capture(self) -> Capture | None:
+        """What a vendor's profiler captures; None: there is no device, or there are several."""
+        context, options = self.context, self.context.job.options
+        if context.job.mode is not Mode.PROFILE or context.gpu.vendor is Vendor.NONE or context.task.multi_gpu:
+            return None
+        return Capture(kernel=options.kernel, kernel_base=options.kernel_base, launches=options.launches)
 
     # -- build and run -------------------------------------------------------------------------------------------
 
@@ -273,8 +291,18 @@ class Submission(ABC):
             built_ns=spent.built_ns,
             waited_ns=spent.waited_ns,
             system=self.context.system,
-            runner={**self.context.runner, "sandbox": dict(report.attested)},
+            runner={**self.context.runner, "sandbox": dict(report.attested), **self._profile_facts()},
         )
+
+    def _profile_facts(self) -> Json:
+        """What a profile was made of."""
+        job = self.context.job
+        if job.mode is not Mode.PROFILE:
+            return {}
+        options, source_sha256 = asdict(job.options), hashlib.sha256(job.code).hexdigest()
+        config = json.dumps([source_sha256, job.task, job.extra, options], sort_keys=True)
+        config_sha256 = hashlib.sha256(config.encode("utf-8", "surrogatepass")).hexdigest()
+        return {"profile": {"options": options, "source_sha256": source_sha256, "config_sha256": config_sha256}}
 
     def judge(self, evidence: Evidence) -> JobResult:
         """The result that this evidence amounts to.

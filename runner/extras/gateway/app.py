@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -20,7 +19,6 @@ from runner.base.logs import get_logger
 from runner.extras.gateway import admin, boards, exporting, login, oauth, pages, publishing, submissions, validations
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state
 from runner.extras.gateway.identity import admin as only_admin
-from runner.extras.gateway.identity import user
 from runner.extras.gateway.limits import BodyTooLarge, Edge, Limits
 from runner.extras.gateway.metrics import Metrics
 from runner.extras.gateway.submissions import refusal_of
@@ -28,14 +26,6 @@ from runner.extras.gateway.watcher import Watcher
 from runner.store.gateway import GatewayStore, RefusedError
 
 _log = get_logger("gateway")
-#: Routes of KernelBot's API that this release does not have, with what to do instead. docs/gateway.md lists them.
-NOT_BUILT: Final = (
-    (
-        "POST",
-        "/profile/{leaderboard}/{gpu}",
-        "Captures with ncu are not built: they need a device to be made on. Submit with mode profile instead",
-    ),
-)
 
 
 def build(config: Config, store: GatewayStore, *, admin_token: str | None) -> Starlette:
@@ -119,8 +109,8 @@ def routes() -> list[Route]:
         Route("/admin/submissions", admin.delete_submissions, methods=["DELETE"]),
         Route("/admin/invites", admin.make_invites, methods=["POST"]),
         Route("/admin/invites/{code}", admin.revoke_invite, methods=["DELETE"]),
-        *(Route(path, _not_built(path, sentence), methods=[method]) for method, path, sentence in NOT_BUILT),
         *pages.routes(),
+        Route(f"/profile/{lb}", submissions.profile, methods=["POST"]),
         Route(f"/{lb}/{{mode}}", submissions.submit_and_stream, methods=["POST"]),
     ]
 
@@ -142,17 +132,6 @@ async def metrics_page(request: Request) -> Response:
     """GET /metrics, for operators."""
     only_admin(request)
     return Response(app_state(request).metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-def _not_built(path: str, sentence: str) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        if path.startswith("/admin/"):
-            only_admin(request)
-        elif path.startswith("/profile/"):
-            await user(request)
-        raise Refusal(501, sentence)
-
-    return answer
 
 
 async def _refused(_: Request, error: Exception) -> Response:

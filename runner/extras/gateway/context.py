@@ -212,6 +212,22 @@ def query_number(request: Request, name: str, default: int, *, low: int, high: i
     return found
 
 
+def field_number(fields: Mapping[str, str], name: str, *, low: int, high: int) -> int | None:
+    """A number in a form, within bounds; None: it is not there.
+
+    Raises:
+        Refusal: 422.
+    """
+    text = fields.get(name) or None
+    if text is None:
+        return None
+    found = _number(text, f"body.{name}")
+    if not low <= found <= high:
+        message = f"Input should be from {low} to {high}"
+        raise Refusal(422, [problem("out_of_range", f"body.{name}", message, text[:100])])
+    return found
+
+
 def _number(text: str, place: str) -> int:
     bare = text.removeprefix("-")
     if not (bare.isascii() and bare.isdigit()) or len(bare) > 18:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,9 @@ _SOURCES: Final = 20_000
 _CASES: Final = 36_000
 _OUTPUTS: Final = 18_000
 _OUTPUT: Final = 4000
+_REPORT: Final = 12_000
+#: Of a submission's profiles.
+_FILES: Final = 40
 _CODE: Final = 24_000
 #: Of a leaderboard: its templates, and the name of a template's language.
 _TEMPLATES: Final = 8
@@ -68,6 +72,7 @@ def routes() -> list[Route]:
         Route("/view/{id}", page(view), methods=["GET"]),
         Route("/view/{id}/events", progress, methods=["GET"]),
         Route("/view/{id}/code", page(code), methods=["GET"]),
+        Route("/view/{id}/profile/{gpu}/{name}", page(profile_file), methods=["GET"]),
         Route("/view/{id}/cancel", page(cancel), methods=["POST"]),
         Route("/login", page(login_pages.login), methods=["GET", "POST"]),
         Route("/login/cli", page(login_pages.attach), methods=["GET", "POST"]),
@@ -223,11 +228,22 @@ async def view(request: Request, session: Session | None) -> Response:
     found = await owned(current, submission_id, user.user)
     status = await current.store.one("submission_status", submission_id=submission_id)
     validated = await current.store.all("validations_of_submission", submission_id=submission_id)
-    return await off_loop(found, lambda: _view_page(request, session, found, status, validated))
+    files: Sequence[Row] = ()
+    if any(row["mode"].startswith("profile") for row in found["runs"] or ()):
+        files = await current.store.all("profile_files", submission_id=submission_id)
+    return await off_loop(
+        found, lambda: _view_page(request, session, found, status, validated=validated, files=files[:_FILES])
+    )
 
 
 def _view_page(
-    request: Request, session: Session | None, found: Row, status: Row | None, validated: Sequence[Row]
+    request: Request,
+    session: Session | None,
+    found: Row,
+    status: Row | None,
+    *,
+    validated: Sequence[Row],
+    files: Sequence[Row],
 ) -> Response:
     code = results.source(found["code"])
     rows, outputs = sizes.Budget(_CASES), sizes.Budget(_OUTPUTS)
@@ -239,6 +255,8 @@ def _view_page(
             {
                 **_told(row, outputs),
                 "cases": shown_lines,
+                "reports": [outputs.text(case.report, _REPORT) for case in shown_lines if case.report],
+                "files": [file for file in files if _is_of(file, row)],
                 "hidden": len(lines) - len(shown_lines),
                 "roofline": charts.roofline(lines),
             }
@@ -254,6 +272,26 @@ def _view_page(
         code=sizes.cut(code, _CODE),
         progress=_progress(found, status),
     )
+
+
+def _is_of(file: Row, row: Row) -> bool:
+    """Whether a file was left by this run."""
+    return bool(file["gpu_type"] == row["gpu_type"] and file["name"].startswith(f"{row['mode']}."))
+
+
+async def profile_file(request: Request, session: Session | None) -> Response:
+    """GET /view/{id}/profile/{gpu}/{name}: a file of a profile, to be saved."""
+    user = user_of(session)
+    current = app_state(request)
+    submission_id = path_number(request, "id")
+    await owned(current, submission_id, user.user, with_code=False, with_runs=False)
+    gpu, name = request.path_params["gpu"], request.path_params["name"]
+    found = await current.store.one("profile_file", submission_id=submission_id, gpu_type=gpu, name=name)
+    if found is None:
+        raise Refusal(404, f"Submission {submission_id} has no such file; profiles are kept for 30 days")
+    saved = re.sub(r"[^A-Za-z0-9._-]", "_", name)
+    headers = {**HEADERS, "Content-Disposition": f'attachment; filename="submission-{submission_id}.{saved}"'}
+    return Response(bytes(found["data"]), media_type="application/octet-stream", headers=headers)
 
 
 def _case_bytes(case: Case) -> int:

@@ -77,18 +77,24 @@ def picked(value: object, keys: Sequence[str]) -> dict[str, Any] | None:
 
 
 def full_results(found: Row, profiles: Sequence[Row]) -> list[dict[str, Any]]:
-    """The end of a submission as a stream tells it: public runs per GPU type, then secret ones without content."""
+    """The end of a submission as a stream tells it: public runs per GPU type, then secret ones without content.
+
+    A profile without its capture is a failure.
+    """
     runs: Sequence[Row] = found["runs"] or ()
     made: list[dict[str, Any]] = []
     for secret in (False, True):
         for gpu in dict.fromkeys(row["gpu_type"] for row in runs if row["secret"] is secret):
             mine = [row for row in runs if row["secret"] is secret and row["gpu_type"] == gpu]
+            profiled = _profile_metadata(mine)
+            errors = [] if profiled is None else [_profile_error(row) for row in mine if not row["passed"]]
             made.append(
                 {
-                    "success": True,
-                    "error": "",
+                    "success": not errors,
+                    "error": "; ".join(errors),
                     "system": {**(picked(mine[0]["system_info"], _SYSTEM) or {}), "hostname": ""},
                     "runs": {row["mode"]: _evaluation(row, found["submission_time"], profiles) for row in mine},
+                    **({} if profiled is None else {"profile_metadata": profiled}),
                 }
             )
     if not made:
@@ -98,7 +104,6 @@ def full_results(found: Row, profiles: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _evaluation(row: Row, submitted: datetime, profiles: Sequence[Row]) -> dict[str, Any]:
     meta = picked(row["meta"], META) or {}
-    files = [file for file in profiles if file["gpu_type"] == row["gpu_type"]]
     return {
         "start": (_stamp(row["start_time"]) or moment(submitted) or "").removesuffix("Z"),
         "end": (_stamp(row["end_time"]) or moment(submitted) or "").removesuffix("Z"),
@@ -113,7 +118,7 @@ def _evaluation(row: Row, submitted: datetime, profiles: Sequence[Row]) -> dict[
             "duration": meta.get("duration", 0.0),
             "result": {} if row["secret"] else row["result"] or {},
         },
-        "profile": _profile(files) if row["mode"].startswith("profile") and not row["secret"] else None,
+        "profile": _profile(row, profiles) if row["mode"].startswith("profile") and not row["secret"] else None,
     }
 
 
@@ -122,17 +127,46 @@ def _compiled(value: object) -> dict[str, Any] | None:
     return None if found is None else {**found, "command": ""}
 
 
-def _profile(files: Sequence[Row]) -> dict[str, Any] | None:
+def _profile(row: Row, profiles: Sequence[Row]) -> dict[str, Any] | None:
+    """The files of one benchmark as a zip, under the names that KernelBot gives them."""
+    begin = f"{row['mode']}."
+    files = [file for file in profiles if file["gpu_type"] == row["gpu_type"] and file["name"].startswith(begin)]
     if not files:
         return None
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:
-            archive.writestr(str(file["name"]).replace("/", "_").replace("\\", "_"), bytes(file["data"]))
+            rest = str(file["name"]).removeprefix(begin).replace("/", "_").replace("\\", "_")
+            archive.writestr(rest if rest.startswith("ncu-details.") else f"profile.{rest}", bytes(file["data"]))
     return {
-        "profiler": "kernel-runner",
+        "profiler": (row["result"] or {}).get("benchmark.0.runner.profiler", "torch"),
         "trace": base64.b64encode(target.getvalue()).decode("ascii"),
         "download_url": None,
+    }
+
+
+def _profile_error(row: Row) -> str:
+    """Why a profile failed, as far as its result says."""
+    result = row["result"] or {}
+    told = (result.get(key) for key in ("benchmark.0.error", "runner.nothing_captured"))
+    return f"{row['mode']}: {next(filter(None, told), 'it did not pass')}"
+
+
+def _profile_metadata(rows: Sequence[Row]) -> dict[str, Any] | None:
+    """What profiles were made of; None: these rows are none."""
+    profiled = [row for row in rows if row["mode"].startswith("profile") and not row["secret"]]
+    if not profiled:
+        return None
+    system = profiled[0]["system_info"] if isinstance(profiled[0]["system_info"], Mapping) else {}
+    runner = system["runner"] if isinstance(system.get("runner"), Mapping) else {}
+    facts = runner["profile"] if isinstance(runner.get("profile"), Mapping) else {}
+    return {
+        "benchmarks": {
+            row["mode"].partition(".")[2]: (row["result"] or {}).get("benchmark.0.spec", "") for row in profiled
+        },
+        **{key: facts.get(key) for key in ("options", "source_sha256", "config_sha256")},
+        "device": system.get("gpu"),
+        "versions": {**{key: system.get(key) for key in ("torch", "runtime")}, "kernel-runner": runner.get("version")},
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
@@ -21,6 +22,7 @@ from runner.extras.gateway.context import (
     Refusal,
     app_state,
     dumps,
+    field_number,
     moment,
     off_loop,
     path_number,
@@ -85,19 +87,28 @@ async def _answer(request: Request, submission_id: int, gpu: str) -> Response:
 
 async def submit_and_stream(request: Request) -> Response:
     """POST /{leaderboard}/{gpu}/{mode}: stored, then followed by server-sent events. A lost stream ends nothing."""
+    return await _streamed(request, profiled=False)
+
+
+async def profile(request: Request) -> Response:
+    """POST /profile/{leaderboard}/{gpu}: as `submit_and_stream` in mode profile, with fields for Nsight Compute."""
+    return await _streamed(request, profiled=True)
+
+
+async def _streamed(request: Request, *, profiled: bool) -> Response:
     who = await cli_user(request)
     current = app_state(request)
     if not current.limits.open_stream(who.id):
         raise Refusal(429, "Too many open streams", retry_after_s=30)
     try:
-        submission_id, _, _ = await _accepted(request, who)
+        submission_id, _, _ = await _accepted(request, who, profiled=profiled)
     except BaseException:
         current.limits.close_stream(who.id)
         raise
     return StreamingResponse(_stream(current, submission_id, who), media_type=_MEDIA, headers=_HEADERS)
 
 
-async def _accepted(request: Request, who: User, *, late: bool = False) -> tuple[int, Row, str]:
+async def _accepted(request: Request, who: User, *, late: bool = False, profiled: bool = False) -> tuple[int, Row, str]:
     """Store what was sent; the submission's id, its leaderboard, and the GPU type as the leaderboard spells it."""
     parts = request.path_params
     sent = await upload(request)
@@ -106,11 +117,31 @@ async def _accepted(request: Request, who: User, *, late: bool = False) -> tuple
         who,
         board_name=parts["leaderboard"],
         gpu=parts["gpu"],
-        mode=parts["mode"],
+        mode="profile" if profiled else parts["mode"],
         sent=sent,
+        options=profile_options(sent.fields) if profiled else None,
         late=late,
         traceparent=_traceparent(request),
     )
+
+
+def profile_options(fields: Mapping[str, str]) -> dict[str, Any]:
+    """A form's fields as options of `runner.submit`, which checks them as well.
+
+    Raises:
+        Refusal: 422 for a number that is none or out of bounds; 400.
+    """
+    kernel, benchmark = fields.get("ncu_kernel_name"), field_number(fields, "benchmark_index", low=0, high=MOST)
+    if kernel is not None and "\0" in kernel:
+        raise Refusal(400, "ncu_kernel_name has a NUL character, expected a kernel's name or regex:EXPRESSION")
+    # Those that have a default are always given: where Nsight Compute cannot run, the queue says so at once.
+    options = {
+        "benchmark": benchmark,
+        "kernel": kernel,
+        "kernel_base": fields.get("ncu_kernel_name_base") or "function",
+        "launches": field_number(fields, "ncu_launch_count", low=1, high=10_000) or 10,
+    }
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _traceparent(request: Request) -> str | None:
@@ -128,6 +159,7 @@ async def store(
     mode: str,
     sent: Upload,
     late: bool = False,
+    options: Mapping[str, Any] | None = None,
     traceparent: str | None = None,
 ) -> tuple[int, Row, str]:
     """Store a submission of a user, `late` after the deadline too; its id, its leaderboard, the GPU type.
@@ -159,6 +191,7 @@ async def store(
             # An answer that was lost is asked for again, and stores nothing twice.
             key=f"gateway-{uuid.uuid4()}",
             traceparent=traceparent,
+            options=None if options is None else json.dumps(options),
         )
     except RefusedError as error:
         if not sent.code:

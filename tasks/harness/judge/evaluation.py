@@ -11,6 +11,7 @@ from typing import Any
 from sandbox.protocol import Artifact, Judged, StepResult, to_b64
 from tasks.harness.emulate import asked
 from tasks.harness.shared.device_memory import release_memory
+from tasks.harness.shared.profilers import FILES
 
 from .accelerator import OUT_OF_MEMORY, DeviceFailed, DeviceFull, device_failure, held_by_others, require_device
 from .author_code import begin_at
@@ -29,7 +30,6 @@ from .worker_output import Collector
 from .workers import Workers
 
 EXIT_PASSED, EXIT_NOT_PASSED, EXIT_TIMED_OUT = 0, 112, 114
-_BINARY = "application/octet-stream"
 _CALIBRATION_TIMEOUT_NS = 30_000_000_000
 #: How long the interpreters of several ranks, and the judge's own processes beside them, may take to import torch.
 START_TIMEOUT_NS = 120_000_000_000
@@ -287,20 +287,22 @@ class Judge:
         rng_seed = rng_seed_of(self._request.seed)
         # The first call builds and warms up, and is not profiled.
         self._workers.call(case.arguments, rng_seed=rng_seed, output_capacities=(), deadline_ns=run.deadline_ns)
-        profiles = self._workers.profile(case.arguments, rng_seed=rng_seed, deadline_ns=run.deadline_ns)
+        profiles = self._workers.profile(
+            case.arguments, rng_seed=rng_seed, capture=self._request.capture, deadline_ns=run.deadline_ns
+        )
         several = len(profiles) > 1
         tables = [
             (f"rank {rank}\n".encode() if several else b"") + profiled.table for rank, profiled in enumerate(profiles)
         ]
-        run.report(index, profile_b64=to_b64(b"\n".join(tables)))
+        run.report(index, profile_b64=to_b64(b"\n".join(tables)), profiler=profiles[0].profiler)
         name = run.request.name if len(run.cases) == 1 else f"{run.request.name}.{index}"
         for rank, profiled in enumerate(profiles):
             base = f"{name}{f'.rank{rank}' if several else ''}"
-            files = ((profiled.trace, "trace.json.gz", "application/gzip"), (profiled.report, profiled.suffix, _BINARY))
-            for data, suffix, media_type in files:
-                if data:
-                    artifact = Artifact(name=f"{base}.{suffix}", media_type=media_type, data=data)
-                    self._frames.send(artifact.to_message())
+            for suffix, data in profiled.files.items():
+                artifact = Artifact(name=f"{base}.{suffix}", media_type=FILES[suffix][0], data=data)
+                self._frames.send(artifact.to_message())
+            if profiled.failure is not None:
+                run.fail(index, "runtime_error", profiled.failure)
 
     def _emit(self, run: ModeRun) -> None:
         captured = self._collector.take()

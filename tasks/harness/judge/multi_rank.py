@@ -27,6 +27,7 @@ import torch
 
 from tasks.harness.shared.arenas import Arena
 from tasks.harness.shared.cores import judge_core, on_core
+from tasks.harness.shared.profilers import Capture
 from tasks.harness.shared.values import pack
 from tasks.harness.shared.wire import MAX_FROM_WORKER_BYTES, Channel, Interrupted, PeerClosed, WireViolation, encode
 
@@ -40,7 +41,7 @@ from .rank_checkers import Answers, RankCheckers, named
 from .request import Compiled
 from .sched_delay import SchedDelay
 from .snapshots import claimed, needed
-from .worker_client import PROFILE_BYTES, SPIN_NS, Profiled, profile_of
+from .worker_client import PROFILE_BYTES, SPIN_NS, Profiled, profile_message, profile_of
 from .worker_output import Collector
 from .workers import Call
 
@@ -246,7 +247,12 @@ class MultiRank:
         return self._checkers.check(deadline_ns=deadline_ns)
 
     def profile(
-        self, arguments: Mapping[str, Value], *, rng_seed: int | None, deadline_ns: int
+        self,
+        arguments: Mapping[str, Value],
+        *,
+        rng_seed: int | None,
+        capture: Capture | None,  # noqa: ARG002 for a single rank
+        deadline_ns: int,
     ) -> tuple[Profiled, ...]:
         """See Workers."""
         with ExitStack() as stack:
@@ -254,7 +260,7 @@ class MultiRank:
             self._open(rank_inputs, deadline_ns)
             output_arenas = [stack.enter_context(Arena.create(PROFILE_BYTES)) for _ in rank_inputs]
             for rank, output_arena in enumerate(output_arenas):
-                message = encode({"op": "profile", "output_size": output_arena.size, "limit_s": None}, descriptors=1)
+                message = encode(profile_message(output_arena, None, deadline_ns), descriptors=1)
                 self._tell(rank, message, deadline_ns, (output_arena.fd,))
             answers = self._listen("profiled", deadline_ns)
             return tuple(profile_of(answers[rank], output_arena) for rank, output_arena in enumerate(output_arenas))

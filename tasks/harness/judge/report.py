@@ -56,6 +56,8 @@ class CaseReport:
     batch_lowered: str | None = None
     #: The profiler's tables, as base64.
     profile_b64: str | None = None
+    #: Whose they are: torch, or a vendor's profiler.
+    profiler: str | None = None
 
     def to_message(self) -> dict[str, Any]:
         """The report in JSON's types."""
@@ -92,6 +94,7 @@ def _case_lines(report: CaseReport) -> Iterator[tuple[str, str]]:
         "message": _one_line(report.message),
         "runner.batch_lowered": report.batch_lowered,
         "report": report.profile_b64,
+        "runner.profiler": report.profiler,
     }
     yield from ((key, text) for key, text in texts.items() if text is not None)
     if report.batch_size is not None:

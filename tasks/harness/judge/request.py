@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tasks.harness.shared.profilers import Capture
+
 from .stopping import Timing
 
 VERSION = 1
@@ -98,6 +100,8 @@ class JudgeRequest:
     streams_wait: bool = False
     #: None: the submission is Python.
     compiled: Compiled | None = None
+    #: What the vendor's profiler captures in profiles; None: it is not used.
+    capture: Capture | None = None
 
     def to_payload(self) -> dict[str, Any]:
         """The JSON object that `from_payload` reads."""
@@ -118,6 +122,7 @@ class JudgeRequest:
             values["modes"] = tuple(_mode(mode) for mode in values["modes"])
             values["worker_files"] = tuple(values["worker_files"])
             values["compiled"] = _compiled(values.get("compiled"))
+            values["capture"] = None if values.get("capture") is None else Capture(**values["capture"])
             return cls(**values)
         except (KeyError, TypeError) as error:
             raise RequestError(f"judge request does not parse: {error}") from error

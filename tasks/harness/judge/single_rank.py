@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from tasks.harness.shared.profilers import Capture
 from tasks.harness.shared.values import Packed, Snapshot, pack, signature, tensors_in, tree_signature
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, MAX_FROM_WORKER_BYTES
 
@@ -338,12 +339,12 @@ class SingleRank:
         return message
 
     def profile(
-        self, arguments: Mapping[str, Value], *, rng_seed: int | None, deadline_ns: int
+        self, arguments: Mapping[str, Value], *, rng_seed: int | None, capture: Capture | None, deadline_ns: int
     ) -> tuple[Profiled, ...]:
         """See Workers."""
         data = self._problem.generate(arguments, rng_seed=rng_seed)
         packed = self._problem.pack(data, memory_bytes=self._client.memory_bytes)
-        return (self._client.profile(packed, deadline_ns=deadline_ns),)
+        return (self._client.profile(packed, capture=capture, deadline_ns=deadline_ns),)
 
     def close(self) -> None:
         """End the control process."""

@@ -20,13 +20,11 @@ from tasks.harness.shared.arenas import HUGE_PAGE_BYTES, Arena, size_for_later
 from tasks.harness.shared.call_flags import DRY_BYTES, KEEPS_ORDER, MAX_PARTS, CallFlags
 from tasks.harness.shared.cores import judge_core, stay_on
 from tasks.harness.shared.cuda_driver import DriverError
-from tasks.harness.shared.profilers import SUFFIXES
+from tasks.harness.shared.profilers import FILES, Capture, Tool
 from tasks.harness.shared.values import Layout, Packed, Placed, Snapshot, pack, place, size_of
 from tasks.harness.shared.wire import (
     MAX_FROM_WORKER_BYTES,
-    MAX_REPORT_BYTES,
     MAX_TABLE_BYTES,
-    MAX_TRACE_BYTES,
     Channel,
     Interrupted,
     PeerClosed,
@@ -125,10 +123,12 @@ class Profiled:
     """A worker's profile. It is text of the submission's process, not evidence."""
 
     table: bytes
-    trace: bytes
-    #: The file that a vendor's profiler left, and the end of its name; empty: none.
-    report: bytes = b""
-    suffix: str = ""
+    #: By the ends of their names.
+    files: Mapping[str, bytes]
+    #: A vendor's profiler, or torch.
+    profiler: str
+    #: Why the vendor's profiler captured nothing, as a sentence; None: it did, or there is none.
+    failure: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -774,8 +774,8 @@ class WorkerClient:
             )
         return taken, claimed(answer)
 
-    def profile(self, packed: Packed, *, deadline_ns: int) -> Profiled:
-        """Run the kernel once under torch's profiler.
+    def profile(self, packed: Packed, *, capture: Capture | None, deadline_ns: int) -> Profiled:
+        """Run the kernel once under torch's profiler, and with a capture once more under the vendor's.
 
         Raises:
             Fault: see the class.
@@ -785,7 +785,7 @@ class WorkerClient:
             packed.write(inputs, placed)
             opened = {"op": "open", **packed.message(placed, inputs.size)}
             self._ask(opened, "opened", deadline_ns, (inputs.fd,))
-            message = {"op": "profile", "output_size": output_arena.size, "limit_s": profiler_limit_s(deadline_ns)}
+            message = profile_message(output_arena, capture, deadline_ns)
             return profile_of(self._ask(message, "profiled", deadline_ns, (output_arena.fd,)), output_arena)
 
     def _ask(
@@ -847,13 +847,17 @@ def _placed(sizes: Sequence[int]) -> Sequence[Placed]:
     return place(sizes, lead=sum(sizes) <= COPY_BYTES)[0]
 
 
-#: Bytes for a profile's table, trace and report.
-PROFILE_BYTES = MAX_TABLE_BYTES + MAX_TRACE_BYTES + MAX_REPORT_BYTES
+#: Bytes for a profile's table and files.
+PROFILE_BYTES = MAX_TABLE_BYTES + sum(most for _, most in FILES.values())
+#: Whose a profile may be.
+_PROFILERS = frozenset({"torch", *(tool.program for tool in Tool)})
 
 
-def profiler_limit_s(deadline_ns: int) -> float:
-    """Seconds for a vendor's profiler: half of what is left, so that the rest of the profile is not lost."""
-    return max(0.0, (deadline_ns - time.monotonic_ns()) / 2e9)
+def profile_message(output_arena: Arena, capture: Capture | None, deadline_ns: int) -> dict[str, Any]:
+    """Asks for a profile. A vendor's profiler has half of the time that is left, so that torch's is not lost."""
+    limit_s = max(0.0, (deadline_ns - time.monotonic_ns()) / 2e9)
+    options = None if capture is None else asdict(capture)
+    return {"op": "profile", "output_size": output_arena.size, "capture": options, "limit_s": limit_s}
 
 
 def profile_of(answer: Mapping[str, Any], output_arena: Arena) -> Profiled:
@@ -862,13 +866,23 @@ def profile_of(answer: Mapping[str, Any], output_arena: Arena) -> Profiled:
     Raises:
         Fault: its sizes are impossible.
     """
-    limits = {"table": MAX_TABLE_BYTES, "trace": MAX_TRACE_BYTES, "report": MAX_REPORT_BYTES}
-    sizes = [answer.get(name) for name in limits]
-    if not all(within(size, most) for size, most in zip(sizes, limits.values(), strict=True)):
-        raise tampered("a profile of an impossible size")
-    suffix = answer.get("suffix")
-    if not isinstance(suffix, str) or suffix not in {"", *SUFFIXES}:
-        raise tampered("a profile of an unknown kind")
-    table, trace, report = (int(size or 0) for size in sizes)
-    data = output_arena.bytes_at(0, table + trace + report).numpy().tobytes()
-    return Profiled(table=data[:table], trace=data[table : table + trace], report=data[table + trace :], suffix=suffix)
+    files = answer.get("files")
+    sizes: dict[str, int] = {}
+    for item in files if isinstance(files, list) and len(files) <= len(FILES) else [None]:
+        match item:
+            case [str(suffix), int(size)] if suffix in FILES and within(size, FILES[suffix][1]):
+                sizes[suffix] = size
+            case _:
+                raise tampered("a profile with an impossible file")
+    table, profiler, failure = (answer.get(name) for name in ("table", "profiler", "failure"))
+    if not within(table, MAX_TABLE_BYTES) or profiler not in _PROFILERS:
+        raise tampered("a profile of an impossible size or kind")
+    if not isinstance(failure, str | None):
+        raise tampered("a profile with an impossible failure")
+    parts, offset = [], 0
+    for size in (int(table or 0), *sizes.values()):
+        parts.append(output_arena.bytes_at(offset, size).numpy().tobytes())
+        offset += size
+    return Profiled(
+        table=parts[0], files=dict(zip(sizes, parts[1:], strict=True)), profiler=str(profiler), failure=failure
+    )

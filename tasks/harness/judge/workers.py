@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
+from tasks.harness.shared.profilers import Capture
 from tasks.harness.shared.values import Packed
 
 from .cases import Value
@@ -183,9 +184,9 @@ class Workers(Protocol):
         """
 
     def profile(
-        self, arguments: Mapping[str, Value], *, rng_seed: int | None, deadline_ns: int
+        self, arguments: Mapping[str, Value], *, rng_seed: int | None, capture: Capture | None, deadline_ns: int
     ) -> tuple[Profiled, ...]:
-        """Run the kernel once under a profiler; by rank."""
+        """Run the kernel once under a profiler; by rank. A vendor's profiler is for a single rank, and a capture."""
 
     def close(self) -> None:
         """End the processes that it started itself."""

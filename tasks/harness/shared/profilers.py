@@ -1,9 +1,9 @@
 """The vendors' profilers: which one fits a device, its command line, and what is kept of its report. All unranked.
 
 A profiler only sees processes that it has started. So the worker lets it start a process that makes one call of the
-submission again (`worker.profile_target`). Command lines are made without looking at the machine; `run` looks. Options:
-Nsight Compute CLI manual (--profile-from-start, --set, --export, --import, --page); "Using rocprofv3" and the rocprof
-command reference in the ROCm documentation.
+submission again (`worker.profile_target`); a task's own eval program is started below it as a whole
+(`worker.profile_program`). Command lines are made without looking at the machine; `run` looks. Options: Nsight Compute
+CLI manual; "Using rocprofv3" and the rocprof command reference in the ROCm documentation.
 """
 
 from __future__ import annotations
@@ -12,19 +12,40 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+from typing import Final
 
-#: Characters of what a profiler says when it fails.
+from .wire import MAX_PAGE_BYTES, MAX_REPORT_BYTES, MAX_TRACE_BYTES
+
+#: The NVTX range around the call that is captured, as KernelBot's eval programs call it.
+RANGE: Final = "custom_kernel"
+#: Set for programs that are started below Nsight Compute.
+CAPTURED: Final = "POPCORN_NCU"
+#: An eval program's result has this key where nothing was captured, with the reason.
+NOTHING_CAPTURED: Final = "runner.nothing_captured"
+#: Ends of the names of what Nsight Compute leaves: its own file, and that as text and as CSV.
+NCU_FILES: Final = ("ncu-rep", "ncu-details.txt", "ncu-details.csv")
+#: End of a file's name -> media type and the most bytes that are kept.
+FILES: Final[Mapping[str, tuple[str, int]]] = {
+    "ncu-rep": ("application/octet-stream", MAX_REPORT_BYTES),
+    "ncu-details.txt": ("text/plain", MAX_PAGE_BYTES),
+    "ncu-details.csv": ("text/csv", MAX_PAGE_BYTES),
+    "kernel_trace.csv": ("text/csv", MAX_REPORT_BYTES),
+    "trace.json.gz": ("application/gzip", MAX_TRACE_BYTES),
+}
+#: Characters of what a profiler says when it fails, and of each of its errors in a sentence.
 _SAID = 4_000
+_ERROR = 300
 _BASE = "profile"
 
 
 class Tool(Enum):
-    """A profiler that may be installed: title, program, the file it leaves, and the suffix of the artifact."""
+    """A profiler that may be installed: title, program, the file it leaves, and the end of that file's name here."""
 
     NCU = "Nsight Compute", "ncu", f"{_BASE}.ncu-rep", "ncu-rep"
     ROCPROFV3 = "rocprofv3", "rocprofv3", f"{_BASE}_kernel_trace.csv", "kernel_trace.csv"
@@ -37,17 +58,27 @@ class Tool(Enum):
         self.suffix = suffix
 
 
-#: Suffixes that an artifact of a profiler may have.
-SUFFIXES = frozenset(tool.suffix for tool in Tool)
+@dataclass(frozen=True, kw_only=True)
+class Capture:
+    """What Nsight Compute captures of a call."""
+
+    #: A kernel's name, or `regex:` and an expression; None: every kernel.
+    kernel: str | None = None
+    #: Which name that is: function, demangled or mangled.
+    kernel_base: str = "function"
+    launches: int = 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A profiler's report: text for a terminal, and the file that it wrote, if any."""
+    """A profiler's report: text for a terminal, and files by the end of their names."""
 
     text: str
-    data: bytes = b""
-    suffix: str = ""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    #: Why nothing was captured, as a sentence; None: something was, or torch's profile is answer enough.
+    failure: str | None = None
+    #: What profiler and program printed.
+    said: str = ""
 
 
 def candidates(*, hip: bool) -> tuple[Tool, ...]:
@@ -64,18 +95,25 @@ def missing(*, hip: bool) -> str:
     """A sentence that says that none is installed."""
     names = " nor ".join(tool.program for tool in candidates(hip=hip))
     return (
-        f"The device's counters were not read: there is no {names} on PATH in this container (install it in the GPU "
-        "type's image, or on the host)."
+        f"This is torch's profile. The device's counters were not read: there is no {names} on PATH in this container "
+        "(install it in the GPU type's image, or on the host)."
     )
 
 
-def record_command(tool: Tool, target: Sequence[str], directory: Path) -> tuple[str, ...]:
+def record_command(tool: Tool, target: Sequence[str], directory: Path, capture: Capture) -> tuple[str, ...]:
     """The command that runs a program under a profiler, which writes to a directory."""
     match tool:
         case Tool.NCU:
-            # The program marks where its one call begins and ends. Everything before is its warm-up.
+            named = () if capture.kernel is None else ("--kernel-name", capture.kernel)
             options: tuple[str, ...] = (
-                *("--target-processes", "all", "--profile-from-start", "off", "--set", "full"),
+                # A submission could leave a file with other options.
+                *("--config-file", "off"),
+                *("--target-processes", "all"),
+                # The slash says that it is a range of a thread's stack.
+                *("--nvtx", "--nvtx-include", f"{RANGE}/"),
+                *("--set", "full", "--replay-mode", "kernel", "--clock-control", "none"),
+                *("--kernel-name-base", capture.kernel_base, *named),
+                *("--launch-count", str(capture.launches)),
                 *("--force-overwrite", "--export", str(directory / _BASE)),
             )
         case Tool.ROCPROFV3:
@@ -88,66 +126,118 @@ def record_command(tool: Tool, target: Sequence[str], directory: Path) -> tuple[
     return (tool.program, *options, *target)
 
 
-def page_command(tool: Tool, directory: Path) -> tuple[str, ...] | None:
-    """The command that prints the recorded report; None: a file holds it."""
-    if tool is not Tool.NCU:
-        return None
-    return (tool.program, "--import", str(directory / tool.leaves), "--page", "details")
+def page_command(directory: Path, *, as_csv: bool) -> tuple[str, ...]:
+    """The command that prints what Nsight Compute recorded."""
+    command = (Tool.NCU.program, "--config-file", "off", "--import", str(directory / Tool.NCU.leaves))
+    return (*command, "--page", "details", *(("--csv",) if as_csv else ()))
 
 
 def page_file(tool: Tool, directory: Path) -> Path:
-    """The file with the readable report, where no command prints it."""
+    """The file with the readable report of a profiler for which no command prints it."""
     return directory / (f"{_BASE}_kernel_stats.csv" if tool is Tool.ROCPROFV3 else f"{_BASE}.stats.csv")
 
 
-def run(tool: Tool, target: Sequence[str], directory: Path, *, limit_s: float, most_bytes: int) -> Report:
+def run(
+    tool: Tool,
+    target: Sequence[str],
+    directory: Path,
+    *,
+    capture: Capture,
+    limit_s: float | None,
+    pass_fds: Sequence[int] = (),
+) -> Report:
     """Run a program under a profiler. Failures become text in the report.
 
     Args:
         tool: the profiler.
         target: the program's command line.
         directory: an empty directory for the profiler's files.
-        limit_s: limit of each command, in seconds.
-        most_bytes: a larger file is left out.
+        capture: what it captures.
+        limit_s: limit of all commands together, in seconds; None: the caller has one.
+        pass_fds: descriptors that the program inherits.
     """
+    commands = _Commands(limit_s, pass_fds)
     try:
-        code, said = _done(record_command(tool, target, directory), limit_s)
+        code, out, errors = commands.run(record_command(tool, target, directory, capture))
+        said = out + errors
         recorded = directory / tool.leaves
-        if code != 0 or not recorded.exists():
-            return Report(text=f"{tool.title} ended with exit code {code} and left no report:\n{said[-_SAID:]}")
-        page = page_command(tool, directory)
-        text = (
-            _done(page, limit_s)[1]
-            if page is not None
-            else page_file(tool, directory).read_text(encoding="utf-8", errors="replace")
-        )
+        if code != 0:
+            return _nothing(tool, f"ended with exit code {code}", said)
+        if tool is Tool.NCU:
+            return replace(_pages(commands, directory, capture, said), said=said)
+        if not recorded.exists():
+            return _nothing(tool, "left no report", said)
+        text = page_file(tool, directory).read_text(encoding="utf-8", errors="replace")
     except subprocess.TimeoutExpired:
-        return Report(
-            text=f"{tool.title} did not finish within {limit_s:.0f} s, half of what was left of the time limit."
-        )
+        return _nothing(tool, f"did not finish within {limit_s or 0:.0f} s, half of what was left of the time limit")
     except OSError as error:
-        return Report(text=f"{tool.title} could not be used: {error}")
-    if recorded.stat().st_size > most_bytes:
-        size = recorded.stat().st_size
-        return Report(text=f"{text}\n({tool.leaves} is left out: {size} bytes, at most {most_bytes} are kept)")
-    return Report(text=text, data=recorded.read_bytes(), suffix=tool.suffix)
+        return _nothing(tool, f"could not be used: {error}")
+    return _kept(text, {tool.suffix: recorded.read_bytes()})
 
 
-def _done(argv: Sequence[str], limit_s: float) -> tuple[int, str]:
-    """Exit code and output of a command. On timeout, its whole session is killed."""
-    with subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
-        start_new_session=True,
-    ) as process:
-        try:
-            said, _ = process.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            raise
-    return process.returncode, said
+def _pages(commands: _Commands, directory: Path, capture: Capture, said: str) -> Report:
+    """What Nsight Compute recorded, as text and as CSV."""
+    texts = dict.fromkeys(NCU_FILES[1:], "")
+    recorded = directory / Tool.NCU.leaves
+    for suffix, as_csv in zip(texts, (False, True), strict=True) if recorded.exists() else ():
+        code, page, errors = commands.run(page_command(directory, as_csv=as_csv))
+        if code != 0:
+            return _nothing(Tool.NCU, f"could not read its own report (exit code {code})", page + errors)
+        # Its own remarks would be no rows.
+        texts[suffix] = "".join(line for line in page.splitlines(keepends=True) if not line.startswith("=="))
+    # The first row has the columns' names.
+    if texts["ncu-details.csv"].count('\n"') < 1:
+        named = "" if capture.kernel is None else f" whose {capture.kernel_base} name matches {capture.kernel!r}"
+        return _nothing(Tool.NCU, f"captured no kernel{named} in the range {RANGE}", said)
+    pages = {suffix: text.encode() for suffix, text in texts.items()}
+    return _kept(texts["ncu-details.txt"], {Tool.NCU.suffix: recorded.read_bytes(), **pages})
+
+
+def _kept(text: str, files: Mapping[str, bytes]) -> Report:
+    """A report with those files that are not too large, and a sentence on each other one."""
+    kept = {suffix: data for suffix, data in files.items() if len(data) <= FILES[suffix][1]}
+    lost = [
+        f"{suffix} is left out: {len(data)} bytes, at most {FILES[suffix][1]} are kept (capture fewer launches)"
+        for suffix, data in files.items()
+        if suffix not in kept
+    ]
+    failure = "; ".join(lost) if Tool.NCU.suffix in files.keys() - kept.keys() else None
+    return Report(text="\n".join([text, *lost]), files=kept, failure=failure)
+
+
+def _nothing(tool: Tool, what: str, said: str = "") -> Report:
+    """A report of nothing. Only of Nsight Compute is that a failure: the others have never run on a device."""
+    errors = [line.strip()[:_ERROR] for line in said.splitlines() if line.startswith(("==ERROR==", "==WARNING=="))]
+    sentence = f"{tool.title} {what}{''.join(f'; {error}' for error in errors[:3])}"
+    failure = sentence if tool is Tool.NCU else None
+    return Report(text=f"{sentence}\n{said[-_SAID:]}".rstrip(), failure=failure, said=said)
+
+
+class _Commands:
+    """Runs commands one after the other, which share a time limit."""
+
+    def __init__(self, limit_s: float | None, pass_fds: Sequence[int]) -> None:
+        self._until = None if limit_s is None else time.monotonic() + limit_s
+        self._pass_fds = tuple(pass_fds)
+
+    def run(self, argv: Sequence[str]) -> tuple[int, str, str]:
+        """Exit code and output of a command. On timeout, its whole session is killed."""
+        with subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            env={**os.environ, **({CAPTURED: "1"} if argv[0] == Tool.NCU.program else {})},
+            pass_fds=self._pass_fds,
+            start_new_session=True,
+        ) as process:
+            left_s = None if self._until is None else max(0.0, self._until - time.monotonic())
+            try:
+                said, errors = process.communicate(timeout=left_s)
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise
+        return process.returncode, said, errors

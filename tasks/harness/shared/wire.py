@@ -25,8 +25,10 @@ MAX_FROM_JUDGE_BYTES = 32 << 20
 #: Bytes of profile table and of compressed trace that the judge takes from a worker.
 MAX_TABLE_BYTES = 256 << 10
 MAX_TRACE_BYTES = 8 << 20
-#: Bytes of the file that a vendor's profiler leaves.
-MAX_REPORT_BYTES = 8 << 20
+#: Bytes of the file that a vendor's profiler leaves. As base64 it is less than a quarter of a container's report.
+MAX_REPORT_BYTES = 11 << 20
+#: Bytes of that file as text, and as CSV.
+MAX_PAGE_BYTES = 4 << 20
 #: Characters of an exception's text, and of its traceback.
 MAX_FAILURE_CHARS = 8_100
 #: Descriptors beside one message.

@@ -36,8 +36,9 @@ Messages on the socket in KR_JUDGE_FD, and their answers:
         open, go and deliver in one. batch: absent; or the tree is a list of so many inputs, the kernel is called with
         each of them, the claim is the time of all these calls, and the output is the list of what they return
     output_arena   {size}                  -> done | failed                   descriptor: a larger arena, same output
-    profile        {output_size, limit_s}  -> profiled {table, trace, report, suffix} | failed
-        descriptor: output arena; after open; limit_s: seconds for a vendor's profiler, null: none is used
+    profile        {output_size, capture, limit_s}  -> profiled {table, files, profiler, failure} | failed
+        descriptor: output arena; after open; capture: of a vendor's profiler, null: none is used; limit_s: seconds for
+        it; table: bytes; files: ends of names with their bytes; failure: why nothing was captured, null: it was
     flush          {}                      -> flushed
 
 If it is one rank of several:
@@ -74,6 +75,7 @@ from tasks.harness.emulate import install_if_asked  # noqa: E402 see above
 from tasks.harness.shared.arenas import HUGE_PAGE_BYTES, Arena  # noqa: E402 see above
 from tasks.harness.shared.call_flags import DRY_BYTES, FLAGS_BYTES, CallFlags  # noqa: E402 see above
 from tasks.harness.shared.device_memory import release_memory  # noqa: E402 see above
+from tasks.harness.shared.profilers import Capture  # noqa: E402 see above
 from tasks.harness.shared.values import DTYPES, Layout, Outgoing  # noqa: E402 see above
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed, encode  # noqa: E402 see above
 
@@ -471,11 +473,17 @@ class Worker:
         return {"op": "done", "tree": outgoing.tree, "claim_ns": self._claim_ns}
 
     def _profile(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
-        profile = profile_call(self._submission, self._opened(), limit_s=message["limit_s"])
+        capture = None if message["capture"] is None else Capture(**message["capture"])
+        profile = profile_call(self._submission, self._opened(), capture=capture, limit_s=message["limit_s"])
         output_arena = map_memory(descriptors[0], message["output_size"])
-        output_arena.fill(0, memoryview(profile.table + profile.trace + profile.report))
-        sizes = {name: len(getattr(profile, name)) for name in ("table", "trace", "report")}
-        return {"op": "profiled", **sizes, "suffix": profile.suffix}
+        output_arena.fill(0, memoryview(b"".join([profile.table, *profile.files.values()])))
+        return {
+            "op": "profiled",
+            "table": len(profile.table),
+            "files": [[suffix, len(data)] for suffix, data in profile.files.items()],
+            "profiler": profile.profiler,
+            "failure": profile.failure,
+        }
 
     def _flush(self, _: dict[str, Any], __: Sequence[int]) -> dict[str, Any]:
         # A submission may have closed them, or put anything in their place: what cannot be flushed is not kept.

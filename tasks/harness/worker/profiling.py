@@ -5,14 +5,14 @@ from __future__ import annotations
 import gzip
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
-from tasks.harness.emulate import asked
-from tasks.harness.shared.profilers import Report, choose, missing, run
-from tasks.harness.shared.wire import MAX_REPORT_BYTES, MAX_TABLE_BYTES, MAX_TRACE_BYTES
+from tasks.harness.shared.profilers import Capture, Report, Tool, choose, missing, run
+from tasks.harness.shared.wire import MAX_TABLE_BYTES, MAX_TRACE_BYTES
 
 from .failures import HARNESS
 from .inputs import Inputs
@@ -26,21 +26,24 @@ _TARGET = "import sys; sys.path.insert(0, {!r}); from tasks.harness.worker.profi
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """The text to show, the compressed trace, and the vendor's report with the suffix of its file."""
+    """The text to show, files by the end of their names, and whose profile it is."""
 
     table: bytes
-    trace: bytes
-    report: bytes
-    suffix: str
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    #: The vendor's profiler, or torch.
+    profiler: str
+    #: Why the vendor's profiler captured nothing, as a sentence.
+    failure: str | None
 
 
-def profile_call(submission: Submission, inputs: Inputs, *, limit_s: float | None) -> Profile:
+def profile_call(submission: Submission, inputs: Inputs, *, capture: Capture | None, limit_s: float) -> Profile:
     """Call a kernel under torch's profiler, and a second time under the vendor's.
 
     Args:
         submission: the kernel, and the file that the second process loads it from.
         inputs: of both calls.
-        limit_s: seconds for the vendor's profiler; None: it is not used.
+        capture: what the vendor's profiler captures; None: it is not used.
+        limit_s: seconds for it.
     """
     activities = [torch.profiler.ProfilerActivity.CPU]
     if torch.cuda.is_available():
@@ -52,16 +55,24 @@ def profile_call(submission: Submission, inputs: Inputs, *, limit_s: float | Non
     order = "cuda_time_total" if inputs.cuda else "cpu_time_total"
     averages = profiler.key_averages()
     text = averages.table(sort_by=order, row_limit=40) if averages else _NOTHING
-    vendors = Report(text="")
-    if inputs.cuda and limit_s is not None and not asked():
-        vendors = _profile_by_vendor(submission, inputs, limit_s)
+    # Without an event there is no trace: torch's export would end the process.
+    trace = _trace(profiler) if averages else b""
+    traces = {"trace.json.gz": trace} if trace else {}
+    tool = choose(hip=torch.version.hip is not None) if inputs.cuda and capture is not None else None
+    if capture is None or tool is None:
+        why = missing(hip=torch.version.hip is not None) if inputs.cuda and capture is not None else ""
+        return Profile(table=_table(text, why), files=traces, profiler="torch", failure=None)
+    report = _profile_by_vendor(tool, submission, inputs, capture, limit_s)
     return Profile(
-        table=f"{text}\n{vendors.text}".rstrip().encode()[:MAX_TABLE_BYTES],
-        # Without an event there is no trace: torch's export would end the process.
-        trace=_trace(profiler) if averages else b"",
-        report=vendors.data,
-        suffix=vendors.suffix,
+        table=_table(text, report.text),
+        files={**report.files, **traces},
+        profiler=tool.program if report.files else "torch",
+        failure=report.failure,
     )
+
+
+def _table(*texts: str) -> bytes:
+    return "\n".join(texts).rstrip().encode()[:MAX_TABLE_BYTES]
 
 
 def _trace(profiler: torch.profiler.profile) -> bytes:
@@ -73,16 +84,12 @@ def _trace(profiler: torch.profiler.profile) -> bytes:
     return trace if len(trace) <= MAX_TRACE_BYTES else b""
 
 
-def _profile_by_vendor(submission: Submission, inputs: Inputs, limit_s: float) -> Report:
-    """One more call, in a process below the vendor's profiler, if that is installed."""
-    hip = torch.version.hip is not None
-    tool = choose(hip=hip)
-    if tool is None:
-        return Report(text=missing(hip=hip))
+def _profile_by_vendor(tool: Tool, submission: Submission, inputs: Inputs, capture: Capture, limit_s: float) -> Report:
+    """One more call, in a process below the vendor's profiler."""
     with tempfile.TemporaryDirectory() as directory:
         call, made = (Path(directory) / name for name in ("call", "made"))
         call.mkdir()
         made.mkdir()
         write_call(call, submission=submission.file, program=submission.program, data=inputs.raw)
         target = (sys.executable, "-P", "-c", _TARGET.format(str(Path(HARNESS).parents[1])), str(call))
-        return run(tool, target, made, limit_s=limit_s, most_bytes=MAX_REPORT_BYTES)
+        return run(tool, target, made, capture=capture, limit_s=limit_s)

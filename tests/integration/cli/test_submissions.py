@@ -7,11 +7,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from runner.base.model import Job, JobResult, Mode, Progress, RunRecord, TimingAssurance, Verdict
+from runner.base.model import Job, JobResult, Mode, ProfileOptions, Progress, RunRecord, TimingAssurance, Verdict
 from runner.store import Store
 from tests.integration.cli.conftest import Call
 from tests.support.jobs import of_submission
@@ -105,6 +106,19 @@ def test_a_time_is_shown_with_what_it_is_worth_and_why_it_does_not_rank(
         assert f"does not rank: {why}\n" in said.out
         assert "leaderboard: pass   2.50 µs (claimed), does not rank" in said.out
         assert (cli("status", 1, "--json").document["unranked"], ranking) == (why, [])
+
+
+def test_options_of_a_profile_reach_the_daemon(cli: Call, board: str, submission_file: Path, database_url: str) -> None:
+    """Those that are given; in another mode they are refused in a sentence."""
+    submit = ("submit", submission_file, "--leaderboard", board, "--user", "alice")
+    given = ("--benchmark", 0, "--kernel", "regex:a b", "--kernel-base", "mangled", "--launches", 3)
+    assert cli(*submit, "--mode", "profile", *given).code == 0
+    with closing(Store(database_url, application_name="test daemon")) as store:
+        (job,) = store.claim(host="h", slots={"CPU": 1}, lease_s=60.0).jobs
+    options = ProfileOptions(benchmark=0, kernel="regex:a b", kernel_base="mangled", launches=3)
+    assert of_submission(job).options == options
+    refused = cli(*submit, "--mode", "test", "--benchmark", 0)
+    assert (refused.code, "mode test takes no options" in refused.err) == (2, True)
 
 
 def test_submit_prints_the_number_and_returns(cli: Call, board: str, submission_file: Path) -> None:

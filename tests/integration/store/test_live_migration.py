@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import threading
 import time
@@ -17,16 +16,15 @@ from runner.base.errors import DatabaseUnavailableError
 from runner.store import migrate, schema
 from tests.integration.store.test_schema import run
 
-LATER = "9001_later"
+LATER = "9999_later"
 
 
 @pytest.fixture
 def old_url(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A database with a leaderboard, that lacks a migration which changes the table of jobs."""
     text = "ALTER TABLE runner.job ADD COLUMN later integer NOT NULL DEFAULT 1"
-    for path in schema.MIGRATIONS.glob("*.sql"):
-        shutil.copy(path, tmp_path)
-    (tmp_path / f"{LATER}.sql").write_text(text, encoding="utf-8")
+    for name, migration in {**schema.migrations(), LATER: text}.items():
+        (tmp_path / f"{name}.sql").write_text(migration, encoding="utf-8")
     monkeypatch.setattr(schema, "MIGRATIONS", tmp_path)
     run(
         database_url,

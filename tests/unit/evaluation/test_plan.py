@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from runner.base.errors import TaskError
-from runner.base.model import Demand, Device, Mode, TimingAssurance
+from runner.base.model import Demand, Device, Mode, ProfileOptions, TimingAssurance
 from runner.evaluation.case_memory import tensor_bytes
 from runner.evaluation.container_spec import cdi_name, make_spec
 from runner.evaluation.context import SubmissionContext
@@ -15,7 +16,7 @@ from runner.evaluation.kinds.program import CASES_FILE
 from runner.evaluation.plan import Plan, make_probe
 from runner.evaluation.secret import derived_seed
 from runner.gpu_types import Registry
-from runner.gpu_types.model import Figures, Vendor
+from runner.gpu_types.model import Figures, GpuType, Vendor
 from runner.task_format.model import HARNESS, CaseSet, Extra, Harness, Ranking, Task
 from sandbox.inside.boot import parse_boot
 from sandbox.policy.hostconfig import boot_document
@@ -23,6 +24,7 @@ from sandbox.protocol import PairRequest, Step, StepsRequest
 from sandbox.spec import Boot, DeviceDriver, Owner
 from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.judge.stopping import Stopping, Timing
+from tasks.harness.shared.profilers import NCU_FILES, Capture
 from tests.unit import samples
 
 
@@ -501,3 +503,47 @@ def test_what_one_emulated_device_cannot_do_is_refused() -> None:
         emulated(samples.task(multi_gpu=True))
     with pytest.raises(TaskError, match="compiled code"):
         emulated(samples.cu_task())
+
+
+OPTIONS = ProfileOptions(benchmark=1, kernel="regex:a b", kernel_base="mangled", launches=3)
+
+
+def profiled(task: Task, gpu: GpuType, options: ProfileOptions = OPTIONS) -> Plan:
+    """The plan of a profile."""
+    return plan_of(samples.context(task, job=replace(samples.job(mode=Mode.PROFILE), options=options), gpu=gpu))
+
+
+def test_a_profile_is_of_the_benchmark_that_was_asked_for() -> None:
+    """Under its own number; one that the task has no longer is an error of the task."""
+    assert profiled(samples.task(), samples.CPU).run_names == ("profile.1",)
+    assert profiled(samples.task(), samples.CPU, ProfileOptions()).run_names == ("profile.0", "profile.1")
+    with pytest.raises(TaskError, match="there is no benchmark 2 on CPU: it has 2, counted from 0"):
+        profiled(samples.task(), samples.CPU, ProfileOptions(benchmark=2))
+
+
+def test_the_judge_gets_a_capture_where_there_is_a_device() -> None:
+    """A real one, for a profile alone; then the container has the loopback, which the profiler needs."""
+    on_device = profiled(samples.task(), samples.H100)
+    assert judge_request(on_device).capture == Capture(kernel="regex:a b", kernel_base="mangled", launches=3)
+    assert on_device.spec.boot.loopback
+    others = (
+        profiled(samples.task(), samples.CPU),
+        profiled(samples.task(), EMULATING),
+        plan_of(samples.context(samples.task(), gpu=samples.H100)),
+    )
+    assert [(judge_request(plan).capture, plan.spec.boot.loopback) for plan in others] == [(None, False)] * 3
+
+
+def test_a_tasks_own_program_is_started_below_nsight_compute() -> None:
+    """On NVIDIA's devices; what it leaves comes back."""
+    plain = steps(profiled(samples.task(harness=Harness.PROGRAM), samples.CPU))["profile.1"]
+    below = steps(profiled(samples.task(harness=Harness.PROGRAM), samples.H100))["profile.1"]
+    assert below.argv[-len(plain.argv) :] == plain.argv
+    *_, name, options = below.argv[: -len(plain.argv)]
+    assert (name, Capture(**json.loads(options))) == (
+        "profile.1",
+        Capture(kernel="regex:a b", kernel_base="mangled", launches=3),
+    )
+    assert below.artifacts == tuple(f"profile.1.{suffix}" for suffix in NCU_FILES)
+    on_amd = steps(profiled(samples.task(harness=Harness.PROGRAM), samples.MI300))["profile.1"]
+    assert (on_amd.argv, on_amd.artifacts, plain.artifacts) == (plain.argv, (), ())

@@ -121,7 +121,7 @@ def test_a_steps_request_is_the_same_after_its_journey() -> None:
         remove_after=("x",),
         result_pipe=False,
         continue_if="passed",
-        artifact="trace.zip",
+        artifacts=("trace.zip",),
     )
     request = StepsRequest(files={"eval.py": b"pass"}, steps=(step,), keep=("eval.out",))
     (message,) = protocol.Decoder().feed(protocol.encode(request.to_message()))
@@ -147,7 +147,7 @@ def test_a_request_that_makes_no_sense_is_a_sentence(change: dict[str, object], 
         parse_request(message)
 
 
-@pytest.mark.parametrize("change", [{"argv": []}, {"argv": [1]}, {"continue_if": "maybe"}, {"artifact": "/x"}])
+@pytest.mark.parametrize("change", [{"argv": []}, {"argv": [1]}, {"continue_if": "maybe"}, {"artifacts": ["/x"]}])
 def test_a_step_that_makes_no_sense_is_a_sentence(change: dict[str, object]) -> None:
     """Empty or odd argv, an unknown condition, an artifact outside of /work."""
     message = StepsRequest(files={}, steps=(Step(name="x", argv=("y",)),)).to_message()

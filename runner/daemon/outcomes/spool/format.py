@@ -36,7 +36,7 @@ VERSION: Final = 1
 #: Key of the report that names the artifacts there was no room for.
 DROPPED: Final = "artifacts_dropped"
 #: Fields of a job that committing its result does not need.
-_LEFT_OUT: Final = frozenset({"task", "code", "extra", "secret_seed", "demand", "avoid_slot"})
+_LEFT_OUT: Final = frozenset({"task", "code", "extra", "secret_seed", "options", "demand", "avoid_slot"})
 _MAX_HEADER_BYTES: Final = 4096
 _CHUNK_BYTES: Final = 1 << 20
 

@@ -1,7 +1,8 @@
 -- Adds the jobs of a submission, marks the submission as waiting and wakes the daemons, unless none can be idle. The caller
 -- holds the lock on the submission's row. The secret job of a ranked submission waits for its public one (runner.follow_public).
-CREATE OR REPLACE FUNCTION runner.add_jobs(submission_id integer, mode text, gpu_types text[], priority integer)
-RETURNS integer
+CREATE OR REPLACE FUNCTION runner.add_jobs(
+    submission_id integer, mode text, gpu_types text[], priority integer, options jsonb
+) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -14,8 +15,9 @@ BEGIN
     SELECT s.user_id, b.paused IS NULL INTO STRICT v_user_id, v_ready FROM leaderboard.submission s
     LEFT JOIN runner.board b ON b.leaderboard_id = s.leaderboard_id WHERE s.id = add_jobs.submission_id;
 
-    INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, priority, turn, after_public, ready)
-    SELECT add_jobs.submission_id, v_user_id, g.name, add_jobs.mode, s.secret, v_priority, g.turn, s.follows,
+    INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, options, priority, turn, after_public,
+                            ready)
+    SELECT add_jobs.submission_id, v_user_id, g.name, add_jobs.mode, s.secret, add_jobs.options, v_priority, g.turn, s.follows,
            v_ready AND NOT s.follows
     FROM (
         -- Shares are locked in the same order everywhere.

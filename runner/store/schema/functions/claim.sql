@@ -18,7 +18,7 @@ CREATE OR REPLACE FUNCTION runner.claim(
 ) RETURNS TABLE (
     draining boolean, drain_reason text, registered boolean, overdue boolean, rivals integer,
     id bigint, attempt integer, submission_id integer, leaderboard text, gpu_type text, mode text, secret boolean,
-    user_id text, file_name text, code bytea, task jsonb, extra jsonb, secret_seed bigint, failures integer,
+    options jsonb, user_id text, file_name text, code bytea, task jsonb, extra jsonb, secret_seed bigint, failures integer,
     created_at timestamptz, started_at timestamptz, avoid_slot text
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -119,8 +119,8 @@ BEGIN
         RETURNING j.*
     )
     SELECT draining, drain_reason, registered, overdue, rivals,
-           c.id, c.attempt, c.submission_id, l.name, c.gpu_type, c.mode, c.secret, coalesce(s.user_id, c.user_id),
-           s.file_name, f.code,
+           c.id, c.attempt, c.submission_id, l.name, c.gpu_type, c.mode, c.secret, c.options,
+           coalesce(s.user_id, c.user_id), s.file_name, f.code,
            CASE WHEN c.batch_id IS NOT NULL THEN runner.group_of(c.id)
                 WHEN c.validates IS NOT NULL THEN jsonb_build_object('validates', c.validates, 'task', l.task)
                 ELSE l.task END, b.extra, l.secret_seed, c.failures,

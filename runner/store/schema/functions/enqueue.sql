@@ -1,8 +1,9 @@
 -- Adds jobs to a leaderboard.submission row that a frontend has made itself. Returns how many. Bans, deadlines, invitations
 -- and the cap on open jobs hold as in runner.submit. The hourly limits count rows, which the frontend has made; a test
 -- submission to which a ranked job is added becomes a ranked one, and counts as such.
-CREATE OR REPLACE FUNCTION runner.enqueue(submission_id bigint, mode text, gpu_types text[], priority integer DEFAULT 0)
-RETURNS integer
+CREATE OR REPLACE FUNCTION runner.enqueue(
+    submission_id bigint, mode text, gpu_types text[], priority integer DEFAULT 0, options jsonb DEFAULT NULL
+) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -39,6 +40,7 @@ BEGIN
     SELECT runner.check_source(c.code) INTO v_source FROM leaderboard.code_files c WHERE c.id = v_submission.code_id;
     SELECT * INTO v_directives FROM runner.parse_directives(v_source);
     v_gpu_types := runner.choose_gpu_types(v_submission.leaderboard_id, enqueue.gpu_types, v_directives.gpu_types);
+    PERFORM runner.check_options(v_submission.leaderboard_id, enqueue.mode, v_gpu_types, enqueue.options);
     SELECT j.gpu_type INTO v_open FROM runner.job j
     WHERE j.submission_id = v_submission.id AND j.mode = enqueue.mode AND j.gpu_type = ANY (v_gpu_types)
       AND j.state IN ('queued', 'running')
@@ -56,7 +58,7 @@ BEGIN
     SET mode_category = CASE enqueue.mode WHEN 'leaderboard' THEN 'leaderboard' ELSE 'test' END
     WHERE s.id = v_submission.id
       AND (s.mode_category IS NULL OR enqueue.mode = 'leaderboard' AND s.mode_category <> 'leaderboard');
-    v_added := runner.add_jobs(v_submission.id, enqueue.mode, v_gpu_types, enqueue.priority);
+    v_added := runner.add_jobs(v_submission.id, enqueue.mode, v_gpu_types, enqueue.priority, enqueue.options);
     UPDATE runner.job j SET enqueued = true WHERE j.submission_id = v_submission.id AND NOT j.enqueued;
     RETURN v_added;
 END

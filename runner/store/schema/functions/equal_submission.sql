@@ -1,7 +1,7 @@
 -- Returns the newest submission of a user's to a leaderboard with the same file that has, for each of these GPU types, an
 -- evaluation in this mode that waits, runs or has a result that counts; NULL if there is none.
 CREATE OR REPLACE FUNCTION runner.equal_submission(
-    leaderboard_id integer, user_id text, hash text, mode text, gpu_types text[]
+    leaderboard_id integer, user_id text, hash text, mode text, gpu_types text[], options jsonb
 ) RETURNS integer
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -17,7 +17,8 @@ BEGIN
       AND equal_submission.gpu_types <@ (
           SELECT array_agg(j.gpu_type)
           FROM (SELECT o.* FROM runner.job o WHERE o.submission_id = s.id OFFSET 0) AS j
-          WHERE j.mode = equal_submission.mode AND j.retired_at IS NULL
+          WHERE j.mode = equal_submission.mode AND j.options IS NOT DISTINCT FROM equal_submission.options
+            AND j.retired_at IS NULL
             AND (j.state IN ('queued', 'running') OR j.verdict <> 'internal_error'))
       -- A public or a secret job alone is no evaluation.
       AND NOT (

@@ -46,9 +46,9 @@ BEGIN
                    PARTITION BY c.user_id, c.gpu_type ORDER BY c.submission_id, c.mode) AS turn
         FROM chosen c JOIN start USING (user_id, gpu_type)
     ), made AS (
-        INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, priority, turn, replaces, after_public,
-                                ready)
-        SELECT p.submission_id, p.user_id, p.gpu_type, p.mode, j.secret, v_priority, p.turn, j.id, f.follows,
+        INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, options, priority, turn, replaces,
+                                after_public, ready)
+        SELECT p.submission_id, p.user_id, p.gpu_type, p.mode, j.secret, j.options, v_priority, p.turn, j.id, f.follows,
                b.paused IS NULL AND NOT f.follows
         FROM placed p CROSS JOIN LATERAL unnest(p.twins) WITH ORDINALITY AS t (id, number)
         JOIN runner.job j ON j.id = t.id

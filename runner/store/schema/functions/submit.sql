@@ -14,7 +14,8 @@ CREATE OR REPLACE FUNCTION runner.submit(
     idempotency_key text DEFAULT NULL,
     start_at timestamptz DEFAULT NULL,
     expires_at timestamptz DEFAULT NULL,
-    reuse boolean DEFAULT false
+    reuse boolean DEFAULT false,
+    options jsonb DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -62,11 +63,11 @@ BEGIN
         WHERE EXCLUDED.user_name IS NOT NULL AND u.user_name IS DISTINCT FROM EXCLUDED.user_name;
 
     IF submit.idempotency_key IS NOT NULL THEN
-        v_hash := encode(sha256(convert_to(jsonb_build_array(
+        v_hash := encode(sha256(convert_to((jsonb_build_array(
             submit.leaderboard, submit.file_name, encode(sha256(submit.code), 'hex'), submit.mode,
             (SELECT jsonb_agg(lower(g.name) ORDER BY g.number)
              FROM unnest(submit.gpu_types) WITH ORDINALITY AS g (name, number)), coalesce(submit.priority, 0)
-        )::text, 'UTF8')), 'hex');
+        ) || CASE WHEN submit.options IS NULL THEN '[]' ELSE jsonb_build_array(submit.options) END)::text, 'UTF8')), 'hex');
         SELECT i.submission_id, i.payload_hash INTO v_known
         FROM runner.idempotency i WHERE i.user_id = submit.user_id AND i.key = submit.idempotency_key;
         IF FOUND THEN
@@ -76,13 +77,14 @@ BEGIN
                     CASE WHEN s.file_name <> submit.file_name THEN format('file name (%s)', s.file_name) END,
                     CASE WHEN l.name <> submit.leaderboard THEN format('leaderboard (%s)', l.name) END,
                     CASE WHEN j.mode <> submit.mode THEN format('mode (%s)', j.mode) END,
-                    CASE WHEN j.priority <> coalesce(submit.priority, 0) THEN format('priority (%s)', j.priority) END)
+                    CASE WHEN j.priority <> coalesce(submit.priority, 0) THEN format('priority (%s)', j.priority) END,
+                    CASE WHEN j.options IS DISTINCT FROM submit.options THEN 'options' END)
                 INTO v_differs
                 FROM leaderboard.submission s
                 JOIN leaderboard.code_files c ON c.id = s.code_id
                 JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
                 CROSS JOIN LATERAL (
-                    SELECT o.mode, o.priority FROM runner.job o WHERE o.submission_id = s.id ORDER BY o.id LIMIT 1
+                    SELECT o.mode, o.priority, o.options FROM runner.job o WHERE o.submission_id = s.id ORDER BY o.id LIMIT 1
                 ) AS j
                 WHERE s.id = v_known.submission_id;
                 PERFORM runner.refuse('KR014',
@@ -127,10 +129,11 @@ BEGIN
     END IF;
     PERFORM runner.check_entry(v_board.id, submit.user_id, now());
     v_gpu_types := runner.choose_gpu_types(v_board.id, submit.gpu_types, v_directives.gpu_types);
+    PERFORM runner.check_options(v_board.id, submit.mode, v_gpu_types, submit.options);
 
     IF submit.reuse THEN
         v_submission_id := runner.equal_submission(
-            v_board.id, submit.user_id, encode(sha256(submit.code), 'hex'), submit.mode, v_gpu_types);
+            v_board.id, submit.user_id, encode(sha256(submit.code), 'hex'), submit.mode, v_gpu_types, submit.options);
         IF v_submission_id IS NOT NULL THEN
             IF submit.idempotency_key IS NOT NULL THEN
                 INSERT INTO runner.idempotency (user_id, key, payload_hash, submission_id)
@@ -173,7 +176,7 @@ BEGIN
         VALUES (submit.user_id, submit.idempotency_key, v_hash, v_submission_id);
     END IF;
 
-    PERFORM runner.add_jobs(v_submission_id, submit.mode, v_gpu_types, submit.priority);
+    PERFORM runner.add_jobs(v_submission_id, submit.mode, v_gpu_types, submit.priority, submit.options);
     IF submit.start_at > now() OR submit.expires_at IS NOT NULL THEN
         -- A secret job begins, or ends, with what its public one does.
         UPDATE runner.job j

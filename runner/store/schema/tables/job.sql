@@ -61,8 +61,10 @@ CREATE TABLE runner.job (
     retired_at timestamptz,
     retired_reason text,
     retired_as text CHECK (retired_as IN ('replaced', 'dropped', 'invalidated')),
+    -- What migrations have added, in their order.
     sweep_id bigint,
     validates integer REFERENCES leaderboard.submission (id) ON DELETE CASCADE,
+    options jsonb CONSTRAINT job_options_of_profile CHECK (options IS NULL OR mode = 'profile'),
     CONSTRAINT job_of_one_kind CHECK (num_nonnulls(submission_id, batch_id, validates) = 1),
     CONSTRAINT job_validates_in_a_sweep CHECK ((validates IS NULL) = (sweep_id IS NULL)),
     CONSTRAINT job_verdict_when_done CHECK ((state = 'done') = (verdict IS NOT NULL)),
@@ -82,6 +84,7 @@ CREATE TABLE runner.job (
 COMMENT ON TABLE runner.job IS
     'The queue: evaluate or validate submission S on GPU type T in mode M (public or secret), or a group of items of a batch.';
 COMMENT ON COLUMN runner.job.batch_id IS 'The batch of a group; NULL: the job is of a submission.';
+COMMENT ON COLUMN runner.job.options IS 'What a profile captures (runner.check_options); NULL: the defaults.';
 COMMENT ON COLUMN runner.job.enqueued IS
     'Made by runner.enqueue, for a submission of somebody else, who may write results of it too.';
 COMMENT ON COLUMN runner.job.turn IS

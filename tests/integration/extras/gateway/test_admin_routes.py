@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from runner.base.model import ValidationJob
-from runner.extras.gateway.app import NOT_BUILT, routes
+from runner.extras.gateway.app import routes
 from tests.integration.extras.gateway.conftest import ADMIN, Gate, login_of
 from tests.integration.store.conftest import result
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -59,13 +59,6 @@ def test_every_admin_route_wants_the_token(gate: Gate, method: str, path: str) -
 def test_many_admin_routes_are_there() -> None:
     """So that the test above tests something."""
     assert len(admin_routes()) >= 22
-
-
-@pytest.mark.parametrize(("method", "path", "sentence"), NOT_BUILT)
-def test_what_is_not_built_says_so(gate: Gate, method: str, path: str, sentence: str) -> None:
-    """501 and what to do instead."""
-    answer = gate.ask(method, filled(path), admin=ADMIN, cli="ada-token")
-    assert (answer.status, answer.detail) == (501, sentence)
 
 
 def test_validations_are_ordered_and_waited_for(gate: Gate, finish: Finish) -> None:

@@ -529,9 +529,11 @@ def test_a_profile_comes_with_its_files(gate: Gate) -> None:
             got += connection.recv(65536)
         job = gate.bench.claim()
         gate.sql(
-            "INSERT INTO runner.artifact (job_id, name, media_type, data) VALUES (%s, 'profile.0/trace.json', 'x', %s)",
+            "INSERT INTO runner.artifact (job_id, name, media_type, data)"
+            " VALUES (%s, 'profile.0.a/trace.json', 'x', %s), (%s, 'profile.1.x', 'x', 'y')",
             job.id,
             b"the trace",
+            job.id,
         )
         gate.bench.store.complete(
             job, result(Verdict.ACCEPTED, run_record("profile.0", result={"benchmark-count": "1"}))
@@ -542,7 +544,7 @@ def test_a_profile_comes_with_its_files(gate: Gate) -> None:
     found = re.search(rb'"trace":"([A-Za-z0-9+/=]+)"', got)
     assert found is not None
     with zipfile.ZipFile(io.BytesIO(base64.b64decode(found[1]))) as archive:
-        assert archive.read("profile.0_trace.json") == b"the trace"
+        assert {name: archive.read(name) for name in archive.namelist()} == {"profile.a_trace.json": b"the trace"}
 
 
 def test_a_lost_stream_ends_no_run(gate: Gate, finish: Finish) -> None:

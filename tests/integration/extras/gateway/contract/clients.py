@@ -45,7 +45,9 @@ class Outcome:
     #: The last poll.
     detail: dict[str, Any] | None = None
     #: Names of the zip files of a profile, with what is in each.
-    profiles: dict[str, list[str]] = field(default_factory=dict)
+    profiles: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    #: What newer versions are told of each result.
+    metadata: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
@@ -92,11 +94,15 @@ class Wire:
         return answer.status, told, pieces
 
 
-def form(code: bytes, name: str | None) -> tuple[bytes, dict[str, str]]:
-    """A multipart body with the one part `file`."""
+def form(code: bytes, name: str | None, fields: Mapping[str, str] | None = None) -> tuple[bytes, dict[str, str]]:
+    """A multipart body with the part `file`, and before it those of these fields."""
+    texts = (
+        f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'
+        for key, value in (fields or {}).items()
+    )
     named = "" if name is None else f'; filename="{name}"'
     head = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"{named}\r\n\r\n'
-    body = head.encode() + code + f"\r\n--{BOUNDARY}--\r\n".encode()
+    body = "".join(texts).encode() + head.encode() + code + f"\r\n--{BOUNDARY}--\r\n".encode()
     return body, {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
 
 
@@ -139,13 +145,24 @@ class Popcorn:
     version: tuple[int, int, int] = (1, 3, 23)
     strict: bool = False
 
-    def submit(self, code: bytes, *, board: str, gpu: str, mode: str, name: str = "submission.py") -> Outcome:
-        """`popcorn submit FILE --leaderboard L --gpu G --mode M --no-tui`."""
+    def submit(
+        self,
+        code: bytes,
+        *,
+        board: str,
+        gpu: str,
+        mode: str,
+        name: str = "submission.py",
+        options: Mapping[str, str] | None = None,
+    ) -> Outcome:
+        """`popcorn submit FILE --leaderboard L --gpu G --mode M --no-tui`; later versions profile by `--profile`."""
         wire = Wire(port=self.port)
         outcome = Outcome(exit_code=0)
         try:
-            if self.version < (1, 3, 16) or mode.lower() == "profile":
-                self._stream(wire, outcome, code, f"/{board.lower()}/{gpu}/{mode.lower()}", name)
+            if self.strict and mode.lower() == "profile":
+                self._stream(wire, outcome, code, f"/profile/{board.lower()}/{gpu}", name=name, options=options)
+            elif self.version < (1, 3, 16) or mode.lower() == "profile":
+                self._stream(wire, outcome, code, f"/{board.lower()}/{gpu}/{mode.lower()}", name=name)
             else:
                 self._poll(wire, outcome, code, f"{board.lower()}/{gpu}/{mode.lower()}", name)
                 if self.strict:
@@ -210,8 +227,17 @@ class Popcorn:
         if any(run["secret"] and not run["passed"] for run in runs):
             raise ClientError("a secret run did not pass")
 
-    def _stream(self, wire: Wire, outcome: Outcome, code: bytes, path: str, name: str) -> None:
-        body, headers = form(code, name)
+    def _stream(
+        self,
+        wire: Wire,
+        outcome: Outcome,
+        code: bytes,
+        path: str,
+        *,
+        name: str,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        body, headers = form(code, name, options)
         status, told, pieces = wire.stream(path, body, {**headers, **self._login()})
         if status != 200:
             _success(status, b"".join(pieces))
@@ -236,11 +262,21 @@ class Popcorn:
                 raise ClientError("a report is no text")
             outcome.stdout += f"{report}\n"
         for number, full in enumerate(told["results"]):
+            if self.strict:
+                outcome.metadata.append(full["profile_metadata"])
             for key, run in full["runs"].items():
                 profile = run["profile"]
                 if profile is not None and profile["trace"]:
                     with zipfile.ZipFile(io.BytesIO(base64.b64decode(profile["trace"]))) as archive:
-                        outcome.profiles[f"profile_{key}_run{number}.zip"] = archive.namelist()
+                        outcome.profiles[f"profile_{key}_run{number}.zip"] = {
+                            file: archive.read(file) for file in archive.namelist()
+                        }
+            if self.strict and not full["success"]:
+                raise ClientError(full["error"])
+        for file, content in outcome.profiles.items() if self.strict else ():
+            lacks = {"profile.ncu-rep", "ncu-details.txt", "ncu-details.csv"} - set(content)
+            if lacks:
+                raise ClientError(f"{file} has no {', '.join(lacks)}")
 
     def boards(self) -> list[tuple[str, str]]:
         """The list of leaderboards in the full-screen mode: one odd board breaks it."""

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import psycopg
 from psycopg.rows import dict_row
 
 from runner.extras.gateway.identity import digest
+from tests.fakes.machine import Machine
+from tests.fakes.ncu import bring
+from tests.fakes.recordings import nvidia
 from tests.integration.extras.gateway.conftest import board_login, gateway_login
 from tests.integration.extras.gateway.contract.clients import Kernelboard, Outcome, Popcorn, Wire
 from tests.plugins.live import ROOT, LiveRunner, live_runner
@@ -35,6 +40,7 @@ LIMIT_S: Final = 90
 SHORT_S: Final = 6
 #: So few that no times are refused as noise.
 TIMED_CALLS: Final = 10
+DEVICE: Final = nvidia("NVIDIA B200", 0x2901, 180, (10, 0))
 TALKS: Final = b"""import sys
 
 print("said on stdout")
@@ -60,6 +66,8 @@ class Run:
     mode: str
     board: str = "vectoradd"
     gpu: str = "CPU"
+    #: Of `--profile` of newer versions.
+    options: Mapping[str, str] = field(default_factory=dict)
     #: What it should come to: exit code, job status, and whether each public row passed.
     exit_code: int = 0
     status: str = "succeeded"
@@ -69,8 +77,24 @@ class Run:
 RIGHT: Final = _file("correct/torch_add.py")
 WRONG: Final = _file("wrong/last_element.py")
 CRASH: Final = _file("faults/crash.py")
+SUMS: Final = (ROOT / "tests/fixtures/kernelbot_task/solutions/correct/row_sums.py").read_bytes()
 SLOW: Final = _file("faults/slow.py")
 CHEAT: Final = _file("faults/cheat.py")
+#: What popcorn-cli sends as a form for `--profile`.
+CAPTURE: Final = {
+    "benchmark_index": "1",
+    "ncu_kernel_name": "regex:^void reduce",
+    "ncu_kernel_name_base": "demangled",
+    "ncu_launch_count": "3",
+}
+#: A GPU type of a device that NVML alone knows of: torch finds an emulated one, and programs that a submission brings.
+PROFILED_TYPE: Final = """extends = "B200"
+name = "B200"
+
+[environment]
+KR_EMULATE_CUDA = "1073741824"
+PATH = "/work/bin:/usr/local/bin:/usr/bin:/bin"
+"""
 #: popcorn-cli by version; `next` is what has been merged since.
 VERSIONS: Final = {
     "1.1.4": (1, 1, 4),
@@ -100,6 +124,21 @@ RUNS: Final = {
     "1.3.23 slow": Run(client="1.3.23", code=SLOW, mode="test", board="short", passed=False),
     "1.3.23 cheat": Run(client="1.3.23", code=CHEAT, mode="leaderboard", exit_code=1, status="hacked", passed=False),
     "next leaderboard": Run(client="next", code=RIGHT, mode="LEADERBOARD", board="Capitals", gpu="cpu"),
+    # The submission brings the stand-in of Nsight Compute along: no device and no profiler is here.
+    "next profiled": Run(
+        client="next", code=bring(RIGHT), mode="profile", board="profiled", gpu="B200", options=CAPTURE
+    ),
+    "next nothing": Run(
+        client="next",
+        code=bring(RIGHT),
+        mode="profile",
+        board="profiled",
+        gpu="B200",
+        options={"benchmark_index": "0", "ncu_kernel_name": "regex:nothing"},
+        exit_code=1,
+        passed=False,
+    ),
+    "next in process": Run(client="next", code=bring(SUMS), mode="profile", board="in-process", gpu="B200"),
     "next wrong": Run(client="next", code=WRONG, mode="test", exit_code=1, passed=False),
     "kernelboard test": Run(client="kernelboard", code=RIGHT, mode="test"),
     "kernelboard leaderboard": Run(client="kernelboard", code=RIGHT, mode="leaderboard"),
@@ -164,7 +203,7 @@ class Site:
             )
             return
         self.outcomes[name] = self.popcorn(run.client).submit(
-            run.code, board=run.board, gpu=run.gpu, mode=run.mode, name=file_of(name)
+            run.code, board=run.board, gpu=run.gpu, mode=run.mode, name=file_of(name), options=run.options
         )
 
 
@@ -181,7 +220,17 @@ def file_of(name: str) -> str:
 @contextmanager
 def site(database_url: str) -> Iterator[Site]:
     """Daemon and gateway, with every submission of `RUNS` over."""
-    with live_runner(database_url, cpu_slots=2, warm_containers=1) as live, _gateway(live) as port:
+    with (
+        TemporaryDirectory() as folder,
+        live_runner(
+            database_url,
+            {"B200": PROFILED_TYPE},
+            {"PYTHONPATH": os.pathsep.join((str(Machine(Path(folder), DEVICE).folder), str(ROOT)))},
+            cpu_slots=1,
+            warm_containers=1,
+        ) as live,
+        _gateway(live) as port,
+    ):
         live.board(
             ROOT / "tasks" / "problems" / "vectoradd", name="vectoradd", timeout_s=LIMIT_S, timed_calls=TIMED_CALLS
         )
@@ -189,6 +238,8 @@ def site(database_url: str) -> Iterator[Site]:
         live.board(
             ROOT / "tasks" / "problems" / "vectoradd", name="Capitals", timeout_s=LIMIT_S, timed_calls=TIMED_CALLS
         )
+        live.board(ROOT / "tasks" / "problems" / "vectoradd", name="profiled", timeout_s=LIMIT_S, gpus=("B200",))
+        live.board(ROOT / "tests" / "fixtures" / "kernelbot_task", name="in-process", timeout_s=LIMIT_S, gpus=("B200",))
         live.board(ROOT / "tasks" / "problems" / "identity", name="closed", timeout_s=LIMIT_S)
         live.board(ROOT / "tasks" / "problems" / "identity", name="over", timeout_s=LIMIT_S)
         made = Site(live=live, port=port)

@@ -6,6 +6,8 @@ clients of `clients.py` are as strict as their originals.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +18,7 @@ import pytest
 
 from tests.integration.extras.gateway.contract.clients import chip, log
 from tests.integration.extras.gateway.contract.site import (
+    CAPTURE,
     POLLED,
     RIGHT,
     RUNS,
@@ -95,7 +98,7 @@ def test_the_rows_say_what_passed(live: Site, name: str) -> None:
     """Public rows first; each of a GPU type that the client looks for; scores of ranked rows alone, as text."""
     runs = rows_of(live, name)
     assert [run["secret"] for run in runs] == sorted(run["secret"] for run in runs)
-    assert {run["runner"] for run in runs} <= {"CPU"}
+    assert {run["runner"] for run in runs} <= {RUNS[name].gpu.upper()}
     for run in runs:
         assert {"start_time", "end_time", "mode", "secret", "runner", "score", "passed"} <= set(run)
         assert isinstance(run["passed"], bool)
@@ -203,7 +206,8 @@ def test_a_full_result_has_its_fields(live: Site, name: str) -> None:
     results = live.outcomes[name].events[-1][1]["results"]
     assert results
     for full in results:
-        assert set(full) == {"success", "error", "system", "runs"}
+        told = {"profile_metadata"} if RUNS[name].mode == "profile" else set()
+        assert set(full) == {"success", "error", "system", "runs", *told}
         assert isinstance(full["error"], str)
         assert set(full["system"]) <= {"gpu", "device_count", "cpu", "runtime", "platform", "torch", "hostname"}
         assert full["system"]["hostname"] == ""
@@ -225,12 +229,62 @@ def test_a_stream_prints_a_report_for_people(live: Site, name: str) -> None:
     assert text.count("```") >= 2
 
 
-@pytest.mark.parametrize("name", [name for name in EVERY if RUNS[name].mode == "profile"])
+@pytest.mark.parametrize(
+    "name", [name for name in EVERY if RUNS[name].mode == "profile" and RUNS[name].board != "in-process"]
+)
 def test_a_profile_comes_as_a_zip_file(live: Site, name: str) -> None:
     """With a trace in it, for new clients as for old ones."""
     profiles = live.outcomes[name].profiles
     assert profiles
     assert all(any(".trace.json" in file for file in files) for files in profiles.values())
+
+
+def test_a_capture_comes_with_report_text_and_csv(live: Site) -> None:
+    """Of the one benchmark that was asked for, under the options of the form; and a word on what it was made of."""
+    outcome = live.outcomes["next profiled"]
+    ((file, content),) = outcome.profiles.items()
+    assert file == "profile_profile.1_run0.zip"
+    report = json.loads(content["profile.ncu-rep"])
+    assert report == {"kernels": ["void reduce<float>(float *)"], "kernel": "regex:^void reduce", "base": "demangled"}
+    assert content["ncu-details.txt"].startswith(b"  void reduce<float>")
+    assert content["ncu-details.csv"].startswith(b'"ID","Kernel Name"')
+    assert b'"void reduce<float>(float *)"' in content["ncu-details.csv"]
+    (told,) = outcome.metadata
+    assert told["benchmarks"] == {"1": "seed: 3624; size: 2048"}
+    assert told["options"] == {
+        "benchmark": 1,
+        "kernel": CAPTURE["ncu_kernel_name"],
+        "kernel_base": "demangled",
+        "launches": 3,
+    }
+    assert told["source_sha256"] == hashlib.sha256(RUNS["next profiled"].code).hexdigest()
+    assert re.fullmatch("[0-9a-f]{64}", told["config_sha256"])
+    assert told["device"]
+    assert all(told["versions"].values())
+    (row,) = rows_of(live, "next profiled")
+    assert row["mode"] == "profile.1"
+
+
+def test_a_capture_without_a_kernel_is_a_failure(live: Site) -> None:
+    """Though the profiler ended with 0; the sentence says what was looked for, and torch's profile is there."""
+    outcome = live.outcomes["next nothing"]
+    assert "captured no kernel whose function name matches 'regex:nothing' in the range custom_kernel" in outcome.stderr
+    assert [list(content) for content in outcome.profiles.values()] == [["profile.trace.json.gz"]]
+    (told,) = outcome.metadata
+    assert told["options"] == {"benchmark": 0, "kernel": "regex:nothing", "kernel_base": "function", "launches": 10}
+
+
+def test_a_tasks_own_eval_program_is_captured_as_a_whole(live: Site) -> None:
+    """Each benchmark by itself; the report is the capture's, and the program's own lines are there."""
+    outcome = live.outcomes["next in process"]
+    assert list(outcome.profiles) == ["profile_profile.0_run0.zip", "profile_profile.1_run0.zip"]
+    runs = outcome.events[-1][1]["results"][0]["runs"]
+    for content, run in zip(outcome.profiles.values(), runs.values(), strict=True):
+        assert json.loads(content["profile.ncu-rep"])["kernels"] == ["vectorized_add", "reduce"]
+        told = run["run"]["result"]
+        assert (run["profile"]["profiler"], told["check"]) == ("ncu", "pass")
+        assert base64.b64decode(told["benchmark.0.report"]) == content["ncu-details.txt"]
+        assert told["benchmark.0.spec"]
 
 
 # -- what is refused, in the words of each client ----------------------------------------------------------------------
@@ -286,7 +340,15 @@ def test_kernelboard_reads_each_submission(live: Site, name: str) -> None:
 def test_every_client_lists_leaderboards_and_gpus(live: Site, client: str) -> None:
     """All of them, closed and ended too; no board breaks the list."""
     popcorn = live.popcorn(client)
-    assert [name for name, _ in popcorn.boards()] == ["vectoradd", "short", "Capitals", "closed", "over"]
+    assert [name for name, _ in popcorn.boards()] == [
+        "vectoradd",
+        "short",
+        "Capitals",
+        "profiled",
+        "in-process",
+        "closed",
+        "over",
+    ]
     assert popcorn.gpus("vectoradd") == ["CPU"]
     assert popcorn.gpus("capitals") == ["CPU"]
 
