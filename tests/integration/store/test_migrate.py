@@ -202,12 +202,6 @@ def test_a_database_that_is_not_utf8_is_refused(postgres_url: str) -> None:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def test_an_unreachable_database_is_said_so(tmp_path: Path) -> None:
-    """No server behind the socket: our error, not the driver's."""
-    with pytest.raises(DatabaseUnavailableError, match="cannot migrate"):
-        migrate(f"postgresql://nobody@/none?host={tmp_path}")
-
-
 def test_a_standby_is_told_from_the_primary(database_url: str) -> None:
     """An address of several servers may lead to one that takes no writes."""
     url = psycopg.conninfo.make_conninfo(database_url, options="-c default_transaction_read_only=on")
