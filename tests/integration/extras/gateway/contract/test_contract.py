@@ -17,6 +17,7 @@ import pytest
 from tests.integration.extras.gateway.contract.clients import chip, log
 from tests.integration.extras.gateway.contract.site import (
     POLLED,
+    RIGHT,
     RUNS,
     STREAMED,
     VERSIONS,
@@ -119,6 +120,20 @@ def test_secret_rows_have_a_verdict_and_nothing_else(live: Site, name: str) -> N
         assert (run["score"], run["start_time"], run["end_time"]) == (None, submitted, submitted)
 
 
+@pytest.mark.parametrize("name", [name for name in EVERY if RUNS[name].mode in ("test", "benchmark")])
+def test_public_rows_explain_themselves(live: Site, name: str) -> None:
+    """With the cases, and with what was printed; never a command of a host."""
+    for run in rows_of(live, name, secret=False):
+        assert {"result", "diagnostics"} <= set(run)
+        assert "command" not in run["diagnostics"]
+        if run["diagnostics"].get("exit_code") is not None:
+            assert isinstance(run["diagnostics"]["exit_code"], int)
+        if run["passed"]:
+            kind = run["mode"]
+            assert int(run["result"][f"{kind}-count"]) > 0
+            assert run["result"][f"{kind}.0.spec"]
+
+
 @pytest.mark.parametrize("name", RANKED)
 def test_a_ranked_submission_has_what_newer_clients_look_for(live: Site, name: str) -> None:
     """A public row that passed with a score, a secret one that passed, and none that failed."""
@@ -216,6 +231,12 @@ def test_a_profile_comes_as_a_zip_file(live: Site, name: str) -> None:
     profiles = live.outcomes[name].profiles
     assert profiles
     assert all(any(".trace.json" in file for file in files) for files in profiles.values())
+
+
+# -- what is refused, in the words of each client ----------------------------------------------------------------------
+
+
+ORDER: Final[Mapping[str, Any]] = {"board": "vectoradd", "gpu": "CPU", "mode": "test", "name": "x.py", "code": RIGHT}
 
 
 # -- kernelboard -------------------------------------------------------------------------------------------------------
