@@ -206,6 +206,16 @@ def test_a_harness_source_selects_the_builtin_judge(tmp_path: Path) -> None:
             "adder/task.yml: templates.Python: found '@SUBMISSION@', expected the path of a file",
         ),
         (
+            "validation",
+            {"version": "v1"},
+            "adder/task.yml: validation.script: found nothing, expected a value (the key is required)",
+        ),
+        (
+            "validation",
+            {"version": "v1", "script": "@SUBMISSION@"},
+            "adder/task.yml: validation.script: found '@SUBMISSION@', expected the path of a file",
+        ),
+        (
             "test_timeot",
             5,
             (
