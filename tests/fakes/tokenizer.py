@@ -22,20 +22,6 @@ def words(folder: Path, texts: Iterable[str] = ("a b c user assistant",)) -> Pat
     return _saved(made, folder)
 
 
-def pieces(folder: Path, texts: Iterable[str]) -> Path:
-    """A tokenizer of pieces of words, as models have it, saved in a folder."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    made.train_from_iterator(
-        texts,
-        trainers.BpeTrainer(vocab_size=4000, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False),
-    )
-    return _saved(made, folder)
-
-
 def _saved(tokenizer: object, folder: Path) -> Path:
     from transformers import PreTrainedTokenizerFast
 

@@ -61,13 +61,6 @@ def test_what_is_wrong_is_named_and_nothing_is_stored(
     assert cli("leaderboard", "list", "--json").document == []
 
 
-def test_a_name_is_taken_only_once(cli: Call, board: str, task_folder: Path) -> None:
-    """Creating it again points to update."""
-    said = cli("leaderboard", "create", task_folder, "--name", board)
-    assert said.code == 2
-    assert "exists already" in said.err
-
-
 def test_an_update_keeps_what_is_not_given(cli: Call, board: str, tmp_path: Path) -> None:
     """The task is replaced; deadline and GPU types stay unless asked for."""
     before = cli("leaderboard", "task", board, "--json").document

@@ -46,10 +46,6 @@ PLAY: Sequence[str] = (
     'kernel-runner leaderboard pause vectoradd --reason "the reference is wrong"',
     "kernel-runner leaderboard resume vectoradd",
     # cli.md
-    "kernel-runner leaderboard pause vectoradd --reason 'the reference is wrong'",
-    "kernel-runner leaderboard resume vectoradd",
-    "kernel-runner gpu pause H100 --reason 'new driver'",
-    "kernel-runner gpu resume H100",
     "kernel-runner failed --since '2 hours ago' --host gpu-07",
     "kernel-runner leaderboard template vectoradd Python > mine.py",
     "kernel-runner submit mine.py --user alice --wait",

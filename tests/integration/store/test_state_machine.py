@@ -44,7 +44,6 @@ MODES = tuple(mode for mode in Mode if mode is not Mode.VALIDATION)
 USERS = ("u1", "u2", "u3")
 HOSTS = ("host-a", "host-b")
 BOARD = "identity"
-STUMBLES = ("fails", "fails", "fails alone", "is given back", "is reclaimed", "is forgotten", "is asked to stop")
 
 EMPTY = """
 TRUNCATE leaderboard.submission, leaderboard.user_info, leaderboard.code_files, runner.clock, runner.share, runner.host,

@@ -193,21 +193,6 @@ def test_an_image_whose_container_does_not_start_says_why(
     assert remedy in out
 
 
-def test_an_image_that_is_not_there_says_how_to_get_it(checked: Checked) -> None:
-    """It is an answer, not a crash."""
-    code, out, _ = checked(Engine(), "theirs")
-    assert code == ExitCode.NOT_ACCEPTED
-    assert "'theirs': the engine at unix:///run/docker.sock does not have it" in out
-    assert "`docker build`" in out
-
-
-def test_something_must_be_named(checked: Checked) -> None:
-    """An image or a type."""
-    code, _, err = checked(Engine())
-    assert code == ExitCode.USAGE
-    assert "found neither IMAGE nor --gpu" in err
-
-
 def test_without_a_type_it_is_judged_for_those_that_name_it(checked: Checked, tmp_path: Path) -> None:
     """And else as for CPUs, where another vendor's code does not matter."""
     _, out, _ = checked(Engine(), "ours")
@@ -224,7 +209,6 @@ def test_without_a_type_it_is_judged_for_those_that_name_it(checked: Checked, tm
     ("answer", "gpu", "name", "mark", "text"),
     [
         (changed(torch={"error": "No module named 'torch'"}), "CPU", "torch", Mark.FAILED, "No module named 'torch'"),
-        (changed(torch={"cuda": None}), "H100", "torch", Mark.FAILED, "no device code for H100"),
         (changed(torch={"cuda": None}), "CPU", "torch", Mark.OK, "for CPUs alone"),
         (changed(), "MI300", "torch", Mark.FAILED, "CUDA 13.0: it has no device code for MI300"),
         (
@@ -241,17 +225,13 @@ def test_without_a_type_it_is_judged_for_those_that_name_it(checked: Checked, tm
             Mark.OK,
             "runs on gfx942",
         ),
-        (changed(torch={"hip": "6.4", "architectures": ["gfx942"]}), "MI355X", "architecture", Mark.FAILED, "gfx950"),
         (changed(modules={"numpy": None}), "CPU", "numpy", Mark.FAILED, "not installed"),
         (changed(tools={"ninja": None}), "CPU", "extensions", Mark.WARNING, "no ninja"),
-        (changed(tools={"nvcc": None}), "H100", "nvcc", Mark.WARNING, "not on PATH"),
         (changed(torch={"cuda": "12.9"}), "H100", "nvcc", Mark.WARNING, "torch is built with 12.9"),
         (changed(compiles={"90a": "unsupported"}), "H100", "nvcc", Mark.FAILED, "not for 90a: unsupported"),
-        (changed(modules={"triton": None}), "H100", "Triton", Mark.NOTE, "not installed"),
         (changed(modules={"cutlass_dsl": {"error": "no libcuda"}}), "H100", "CUTLASS DSL", Mark.WARNING, "no libcuda"),
         (changed(cutlass=None), "H100", "CUTLASS headers", Mark.NOTE, "not there"),
         (changed(variables={"CUTLASS_PATH": None}), "H100", "CUTLASS headers", Mark.NOTE, "CUTLASS_PATH is not set"),
-        (changed(tools={"ncu": None}), "H100", "ncu", Mark.NOTE, "not on PATH"),
     ],
 )
 def test_what_an_image_lacks_is_told(answer: dict[str, Any], gpu: str, name: str, mark: Mark, text: str) -> None:
@@ -293,9 +273,7 @@ def test_which_builds_run_on_a_device(built: list[str], architecture: str, runs:
     ("text", "version"),
     [
         ("nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 13.0, V13.0.88", "13.0"),
-        ("HIP version: 7.2.53211-3ae4f\nAMD clang version 22.0.0git", "7.2.53211"),
         ("c++ (Debian 12.2.0-14) 12.2.0", "12.2.0"),
-        ("1.13.2\n", "1.13.2"),
         ("NVIDIA (R) Nsight Compute\nVersion 2025.3.1.0 (build 1)", "2025.3.1.0"),
         ("hello", "of unknown version"),
     ],

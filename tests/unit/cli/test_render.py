@@ -61,7 +61,7 @@ def test_an_accepted_submission_shows_its_score_times_and_provenance() -> None:
 
 @pytest.mark.parametrize(
     ("sol", "shown"),
-    [("0.734", "73 % memory"), ("0.0421", "4.2 % memory"), ("0.00013", "0.013 % memory"), ("1.4", "140 % memory")],
+    [("0.0421", "4.2 % memory"), ("0.00013", "0.013 % memory")],
 )
 def test_the_speed_of_light_is_shown_with_its_limit(sol: str, shown: str) -> None:
     """A column of its own, where any case has it."""
@@ -94,17 +94,6 @@ def test_a_failed_submission_says_why_in_words_and_shows_the_end_of_its_output()
     assert "line 29\n" not in page
     assert "30 before" in page
     assert "exit code 112" in page
-
-
-def test_a_compiler_error_is_shown_first() -> None:
-    """What the compiler said comes before the program's own output."""
-    run = samples.run(
-        passed=False,
-        compilation={"stderr": "kernel.cu(3): error: expected a ;"},
-        meta={"stdout": "", "stderr": "ImportError"},
-    )
-    page = _page(samples.job(verdict=Verdict.COMPILE_ERROR, error="nvcc failed", runs=(run,)))
-    assert page.index("expected a ;") < page.index("ImportError")
 
 
 def test_escape_sequences_and_markup_of_strangers_are_shown_not_obeyed() -> None:
@@ -180,25 +169,6 @@ def test_a_ranking_says_what_ranks_and_what_its_words_mean() -> None:
     assert "by the judge's own clock" not in page
     strict = Demand(timing=TimingAssurance.AUDITED, tolerance=0.05)
     assert "ranks audited times only (tolerance 5 %)" in text_of(render.ranking_page("v", (), [], demand=strict))
-
-
-def test_every_time_is_shown_with_what_it_is_worth() -> None:
-    """Beside the score, the run's score and each case, with the judge's interval where there is one."""
-    result = {
-        "benchmark-count": "2",
-        "benchmark.0.mean": "12345.6",
-        "benchmark.0.runner.timing": "measured",
-        "benchmark.0.runner.interval": "[11200, 12900]",
-        "benchmark.1.mean": "2000",
-    }
-    run = samples.run(mode="leaderboard", score_s=12.3456e-6, result=result)
-    page = _page(
-        samples.job(mode=Mode.LEADERBOARD, runs=(run,)), line=samples.status(score_s=12.3456e-6, timing="audited")
-    )
-    assert "score: 12.3 µs (audited)\n" in page
-    assert "leaderboard: pass   score 12.3 µs (audited)" in page
-    assert "measured, 11.2 µs to 12.9 µs" in page
-    assert "12.3 µs (measured)" in text_of(render.queue_table([samples.status(score_s=12.3e-6, timing="measured")]))
 
 
 def _host(**facts: Any) -> HostLine:  # noqa: ANN401 whatever a line has

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from runner.base.model import Mode, Verdict
-from runner.cli.screen import Scene, frame, headline
+from runner.cli.screen import Scene, frame
 from runner.store import BatchLine, HostLine, LatestLine, QueueDepth, RunningLine, ThroughputLine
 from tests.unit.cli.samples import NOW
 
@@ -130,14 +130,6 @@ def test_a_secret_run_shows_no_progress() -> None:
     """How many hidden cases there are is not shown."""
     scene = replace(SCENE, running=(running(1, "node1", slot="gpu0", secret=True),))
     assert line_with(drawn(scene), "101") == "node1 up 30 gpu0 H100 101 vectoradd user1\\x1b[2J secret run 7 s"
-
-
-def test_the_headline_sums_up() -> None:
-    """Hosts, slots of hosts that are up, work."""
-    assert headline(SCENE, NOW) == (
-        "kernel-runner  03:04:05 UTC   hosts 1 of 3 up   slots 2   running 3   waiting 6   "
-        "done 2 in a minute, 30 in ten"
-    )
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])

@@ -48,20 +48,6 @@ def test_a_stranger_who_got_the_number_of_an_old_pid_file_is_left_alone(
     assert restarts == ["started"]
 
 
-def test_a_postgres_that_does_not_start_is_said(stack: Stack) -> None:
-    """With the place of its log."""
-    (stack.directory / "postgres").write_text("", encoding="utf-8")
-    with pytest.raises(InfrastructureError, match=rf"PostgreSQL does not start: .*{stack.directory}/postgres"):
-        stack.start_postgres()
-
-
-def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
-    """Its path and the system's reason."""
-    (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(ConfigError, match="file/stack cannot be made: Not a directory"):
-        Stack(tmp_path / "file" / "stack")
-
-
 def test_a_process_that_names_the_directory_is_stopped(stack: Stack) -> None:
     """The daemon is known by its configuration file's path on its command line."""
     sleeper = "import sys; sys.stdin.read()"
@@ -150,12 +136,6 @@ def test_a_folder_for_all_may_hold_another_ones_folder(tmp_path: Path, monkeypat
     monkeypatch.setattr(os, "getuid", lambda: 4711)
     with pytest.raises(ConfigError, match=r"ours belongs to user \d+, not to us \(remove it and try again\)"):
         Stack(tmp_path / "ours")
-
-
-def test_a_name_that_no_socket_takes_is_said(tmp_path: Path) -> None:
-    """Before an engine is started."""
-    with pytest.raises(ConfigError, match=r"is too long for an engine's sockets: .* expected at most 107"):
-        Stack(tmp_path / ("long" * 25))._start_dockerd()
 
 
 def test_an_engine_that_takes_connections_and_says_nothing_is_none(

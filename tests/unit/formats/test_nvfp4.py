@@ -47,11 +47,6 @@ def test_all_sixteen_codes_decode() -> None:
     assert torch.signbit(decoded).tolist() == [math.copysign(1.0, value) < 0 for value in expected]
 
 
-def test_every_value_encodes_to_its_code() -> None:
-    """Encoding inverts decoding, for both zeros too."""
-    assert encode_e2m1(decode_e2m1(torch.arange(16, dtype=torch.uint8))).tolist() == list(range(16))
-
-
 @pytest.mark.parametrize("dtype", WIDE)
 def test_ties_go_to_the_even_code(dtype: torch.dtype) -> None:
     """Each midpoint, and the nearest numbers of the dtype on both sides of it."""
@@ -73,18 +68,6 @@ def test_numbers_of_all_magnitudes_encode(dtype: torch.dtype, step: int) -> None
     """Bit patterns at even distances."""
     for values in sweep(dtype, step):
         assert encode_e2m1(values).tolist() == [nearest_code(value) for value in values.tolist()]
-
-
-def test_out_of_range_saturates() -> None:
-    """Large numbers and infinities become 6, NaN becomes +6 whatever its sign, as CUDA's conversion has it."""
-    values = torch.tensor([6.5, 1e30, math.inf, -7.0, -math.inf, math.nan, -math.nan])
-    assert encode_e2m1(values).tolist() == [7, 7, 7, 15, 15, 7, 7]
-
-
-@given(st.lists(st.floats(width=32), min_size=1, max_size=32))
-def test_any_number_encodes_to_the_nearest_code(numbers: list[float]) -> None:
-    """Against exact arithmetic."""
-    assert encode_e2m1(torch.tensor(numbers)).tolist() == [nearest_code(number) for number in numbers]
 
 
 @given(st.lists(st.floats(min_value=-8, max_value=8), min_size=1, max_size=32))

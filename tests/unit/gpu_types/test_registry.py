@@ -108,11 +108,8 @@ def test_an_absent_overlay_directory_is_fine(tmp_path: Path) -> None:
     [
         ('name = "X"\nvendor = "intel"\n', r"x\.toml: vendor: found 'intel', expected: .*'nvidia'"),
         ('name = "X"\n', r"x\.toml: vendor: found nothing, expected: Field required"),
-        ('vendor = "none"\n', r"x\.toml: name=None, expected a string such as 'x'"),
         ('name = "X"\nvendor = "none"\nmemory = 3\n', r"x\.toml: key 'memory' is not known.*'memory_gib'"),
-        ('name = "X"\nvendor = "none"\nmemory_gib = "3"\n', r"x\.toml: memory_gib: found '3', expected: .*number"),
         ('name = "X"\nvendor = "none"\nmemory_gib = -1\n', r"x\.toml: memory_gib: found -1"),
-        ('name = "X"\nvendor = "none"\ncount = 0\n', r"x\.toml: count: found 0"),
         ('name = "X"\nvendor = "nvidia"\nnvcc_arch = "sm_90"\n', r"x\.toml: nvcc_arch: found 'sm_90'"),
         (
             'name = "X"\nvendor = "none"\ndevice_names = ["("]\n',

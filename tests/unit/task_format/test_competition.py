@@ -61,7 +61,6 @@ def test_a_problem_has_its_folder_and_its_own_types(tmp_path: Path) -> None:
     [
         ("  - {name: a, directory: nowhere}\n", "problems[0].directory: found 'nowhere', which is no folder"),
         ("  - {name: a, directory: ../..}\n", "problems[0].directory: found '../..', which leaves the repository"),
-        ("  - {name: a, directory: /etc}\n", "problems[0].directory: found '/etc', which leaves the repository"),
         (
             '  - {name: a, directory: "a\\0b"}\n',
             r"problems[0].directory: found 'a\x00b', expected the path of a folder",
@@ -69,15 +68,6 @@ def test_a_problem_has_its_folder_and_its_own_types(tmp_path: Path) -> None:
         (
             "  - {name: a, directory: adder, deadline: soon}\n",
             "problems[0].deadline: found 'soon', expected a date like 2030-06-30, 2030-06-30T18:00Z or",
-        ),
-        ("  - {name: a}\n", "problems[0].directory: found nothing, expected a value (the key is required)"),
-        ("  []\n", "problems: found [], expected at least 1 entry"),
-        (
-            "  - {name: a, directory: adder, gpu: [T4]}\n",
-            (
-                "problems[0].gpu: found an unknown key, expected one of name, directory, deadline, gpus "
-                "(did you mean 'gpus'?)"
-            ),
         ),
         (
             "  - {name: a, directory: adder}\n  - {name: a, directory: adder}\n",
@@ -108,12 +98,6 @@ def test_two_lists_of_problems_are_refused(tmp_path: Path) -> None:
     path = competition(tmp_path, "  - {name: a, directory: adder}\nproblems:\n  - {name: b, directory: adder}\n")
     with pytest.raises(TaskError, match="line 4: found the key 'problems' a second time"):
         load_competition(path)
-
-
-def test_a_missing_competition_is_refused(tmp_path: Path) -> None:
-    """The message names the path."""
-    with pytest.raises(TaskError, match=r"no\.yaml: found an unreadable file \(No such file or directory\)"):
-        load_competition(tmp_path / "no.yaml")
 
 
 def test_the_starter_set_loads() -> None:

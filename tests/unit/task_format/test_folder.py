@@ -170,22 +170,12 @@ def test_a_harness_source_selects_the_builtin_judge(tmp_path: Path) -> None:
     ("key", "value", "message"),
     [
         ("lang", "rust", "adder/task.yml: lang: found 'rust', expected 'py' or 'cu'"),
-        ("description", None, "adder/task.yml: description: found None, expected a text"),
         ("description", "", "adder/task.yml: description: found '', expected a text that is not empty"),
-        ("ranking_by", "geo", "adder/task.yml: ranking_by: found 'geo', expected 'last', 'mean' or 'geom'"),
         ("test_timeout", "60", "adder/task.yml: test_timeout: found '60', expected an integer"),
-        ("test_timeout", 0, "adder/task.yml: test_timeout: found 0, expected a number above 0"),
         ("ranked_timeout", 100_000, "adder/task.yml: ranked_timeout: found 100000, expected a number of at most 86400"),
-        ("benchmark_timeout", True, "adder/task.yml: benchmark_timeout: found True, expected an integer"),
-        ("seed", -1, "adder/task.yml: seed: found -1, expected a number of at least 0"),
-        ("seed", 1 << 32, "adder/task.yml: seed: found 4294967296, expected a number below 4294967296"),
         ("multi_gpu", "yes please", "adder/task.yml: multi_gpu: found 'yes please', expected true or false"),
-        ("libraries", "cutlass", "adder/task.yml: libraries: found 'cutlass', expected a list"),
         ("gpus", ["CPU", "CPU"], "adder/task.yml: gpus: found 'CPU' twice, expected different GPU types"),
-        ("gpus", [3], "adder/task.yml: gpus[0]: found 3, expected a text"),
         ("files", [], "adder/task.yml: files: found [], expected at least 1 entry"),
-        ("files", {"a": "b"}, "adder/task.yml: files: found {'a': 'b'}, expected a list"),
-        ("files", ["a"], "adder/task.yml: files[0]: found 'a', expected a mapping"),
         (
             "files",
             [{"name": "a", "sourc": "b"}],
@@ -195,7 +185,6 @@ def test_a_harness_source_selects_the_builtin_judge(tmp_path: Path) -> None:
                 "(did you mean 'source'?)"
             ),
         ),
-        ("tests", {"size": 1}, "adder/task.yml: tests: found {'size': 1}, expected a list"),
         ("tests", [{}], "adder/task.yml: tests[0]: found {}, expected at least 1 entry"),
         ("tests", [5], "adder/task.yml: tests[0]: found 5, expected a mapping of argument names to values"),
         (
@@ -206,25 +195,10 @@ def test_a_harness_source_selects_the_builtin_judge(tmp_path: Path) -> None:
                 "reference.py, eval.py (did you mean 'eval.py'?)"
             ),
         ),
-        ("config", {}, "adder/task.yml: config.main: found nothing, expected a value (the key is required)"),
-        ("config", "eval.py", "adder/task.yml: config: found 'eval.py', expected a mapping"),
-        (
-            "config",
-            {"main": "eval.py", "sources": []},
-            "adder/task.yml: config.sources: found an unknown key, expected one of main",
-        ),
         (
             "config",
             {"main": "submission.py"},
             "adder/task.yml: config.main: found the submission ('submission.py'), expected the eval program",
-        ),
-        (
-            "templates",
-            {"Pyton": "t.py"},
-            (
-                "adder/task.yml: templates.Pyton: found an unknown key, expected one of CUDA, Python, Triton, HIP, "
-                "CuteDSL (did you mean 'Python'?)"
-            ),
         ),
         (
             "templates",
@@ -257,30 +231,15 @@ def test_a_wrong_value_is_refused(tmp_path: Path, key: str, value: object, messa
     assert refusal(write(tmp_path, changed(TASK, **{key: value}))) == message
 
 
-@pytest.mark.parametrize("key", ["lang", "config", "description", "files"])
-def test_a_missing_key_is_refused(tmp_path: Path, key: str) -> None:
-    """The keys without a default are required."""
-    task = changed()
-    del task[key]
-    expected = f"adder/task.yml: {key}: found nothing, expected a value (the key is required)"
-    assert refusal(write(tmp_path, task)) == expected
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
         (None, "an integer, a float, true or false, a text, or a list of integers"),
-        ({"a": 1}, "an integer, a float, true or false, a text, or a list of integers"),
         ([1, True], "a list of integers of at most 64 bits"),
-        ([1.5], "a list of integers of at most 64 bits"),
-        (["a"], "a list of integers of at most 64 bits"),
         (1 << 63, "an integer of at most 64 bits"),
         (float("nan"), "a finite float below 1e+16 and not -0.0 (write larger ones as integers)"),
-        (1e16, "a finite float below 1e+16 and not -0.0 (write larger ones as integers)"),
         ("a; b", "a text of 1 to 1000 characters without ';', control characters, outer blanks"),
         ("a\nb", "a text of 1 to 1000 characters without ';', control characters, outer blanks"),
-        ("", "a text of 1 to 1000 characters without ';', control characters, outer blanks"),
-        (" a", "a text of 1 to 1000 characters without ';', control characters, outer blanks"),
         ("a\u2028b", "a text of 1 to 1000 characters without ';', control characters, outer blanks"),
     ],
 )
@@ -344,7 +303,6 @@ def test_other_than_one_submission_is_refused(tmp_path: Path, count: int) -> Non
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"sources": []}, "adder/task.yml: config.sources: found [], expected at least 1 entry"),
         (
             {"sources": ["eval.cu"], "defines": {"N": 1.5}},
             "adder/task.yml: config.defines.N: found 1.5, expected a text",
@@ -373,17 +331,9 @@ def test_a_wrong_cu_config_is_refused(tmp_path: Path, config: Mapping[str, objec
                 "written, timing (did you mean 'harness'?)"
             ),
         ),
-        ({"harness": "own"}, "harness: found 'own', expected 'builtin' or 'program'"),
         (
             {"cases": {"CPU": {"test": []}}},
             ("cases.CPU.test: found an unknown key, expected one of tests, benchmarks, hidden (did you mean 'tests'?)"),
-        ),
-        (
-            {"cases": {"CPU": {"tests": [{"size": "a;b"}]}}},
-            (
-                "cases.CPU.tests[0].size: found 'a;b', expected a text "
-                "of 1 to 1000 characters without ';', control characters, outer blanks"
-            ),
         ),
         (
             {"private": ["referenc.py"]},
@@ -396,7 +346,6 @@ def test_a_wrong_cu_config_is_refused(tmp_path: Path, config: Mapping[str, objec
             {"private": ["submission.py"]},
             ("private[0]: found the submission ('submission.py'), expected a file that only the judge may see"),
         ),
-        ({"flops": 5}, "flops: found 5, expected a text"),
         (
             {"flops": "size * k"},
             (
@@ -411,13 +360,6 @@ def test_a_wrong_cu_config_is_refused(tmp_path: Path, config: Mapping[str, objec
                 "{'size': 7, 'seed': 8}, expected a positive number"
             ),
         ),
-        (
-            {"flops": "size", "math": "fp9"},
-            (
-                "math: found 'fp9', expected 'fp4', 'fp6', 'fp8', 'int4', 'int8', 'fp16', 'bf16', 'tf32', 'fp32' or "
-                "'fp64'"
-            ),
-        ),
         ({"math": "fp8"}, "math: found 'fp8' without `flops`, expected `flops` beside it"),
         ({"written": "size"}, "written: found 'size' without `bytes`, expected `bytes` beside it"),
         (
@@ -427,7 +369,6 @@ def test_a_wrong_cu_config_is_refused(tmp_path: Path, config: Mapping[str, objec
                 "`bytes`, 7"
             ),
         ),
-        ([1], "found [1], expected a mapping"),
     ],
 )
 def test_a_wrong_runner_yml_is_refused(tmp_path: Path, extra: Any, message: str) -> None:  # noqa: ANN401 any YAML
@@ -505,13 +446,6 @@ def test_a_linked_folder_does_not_open_the_way_out(tmp_path: Path) -> None:
     assert "a link out of the task's repository" in refusal(folder)
 
 
-def test_a_link_inside_the_repository_is_followed(tmp_path: Path) -> None:
-    """Links between a repository's own files are common."""
-    folder = write(tmp_path, _with_file("a.py", "link.py"))
-    (folder / "link.py").symlink_to("../eval.py")
-    assert load(folder).task.files["a.py"] == "# eval program\n"
-
-
 def test_a_task_yml_that_links_out_is_refused(tmp_path: Path) -> None:
     """The definition itself is under the same rule."""
     folder = write(tmp_path / "problems")
@@ -538,13 +472,6 @@ def test_a_special_file_is_refused_without_waiting(tmp_path: Path) -> None:
     assert refusal(folder) == (
         "adder/task.yml: files[3].source: found adder/pipe, which is no regular file, expected one"
     )
-
-
-def test_a_directory_is_refused(tmp_path: Path) -> None:
-    """A directory is no source."""
-    folder = write(tmp_path, _with_file("a", "sub"))
-    (folder / "sub").mkdir()
-    assert "adder/sub" in refusal(folder)
 
 
 def test_a_file_over_the_cap_is_refused(tmp_path: Path) -> None:
@@ -584,7 +511,6 @@ _HARNESS_FILE = {"name": "eval.py", "source": HARNESS}
         (_with_file("x.py", HARNESS), {}, "as the source of 'x.py', expected it only for config.main ('eval.py')"),
         (_with_file("a.py", "@SUBMISION@"), {}, "found '@SUBMISION@', expected @SUBMISSION@, @HARNESS@ or a path"),
         (_with_file("a", "/etc/passwd"), {}, "found the source '/etc/passwd', expected a relative path with '/'"),
-        (_with_file("a", "a\\b"), {}, "found the source 'a\\\\b', expected a relative path with '/'"),
         (_with_file("a", "a\0b"), {}, "found the source 'a\\x00b', expected a relative path with '/'"),
         (
             changed(CU, config={"sources": ["eval.cu", "evil.cu"]}),
@@ -601,7 +527,6 @@ _HARNESS_FILE = {"name": "eval.py", "source": HARNESS}
             {"extra": {"harness": "builtin"}},
             "adder/runner.yml: harness: found the built-in harness and no reference.py, expected a file reference.py",
         ),
-        (CU, {"extra": {"harness": "builtin"}}, "found the built-in harness and no reference.py"),
         (
             {**CU, **_RANKS},
             {"extra": {"harness": "builtin"}},

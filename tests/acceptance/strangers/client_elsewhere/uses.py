@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import copy
 import multiprocessing
 import os
 import pickle
@@ -16,7 +15,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from runner.extras.trainers.client import AsyncClient, Client, ClientHomeError, Item
 from runner.extras.trainers.client.adapters import trl_reward
@@ -109,24 +108,6 @@ def fork_then_make(url: str) -> str:
     return _sync(url, lambda _: _in_child(make))
 
 
-def pool(url: str) -> str:
-    """A pool of processes that inherit the client."""
-
-    def use(client: Client) -> str:
-        _inherited.append(client)
-        with multiprocessing.get_context("fork").Pool(1) as workers:
-            return workers.apply(_use_inherited)
-
-    return _sync(url, use)
-
-
-_inherited: list[Client] = []
-
-
-def _use_inherited() -> str:
-    return _said(lambda: _rewards(_inherited[0]))
-
-
 def pool_error(_: str) -> str:
     """An error through a pool of processes, which waits for ever for one that cannot be pickled."""
     with multiprocessing.get_context("fork").Pool(1) as workers:
@@ -146,29 +127,12 @@ def pickled(url: str) -> str:
     return _sync(url, pickle.dumps)
 
 
-def copied(url: str) -> str:
-    """Within a trainer's configuration."""
-    return _sync(url, copy.deepcopy)
-
-
-def pickled_async(url: str) -> str:
-    """The same of the other client."""
-    return _said(lambda: pickle.dumps(AsyncClient(url, gpu_type="CPU")))
-
-
 def after_block(url: str) -> str:
     """A reward function that outlives the block."""
     with Client(url, gpu_type="CPU") as client:
         reward = trl_reward(client, "kernelbook@1")
     client.close()
     return _said(lambda: reward(completions=["x"], reference=["y"]))
-
-
-def after_block_stream(url: str) -> str:
-    """The same of results as they come."""
-    with Client(url, gpu_type="CPU") as client:
-        pass
-    return _said(lambda: list(client.stream([_ITEM])))
 
 
 def closed_by_another_thread(url: str) -> str:
@@ -262,16 +226,6 @@ def from_on_progress(url: str) -> str:
         return client.evaluate([_ITEM], on_progress=lambda *_: client.progress())
 
     return _sync(url, use)
-
-
-def closed_from_items(url: str) -> str:
-    """The same of its end, by the iterable of items."""
-
-    def items(client: Client) -> Iterator[Item]:
-        client.close()
-        yield _ITEM
-
-    return _sync(url, lambda client: client.evaluate(items(client)))
 
 
 def exit_in_on_progress(url: str) -> str:
@@ -379,11 +333,6 @@ def _beside(url: str, use: Callable[[AsyncClient], str]) -> str:
 def other_loop_async(url: str) -> str:
     """A second loop, in a thread."""
     return _beside(url, lambda client: _said(lambda: asyncio.run(_rewards_async(client))))
-
-
-def closed_in_other_loop_async(url: str) -> str:
-    """Its end in a second loop."""
-    return _beside(url, lambda client: _said(lambda: asyncio.run(client.close())))
 
 
 def without_loop_async(url: str) -> str:

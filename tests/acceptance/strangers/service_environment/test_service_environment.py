@@ -19,7 +19,17 @@ _UNUSABLE = (
     ("HTTP_PROXY", "http://127.0.0.1:port"),
 )
 #: Names of hosts that cannot be encoded or do not exist.
-_HOSTS = ("xn--a.b..c", "xn--zz--.invalid", "a..b", f"{'a' * 70}.invalid", "é\u0301..x", "1.2.3.4.5", "[fe80::1%25zz]")
+_HOSTS = (
+    "xn--a.b..c",
+    "xn--zz--.invalid",
+    "a..b",
+    f"{'a' * 70}.invalid",
+    "é\u0301..x",
+    "1.2.3.4.5",
+    "[fe80::1%25zz]",
+    "a b",
+    "a:99999",
+)
 
 
 @pytest.fixture(autouse=True)

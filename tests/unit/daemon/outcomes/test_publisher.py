@@ -248,15 +248,6 @@ def test_events_do_not_wait_for_the_period_of_progress(announcing: Announcing) -
     assert announcing.store.posts == [(1, 1)]
 
 
-def test_a_job_that_ended_is_not_posted_any_more(announcing: Announcing) -> None:
-    """What was waiting when the job ended is dropped."""
-    announcing.post_progress(1, 1)
-    announcing.publisher.forget_progress(job(1))
-    announcing.post_progress(2, 1)
-    announcing.pass_on()
-    assert announcing.store.posts == [(2, 1)]
-
-
 def test_nothing_that_is_called_by_an_evaluation_waits_for_the_database(announcing: Announcing) -> None:
     """The database hangs in the middle of a call: posting and announcing return all the same."""
     announcing.start()

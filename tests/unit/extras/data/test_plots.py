@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from runner.base.errors import DataError, NotFoundError
+from runner.base.errors import NotFoundError
 from runner.cli import main
 from runner.extras.data import plots
 from runner.extras.data.analysis_commands import Kind
@@ -80,16 +80,7 @@ def test_a_picture_is_1200_pixels_wide(busy: plots.Board, kind: str) -> None:
     assert ET.fromstring(svg).attrib["width"] == "864pt"  # noqa: S314 our own picture
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_times_are_on_a_logarithmic_axis_with_their_unit(busy: plots.Board, kind: str) -> None:
-    """And the title says what is shown of which board."""
-    figure = plots.draw(kind, busy)
-    axes = figure.axes[0]
-    on_x = kind == "distribution"
-    assert (axes.get_xscale() if on_x else axes.get_yscale()) == "log"
-    label = axes.get_xlabel() if on_x else axes.get_ylabel()
-    assert re.search(r"in (ns|µs|ms|s) \(logarithmic\)", label)
-    assert "vectoradd on B200: " in texts(figure)
+# -- what each shows -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -100,16 +91,6 @@ def test_the_speed_of_light_is_a_line_with_its_time(busy: plots.Board, kind: str
     lines: list[Any] = list(figure.axes[0].lines)
     ends = [line.get_xdata() if kind == "distribution" else line.get_ydata() for line in lines]
     assert any(len(end) == 2 and end[0] == end[1] and math.isclose(end[0], LIGHT_S) for end in ends)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_board_of_one_score_can_be_drawn(kind: str) -> None:
-    """No range of time, no range of scores, no speed of light."""
-    alone = board(row(1, score=1e-5), light_s=None)
-    assert plots.to_png(plots.draw(kind, alone))
-
-
-# -- what each shows -------------------------------------------------------------------------------------------------
 
 
 def test_a_race_names_the_best_and_counts_all(busy: plots.Board) -> None:
@@ -132,13 +113,6 @@ def test_a_progression_marks_records_and_attempts_without_a_score() -> None:
     assert "4 scores, 2 attempts without" in texts(figure)
     with pytest.raises(NotFoundError, match="user eve"):
         plots.progression(mine, ["eve"])
-
-
-def test_a_progression_refuses_more_users_than_colours() -> None:
-    """Two users in one colour cannot be told apart."""
-    rows = [row(number, f"u{number}", score=1e-5) for number in range(1, 10)]
-    with pytest.raises(DataError, match="8 users are too many"):
-        plots.draw("progression", board(*rows), users=[f"u{number}" for number in range(1, 9)])
 
 
 def test_the_speed_of_light_is_unknown_where_rows_disagree() -> None:
@@ -178,20 +152,6 @@ def test_a_hostile_name_is_text_in_a_picture(hostile: pd.DataFrame, kind: str) -
         *("RDF", "Work", "creator", "Agent", "title", "type", "format", "date"),
     }
     assert "<script>alert(1)</script>" in texts(figure)
-
-
-@pytest.mark.parametrize("kind", ["race", "progression"])
-def test_a_user_without_a_name_is_named_by_the_id(kind: str) -> None:
-    """As in exports of ids and of pseudonyms; a long id is cut."""
-    ids = ("b40e172a041e6a6d", "098259acc8a11cee", "x" * 50)
-    rows = frame([row(number, user, name="", score=number * 1e-5) for number, user in enumerate(ids, start=1)])
-    shown = texts(plots.draw(kind, plots.board_of(rows, "vectoradd", "B200")))
-    assert ids[0] in shown
-    assert ids[1] in shown
-    assert ids[2] not in shown
-    assert "xxx…" in shown
-    tables = report(rows, "vectoradd").partition("<figure>")[0]
-    assert tables.count(f"<td>{ids[0]}</td>") == 2
 
 
 class _Page(HTMLParser):
@@ -255,18 +215,6 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return samples.write_export(tmp_path_factory.mktemp("export"), samples.competition(users=8), light_s=LIGHT_S)
 
 
-@pytest.mark.parametrize(("kind", "suffix"), [("race", "png"), ("distribution", "svg")])
-def test_the_command_writes_a_picture(
-    folder: Path, tmp_path: Path, kind: str, suffix: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The suffix decides the format; nothing goes to stdout."""
-    target = tmp_path / f"picture.{suffix}"
-    assert main(["data", "plot", str(folder), "--kind", kind, "--output", str(target)]) == 0
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ("", f"wrote {target}\n")
-    assert target.read_bytes().startswith({"png": b"\x89PNG", "svg": b"<?xml"}[suffix])
-
-
 def test_the_command_writes_a_report_and_users_by_name(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -283,11 +231,8 @@ def test_the_command_writes_a_report_and_users_by_name(
     [
         ([], "--output or --html"),
         (["--output", "x.gif"], ".png or .svg"),
-        (["--output", "x.png", "--problem", "vectorad"], "the nearest is vectoradd"),
-        (["--output", "x.png", "--runner", "B20"], "the nearest is B200"),
         (["--output", "x.png", "--kind", "progression", "--user", "ad"], "the nearest is ada"),
         (["--output", "/no/such/folder/x.png"], "/no/such/folder/x.png cannot be written"),
-        (["--html", "/no/such/folder/x.html"], "/no/such/folder/x.html cannot be written"),
     ],
 )
 def test_the_command_says_what_is_wrong(

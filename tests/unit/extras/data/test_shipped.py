@@ -22,7 +22,6 @@ from runner.extras.data.shipped.analyze_submissions import (
     format_score,
     leaderboard_summary,
     load_submissions,
-    printable,
     top_contestants,
     user_stats,
     valid,
@@ -176,12 +175,6 @@ def test_the_default_file_of_an_export_with_another_name_is_its_flat_file(tmp_pa
     assert f"no file {folder}/nvidia_nvfp4_submissions.parquet; " in lost.stderr
 
 
-def test_a_missing_file_is_named_with_the_command_that_makes_it(tmp_path: Path) -> None:
-    """The path, and `data export`."""
-    with pytest.raises(FileNotFoundError, match=re.escape(f"{tmp_path}/no.parquet; `kernel-runner data export")):
-        load_submissions(tmp_path / "no.parquet")
-
-
 def test_the_shipped_programs_need_pandas_and_pyarrow_alone() -> None:
     """A reader of the folder has no kernel-runner."""
     assert set(samples.shipped_files()) - {"queries.sql"} == {
@@ -226,17 +219,6 @@ def test_a_users_submissions_are_listed(exported: Path) -> None:
     assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == ["2", "1", "3"], done.stderr
     none = python(exported, "scripts/nvfp4/query_submissions.py", "--user", "nobody")
     assert (none.returncode, none.stdout) == (1, "no submission of nobody on nvfp4_gemv\n")
-
-
-@pytest.mark.parametrize("program", ["get_fastest_submission.py", "query_submissions.py"])
-def test_the_programs_say_that_several_users_have_a_name(tmp_path: Path, program: str) -> None:
-    """On stderr; the output is that of all of them."""
-    rows = [row(1, "1", name="sam", score=2e-5), row(2, "2", name="sam", score=1e-5)]
-    folder = samples.write_export(tmp_path / "export", rows)
-    done = python(folder, f"scripts/nvfp4/{program}", "--user", "sam", "--problem", "vectoradd")
-    assert done.returncode == 0
-    assert "2  10.00" in done.stdout or "Submission ID: 2" in done.stdout
-    assert "2 users are called 'sam': 1, 2" in done.stderr
 
 
 def test_a_hostile_name_reaches_no_terminal(exported: Path) -> None:
@@ -285,23 +267,15 @@ def test_the_programs_say_which_file_is_missing(exported: Path, program: str) ->
         (25e-6, "ms", "0.025 ms"),
         (25e-6, "auto", "25.00 \u00b5s"),
         (0.001, "auto", "1.000 ms"),
-        (0.0123456, "auto", "12.346 ms"),
         (1.0, "auto", "1.0000 s"),
         (25e-6, "s", "0.000025 s"),
-        (25e-6, "parsec", "0.000025 s"),
         (None, "us", "N/A"),
-        (math.nan, "auto", "N/A"),
         (pd.NA, "ms", "N/A"),
     ],
 )
 def test_scores_are_written_with_their_unit(score: float | None, unit: str, text: str) -> None:
     """To the character: the sign is U+00B5."""
     assert format_score(score, unit) == text
-
-
-def test_microseconds_are_the_default_unit() -> None:
-    """As in the published helper."""
-    assert format_score(1e-3) == "1000.00 \u00b5s"
 
 
 def test_passed_can_select_rows_after_loading(tmp_path: Path) -> None:
@@ -357,12 +331,6 @@ def test_the_ranking_has_one_row_per_user_problem_and_runner() -> None:
     assert len(top_contestants(rows, n=None)) == 5
     with pytest.raises(ValueError, match="expected 0 or more"):
         top_contestants(rows, n=-1)
-
-
-def test_equal_scores_are_ordered_by_time_and_then_by_id() -> None:
-    """So that equal input gives equal output."""
-    rows = frame(row(9, "a", score=1e-5, hours=2), row(3, "b", score=1e-5, hours=2), row(8, "c", score=1e-5, hours=1))
-    assert top_contestants(rows)["user_id"].tolist() == ["c", "b", "a"]
 
 
 def test_a_progression_shows_what_each_submission_improved() -> None:
@@ -460,8 +428,3 @@ def test_a_table_without_a_column_is_refused_by_name() -> None:
     """Not with a KeyError from inside pandas."""
     with pytest.raises(ValueError, match="has no runner"):
         top_contestants(frame(row(1, score=1e-5)).drop(columns="runner"))
-
-
-def test_names_become_text_of_one_line() -> None:
-    """Escapes for what a terminal would obey."""
-    assert printable("a\nb\t\x1b[0m\u202e\U000e0001µ") == "a\\x0ab\\x09\\x1b[0m\\u202e\\U000e0001µ"

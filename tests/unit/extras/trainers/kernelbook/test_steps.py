@@ -218,25 +218,6 @@ def test_a_file_that_is_no_jsonl_is_named(tmp_path: Path) -> None:
                 list(read(tmp_path / name))
 
 
-def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
-    """It is named, and nothing is left beside it."""
-    file = write(tmp_path / "in.jsonl", [evaluation(0, 1.0)])
-    (tmp_path / "best.jsonl").mkdir()
-    with pytest.raises(DataError, match=r"cannot write .*best\.jsonl: Is a directory"):
-        best.run(file, tmp_path / "best.jsonl")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.jsonl", "in.jsonl"]
-
-
-def test_an_upload_of_nothing_makes_no_folder(tmp_path: Path) -> None:
-    """Neither that of the rows nor that of the sets."""
-    for to in (None, tmp_path / "sets"):
-        with pytest.raises(DataError, match=r"there is no .*rows"):
-            upload.run(
-                upload.TARGETS[0], tmp_path / "nope" / "rows", to=to, repository=None, token=None, dry_run=to is None
-            )
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_is_missing_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray has an extra of its own."""
     monkeypatch.setattr("runner.extras.optional.find_spec", lambda name: None if name == "ray" else object())
