@@ -8,6 +8,7 @@ import typer
 
 from runner.cli import json_output, render
 from runner.cli.app import ExitCode, example, note, out, out_json, session
+from runner.cli.ids import possible_id
 from runner.cli.progress import ProgressLine
 from runner.cli.wait import wait_until
 from runner.store.records import SweepProgress
@@ -64,10 +65,25 @@ def validate(
                     explain=line.show,
                 )
         except KeyboardInterrupt:
-            note(f"{told} goes on")
+            note(f"{told} goes on; stop it with `kernel-runner leaderboard cancel-validations {sweep.sweep_id}`")
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         lines = store.validations(sweep_id=sweep.sweep_id)
     if as_json:
         out_json(json_output.record(sweep, results=[json_output.record(line) for line in lines]))
     else:
         out(render.validations_table(lines))
+
+
+@commands.command(epilog=example("kernel-runner leaderboard cancel-validations 3"))
+def cancel_validations(
+    context: typer.Context,
+    *,
+    sweep_id: Annotated[int, typer.Argument(metavar="SWEEP", callback=possible_id)],
+) -> None:
+    """Cancel what is left of a validation sweep.
+
+    Prints the number of jobs that leave the queue or are asked to stop; 0 means that all were over. Results stay.
+    """
+    with session(context).store() as store:
+        count = store.cancel_validations(sweep_id)
+    typer.echo(count)
