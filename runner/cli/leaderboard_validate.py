@@ -10,6 +10,7 @@ from runner.cli import json_output, render
 from runner.cli.app import ExitCode, example, note, out, out_json, session
 from runner.cli.ids import possible_id
 from runner.cli.progress import ProgressLine
+from runner.cli.safe import one_line
 from runner.cli.wait import wait_until
 from runner.store.records import SweepProgress
 
@@ -46,7 +47,7 @@ def validate(
     with session(context).store() as store:
         name = store.board_name(name)
         sweep = store.validate(name, gpu, all_users=all_users, only_missing=only_missing)
-        told = f"validation sweep {sweep.sweep_id} of {name}, {sweep.contract_version}"
+        told = one_line(f"validation sweep {sweep.sweep_id} of {name}, {sweep.contract_version}")
         note(f"{told}: {sweep.jobs} jobs")
         if not wait:
             if as_json:
