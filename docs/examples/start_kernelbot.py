@@ -19,6 +19,7 @@ import zipfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import timedelta
 from enum import Enum
 from types import ModuleType
 from typing import Any
@@ -43,8 +44,8 @@ POLL_S = 2.0
 #: Discord refuses longer messages and larger files.
 MESSAGE_CHARS = 1990
 FILES_BYTES = 8_000_000
-#: Discord's codes where an interaction's token is too old.
-EXPIRED_CODES = (10015, 50027)
+#: Discord takes an answer to a command for fifteen minutes, by its own clock.
+ANSWER_TIME = timedelta(minutes=14)
 
 JOB = """
 SELECT s.position, s.no_host_since, s.paused, s.retry_reason, s.error AS submission_error, j.*
@@ -157,10 +158,10 @@ class Queue(Launcher):
     async def get_queue_status(self, gpu_type: Any, _config: Any = None) -> RunnerQueueStatus:
         """How many jobs wait and run, and how many hosts serve them."""
         (counts,) = await ask(QUEUE, gpu_type.name, gpu_type.name)
-        if counts["available_runners"]:
-            return RunnerQueueStatus(NAME, gpu_type.name, **counts)
-        error = f"no host serves {gpu_type.name} now; submissions wait for one"
-        return RunnerQueueStatus(NAME, gpu_type.name, status="unavailable", error=error, **counts)
+        if not counts["available_runners"]:
+            error = f"no host serves {gpu_type.name} now; submissions wait for one"
+            counts |= {"status": "unavailable", "error": error}
+        return RunnerQueueStatus(NAME, gpu_type.name, **counts)
 
 
 def progress(job: dict[str, Any]) -> str:
@@ -189,8 +190,7 @@ async def result_of(job: dict[str, Any] | None) -> FullResult | None:
     if not runs or job["verdict"] == "internal_error":
         error = job["error"] or job["submission_error"] or "there is no result"
         return FullResult(success=False, error=limit_length(error, 300), system=SystemInfo())
-    is_profile = runs[0]["mode"].startswith("profile") and not job["secret"]
-    files = await ask(FILES, followed.get(), job["gpu_type"]) if is_profile else []
+    files = await ask(FILES, followed.get(), job["gpu_type"])
     system = record(SystemInfo, runs[0]["system_info"] or {})
     return FullResult(success=True, error="", system=system, runs={run["mode"]: evaluation(run, files) for run in runs})
 
@@ -236,17 +236,10 @@ class Manager(QueueManager):
 
 async def reply(
     interaction: Any, by_token: Callable[[], Awaitable[Any]], in_thread: Callable[[dict[str, Any]], Awaitable[Any]]
-) -> None:
-    """Answer a command; when Discord's fifteen minutes for that are over, in a thread with its user."""
-    if not interaction.is_expired():
-        try:
-            await by_token()
-        except discord.HTTPException as error:
-            # By Discord's clock they may be over before they are by ours.
-            if error.code not in EXPIRED_CODES:
-                raise
-        else:
-            return
+) -> Any:
+    """Answer a command; when its time is over, in a thread with its user."""
+    if discord.utils.utcnow() < interaction.created_at + ANSWER_TIME:
+        return await by_token()
     async with interaction.extras.setdefault("lock", asyncio.Lock()):
         if "thread" not in interaction.extras:
             thread = await interaction.channel.create_thread(
@@ -254,7 +247,7 @@ async def reply(
             )
             await thread.add_user(interaction.user)
             interaction.extras["thread"] = thread
-        await in_thread(interaction.extras)
+        return await in_thread(interaction.extras)
 
 
 async def show_progress(reporter: Any) -> None:
@@ -265,7 +258,8 @@ async def show_progress(reporter: Any) -> None:
         if "message" in extras:
             await extras["message"].edit(content=text)
         else:
-            extras["message"] = await extras["thread"].send(text)
+            # It may hold words of the submission.
+            extras["message"] = await extras["thread"].send(text, allowed_mentions=discord.AllowedMentions.none())
 
     edit = reporter.interaction.edit_original_response
     try:
@@ -277,6 +271,9 @@ async def show_progress(reporter: Any) -> None:
 
 def kernelbot() -> ModuleType:
     """KernelBot's main module, on the queue."""
+    if not env.DISABLE_SSL:
+        # As KernelBot's own connections have it.
+        os.environ.setdefault("PGSSLMODE", "require")
     with psycopg.connect(env.DATABASE_URL) as connection:
         names = [name for (name,) in connection.execute(GPU_TYPES)]
     # A command offers at most 25 choices.

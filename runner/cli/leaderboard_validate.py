@@ -8,7 +8,9 @@ import typer
 
 from runner.cli import json_output, render
 from runner.cli.app import ExitCode, example, note, out, out_json, session
+from runner.cli.ids import possible_id
 from runner.cli.progress import ProgressLine
+from runner.cli.safe import one_line
 from runner.cli.wait import wait_until
 from runner.store.records import SweepProgress
 
@@ -45,7 +47,7 @@ def validate(
     with session(context).store() as store:
         name = store.board_name(name)
         sweep = store.validate(name, gpu, all_users=all_users, only_missing=only_missing)
-        told = f"validation sweep {sweep.sweep_id} of {name}, {sweep.contract_version}"
+        told = one_line(f"validation sweep {sweep.sweep_id} of {name}, {sweep.contract_version}")
         note(f"{told}: {sweep.jobs} jobs")
         if not wait:
             if as_json:
@@ -64,10 +66,25 @@ def validate(
                     explain=line.show,
                 )
         except KeyboardInterrupt:
-            note(f"{told} goes on")
+            note(f"{told} goes on; stop it with `kernel-runner leaderboard cancel-validations {sweep.sweep_id}`")
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         lines = store.validations(sweep_id=sweep.sweep_id)
     if as_json:
         out_json(json_output.record(sweep, results=[json_output.record(line) for line in lines]))
     else:
         out(render.validations_table(lines))
+
+
+@commands.command(epilog=example("kernel-runner leaderboard cancel-validations 3"))
+def cancel_validations(
+    context: typer.Context,
+    *,
+    sweep_id: Annotated[int, typer.Argument(metavar="SWEEP", callback=possible_id)],
+) -> None:
+    """Cancel what is left of a validation sweep.
+
+    Prints the number of jobs that leave the queue or are asked to stop; 0 means that all were over. Results stay.
+    """
+    with session(context).store() as store:
+        count = store.cancel_validations(sweep_id)
+    typer.echo(count)

@@ -72,6 +72,14 @@ class Operations(Base):
         }
         return ValidationSweep(**expect(self._link.one(queries.VALIDATE, parameters)))
 
+    def cancel_validations(self, sweep_id: int) -> int:
+        """Cancel what is left of a validation sweep; returns how many jobs that were.
+
+        Raises:
+            NotFoundError: no such sweep.
+        """
+        return int(expect(self._link.one(queries.CANCEL_VALIDATIONS, {"sweep_id": sweep_id}))["asked"])
+
     def set_retry(
         self,
         *,

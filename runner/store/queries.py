@@ -126,6 +126,7 @@ RERUN: Final = call(
     "text[], reason text, priority integer, verdicts text[], cause text) AS jobs"
 )
 VALIDATE: Final = call("validate(leaderboard text, gpu_type text, all_users boolean, only_missing boolean)")
+CANCEL_VALIDATIONS: Final = call("cancel_validations(sweep_id bigint) AS asked")
 VALIDATIONS: Final = call("validations(leaderboard text, submission_id bigint, sweep_id bigint)")
 VALIDATION_PROGRESS: Final = call("validation_progress(sweep_id bigint)")
 INVALIDATE: Final = call(

@@ -40,6 +40,8 @@ MAX_LINE_CHARS: Final = 256 << 10
 #: How deep lists and objects of the line may be nested.
 _MAX_DEPTH: Final = 16
 _MAX_SHAPES: Final = 1_000_000
+#: A larger one is none, and would fill a page with digits.
+_MAX_SPEEDUP: Final = 1e6
 #: A job's error is one sentence for a status line.
 _MAX_REASON_CHARS: Final = 1000
 
@@ -56,7 +58,7 @@ class _Line(BaseModel):
     passed_shapes: Annotated[int, Field(ge=0, le=_MAX_SHAPES)]
     total_shapes: Annotated[int, Field(gt=0, le=_MAX_SHAPES)]
     fully_validated: bool
-    geomean_sync_wall_speedup: Annotated[float | None, Field(ge=0)] = None
+    geomean_sync_wall_speedup: Annotated[float | None, Field(ge=0, le=_MAX_SPEEDUP)] = None
     results: list[Any] = Field(default_factory=list)
 
 

@@ -75,6 +75,7 @@ GRANT EXECUTE ON FUNCTION
     runner.rerun(bigint, text, text, timestamptz, timestamptz, text[], text, integer, text[], text),
     runner.invalidate(bigint, text, text, timestamptz, timestamptz, text[], text, text[], text),
     runner.validate(text, text, boolean, boolean),
+    runner.cancel_validations(bigint),
     runner.set_demand(text, text, double precision),
     runner.set_open_jobs(text, integer),
     runner.set_open_items(text, text, bigint),

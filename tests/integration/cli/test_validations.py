@@ -60,6 +60,12 @@ def test_a_validation_is_ordered_and_its_result_is_shown_everywhere(cli: Call, v
     waited = cli("leaderboard", "validate", validated, "--gpu", "CPU", "--all-users", "--only-missing", "--wait")
     assert (waited.code, waited.out.strip()) == (0, "nothing was validated")
 
+    assert cli("leaderboard", "validate", validated, "--gpu", "CPU").code == 0
+    for count in ("2", "0"):
+        assert cli("leaderboard", "cancel-validations", 3).out.strip() == count
+    gone = cli("leaderboard", "cancel-validations", 99)
+    assert (gone.code, "validation sweep 99 does not exist" in gone.err) == (2, True)
+
 
 def test_a_submission_cannot_ask_for_it(cli: Call, validated: str, submission_file: Path, store: Store) -> None:
     """Neither by the command line nor by SQL."""

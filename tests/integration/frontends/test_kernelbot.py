@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -314,6 +316,30 @@ def test_the_api_uses_the_queue_and_can_be_stopped(live: LiveRunner, seen: Seen)
     with psycopg.connect(live.database_url) as database:
         database.execute("SELECT runner.resume('CPU-2')")
     assert live.wait(waits).verdict is Verdict.ACCEPTED
+
+
+def test_a_database_without_tls_is_refused_unless_that_is_allowed() -> None:
+    """The script's own connections are as strict as KernelBot's: this server says that it has none."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as thread:
+
+        def answer() -> None:
+            client, _ = server.accept()
+            with client:
+                client.recv(8)
+                client.sendall(b"N")
+                client.recv(1)
+
+        thread.submit(answer)
+        url = f"postgresql://127.0.0.1:{server.getsockname()[1]}/kernelbot"
+        done = subprocess.run(
+            [PYTHON, ROOT / "docs" / "examples" / "start_kernelbot.py", "--api-only"],
+            env=environment(url, url) | {"DISABLE_SSL": ""},
+            capture_output=True,
+            text=True,
+            timeout=PLAY_S,
+            check=False,
+        )
+    assert (done.returncode, "SSL was required" in done.stderr) == (1, True), done.stderr
 
 
 def test_a_board_of_a_later_kernelbot_runs(live: LiveRunner, seen: Seen) -> None:

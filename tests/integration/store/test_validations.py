@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from runner.base.errors import NotFoundError, SubmissionError
-from runner.base.model import JobResult, ValidationJob, Verdict
+from runner.base.errors import NotFoundError, StaleAttemptError, SubmissionError
+from runner.base.model import JobResult, JobState, ValidationJob, Verdict
 from runner.store import queries, schema
 from runner.store.clean import to_jsonb
 from runner.store.migrate import migrate
@@ -131,6 +131,8 @@ def test_what_a_validation_says_is_written_and_changes_nothing_else(
     assert "no device" in found[ids[2]]["error"]
     progress = board.store.validation_progress(sweep.sweep_id)
     assert (progress.status, progress.jobs, progress.finished) == ("completed", 3, 3)
+    # A fault of ours is no result that is there.
+    assert chosen(db, board.store.validate("identity", "CPU", only_missing=True).sweep_id) == ids[2:]
     assert [db.execute(query.encode()).fetchall() for query in UNTOUCHED] == before
 
 
@@ -205,18 +207,47 @@ def test_of_two_that_end_together_the_second_completes_the_sweep(
 def test_a_deleted_submission_takes_its_validation_along(
     board: Bench, finish: Callable[..., None], db: Db, database_url: str
 ) -> None:
-    """KernelBot's own statement too. The sweep ends all the same, and a late result is stale."""
+    """KernelBot's own statement too. The sweep ends all the same, also without any job, and a late result is stale."""
     ids = rank(board, finish, "a", "b")
     sweep = board.store.validate("identity", "CPU")
     board.store.complete(claim(board), said())
-    assert claim(board).validates == ids[1]
-    with psycopg.connect(database_url) as kernelbot:
-        kernelbot.execute("DELETE FROM leaderboard.runs WHERE submission_id = %s", [ids[1]])
-        kernelbot.execute("DELETE FROM leaderboard.submission WHERE id = %s", [ids[1]])
-    db.execute("UPDATE runner.sweep SET looked_at = '-infinity', swept_at = '-infinity'")
-    board.store.reclaim()
-    assert board.store.validation_progress(sweep.sweep_id).status == "completed"
-    assert [row["submission_id"] for row in db.execute(RESULTS)] == ids[:1]
+    last = claim(board)
+    for gone, left in ((ids[1], ids[:1]), (ids[0], [])):
+        with psycopg.connect(database_url) as kernelbot:
+            kernelbot.execute("DELETE FROM leaderboard.runs WHERE submission_id = %s", [gone])
+            kernelbot.execute("DELETE FROM leaderboard.submission WHERE id = %s", [gone])
+        assert board.store.validation_progress(sweep.sweep_id).status == "completed"
+        assert [row["submission_id"] for row in db.execute(RESULTS)] == left
+    with pytest.raises(StaleAttemptError):
+        board.store.complete(last, said())
+    statuses = []
+    for started in ("23 hours", "25 hours"):
+        db.execute("UPDATE leaderboard.validation_sweep SET started_at = now() - %s::interval", [started])
+        db.execute("UPDATE runner.sweep SET looked_at = '-infinity', swept_at = '-infinity'")
+        board.store.reclaim()
+        statuses += [row["status"] for row in db.execute("SELECT status FROM leaderboard.validation_sweep")]
+    assert statuses == ["running", "completed"]
+
+
+def test_a_cancelled_sweep_stops_and_keeps_its_results(board: Bench, finish: Callable[..., None], db: Db) -> None:
+    """What waits ends, what runs is asked to stop, and whoever was left out may be ordered again."""
+    ids = rank(board, finish, "a", "b", "c")
+    sweep = board.store.validate("identity", "CPU")
+    board.store.complete(claim(board), said())
+    running = claim(board)
+    assert board.store.cancel_validations(sweep.sweep_id) == 2
+    assert board.idle()
+    (held,) = board.store.heartbeat(host="host-a", lease_s=60, held=[(running.id, running.attempt)])
+    assert (held.ours, held.cancel_requested) == (True, True)
+    assert board.store.cancelled(running).state is JobState.CANCELLED
+    (row,) = db.execute("SELECT status, error FROM leaderboard.validation_sweep").fetchall()
+    assert row == {"status": "failed", "error": "cancelled"}
+    assert board.store.validation_progress(sweep.sweep_id).status == "failed"
+    assert board.store.cancel_validations(sweep.sweep_id) == 0
+    assert [line.submission_id for line in board.store.validations(sweep_id=sweep.sweep_id)] == ids[:1]
+    assert chosen(db, board.store.validate("identity", "CPU", only_missing=True).sweep_id) == ids[1:]
+    with pytest.raises(NotFoundError, match="validation sweep 99 does not exist"):
+        board.store.cancel_validations(99)
 
 
 def test_what_cannot_be_validated_is_refused(board: Bench, db: Db) -> None:

@@ -65,6 +65,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("image check", "failed", "rerun", "invalidate"),
         *("host list", "host drain", "host undrain", "host evict", "gpu list", "gpu show", "gpu pause", "gpu resume"),
         *("leaderboard pause", "leaderboard resume", "leaderboard validate"),
+        "leaderboard cancel-validations",
         *("gateway", "user approve", "user token", "user list", "user revoke"),
         *("gpu detect", "gpu clocks", "gpu test", "gpu validate"),
         *("data export", "data verify", "data check", "data top", "data progression", "data summary", "data user"),

@@ -86,6 +86,10 @@ def test_a_right_line_is_kept_whole(line: dict[str, Any]) -> None:
         (changed(passed_shapes=0, total_shapes=0), "total_shapes: found 0, expected a number above 0"),
         (changed(fully_validated=1), "fully_validated: found 1, expected true or false"),
         (changed(geomean_sync_wall_speedup=-1), "geomean_sync_wall_speedup: found -1, expected a number of at least 0"),
+        (
+            changed(geomean_sync_wall_speedup=1e308),
+            "geomean_sync_wall_speedup: found 1e+308, expected a number of at most",
+        ),
         (changed(geomean_sync_wall_speedup="2"), "geomean_sync_wall_speedup: found '2', expected"),
         (changed(results={}), "results: found {}, expected a list"),
         ({"passed_shapes": 1}, "total_shapes: found nothing"),

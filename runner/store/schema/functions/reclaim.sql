@@ -88,10 +88,11 @@ BEGIN
     IF v_sweeps THEN
         PERFORM runner.move_floors();
         IF to_regclass('leaderboard.validation_sweep') IS NOT NULL THEN
-            -- Sweeps whose last jobs went with their submissions. KernelBot's own have no jobs here.
+            -- Sweeps whose last jobs went with their submissions. KernelBot's own have no jobs here, and are over in a day.
             PERFORM runner.advance_sweeps(ARRAY(
                 SELECT w.id FROM leaderboard.validation_sweep w
-                WHERE w.status = 'running' AND EXISTS (SELECT FROM runner.job j WHERE j.sweep_id = w.id)));
+                WHERE w.status = 'running' AND (EXISTS (SELECT FROM runner.job j WHERE j.sweep_id = w.id)
+                                                OR w.started_at < now() - interval '1 day')));
         END IF;
     END IF;
 END

@@ -1,5 +1,5 @@
 -- Queues validations by the task's own script: of the best submission of each of the ten best users on a GPU type, or of
--- `all_users`; with `only_missing` of those without a result of the task's present version. A submission whose validation
+-- `all_users`; with `only_missing` of those without a result of the task's present version, where a fault of ours is none. A submission whose validation
 -- waits or runs is left out. Returns the sweep, a row of KernelBot's table, and how many jobs it has.
 --
 -- The jobs have the lowest priority, so any other that waits is claimed first, and two of a sweep may be claimed at a time:
@@ -48,7 +48,10 @@ BEGIN
       AND NOT (coalesce(validate.only_missing, false)
                AND EXISTS (SELECT FROM leaderboard.submission_validation v
                            WHERE v.submission_id = c.submission_id AND v.gpu_type = v_gpu_type
-                             AND v.contract_version = v_board.version));
+                             AND v.contract_version = v_board.version
+                             -- Of those two nothing ran, or not to its end.
+                             AND (v.status = 'completed'
+                                  OR coalesce(v.result ->> 'verdict', '') NOT IN ('internal_error', 'invalid'))));
     contract_version := v_board.version;
     jobs := coalesce(cardinality(v_ids), 0);
 

@@ -1,4 +1,5 @@
--- How far a validation sweep is. NULLs: there is no such sweep.
+-- How far a validation sweep of runner.validate is. It is over with its last job, which may have gone with its submission.
+-- NULLs: there is no such sweep.
 CREATE OR REPLACE FUNCTION runner.validation_progress(
     sweep_id bigint, OUT status text, OUT jobs integer, OUT finished integer
 )
@@ -8,7 +9,8 @@ BEGIN
     IF to_regclass('leaderboard.validation_sweep') IS NULL THEN
         RETURN;
     END IF;
-    SELECT w.status, n.jobs, n.finished INTO status, jobs, finished
+    SELECT CASE WHEN w.status = 'running' AND n.finished = n.jobs THEN 'completed' ELSE w.status END, n.jobs, n.finished
+    INTO status, jobs, finished
     FROM leaderboard.validation_sweep w
     CROSS JOIN LATERAL (
         SELECT count(*)::integer AS jobs, (count(*) FILTER (WHERE j.finished_at IS NOT NULL))::integer AS finished
