@@ -46,7 +46,6 @@ _MODULES: Final[Mapping[str, str]] = {
     "submit": "runner.cli.submit",
     "cancel": "runner.cli.submit",
     "traces": "runner.extras.tracing.commands",
-    "watch": "runner.cli.watch",
     "batch": "runner.extras.trainers.client.commands",
     "data": "runner.extras.data.commands",
     "gpu": "runner.cli.gpu",

@@ -23,10 +23,8 @@ from runner.store.records import (
     BoardLine,
     BoardView,
     FailedLine,
-    LatestLine,
     MatchLine,
     RankingLine,
-    RunningLine,
     StatusLine,
     ValidationLine,
 )
@@ -276,13 +274,6 @@ def measured_table(cases: Sequence[MeasuredCase]) -> RenderableType:
         times = (duration(value) for value in (case.generate_ns, case.reference_ns, case.check_ns))
         table.add_row(Text(one_line(case.spec)), *sizes, *times)
     return table
-
-
-def work_of(line: RunningLine | LatestLine | FailedLine) -> str:
-    """What a job is for: its submission and leaderboard, or its batch."""
-    if line.batch is not None:
-        return f"batch {one_line(line.batch)}"
-    return f"{line.submission_id} {one_line(line.leaderboard or '-')}"
 
 
 def failed_table(lines: Sequence[FailedLine]) -> RenderableType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from runner.base.errors import HostNameTakenError
@@ -10,16 +10,12 @@ from runner.store import queries
 from runner.store.base import Base, expect, typed
 from runner.store.clean import to_jsonb
 from runner.store.records import (
-    BatchLine,
     EndedJob,
     GpuTypeLine,
     HostLine,
     HostRecord,
-    LatestLine,
     QueueDepth,
     Reaped,
-    RunningLine,
-    ThroughputLine,
 )
 
 
@@ -88,31 +84,11 @@ class Hosts(Base):
         """Waiting jobs by GPU type; types without any are left out."""
         return [QueueDepth(**found) for found in self._link.all(queries.QUEUE_DEPTHS)]
 
-    def pauses(self) -> Mapping[str, str]:
-        """Names of GPU types, in lower case, of which hosts begin no job -> why."""
-        return {found["gpu_type"]: found["reason"] for found in self._link.all(queries.PAUSES)}
-
-    def running(self, *, limit: int) -> Sequence[RunningLine]:
-        """The jobs that hosts hold now, by host."""
-        return [RunningLine(**typed(row)) for row in self._link.all(queries.RUNNING, {"limit": limit})]
-
-    def latest(self, *, limit: int) -> Sequence[LatestLine]:
-        """The newest verdicts of the hosts in the list, newest first."""
-        return [LatestLine(**typed(row)) for row in self._link.all(queries.LATEST, {"limit": limit})]
-
     def ended_jobs(self, *, after: tuple[datetime, int], limit: int) -> Sequence[EndedJob]:
         """The first jobs that have ended after one, given by its end and its id, in that order."""
         at, job_id = after
         found = self._link.all(queries.ENDED_JOBS, {"at": at, "job_id": job_id, "limit": limit})
         return [EndedJob(**typed(row)) for row in found]
-
-    def open_batches(self, *, limit: int) -> Sequence[BatchLine]:
-        """The batches that wait for results, the oldest first."""
-        return [BatchLine(**found) for found in self._link.all(queries.OPEN_BATCHES, {"limit": limit})]
-
-    def throughput(self) -> Sequence[ThroughputLine]:
-        """How much each host has done lately."""
-        return [ThroughputLine(**found) for found in self._link.all(queries.THROUGHPUT)]
 
     def reap(self, *, keep_s: float, limit: int = 500) -> Reaped:
         """Delete a batch of old records: artifacts, hosts, turns, and files without a submission.

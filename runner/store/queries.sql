@@ -151,43 +151,12 @@ FROM runner.gpu_type g ORDER BY g.name
 SELECT j.gpu_type, count(*) AS jobs, extract(epoch FROM now() - min(j.created_at))::float8 AS oldest_s
 FROM runner.job j WHERE j.state = 'queued' AND j.ready GROUP BY j.gpu_type ORDER BY j.gpu_type
 
--- name: pauses
--- The names of GPU types, in lower case, of which hosts begin no job, and why.
-SELECT gpu_type, reason FROM runner.pause
-
 -- name: server_state
 -- How full the cluster's queue of notifications is, from 0 to 1; asking also frees what all listeners have read. And the
 -- oldest open transaction of all databases that has written, prepared ones included; NULL: none is open.
 SELECT pg_notification_queue_usage() AS notification_usage,
        CASE WHEN pg_snapshot_xmin(s.now) < pg_snapshot_xmax(s.now) THEN pg_snapshot_xmin(s.now)::text::bigint END AS oldest_write
 FROM pg_current_snapshot() AS s (now)
-
--- name: running
--- The jobs that each host holds now.
-SELECT j.id AS job_id, s.id AS submission_id, l.name AS leaderboard, coalesce(b.name, b.id::text) AS batch,
-       coalesce(s.user_id, j.user_id) AS user_id, j.lease_owner AS host, j.gpu_type, j.mode, j.secret, j.progress,
-       extract(epoch FROM now() - j.started_at)::float8 AS running_s
-FROM runner.job j
-LEFT JOIN leaderboard.submission s ON s.id = coalesce(j.submission_id, j.validates)
-LEFT JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
-LEFT JOIN runner.batch b ON b.id = j.batch_id
-WHERE j.lease_expires_at IS NOT NULL
-ORDER BY j.lease_owner, j.id LIMIT %(limit)s
-
--- name: latest
--- The newest verdicts, by host, because the index is ordered by host.
-SELECT d.id AS job_id, s.id AS submission_id, l.name AS leaderboard, coalesce(b.name, b.id::text) AS batch,
-       CASE WHEN b.id IS NOT NULL THEN (d.report ->> 'items')::integer END AS items,
-       coalesce(s.user_id, d.user_id) AS user_id, h.name AS host, d.gpu_type, d.mode, d.secret, d.verdict, d.finished_at, extract(epoch FROM now() - d.finished_at)::float8 AS ago_s,
-       extract(epoch FROM d.finished_at - d.started_at)::float8 AS took_s
-FROM runner.host h
-CROSS JOIN LATERAL (
-    SELECT * FROM runner.job j WHERE j.state = 'done' AND j.host = h.name ORDER BY j.finished_at DESC LIMIT %(limit)s
-) AS d
-LEFT JOIN leaderboard.submission s ON s.id = coalesce(d.submission_id, d.validates)
-LEFT JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
-LEFT JOIN runner.batch b ON b.id = d.batch_id
-ORDER BY d.finished_at DESC, d.id DESC LIMIT %(limit)s
 
 -- name: ended_jobs
 -- Jobs that have a verdict, in the order of their ends, after one of them; by host, because the index is ordered by host.
@@ -206,22 +175,6 @@ LEFT JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
 LEFT JOIN runner.batch b ON b.id = d.batch_id
 LEFT JOIN runner.trace t ON t.submission_id = d.submission_id
 ORDER BY d.finished_at, d.id LIMIT %(limit)s
-
--- name: open_batches
--- The batches that wait for results, the oldest first.
-SELECT batch, user_id, items, finished, extract(epoch FROM now() - created_at)::float8 AS age_s
-FROM runner.open_batch ORDER BY id LIMIT %(limit)s
-
--- name: throughput
--- How many jobs have ended in the last minute and in the last ten, by host.
-SELECT h.name AS host, count(d.finished_at) FILTER (WHERE d.finished_at > now() - interval '1 minute') AS minute,
-       count(d.finished_at) AS ten_minutes
-FROM runner.host h
-LEFT JOIN LATERAL (
-    SELECT j.finished_at FROM runner.job j
-    WHERE j.state = 'done' AND j.host = h.name AND j.finished_at > now() - interval '10 minutes'
-) AS d ON true
-GROUP BY h.name ORDER BY h.name
 
 -- name: boards
 -- All leaderboards, open ones first.

@@ -168,51 +168,6 @@ class ServerState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunningLine:
-    """A job that some host holds."""
-
-    job_id: int
-    #: None: the job is a group of a batch.
-    submission_id: int | None
-    leaderboard: str | None
-    #: The batch's name, or its number; None: the job is a submission's.
-    batch: str | None = None
-    user_id: str
-    host: str
-    gpu_type: str
-    mode: Mode
-    secret: bool
-    #: {"phase", "done", "total", "slot"}; None before anything was reported.
-    progress: Json | None
-    #: Since its claim, on the database's clock.
-    running_s: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class LatestLine:
-    """A job that has a verdict."""
-
-    job_id: int
-    #: These as in RunningLine.
-    submission_id: int | None
-    leaderboard: str | None
-    batch: str | None = None
-    #: How many candidates a group had.
-    items: int | None = None
-    user_id: str
-    host: str
-    gpu_type: str
-    mode: Mode
-    secret: bool
-    verdict: Verdict
-    finished_at: datetime
-    #: Since it has it, on the database's clock.
-    ago_s: float
-    #: From claim to verdict; None: it was never claimed.
-    took_s: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class EndedJob:
     """A job that has a verdict, and when it was where."""
 
@@ -239,28 +194,6 @@ class EndedJob:
     finished_at: datetime
     #: Where the time of the attempt went, by phase; None: its report does not say.
     phases_ns: Mapping[str, int] | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchLine:
-    """A batch that waits for results."""
-
-    #: Its name, or its number.
-    batch: str
-    user_id: str
-    items: int
-    finished: int
-    #: Since its first item, on the database's clock.
-    age_s: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class ThroughputLine:
-    """How many jobs a host has brought to an end."""
-
-    host: str
-    minute: int
-    ten_minutes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -472,9 +405,10 @@ class FailedLine:
     at: datetime
     #: failed (its host said so) or reclaimed (its host was silent).
     kind: str
-    #: These as in RunningLine.
+    #: None: the job is a group of a batch.
     submission_id: int | None
     leaderboard: str | None
+    #: The batch's name, or its number; None: the job is a submission's.
     batch: str | None = None
     user_id: str
     job_id: int

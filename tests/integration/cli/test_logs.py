@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from runner.store import Store
 from tests.integration.cli.conftest import Call
@@ -36,6 +37,12 @@ def test_programs_get_a_line_per_step(cli: Call, failed: int) -> None:
     steps = [json.loads(line) for line in cli("logs", failed, "--json").out.splitlines()]
     assert [step["what"] for step in steps][:2] == ["submitted", "job 1 queued"]
     assert set(steps[0]) == {"at", "what", "job_id", "attempt", "host", "detail"}
+
+
+def test_an_operators_role_suffices(call: Call, failed: int, database_url: str) -> None:
+    """No right to anybody's code is needed."""
+    told = call("logs", failed, database=make_conninfo(database_url, options="-c role=runner_operator"))
+    assert (told.code, "submitted" in told.out) == (0, True), told.err
 
 
 def test_an_unknown_number_is_usage(cli: Call) -> None:

@@ -550,27 +550,24 @@ def test_one_notification_per_call(db: Db, database_url: str) -> None:
         assert notes(listener) == []
 
 
+def open_batches(db: Db) -> list[tuple[object, ...]]:
+    """The batches that wait for results, as an operator sees them."""
+    rows = db.execute("SELECT batch, user_id, items, finished FROM runner.open_batch ORDER BY id").fetchall()
+    return [tuple(row.values()) for row in rows]
+
+
 def test_operators_see_batches_and_their_groups(bench: Bench, db: Db) -> None:
-    """What runs and ended, which attempts failed and how far each batch is; also where the batch has no name."""
+    """Which attempts failed and how far each batch is; also where the batch has no name."""
     bench.store.register_host(HostRecord(name="host-a", version="1", slots=[], instance="i", gpu_types=["CPU"]))
     submit(db, [item(n) for n in range(8)], batch="named", user_id="trainer")
     (nameless, *_) = submit(db, [item(8, of=1)], batch=None)
     owner = db.execute("SELECT session_user").fetchone()
     assert owner is not None
-    assert [(line.batch, line.user_id, line.items, line.finished) for line in bench.store.open_batches(limit=9)] == [
-        ("named", "trainer", 8, 0),
-        (str(nameless["batch_id"]), owner["session_user"], 1, 0),
-    ]
+    assert open_batches(db) == [("named", "trainer", 8, 0), (str(nameless["batch_id"]), owner["session_user"], 1, 0)]
     first = bench.claim(host="host-a")
-    (running,) = bench.store.running(limit=9)
-    assert (running.batch, running.user_id, running.submission_id) == ("named", "trainer", None)
     bench.store.fail(first, error="no engine", report=None, slot="cpu0")
     no_pause(db)
     (failed,) = bench.store.failed(limit=9)
     assert (failed.batch, failed.submission_id, failed.leaderboard, failed.error) == ("named", None, None, "no engine")
     work(bench, db)
-    assert {(line.batch, line.items) for line in bench.store.latest(limit=9)} == {
-        ("named", 8),
-        (str(nameless["batch_id"]), 1),
-    }
-    assert bench.store.open_batches(limit=9) == []
+    assert open_batches(db) == []

@@ -61,7 +61,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "kernelbook scripts",
     ),
     "For operators": (
-        *("watch", "logs", "traces", "check", "install", "upgrade", "uninstall", "migrate", "serve"),
+        *("logs", "traces", "check", "install", "upgrade", "uninstall", "migrate", "serve"),
         *("image check", "failed", "rerun", "invalidate"),
         *("host list", "host drain", "host undrain", "host evict", "gpu list", "gpu show", "gpu pause", "gpu resume"),
         *("leaderboard pause", "leaderboard resume", "leaderboard validate"),
