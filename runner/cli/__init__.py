@@ -50,7 +50,6 @@ _MODULES: Final[Mapping[str, str]] = {
     "data": "runner.extras.data.commands",
     "gpu": "runner.cli.gpu",
     "host": "runner.cli.host",
-    "image": "runner.cli.image",
     "kernelbook": "runner.extras.trainers.kernelbook.commands",
     "leaderboard": "runner.cli.leaderboard",
     "task": "runner.cli.task",

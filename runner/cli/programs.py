@@ -1,4 +1,4 @@
-"""Programs of ours in a container built like a submission's, for `check` and `image check`."""
+"""Programs of ours in a container built like a submission's, for `check`."""
 
 from __future__ import annotations
 
@@ -31,20 +31,6 @@ def host_environment(engine: DockerEngine, *, eval_python: Path, state_dir: Path
         image=engine.ensure_host_root(root),
         python=root.python,
         binds=(*root.binds(), *staged),
-        cgroup_parent=engine.check().slice,
-    )
-
-
-def image_environment(engine: DockerEngine, reference: str, python: str, *, state_dir: Path) -> Environment:
-    """An OCI image, without devices.
-
-    Raises:
-        SandboxError: the engine does not have it, or a sandbox cannot use it.
-    """
-    return Environment(
-        image=engine.image_id(reference),
-        python=python,
-        binds=_staged(state_dir),
         cgroup_parent=engine.check().slice,
     )
 

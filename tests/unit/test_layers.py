@@ -99,11 +99,7 @@ SANDBOX_ROOMS = {
 }
 
 #: Runs inside the container: the standard library, torch, numpy and each other.
-CONTAINER_CODE = (
-    *("tasks/harness/", "tasks/problems/eval.py", "sandbox/inside/", "sandbox/protocol.py"),
-    # Sent there by `image check`.
-    "runner/cli/image_probe.py",
-)
+CONTAINER_CODE = (*("tasks/harness/", "tasks/problems/eval.py", "sandbox/inside/", "sandbox/protocol.py"),)
 CONTAINER_IMPORTS = {"torch", "numpy", "sandbox", "tasks"}
 
 #: May read the process environment: one module of ours, one of the KernelBook pipeline, which has names of its own,

@@ -74,10 +74,6 @@ class Support:
     nodes_remedy: str
     #: Whether a clock that is demanded is an upper limit, and not the clock itself.
     clock_is_limit: bool
-    #: Its compiler for devices, its profilers, and how torch's builds for it are called.
-    compiler: str
-    profilers: tuple[str, ...]
-    torch_build: str
 
 
 def supported(folders: Sequence[str]) -> Mapping[str, Support]:

@@ -327,7 +327,4 @@ SUPPORT: Final = Support(
     needed_nodes=("kfd", "renderD"),
     nodes_remedy="see what the driver says (dmesg, amd-smi), then restart kernel-runner",
     clock_is_limit=True,
-    compiler="hipcc",
-    profilers=("rocprofv3",),
-    torch_build="hip",
 )

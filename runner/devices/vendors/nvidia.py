@@ -350,7 +350,4 @@ SUPPORT: Final = Support(
     needed_nodes=("nvidiactl", "nvidia-uvm"),
     nodes_remedy="as root: nvidia-modprobe -u -c=0 (the service does it at each start), then restart kernel-runner",
     clock_is_limit=False,
-    compiler="nvcc",
-    profilers=("ncu", "nsys", "compute-sanitizer"),
-    torch_build="cuda",
 )

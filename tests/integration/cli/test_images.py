@@ -21,7 +21,6 @@ from runner.task_format import extra_to_stored, load_folder, to_stored
 from sandbox.errors import EngineRefused
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import Bind, SandboxSpec
-from tests.integration.cli.conftest import Call
 from tests.plugins.images import PYTHON, download
 from tests.plugins.live import ROOT
 from tests.unit import samples
@@ -117,17 +116,14 @@ def _evaluate(engine: DockerEngine, state_dir: Path, eval_python: Path) -> tuple
 
 
 @pytest.mark.timeout(1800)
-def test_the_recipe_for_cuda_has_the_headers_and_says_what_it_lacks(  # noqa: PLR0917 fixtures
-    call: Call,
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_recipe_for_cuda_has_the_headers(
     docker_engine: DockerEngine,
     debian_image: str,
     wheels: Path,
-    state_dir: Path,
     tag: str,
     tmp_path: Path,
 ) -> None:
-    """Built on a Debian, without torch and the vendor's toolkit: `image check` finds the headers and no torch."""
+    """Built on a Debian, without torch and the vendor's toolkit."""
     folder = tmp_path / "wheels"
     shutil.copytree(wheels, folder)
     version = "".join(
@@ -138,18 +134,13 @@ def test_the_recipe_for_cuda_has_the_headers_and_says_what_it_lacks(  # noqa: PL
         wheel.writestr("nvidia_cutlass-4.2.0.0.dist-info/METADATA", "Name: nvidia-cutlass\nVersion: 4.2.0.0\n")
         wheel.writestr("nvidia_cutlass-4.2.0.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         wheel.writestr("nvidia_cutlass-4.2.0.0.dist-info/RECORD", "")
-    build(docker_engine, "cuda", tag=tag, wheels=folder, folder=tmp_path, BASE=debian_image, TORCH="", PACKAGES="")
-    for name, value in (("DOCKER_HOST", docker_engine.base_url), ("KERNEL_RUNNER_STATE_DIR", str(state_dir))):
-        monkeypatch.setenv(name, value)
-    checked = call("image", "check", tag, "--gpu", "H200", "--json")
-    assert checked.code == 1, checked.err
-    found = {check["name"]: (check["mark"], check["found"]) for check in checked.document["checked"][0]["checks"]}
-    assert found["container"][0] == "ok", found
-    assert found["python"][1].startswith(f"{PYTHON}.")
-    assert found["torch"] == ("failed", "ModuleNotFoundError: No module named 'torch'")
-    assert found["CUTLASS headers"] == ("note", "4.2.0 in /opt/cutlass/include, but CUTLASS_PATH is not set")
-    assert found["nvcc"][0] == "warning"
-    assert found["extensions"][0] == "ok"
-    elsewhere = call("image", "check", tag, "--python", "/nowhere/python")
-    assert elsewhere.code == 1
-    assert "no Python at /nowhere/python" in elsewhere.out
+    image = build(
+        docker_engine, "cuda", tag=tag, wheels=folder, folder=tmp_path, BASE=debian_image, TORCH="", PACKAGES=""
+    )
+    made = docker_engine._call("create", lambda api: api.create_container(image, ["true"]))
+    try:
+        headers = "/opt/cutlass/include/cutlass/version.h"
+        _, found = docker_engine._call("get", lambda api: api.get_archive(made["Id"], headers))
+        assert found["size"] == len(version)
+    finally:
+        docker_engine._call("remove", lambda api: api.remove_container(made["Id"], force=True))

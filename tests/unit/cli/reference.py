@@ -62,7 +62,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "For operators": (
         *("logs", "traces", "check", "install", "upgrade", "uninstall", "migrate", "serve"),
-        *("image check", "failed", "rerun", "invalidate"),
+        *("failed", "rerun", "invalidate"),
         *("host list", "host drain", "host undrain", "host evict", "gpu list", "gpu show", "gpu pause", "gpu resume"),
         *("leaderboard pause", "leaderboard resume", "leaderboard validate"),
         "leaderboard cancel-validations",

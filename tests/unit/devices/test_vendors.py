@@ -47,9 +47,6 @@ SUPPORT = Support(
     needed_nodes=("gridctl",),
     nodes_remedy="load the driver",
     clock_is_limit=True,
-    compiler="gridcc",
-    profilers=(),
-    torch_build="grid",
 )
 """
 
