@@ -41,7 +41,7 @@ class Boards(Base):
         timing: TimingAssurance | None = None,
         tolerance: float | None = None,
     ) -> int:
-        """Publish a task; returns the leaderboard's id. `timing` and `tolerance`: see `set_demand`.
+        """Publish a task; returns the leaderboard's id. `timing` and `tolerance`: as `runner.set_demand` has them.
 
         Raises:
             BoardError: the name is taken or empty, or there is no GPU type.
@@ -81,7 +81,7 @@ class Boards(Base):
     ) -> int:
         """Publish a task anew under an existing name; returns the leaderboard's id.
 
-        `timing` and `tolerance`: see `set_demand`.
+        `timing` and `tolerance`: as `runner.set_demand` has them.
 
         Raises:
             NotFoundError: no such leaderboard.
@@ -108,20 +108,6 @@ class Boards(Base):
             _write_board_parts(connection, board["id"], gpus=gpus, templates=templates, extra=extra)
             _set_demand(connection, name, timing, tolerance)
         return int(board["id"])
-
-    def set_demand(self, name: str, *, timing: TimingAssurance | None = None, tolerance: float | None = None) -> int:
-        """Say what a leaderboard demands of a time before it ranks; None leaves a setting as it is.
-
-        The timing holds at once, for the scores that are there as well; the tolerance for runs that begin later.
-
-        Returns:
-            How many public scores began or ceased to count.
-
-        Raises:
-            SubmissionError: no such leaderboard, or a value that none can demand.
-        """
-        with self._link.transaction() as connection:
-            return _set_demand(connection, name, timing, tolerance)
 
     def set_open_jobs(self, name: str, max_open_jobs: int | None) -> None:
         """Set how many jobs of one user may wait or run on a leaderboard at a time; None: any number.
@@ -264,11 +250,10 @@ def _board(found: Row) -> dict[str, Any]:
 
 def _set_demand(
     connection: psycopg.Connection[Row], name: str, timing: TimingAssurance | None, tolerance: float | None
-) -> int:
-    if timing is None and tolerance is None:
-        return 0
-    parameters = {"name": name, "timing": timing, "tolerance": tolerance}
-    return int(expect(row(connection, queries.SET_DEMAND, parameters))["changed"])
+) -> None:
+    """None leaves a setting as it is."""
+    if timing is not None or tolerance is not None:
+        rows(connection, queries.SET_DEMAND, {"name": name, "timing": timing, "tolerance": tolerance})
 
 
 def _write_board_parts(

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from runner.base.errors import BoardError, NotFoundError, SubmissionError
-from runner.base.model import Json, TimingAssurance, Verdict
+from runner.base.model import Json, Verdict
 from runner.store import queries
 from runner.store.clean import to_jsonb
 from runner.store.results import _result
@@ -390,7 +390,7 @@ def test_a_row_of_an_open_transaction_is_not_passed_over(bench: Bench, db: Db, f
 def test_a_milder_demand_brings_scores_into_the_ranking(bench: Bench, db: Db) -> None:
     """A score that was withheld when its row was written is copied when it begins to count."""
     bench.board()
-    bench.store.set_demand("identity", timing=TimingAssurance.AUDITED)
+    db.execute("SELECT runner.set_demand('identity', 'audited')")
     bench.submit(mode="leaderboard")
     withheld = {"runner": {"assurance": {"timing": "measured"}, "unranked": {"score_s": 2.5e-6}}}
     public = bench.claim()
@@ -400,7 +400,7 @@ def test_a_milder_demand_brings_scores_into_the_ranking(bench: Bench, db: Db) ->
     # As it is hours later.
     db.execute("UPDATE runner.score_mark SET run_id = (SELECT max(id) FROM leaderboard.runs)")
     assert places(bench) == []
-    bench.store.set_demand("identity", timing=TimingAssurance.MEASURED)
+    db.execute("SELECT runner.set_demand('identity', 'measured')")
     assert places(bench) == [(1, "CPU", "u1", 2.5e-6)]
 
 

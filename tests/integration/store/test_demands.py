@@ -224,7 +224,7 @@ def test_a_setting_that_is_not_given_stays(bench: Bench, db: Db) -> None:
     )
     assert (bench.store.board("identity").demand, bench.store.board("identity").extra) == (expected, view.extra)
     assert [line.demand for line in bench.store.boards()] == [expected]
-    assert bench.store.set_demand("identity", tolerance=0.5) == 0
+    assert demand(db, "identity", None, 0.5) == 0
     assert bench.store.board("identity").demand.tolerance == 0.5
 
 
