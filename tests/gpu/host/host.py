@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -82,7 +82,9 @@ class Host:
         )
         return name
 
-    def submit(self, board: str, code: str, mode: str = "leaderboard", *, gpu_type: str | None = None) -> int:
+    def submit(
+        self, board: str, code: str, mode: str = "leaderboard", *, options: Mapping[str, object] | None = None
+    ) -> int:
         """Submit a file; its id."""
         return self.store.submit(
             leaderboard=board,
@@ -90,8 +92,9 @@ class Host:
             file_name="submission.py",
             code=code.encode(),
             mode=mode,
-            gpu_types=[gpu_type or self.gpu_type],
+            gpu_types=[self.gpu_type],
             user_name=None,
+            options=options,
         )
 
     def wait(self, number: int, *, patience_s: float = 60.0) -> SubmissionView:
@@ -127,7 +130,7 @@ class Host:
 
     def evaluate(self, board: str, code: str, mode: str = "leaderboard", **options: Any) -> SubmissionView:  # noqa: ANN401 options of `wait`
         """Submit and wait."""
-        return self.wait(self.submit(board, code, mode, gpu_type=options.pop("gpu_type", None)), **options)
+        return self.wait(self.submit(board, code, mode), **options)
 
     def command(self, *arguments: str, patience_s: float = 120.0) -> subprocess.CompletedProcess[str]:
         """A command of `kernel-runner` on this host."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -247,14 +248,16 @@ def modules(host: Host) -> Figures:
 
 
 def profile(host: Host) -> Figures:
-    """A profile has the vendor's report, or says that it is torch's."""
-    view = accepted(host.evaluate(board_of(host, "vectoradd"), solution("vectoradd", "torch_add.py"), "profile"))
-    job = job_of(view)
+    """A profile has the report of the vendor's profiler where there is one, else torch's."""
+    options = {"benchmark": 0, "launches": 3}
+    board = board_of(host, "vectoradd")
+    number = host.submit(board, solution("vectoradd", "torch_add.py"), "profile", options=options)
+    job = job_of(accepted(host.wait(number)))
     names = [line.name for line in job.artifacts]
-    if not names:
-        raise Unlike(f"no files: {job.runs[0].result}")
-    text = str(job.runs[0].result)
-    return {"files": names, "bytes": [line.size_bytes for line in job.artifacts], "report": text[:1500]}
+    wanted = "profile.0.ncu-rep" if host.device and shutil.which("ncu") else "profile.0.trace.json.gz"
+    if wanted not in names:
+        raise Unlike(f"no {wanted} among {names}: {job.runs[0].result}")
+    return {"files": {line.name: line.size_bytes for line in job.artifacts}, "result": str(job.runs[0].result)[:1500]}
 
 
 def five_in_a_row(host: Host) -> Figures:
@@ -288,37 +291,36 @@ def kernelbot(host: Host) -> Figures:
         "import json, sys\nfrom dataclasses import asdict\nfrom libkernelbot.run_eval import run_config\n"
         "result = asdict(run_config(json.loads(sys.stdin.read())))\nprint(json.dumps(result, default=str))\n"
     )
-    seconds, times = [], []
-    for _ in range(1):
-        with tempfile.TemporaryDirectory(prefix="kernel-runner-plan-") as folder:
-            began_s = time.monotonic()
-            # Public and secret run, one after the other, each in a job of its own.
-            for seed in (None, 1234):
-                done = subprocess.run(
-                    [sys.executable, "-c", program],
-                    input=json.dumps({**config, "seed": seed}),
-                    cwd=folder,
-                    env={**_plain_environment(), "PYTHONPATH": str(KERNELBOT)},
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                )
-                if done.returncode != 0:
-                    raise Unlike(f"KernelBot's evaluation ended with {done.returncode}: {done.stderr[-1500:]}")
-                runs = json.loads(done.stdout.splitlines()[-1])["runs"]
-                if "leaderboard" not in runs or not runs["leaderboard"]["run"]["passed"]:
-                    raise Unlike(f"KernelBot's evaluation did not pass: {json.dumps(runs)[:1500]}")
-                result = runs["leaderboard"]["run"]["result"]
-                means = [float(result[f"benchmark.{index}.mean"]) for index in range(len(task["benchmarks"]))]
-                times.append(round(statistics.geometric_mean(means) / 1e3, 2))
-            seconds.append(round(time.monotonic() - began_s, 2))
+    times = []
+    with tempfile.TemporaryDirectory(prefix="kernel-runner-plan-") as folder:
+        began_s = time.monotonic()
+        # Public and secret run, one after the other, each in a job of its own.
+        for seed in (None, 1234):
+            done = subprocess.run(
+                [sys.executable, "-c", program],
+                input=json.dumps({**config, "seed": seed}),
+                cwd=folder,
+                env={**_plain_environment(), "PYTHONPATH": str(KERNELBOT)},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode != 0:
+                raise Unlike(f"KernelBot's evaluation ended with {done.returncode}: {done.stderr[-1500:]}")
+            runs = json.loads(done.stdout.splitlines()[-1])["runs"]
+            if "leaderboard" not in runs or not runs["leaderboard"]["run"]["passed"]:
+                raise Unlike(f"KernelBot's evaluation did not pass: {json.dumps(runs)[:1500]}")
+            result = runs["leaderboard"]["run"]["result"]
+            means = [float(result[f"benchmark.{index}.mean"]) for index in range(len(task["benchmarks"]))]
+            times.append(round(statistics.geometric_mean(means) / 1e3, 2))
+        kernelbot_s = time.monotonic() - began_s
     ours = [timing_of(accepted(host.evaluate(board_of(host, "vectoradd"), f"{code}\n# again {i}\n"))) for i in range(2)]
     return {
-        "kernelbot_s": seconds,
+        "kernelbot_s": round(kernelbot_s, 2),
         "kernelbot_us": times,
         "ours_s": [each["whole_s"] for each in ours],
         "ours_us": [each["score_us"] for each in ours],
-        "ratio": round(min(each["whole_s"] for each in ours) / min(seconds), 3),
+        "ratio": round(min(each["whole_s"] for each in ours) / kernelbot_s, 3),
     }
 
 

@@ -20,7 +20,7 @@ from tests.support.waiting import PATIENCE_S
 
 RECORDS: Final = sorted((ROOT / "tests" / "fixtures" / "devices").glob("*_plan.jsonl"))
 #: What a machine without a device can show in some minutes.
-REHEARSED: Final = ("ranked", "isolation", "wrong", "aborts", "killed")
+REHEARSED: Final = ("ranked", "isolation", "wrong", "aborts", "profile", "killed")
 #: A machine of its own: other mounts, processes and no network; of this one it has programs, and torch's Python.
 _BARE: Final = """
 set -e
