@@ -53,7 +53,6 @@ PLAY: Sequence[str] = (
     "kernel-runner status 2",
     "kernel-runner status",
     "kernel-runner logs 2",
-    "kernel-runner watch --once",
     "kernel-runner leaderboard list",
     "kernel-runner leaderboard personal vectoradd --user alice",
     "kernel-runner leaderboard task vectoradd reference.py",
