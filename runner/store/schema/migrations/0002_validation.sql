@@ -10,6 +10,8 @@ ALTER TABLE runner.job
     ADD CONSTRAINT job_validates_in_a_sweep CHECK ((validates IS NULL) = (sweep_id IS NULL));
 COMMENT ON TABLE runner.job IS
     'The queue: evaluate or validate submission S on GPU type T in mode M (public or secret), or a group of items of a batch.';
+COMMENT ON COLUMN runner.job.state IS
+    'Written by claim, complete, leave, follow_public, cancel, cancel_batch and cancel_validations alone; new jobs are queued.';
 COMMENT ON COLUMN runner.job.sweep_id IS
     'The row of leaderboard.validation_sweep; no foreign key, since a database of an older KernelBot has no such table.';
 COMMENT ON COLUMN runner.job.validates IS

@@ -98,7 +98,7 @@ COMMENT ON COLUMN runner.job.expires_at IS 'A job that still waits then is cance
 COMMENT ON COLUMN runner.job.avoid_host IS 'Until avoid_until not claimed by this host (avoid_slot NULL), or not run on this slot of it.';
 COMMENT ON COLUMN runner.job.reserved_by IS 'Until reserved_until this host keeps devices free for it; anybody may claim it sooner.';
 COMMENT ON COLUMN runner.job.state IS
-    'Written by claim, complete, leave, follow_public, cancel and cancel_batch alone; new jobs are queued.';
+    'Written by claim, complete, leave, follow_public, cancel, cancel_batch and cancel_validations alone; new jobs are queued.';
 COMMENT ON COLUMN runner.job.attempt IS 'Number of claims so far; the fencing token of every write by the claimer.';
 COMMENT ON COLUMN runner.job.lease_expires_at IS
     'From the claim to the first heartbeat, its end; then infinity: it ends with runner.lease.expires_at of its host.';

@@ -72,7 +72,7 @@ def test_a_group_keeps_its_batch_and_the_results_of_its_items() -> None:
 
 def test_a_validation_keeps_its_submission() -> None:
     """Its code and its task are not on the disk."""
-    common = {name: value for name, value in vars(job()).items() if name not in ("secret_seed", "demand")}
+    common = {name: value for name, value in vars(job()).items() if name not in ("secret_seed", "options", "demand")}
     validation = ValidationJob(**{**common, "submission_id": None, "mode": Mode.VALIDATION, "validates": 4})
     whole = b"".join(encode(validation, result(), slot="cpu0").parts)
     assert read(whole).job == bare(validation)
