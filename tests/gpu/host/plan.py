@@ -249,7 +249,7 @@ def modules(host: Host) -> Figures:
 
 def profile(host: Host) -> Figures:
     """A profile has the report of the vendor's profiler where there is one, else torch's."""
-    options = {"benchmark": 0, "launches": 3}
+    options = {"benchmark": 0, **({"launches": 3} if host.device else {})}
     board = board_of(host, "vectoradd")
     number = host.submit(board, solution("vectoradd", "torch_add.py"), "profile", options=options)
     job = job_of(accepted(host.wait(number)))
