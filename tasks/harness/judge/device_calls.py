@@ -54,7 +54,7 @@ _COPY_FACTOR, _COPY_EXTRA_NS, _COPY_TENSOR_NS = 2.0, 20_000, 5_000
 #: The device runs for so long before the first measurement: clocks rise with work.
 _WARM_UP_NS = 300_000_000
 _WORD = torch.int64
-#: torch has kernels of their own for operands by their alignment in bytes, the less aligned one's; beyond, one for all.
+#: In bytes. torch chooses a kernel by the alignment of the less aligned operand; above the last one it has one kernel.
 _ALIGNMENTS = (1, 2, 4, 8, 16, 32, 64)
 #: Cycles of a kernel with which the judge keeps the device: 0.2 to 0.4 ms, less than a process's share of time.
 _HOLD_CYCLES = 400_000

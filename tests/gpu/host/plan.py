@@ -225,7 +225,6 @@ def modules(host: Host) -> Figures:
     for number in range(6):
         reference, codes = sent(number, size=8)
         items += [Item(reference=reference, candidate=code) for code in codes]
-    began_s = time.monotonic()
     with Client(host.url, gpu_type=host.gpu_type, settings={"inputs": 3, "timed_calls": 20}) as client:
         client.evaluate(items[:8])
         began_s = time.monotonic()

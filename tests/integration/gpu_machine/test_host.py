@@ -85,7 +85,6 @@ def test_an_attack_of_a_record_has_all_of_its_work_in_its_time() -> None:
 
 def test_a_plan_without_its_archive_says_what_makes_it(tmp_path: Path) -> None:
     """One sentence, and no traceback."""
-    (tmp_path / "tests").symlink_to(ROOT / "tests")
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT_ARCHIVE, str(tmp_path)],
         cwd=ROOT,
