@@ -76,11 +76,11 @@ def show(
         lines = store.ranking(name, chosen)
         validated = {(line.submission_id, line.gpu_type): line for line in store.validations(leaderboard=name)}
     if as_json:
-        said = [validated.get((line.submission_id, line.gpu_type)) for line in lines]
+        validations = [validated.get((line.submission_id, line.gpu_type)) for line in lines]
         out_json(
             [
-                json_output.record(line, validation=None if found is None else json_output.record(found))
-                for line, found in zip(lines, said, strict=True)
+                json_output.record(line, validation=None if validation is None else json_output.record(validation))
+                for line, validation in zip(lines, validations, strict=True)
             ]
         )
     else:

@@ -47,8 +47,8 @@ def validate(
     with session(context).store() as store:
         name = store.board_name(name)
         sweep = store.validate(name, gpu, all_users=all_users, only_missing=only_missing)
-        told = one_line(f"validation sweep {sweep.sweep_id} of {name}, {sweep.contract_version}")
-        note(f"{told}: {sweep.jobs} jobs")
+        title = one_line(f"validation sweep {sweep.sweep_id} of {name}, {sweep.contract_version}")
+        note(f"{title}: {sweep.jobs} jobs")
         if not wait:
             if as_json:
                 out_json(json_output.record(sweep))
@@ -57,7 +57,7 @@ def validate(
             with ProgressLine() as line:
 
                 def show(progress: SweepProgress) -> None:
-                    line.show(f"{told}: {progress.finished} of {progress.jobs} jobs are over")
+                    line.show(f"{title}: {progress.finished} of {progress.jobs} jobs are over")
 
                 wait_until(
                     lambda: store.validation_progress(sweep.sweep_id),
@@ -66,7 +66,7 @@ def validate(
                     explain=line.show,
                 )
         except KeyboardInterrupt:
-            note(f"{told} goes on; stop it with `kernel-runner leaderboard cancel-validations {sweep.sweep_id}`")
+            note(f"{title} goes on; stop it with `kernel-runner leaderboard cancel-validations {sweep.sweep_id}`")
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         lines = store.validations(sweep_id=sweep.sweep_id)
     if as_json:

@@ -144,7 +144,7 @@ def ranking_page(
         demand: what ranks; None says nothing about it.
         validated: what validations said, by submission and GPU type.
     """
-    said = validated or {}
+    validations = validated or {}
     blocks: list[RenderableType] = []
     if demand is not None:
         blocks += [Text(f"ranks {demand_text(demand)}", style="dim")]
@@ -156,10 +156,10 @@ def ranking_page(
         if not places:
             blocks.append(Text("no ranked submissions yet"))
             continue
-        more = ["validated"] if any((place.submission_id, gpu) in said for place in places) else []
+        more = ["validated"] if any((place.submission_id, gpu) in validations for place in places) else []
         table = make_table("rank", "user", "score", "submission", "file", "submitted (UTC)", *more)
         for place in places:
-            line = said.get((place.submission_id, gpu))
+            line = validations.get((place.submission_id, gpu))
             table.add_row(
                 str(place.rank),
                 Text(one_line(place.user_name or place.user_id)),
@@ -177,8 +177,8 @@ def ranking_page(
 
 def validation_text(line: ValidationLine) -> str:
     """What a validation said, of which version of the script, and when."""
-    said = shapes(line.status, line.passed_shapes, line.total_shapes, line.geomean_sync_wall_speedup)
-    return f"{said} ({one_line(line.contract_version)}, {moment(line.checked_at)})"
+    outcome = shapes(line.status, line.passed_shapes, line.total_shapes, line.geomean_sync_wall_speedup)
+    return f"{outcome} ({one_line(line.contract_version)}, {moment(line.checked_at)})"
 
 
 def validations_table(lines: Sequence[ValidationLine]) -> RenderableType:
