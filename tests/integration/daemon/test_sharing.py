@@ -164,22 +164,24 @@ def test_devices_kept_free_are_used_again_when_the_job_is_cancelled(make_host: C
     gate.go.set()
 
 
-@pytest.mark.parametrize(("priority", "reserve_after_s", "soon"), [(5, 3600.0, True), (-5, 0.0, False)])
+@pytest.mark.parametrize(("priority", "reserve_after_s", "place"), [(5, 3600.0, 2), (-5, 0.0, 12)])
 def test_priorities_are_strict_between_big_and_small_jobs(
-    make_host: Callable[..., Rig], priority: int, reserve_after_s: float, *, soon: bool
+    make_host: Callable[..., Rig], priority: int, reserve_after_s: float, place: int
 ) -> None:
     """A big job above all small ones does not wait to be due; one below them waits for them, due or not."""
     rig = make_host(reserve_after_s=reserve_after_s)
     rig.board(gpus=("L4", "L4x4"))
-    rig.evaluator.script = Stream(11, held_up=soon)
+    gate = rig.evaluator.script = Gate()
     rig.start()
-    first = rig.submit(gpu_type="L4")
-    rig.wait_for(lambda: rig.evaluator.seen, "the stream has begun")
+    running = [rig.submit(gpu_type="L4") for _ in range(2)]
+    rig.wait_for(lambda: len(rig.evaluator.seen) == 2, "both devices are used")
     big = rig.submit(gpu_type="L4x4", priority=priority)
-    stream = [rig.submit(gpu_type="L4") for _ in range(10)]
-    view, *_ = rig.wait_done(big, first, *stream)
-    order = [job_id for job_id, _, _ in rig.evaluator.seen]
-    assert order.index(view.jobs[0].id) < 6 if soon else order.index(view.jobs[0].id) == 11
+    waiting = [rig.submit(gpu_type="L4") for _ in range(10)]
+    if priority > 0:
+        rig.wait_for(lambda: rig.sql(RESERVED), "devices are kept free")
+    gate.go.set()
+    view, *_ = rig.wait_done(big, *running, *waiting)
+    assert [job_id for job_id, _, _ in rig.evaluator.seen].index(view.jobs[0].id) == place
 
 
 def test_a_retry_runs_on_another_slot(make_rig: Callable[..., Rig], database_url: str) -> None:
