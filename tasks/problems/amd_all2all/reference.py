@@ -1,30 +1,7 @@
-from dataclasses import dataclass
-
 import torch
 import torch.distributed as dist
-from task import input_t, output_t
+from task import MoEConfig, RankTestData, input_t, output_t
 from utils import make_match_reference
-
-
-@dataclass
-class MoEConfig:
-    num_experts: int
-    experts_per_token: int
-    hidden_dim: int
-    max_num_tokens: int
-    in_dtype: torch.dtype = torch.float16
-    out_dtype: torch.dtype = torch.float16
-
-
-@dataclass
-class RankTestData:
-    num_tokens: int
-    indices: torch.Tensor  # the experts of each token, all different: (num_tokens, experts_per_token), int32
-    weights: torch.Tensor  # of their results: the same shape, float32
-    x: torch.Tensor  # the tokens: (num_tokens, hidden_dim)
-    expert_local_weight: (
-        torch.Tensor
-    )  # factors of the experts that live here: (num_experts / world_size, 1, 1), float32
 
 
 def count_tokens(cfg: MoEConfig, rank: int) -> int:

@@ -1,38 +1,11 @@
 import math
-from dataclasses import dataclass
 
 import torch
-from task import input_t, output_t
+from task import Config, KVCache, input_t, output_t
 from utils import make_match_reference
 
 # Sequences at a time, so that the largest case needs a gigabyte or two beside its input, not ten.
 SEQUENCES_AT_A_TIME = 16
-
-
-@dataclass
-class Config:
-    batch_size: int
-    dim: int
-    n_heads: int
-    q_lora_rank: int
-    kv_lora_rank: int
-    qk_nope_head_dim: int
-    qk_rope_head_dim: int
-    v_head_dim: int
-    seq_len: int
-    max_seq_len: int
-    kv_cache_shape: tuple[int, int, int]
-    Q_proj_down_weight: torch.Tensor
-    Q_proj_up_weight: torch.Tensor
-    KV_proj_down_weight: torch.Tensor
-    KV_proj_up_weight: torch.Tensor
-    wo_weight: torch.Tensor
-
-
-@dataclass
-class KVCache:
-    data: torch.Tensor
-    seq_len: int
 
 
 def rotated(values: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
