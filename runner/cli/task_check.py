@@ -28,11 +28,10 @@ from runner.cli.finding import Finding, Mark
 from runner.evaluation.case_memory import memory_of, misfit, moved_bytes, ranks_without_devices, tensor_bytes
 from runner.evaluation.speed_of_light import speed_of_light
 from runner.gpu_types import GpuType, Registry, Vendor
-from runner.task_format import spec_line
 from runner.task_format.model import Case, Harness, Lang, TaskFolder
 from sandbox.host.stage import stage
 from sandbox.protocol import AUTHOR_PAGE_BYTES, AUTHOR_PAGE_FD, AuthorExit
-from tasks.harness.judge.cases import LARGEST_SEED
+from tasks.harness.judge.cases import LARGEST_SEED, spec_line
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.rehearsal import main; sys.exit(main())"
 #: Seconds for the interpreter to start and for what is not a submission.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runner.gpu_types.model import GpuType, Vendor
-from runner.task_format import spec_line
 from runner.task_format.model import Case, Harness, Task
 from runner.task_format.work import WorkError, work
+from tasks.harness.judge.cases import spec_line
 
 #: The part of its memory that one case's tensors may fill (inputs, outputs, copies); torch takes the rest.
 _TENSOR_MEMORY_SHARE = 0.5

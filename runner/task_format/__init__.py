@@ -8,7 +8,6 @@ from runner.task_format.load import load, load_archive, load_competition, load_f
 from runner.task_format.model import Competition, Problem
 from runner.task_format.stored import extra_to_stored, from_stored, to_stored, unknown_keys
 from runner.task_format.work import work
-from tasks.harness.judge.cases import spec_line
 
 __all__ = [
     "Competition",
@@ -19,7 +18,6 @@ __all__ = [
     "load_archive",
     "load_competition",
     "load_folder",
-    "spec_line",
     "to_stored",
     "unknown_keys",
     "work",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
+from runner.task_format.cases import is_program_word
 from runner.task_format.model import (
     HARNESS,
     SUBMISSION,
@@ -21,12 +22,9 @@ from runner.task_format.model import (
     Task,
 )
 from runner.task_format.problems import nearest, problem, refuse, shown, validate
-from runner.task_format.schema import (
-    TaskCommon,
-)
+from runner.task_format.schema import TaskCommon
 from runner.task_format.signature import signature_of
 from runner.task_format.work import WorkError, work
-from tasks.harness.judge.cases import is_word
 
 REFERENCE = "reference.py"
 _MAX_NAME_CHARS = 255
@@ -185,7 +183,7 @@ def _text_problems(task: Task, where: str, extra_where: str) -> Iterator[str]:
         return
     for file, key, case in _all_cases(task, where, extra_where, ""):
         for name, value in case.items():
-            if isinstance(value, str) and not is_word(value):
+            if isinstance(value, str) and not is_program_word(value):
                 expected = "a word of letters, digits, '_', '-' and '.' that is not true or false"
                 yield problem(file, f"{key}.{name}", shown(value), f"{expected}, as its own eval program reads it")
 

@@ -20,6 +20,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _NEVER = r";\x00-\x1f\x7f\ud800-\udfff"
 _TEXT = re.compile(rf"[^\s{_NEVER}](?:[^{_NEVER}\u0085\u2028\u2029]*[^\s{_NEVER}])?")
 _MAX_TEXT_CHARS = 1000
+#: What KernelBot's eval programs read as a text.
+_WORD = re.compile(r"(?!(?:[Tt]rue|[Ff]alse)\Z)[A-Za-z_][A-Za-z0-9_.\-]*")
 _INT_LIMIT = 1 << 63
 #: From this value on jsonb returns a float that was written with an exponent as an integer.
 _FLOAT_LIMIT = 1e16
@@ -60,6 +62,11 @@ def value_problem(value: object) -> str | None:
 def program_line(case: Mapping[str, object]) -> str:
     """The line of a case for a task's own eval program: KernelBot's form, values as Python's str() writes them."""
     return "; ".join(f"{name}: {list(value) if isinstance(value, tuple) else value}" for name, value in case.items())
+
+
+def is_program_word(text: str) -> bool:
+    """Whether a task's own eval program reads the text in a line as that text."""
+    return _WORD.fullmatch(text) is not None
 
 
 def _case(value: object) -> object:

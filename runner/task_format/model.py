@@ -12,12 +12,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from runner.gpu_types.model import Dtype
 from runner.task_format.cases import CaseMapping
-from tasks.harness.judge.stopping import Timing
 
 DAY_S = 86_400
 Text = Annotated[str, Field(min_length=1)]
@@ -99,35 +97,27 @@ class CaseSet:
 
 
 #: Three calls are the least for a spread. With more than a thousand the statistics take longer than the calls.
-_Runs = Annotated[int, Field(ge=3, le=1000)]
-_Duration = Annotated[float, Field(ge=0, le=DAY_S)]
+_Runs = Annotated[int, Field(ge=3, le=1000, strict=True)]
+_Duration = Annotated[float, Field(ge=0, le=DAY_S, strict=True)]
 
 
-class _TimingKeys(BaseModel):
-    """What `timing` of runner.yml may hold."""
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """`timing` of runner.yml: how the judge times a case. None leaves the mode's value."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
-    width: Annotated[float | None, Field(gt=0, le=1)] = None
+    width: Annotated[float | None, Field(gt=0, le=1, strict=True)] = None
     min_runs: _Runs | None = None
     max_runs: _Runs | None = None
     min_kernel_s: _Duration | None = None
     max_kernel_s: _Duration | None = None
     min_wall_s: _Duration | None = None
     max_wall_s: _Duration | None = None
-    noisy: Annotated[float | None, Field(gt=0, le=10)] = None
-    refuse: Annotated[float | None, Field(gt=0, le=10)] = None
+    noisy: Annotated[float | None, Field(gt=0, le=10, strict=True)] = None
+    refuse: Annotated[float | None, Field(gt=0, le=10, strict=True)] = None
     mode: Literal["single", "batch", "both"] | None = None
-    batch_size: Annotated[int | None, Field(ge=2, le=256)] = None
-
-
-class _AsTiming:
-    """Makes the judge's record of checked keys."""
-
-    @staticmethod
-    def __get_pydantic_core_schema__(_source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        keys = handler.generate_schema(_TimingKeys)
-        return core_schema.no_info_after_validator_function(lambda document: Timing(**document.model_dump()), keys)
+    batch_size: Annotated[int | None, Field(ge=2, le=256, strict=True)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +141,7 @@ class Extra:
     bytes: Text | None = None
     written: Text | None = None
     #: How long the built-in harness times a case, and which noise is too much; None: the defaults of the mode.
-    timing: Annotated[Timing, _AsTiming] | None = None
+    timing: Timing | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

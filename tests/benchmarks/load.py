@@ -29,8 +29,9 @@ from typing import Any, Final
 
 import psycopg
 
-from runner.task_format import load, spec_line
+from runner.task_format import load
 from runner.task_format.model import SUBMISSION, PyConfig
+from tasks.harness.judge.cases import spec_line
 from tests.benchmarks._live import database
 from tests.benchmarks.turnaround import CHAINS
 from tests.plugins.live import ROOT, LiveRunner, live_runner

@@ -24,8 +24,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runner.task_format import load, spec_line
+from runner.task_format import load
 from runner.task_format.model import SUBMISSION, PyConfig
+from tasks.harness.judge.cases import spec_line
 from tests.benchmarks._live import accepted, database
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 

@@ -18,8 +18,9 @@ import yaml
 
 from runner.evaluation.speed_of_light import speed_of_light
 from runner.gpu_types import GpuType, Registry, Vendor
-from runner.task_format import load_folder, spec_line, work
+from runner.task_format import load_folder, work
 from runner.task_format.model import Case, Task
+from tasks.harness.judge.cases import spec_line
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = Path(__file__).parent / "manifest.json"

@@ -20,9 +20,8 @@ from runner.base.model import JobState
 from runner.store import Store
 from runner.store.records import SubmissionView
 from runner.task_format import extra_to_stored, load, to_stored
-from runner.task_format.model import Harness, Task
+from runner.task_format.model import Harness, Task, Timing
 from sandbox.host.engine import DockerEngine
-from tasks.harness.judge.stopping import Timing
 from tests.plugins.postgres import daemon_login
 from tests.support.waiting import PATIENCE_S, wait_until
 

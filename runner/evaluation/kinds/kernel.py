@@ -15,9 +15,9 @@ from runner.evaluation.mode_result import ModeResult
 from runner.evaluation.result_rows import Evidence, mode_assurance
 from runner.evaluation.verdict import ACCEPTED, Finding
 from runner.gpu_types.model import Vendor
-from runner.task_format import spec_line
 from runner.task_format.model import CuConfig, Harness
 from sandbox.protocol import Judged, PairRequest, Step, StepResult
+from tasks.harness.judge.cases import spec_line
 from tasks.harness.judge.report import result_lines
 from tasks.harness.judge.request import Compiled, JudgeRequest, ModeRequest
 

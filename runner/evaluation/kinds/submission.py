@@ -43,6 +43,7 @@ from sandbox.host.container import ContainerReport
 from sandbox.protocol import Request, Step, StepResult
 from sandbox.spec import Boot
 from tasks.harness.judge.request import ModeRequest
+from tasks.harness.judge.stopping import Timing
 from tasks.harness.shared.profilers import Capture
 
 #: A job's error is one sentence for a status line.
@@ -157,7 +158,7 @@ class Submission(ABC):
             cases=self._lines(context.ranked_cases),
             timeout_s=task.benchmark_timeout_s,
             floors=tuple(light.floor for light in lights),
-            timing=task.extra.timing,
+            timing=None if task.extra.timing is None else Timing(**asdict(task.extra.timing)),
         )
         match job.mode:
             case Mode.TEST:
@@ -172,7 +173,7 @@ class Submission(ABC):
                 )
             case Mode.LEADERBOARD | Mode.PRIVATE:
                 leaderboard = replace(benchmark, name="leaderboard", timeout_s=task.ranked_timeout_s)
-                modes = (test, benchmark, secret.timed(job, leaderboard, task))
+                modes = (test, benchmark, secret.timed(job, leaderboard))
         if not modes and context.cases.benchmarks:
             raise TaskError(
                 f"{context.board}: there is no benchmark {job.options.benchmark} on {job.gpu_type}: it has "

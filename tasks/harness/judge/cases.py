@@ -73,11 +73,6 @@ def spec_line(arguments: Mapping[str, object]) -> str:
     return "; ".join(f"{name}: {_written(value)}" for name, value in arguments.items())
 
 
-def is_word(text: str) -> bool:
-    """Whether a text stands without quotes in a line."""
-    return _WORD.fullmatch(text) is not None and text not in _BOOLEANS
-
-
 def combine(case_seed: int, global_seed: int) -> int:
     """The seed of a case under a global seed, by KernelBot's rule: a + (a + b)(a + b + 1) // 2.
 
@@ -89,7 +84,7 @@ def combine(case_seed: int, global_seed: int) -> int:
 
 def _written(value: object) -> str:
     match value:
-        case str() if not is_word(value):
+        case str() if not _WORD.fullmatch(value) or value in _BOOLEANS:
             return json.dumps(value, ensure_ascii=False)
         case tuple():
             return str(list(value))

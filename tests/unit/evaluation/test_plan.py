@@ -17,13 +17,14 @@ from runner.evaluation.plan import Plan, make_probe
 from runner.evaluation.secret import derived_seed
 from runner.gpu_types import Registry
 from runner.gpu_types.model import Figures, GpuType, Vendor
-from runner.task_format.model import HARNESS, CaseSet, Extra, Harness, Ranking, Task
+from runner.task_format.model import HARNESS, CaseSet, Extra, Harness, Ranking, Task, Timing
 from sandbox.inside.boot import parse_boot
 from sandbox.policy.hostconfig import boot_document
 from sandbox.protocol import PairRequest, Step, StepsRequest
 from sandbox.spec import Boot, DeviceDriver, Owner
 from tasks.harness.judge.request import JudgeRequest
-from tasks.harness.judge.stopping import Stopping, Timing
+from tasks.harness.judge.stopping import Stopping
+from tasks.harness.judge.stopping import Timing as JudgeTiming
 from tasks.harness.shared.profilers import NCU_FILES, Capture
 from tests.unit import samples
 
@@ -390,9 +391,9 @@ def test_the_judge_gets_a_floor_for_every_case_that_is_timed() -> None:
 def test_the_judge_gets_the_tasks_rule_for_stopping() -> None:
     """What runner.yml says of timing reaches the modes that are timed, as data, and no other."""
     made = samples.task()
-    timing = Timing(max_runs=7)
+    timing = Timing(max_runs=7, mode="both", batch_size=3)
     request = judge_request(planned(replace(made, extra=replace(made.extra, timing=timing))))
-    assert [mode.timing for mode in request.modes] == [None, timing]
+    assert [mode.timing for mode in request.modes] == [None, JudgeTiming(max_runs=7, mode="both", batch_size=3)]
 
 
 def test_the_judge_gets_the_boards_tolerance() -> None:

@@ -7,9 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.task_format import spec_line
 from runner.task_format.cases import name_problem, program_line, value_problem
-from tasks.harness.judge.cases import parse_cases
+from tasks.harness.judge.cases import parse_cases, spec_line
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,10}", fullmatch=True)
 INTS = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -13,9 +13,19 @@ import pytest
 from runner.base.errors import TaskError
 from runner.gpu_types import Dtype
 from runner.task_format import load, load_folder
-from runner.task_format.model import HARNESS, SUBMISSION, CaseSet, CuConfig, Extra, Harness, Lang, PyConfig, Ranking
+from runner.task_format.model import (
+    HARNESS,
+    SUBMISSION,
+    CaseSet,
+    CuConfig,
+    Extra,
+    Harness,
+    Lang,
+    PyConfig,
+    Ranking,
+    Timing,
+)
 from runner.task_format.trees import MAX_FILE_BYTES
-from tasks.harness.judge.stopping import Timing
 from tests.unit.task_format.samples import CU, TASK, changed, refusal, write
 
 

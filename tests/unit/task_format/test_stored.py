@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from runner.base.errors import TaskError
-from runner.task_format import extra_to_stored, from_stored, load, spec_line, to_stored, unknown_keys
+from runner.task_format import extra_to_stored, from_stored, load, to_stored, unknown_keys
 from runner.task_format.model import Extra, Harness
+from tasks.harness.judge.cases import spec_line
 from tests.unit.task_format.samples import CU, changed, write
 
 KEYS = {

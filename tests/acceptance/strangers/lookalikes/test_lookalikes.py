@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from runner.base.errors import TaskError
 from runner.store import Store
-from runner.task_format import extra_to_stored, from_stored, load, spec_line, to_stored
+from runner.task_format import extra_to_stored, from_stored, load, to_stored
 from runner.task_format.cases import program_line
 from runner.task_format.model import Task
-from tasks.harness.judge.cases import parse_cases
+from tasks.harness.judge.cases import parse_cases, spec_line
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.support.waiting import PATIENCE_S
