@@ -1,4 +1,4 @@
-"""Reads a run's flat `result` mapping: the one reader of its keys. Pure; called by the command line and the gateway.
+"""Reads the cases of a run's flat `result` mapping, for the command line and the gateway. Pure.
 
 The keys, such as `test.0.status` and `benchmark.3.mean`, are written by `tasks.harness.judge.report` and, for the speed
 of light, by `runner.evaluation.result_rows`; but also by a third party's eval program, so no key is trusted. A value
@@ -54,7 +54,7 @@ class Case:
     #: Fraction of the speed of light, and what bounds it: math or memory.
     sol: float | None
     sol_limit: str | None
-    #: The `TimingAssurance`, and where the judge's clock puts the mean; None: not said.
+    #: The `TimingAssurance`, and where the judge's clock puts the mean (`runner.interval`); None: not said.
     timing: str | None
     bounds_ns: tuple[float, float] | None
     #: What a reader should know of the times: noise, drift, samples far out, a ceiling that came before the interval.

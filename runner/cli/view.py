@@ -1,7 +1,8 @@
 """A submission as the command line shows it, as records: made from the store's records or from a local result. Pure.
 
-Alone decides which parts are hidden. Of a secret job only an administrator sees output, cases and messages; all others
-see verdict, passed and score. Renderers and JSON get the visible parts.
+Alone decides which parts the command line hides. Of a secret job only an administrator sees output, cases and
+messages; all others see verdict, passed and score. The view `runner.result`, for authors, hides the score, too.
+Renderers and JSON get the visible parts.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ _OF_STATUS = (
 
 
 def redact(job: ShownJob) -> ShownJob:
-    """The job as anyone may see it: without our own faults if public, verdict and scores only if secret."""
+    """The job as `status` shows it without --admin: no faults of ours; of a secret one verdict and scores alone."""
     if not job.secret:
         return replace(job, causes=None, advice=None)
     runs = tuple(ShownRun(mode=run.mode, passed=run.passed, score_s=run.score_s) for run in job.runs)

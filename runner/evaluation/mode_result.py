@@ -35,7 +35,7 @@ class CaseTiming:
     #: None: it is absent, not finite, or too small to be a time. For messages there is the text, too.
     mean_ns: float | None
     mean_text: str | None
-    #: What the judge's clock vouches for, and the bounds that it found; None where it says nothing, or there is none.
+    #: `assurance` and `interval` of its TimingReport; None where the judge's clock says nothing, or there is none.
     timing: TimingAssurance | None = None
     interval_ns: tuple[float, float] | None = None
 

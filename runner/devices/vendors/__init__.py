@@ -1,7 +1,7 @@
 """The vendors of accelerators, a module each: its library, its nodes, its names in CDI, its tools, its clocks.
 
 A further vendor is a module here with a `SUPPORT`, and a member of `runner.gpu_types.Vendor` with the clock reasons
-that its library reports.
+that its library reports. What else asks by vendor: docs/adding-a-gpu-type.md#a-further-vendor.
 """
 
 from __future__ import annotations

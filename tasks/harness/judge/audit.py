@@ -7,8 +7,8 @@ Devices and tasks of several ranks have no such process. There a calibration bef
 place.
 
 The rule: claims count if the hand-over is known to within `tolerance` of them, and if at most that much of the spans
-stays unexplained. All other calls are measured: span less hand-over, at the upper end of its possible range, and never
-less than the claim.
+stays unexplained. All other calls are measured: span less hand-over, at the upper end of its possible range. Higher
+claims count instead: beside control calls if those of the whole case are higher, after a calibration each by itself.
 """
 
 from __future__ import annotations

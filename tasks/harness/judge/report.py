@@ -1,7 +1,8 @@
 """What the judge reports of one case, as numbers; and KernelBot's result lines of such reports. Pure.
 
 The reports travel to the daemon as JSON. KernelBot's keys and its formats of numbers are made here alone, when a row is
-written (`runner.evaluation.result_rows`) or an eval program answers (`tasks/problems/eval.py`). Standard library only.
+written (`runner.evaluation.kinds.kernel`) or an eval program answers (`tasks/problems/eval.py`). A field of a report
+becomes a key in `_case_lines` or `_further_lines`. Standard library only.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class TimingReport:
     noisy: str | None
     #: What the judge's clock vouches for: one of runner.base.model.TimingAssurance's values.
     assurance: str
-    #: Bounds of the mean by the judge's clock, rounded outwards; None: it gives none.
+    #: Bounds of the mean by the judge's clock, rounded outwards; None: it gives none. The key is `runner.interval`.
     interval: tuple[float, float] | None
     #: A sentence on calls beside which the submission could compute; None: there are none.
     host: str | None

@@ -167,7 +167,7 @@ class _ByFlags:
 
 
 class WorkerClient:
-    """The worker as the judge sees it."""
+    """The worker as the judge sees it. Whatever goes wrong on its side is raised as a `Fault`."""
 
     def __init__(self, sock: socket.socket, collector: Watcher, *, core: int | None = None) -> None:
         """`core`: the judge's own core, if this thread is confined to it already."""

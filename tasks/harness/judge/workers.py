@@ -1,7 +1,8 @@
 """What the judge asks of the workers, whether there is one (`single_rank`) or one per rank (`multi_rank`).
 
-The workers' side generates a case's inputs, hands them over, measures the call, copies the outputs and checks them. The
-judge decides which calls are made, and what their times are worth.
+An implementation of `Workers` generates a case's inputs, hands them over, measures the call, copies the outputs and
+checks them: in the judge's process or in rank checkers, never in a worker. `evaluation` and `benchmark` decide
+which calls are made, `audit` what their times are worth.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What devices ask by vendor is one file: a further one is found there."""
+"""What `runner.devices` asks by vendor is one module: a further one is found there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runner.evaluation.container_spec import cdi_name
 from runner.gpu_types import CLOCK_REASONS, ClockPolicy, Vendor
 from tests.unit import samples
 
-#: The whole of a further vendor.
+#: The module of a further vendor.
 _FILE = """
 import re
 
