@@ -18,7 +18,7 @@ from runner.store.records import ArtifactLine, JobView, RunView, StatusLine, Sub
 
 @dataclass(frozen=True, kw_only=True)
 class ShownRun:
-    """One run. Of a secret one, everything but `mode`, `passed` and `score_s` is empty unless asked for."""
+    """One run. Of a secret one, everything but `mode` and `passed` is empty unless asked for."""
 
     mode: str
     passed: bool
@@ -135,10 +135,10 @@ _OF_STATUS = (
 
 
 def redact(job: ShownJob) -> ShownJob:
-    """The job as `status` shows it without --admin: no faults of ours; of a secret one verdict and scores alone."""
+    """The job as `status` shows it without --admin: no faults of ours; of a secret one the verdict alone."""
     if not job.secret:
         return replace(job, causes=None, advice=None)
-    runs = tuple(ShownRun(mode=run.mode, passed=run.passed, score_s=run.score_s) for run in job.runs)
+    runs = tuple(ShownRun(mode=run.mode, passed=run.passed, score_s=None) for run in job.runs)
     # The phase of a secret run says how many hidden cases there are and how far the submission got.
     return replace(job, error=None, progress=None, causes=None, advice=None, runs=runs, artifacts=(), redacted=True)
 

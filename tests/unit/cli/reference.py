@@ -31,7 +31,7 @@ of this page, which is made from the commands (`python -m tests.unit.cli.referen
   control your terminal.
 - **Errors** are one or two sentences after `kernel-runner:`. A traceback is a defect: please report it.
 - **Secret runs**: a ranked submission that is accepted in public is evaluated again, with a secret seed of its own. Of
-  the secret run only verdict, passed runs and score are shown; output, cases and messages could reveal the hidden
+  the secret run only verdict and passed runs are shown; output, cases, messages and times could reveal the hidden
   inputs. `--admin` shows everything, to anyone with the database's credentials.
 
 | exit code | meaning |
