@@ -112,7 +112,7 @@ def demo() -> None:
             if view.verdict not in entry.expected
         ]
         note("a batch of candidates for a PyTorch module, as trainers send them")
-        table, wrong = demo_batch.evaluate(url)
+        table, wrong = demo_batch.evaluate(stack.config_file, directory)
         surprises += wrong
         out("\ncandidates for a PyTorch module (docs/trainers.md):\n")
         out(table)
