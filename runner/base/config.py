@@ -1,7 +1,7 @@
 """The configuration of a host: one TOML file, overridden by the environment, validated once.
 
-Owns every setting's name, default, meaning and example, and how a running daemon takes a new value. The string below a
-field of `Config` is its description. docs/configuration.md is made of all that (`python -m tests.unit.config.page`).
+Owns every setting's name, default, meaning and example. The string below a field of `Config` is its description.
+docs/configuration.md is made of all that (`python -m tests.unit.config.page`).
 `runner.base.environment` reads the process's environment. Must not connect to anything.
 
 Pydantic validates; pydantic-settings does not read. It passes over unknown variables, and its errors do not say which
@@ -10,7 +10,6 @@ passwords.
 
 Precedence, highest first: `KERNEL_RUNNER_<KEY>`; `DATABASE_URL` and `DOCKER_HOST`; systemd's credential `database_url`;
 the file; what the file's `database_url_file` names; the default.
-A running daemon may read its configuration again: `Settings` holds what is in force, `RELOAD` says what each key needs.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -41,19 +39,6 @@ _EXAMPLE_URL: Final = "postgresql://runner@db.example/kernelbot"
 _SECRET: Final = frozenset({"database_url"})
 #: The shortest token for the gateway's admin routes.
 _TOKEN_CHARS: Final = 16
-
-
-class Reload(StrEnum):
-    """What a running daemon needs for a key's new value. Stands in the annotation of each field of `Config`."""
-
-    #: Counts from the next time it is used.
-    AT_ONCE = "at once"
-    #: Needs new parts, which are made when the current runs are over.
-    AFTER_RUNS = "after the current runs"
-    #: Is the daemon's identity; the value stays until its process ends.
-    RESTART = "by a restart"
-    #: Is the queue's: the database has it.
-    MIGRATION = "by `kernel-runner migrate`"
 
 
 class SlotConfig(BaseModel):
@@ -129,7 +114,7 @@ class Config(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
-    database_url: Annotated[str | None, Reload.AFTER_RUNS] = Field(
+    database_url: str | None = Field(
         default=None,
         repr=False,
         min_length=1,
@@ -143,56 +128,44 @@ class Config(BaseModel):
     `postgresql://runner@db1,db2/kernelbot`. No output and no log shows its password. Usually the credential,
     `database_url_file` or `DATABASE_URL` sets it.
     """
-    database_url_file: Annotated[Path | None, Reload.AT_ONCE] = Field(
-        default=None, examples=["/etc/kernel-runner/credentials/database_url"]
-    )
+    database_url_file: Path | None = Field(default=None, examples=["/etc/kernel-runner/credentials/database_url"])
     """
     A file whose one line is `database_url`, so that the configuration holds no secret. Its owner is root, its mode
     0600. It counts where nothing else gives `database_url`. The service cannot read it: systemd reads it at each start
     and hands it over as a credential. So a new password needs a [restart](operations.md#a-new-password).
     """
-    direct_host: Annotated[str | None, Reload.AFTER_RUNS] = Field(
-        default=None, min_length=1, examples=["db.example:5432"]
-    )
+    direct_host: str | None = Field(default=None, min_length=1, examples=["db.example:5432"])
     """
     Set it where `database_url` leads to a pooler in transaction mode, such as PgBouncer: the server itself, as `HOST`
     or `HOST:PORT` (5432). The daemon's one connection for notifications goes there, with the user, password and
     database of `database_url`, and so do `migrate`, the gateway and data exports. All others go through the pooler,
     prepare no statements and set nothing beyond a transaction.
     """
-    docker_host: Annotated[str | None, Reload.AFTER_RUNS] = Field(
-        default=None, min_length=1, examples=["unix:///run/docker.sock"]
-    )
+    docker_host: str | None = Field(default=None, min_length=1, examples=["unix:///run/docker.sock"])
     """
     Where the container engine listens. Without it, at the engine's own default socket. `DOCKER_HOST` sets it, too.
     """
-    host_name: Annotated[str, Reload.RESTART] = Field(
+    host_name: str = Field(
         default_factory=socket.gethostname, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$", examples=["gpu-07"]
     )
     """
     The host's name in the database: it owns leases and appears in `kernel-runner host list`. Letters, digits, `.`, `_`
     and `-`. Two daemons must not share it: the second one waits until the first has stopped.
     """
-    state_dir: Annotated[Path, Reload.RESTART] = Field(
-        default=Path("/var/lib/kernel-runner"), examples=["/data/kernel-runner"]
-    )
+    state_dir: Path = Field(default=Path("/var/lib/kernel-runner"), examples=["/data/kernel-runner"])
     """
     Where the daemon keeps what survives a job: the staged harness, results that wait for the database (`spool/`), and
     the host's id (`instance`). It must be on a disk that survives a restart. One daemon per directory.
     """
-    eval_python: Annotated[Path | None, Reload.AFTER_RUNS] = Field(
-        default=None, examples=["/opt/kernel-runner/eval/bin/python"]
-    )
+    eval_python: Path | None = Field(default=None, examples=["/opt/kernel-runner/eval/bin/python"])
     """
     The interpreter of the evaluation environment, in which submissions run: torch, numpy and what your tasks import.
     `kernel-runner serve` needs it. It must not be the daemon's own environment, since submissions can import everything
     in it.
     """
-    gpus_dir: Annotated[Path, Reload.AFTER_RUNS] = Field(
-        default=Path("/etc/kernel-runner/gpus.d"), examples=["/srv/gpu-types"]
-    )
+    gpus_dir: Path = Field(default=Path("/etc/kernel-runner/gpus.d"), examples=["/srv/gpu-types"])
     """Directory with your own [GPU types](adding-a-gpu-type.md). It need not exist."""
-    slots: Annotated[_Slots, Reload.AFTER_RUNS] = Field(
+    slots: _Slots = Field(
         default="auto",
         examples=[
             [
@@ -219,72 +192,72 @@ class Config(BaseModel):
     others has their cores, unless it names its own; slots within one that names its cores share those. Otherwise no
     device and no core can be in two slots. The variable `KERNEL_RUNNER_SLOTS` takes `auto` or the list as JSON.
     """
-    cpu_slots: Annotated[_Count, Reload.AFTER_RUNS] = Field(default="auto", examples=[4])
+    cpu_slots: _Count = Field(default="auto", examples=[4])
     """
     Slots of the CPU type where `slots` is `"auto"`; a list in `slots` overrides it. `"auto"` is half the cores (at
     least one) on a host without accelerator. Beside accelerators it is none, because CPU slots would disturb their
     timings. Each slot takes two cores, if there are as many.
     """
-    reserve_cpus: Annotated[int, Reload.AFTER_RUNS] = Field(default=0, ge=0, examples=[8])
+    reserve_cpus: int = Field(default=0, ge=0, examples=[8])
     """
     So many of the lowest-numbered cores belong to no slot, unless a slot names them. They serve the daemon, the engine,
     compilers (`build_workers`) and the rest of the system. On a GPU host leave some.
     """
-    lease_s: Annotated[float, Reload.AT_ONCE] = Field(default=25.0, ge=1.0, le=3600.0, examples=[60.0])
+    lease_s: float = Field(default=25.0, ge=1.0, le=3600.0, examples=[60.0])
     """
     How long a claimed job stays this host's without a sign of life. After that any daemon puts it back in the queue. So
     jobs of a dead host wait for about `lease_s` plus `poll_s`.
     """
-    heartbeat_s: Annotated[float, Reload.AT_ONCE] = Field(default=5.0, gt=0.0, examples=[2.0])
+    heartbeat_s: float = Field(default=5.0, gt=0.0, examples=[2.0])
     """
     How often the daemon renews leases while jobs run; at most a third of `lease_s`. It also bounds how late the daemon
     hears of a cancellation whose announcement was lost. If the database does not answer a heartbeat within a fifth of
     `lease_s` (at least 1, at most 15 seconds), the daemon sends it again on another connection.
     """
-    poll_s: Annotated[float, Reload.AT_ONCE] = Field(default=2.0, gt=0.0, le=300.0, examples=[5.0])
+    poll_s: float = Field(default=2.0, gt=0.0, le=300.0, examples=[5.0])
     """
     The longest time between two looks at the queue. The database announces new jobs at once; polling finds those whose
     announcement was lost. Pauses vary at random between 75 % and 97 % of this value.
     """
-    drain_timeout_s: Annotated[float, Reload.AT_ONCE] = Field(default=1800.0, ge=0.0, le=_LONGEST_S, examples=[600.0])
+    drain_timeout_s: float = Field(default=1800.0, ge=0.0, le=_LONGEST_S, examples=[600.0])
     """
     How long a stopping daemon waits for its current runs. Then it gives them back to the queue, at no cost to the
     submissions. The service manager must wait longer than this.
     """
-    max_attempts: Annotated[int, Reload.MIGRATION] = Field(default=3, ge=1, le=100, examples=[5])
+    max_attempts: int = Field(default=3, ge=1, le=100, examples=[5])
     """
     A job that has failed this often through no fault of its submission ends as `internal_error`. This key and the four
-    below hold for the whole queue.
+    below hold for the whole queue: each `kernel-runner migrate` writes its machine's, and daemons read none of them.
     """
-    retry_pause_s: Annotated[float, Reload.MIGRATION] = Field(default=5.0, ge=0.0, le=86400.0, examples=[30.0])
+    retry_pause_s: float = Field(default=5.0, ge=0.0, le=86400.0, examples=[30.0])
     """
     How long a job waits after the first such failure. The pause doubles with each further one.
     """
-    retry_pause_max_s: Annotated[float, Reload.MIGRATION] = Field(default=300.0, ge=0.0, le=86400.0, examples=[60.0])
+    retry_pause_max_s: float = Field(default=300.0, ge=0.0, le=86400.0, examples=[60.0])
     """
     The longest of these pauses.
     """
-    max_lost_leases: Annotated[int, Reload.MIGRATION] = Field(default=5, ge=1, le=100, examples=[3])
+    max_lost_leases: int = Field(default=5, ge=1, le=100, examples=[3])
     """
     A job whose lease was lost this often ends as `internal_error`: it is assumed to kill daemons.
     """
-    max_unanswered_claims: Annotated[int, Reload.MIGRATION] = Field(default=3, ge=0, le=100, examples=[10])
+    max_unanswered_claims: int = Field(default=3, ge=0, le=100, examples=[10])
     """
     How many claims of a job may remain without an answer, because the connection broke, before each further one
     counts as a lost lease.
     """
-    build_timeout_s: Annotated[float, Reload.AT_ONCE] = Field(default=120.0, gt=0.0, le=_LONGEST_S, examples=[300.0])
+    build_timeout_s: float = Field(default=120.0, gt=0.0, le=_LONGEST_S, examples=[300.0])
     """
     How long nvcc may take, or a submission's first import, which compiles its extensions. It applies once to the build
     and once more to the run. The task's own time limits begin after that.
     """
-    max_run_s: Annotated[float, Reload.AT_ONCE] = Field(default=7200.0, gt=0.0, le=_LONGEST_S, examples=[3600.0])
+    max_run_s: float = Field(default=7200.0, gt=0.0, le=_LONGEST_S, examples=[3600.0])
     """
     The longest evaluation of one job, whatever limits its task has. If a run has not ended two minutes after that, the
     daemon stops it and counts a failure of the host. If it has not let go five minutes later, the daemon leaves the job
     to another host. The slot stays out of use until the run ends or the daemon restarts.
     """
-    warm_containers: Annotated[int, Reload.AT_ONCE] = Field(default=2, ge=0, le=16, examples=[1])
+    warm_containers: int = Field(default=2, ge=0, le=16, examples=[1])
     """
     How many started containers wait per slot, with torch imported, so that submissions start at once. Two serve the
     public and the secret job of a ranked submission; 0 turns it off. Each waiting container takes about half a GiB of
@@ -292,90 +265,85 @@ class Config(BaseModel):
     started with. The daemon starts them while the slot is free, or while its next job would have to wait for one
     anyway. `kernel-runner host list --json` shows this bound and the next two (`slots[].warm_pool`).
     """
-    warm_max_age_s: Annotated[float, Reload.AT_ONCE] = Field(default=3600.0, gt=0.0, le=_LONGEST_S, examples=[900.0])
+    warm_max_age_s: float = Field(default=3600.0, gt=0.0, le=_LONGEST_S, examples=[900.0])
     """How long a container waits at most. Then the daemon replaces it while its slot is free."""
-    warm_memory_mib: Annotated[int, Reload.AT_ONCE] = Field(default=8192, ge=0, examples=[16384])
+    warm_memory_mib: int = Field(default=8192, ge=0, examples=[16384])
     """
     How much memory the waiting containers of all slots may take together, as their cgroups count it. Each slot gets its
     first container before any slot gets its second. Where the memory does not suffice, jobs start their own.
     """
-    build_workers: Annotated[_Count, Reload.AT_ONCE] = Field(default="auto", examples=[2])
+    build_workers: _Count = Field(default="auto", examples=[2])
     """
     How many submissions compile at the same time on cores that no slot uses (`reserve_cpus`), each before its run and
     without its device. `"auto"` is one. Candidates of a group compile side by side, so hosts for trainers gain by more.
     Where every core belongs to a slot, a submission compiles on its own slot's cores before its run, and a candidate in
     its run; with 0, both in the run. Each worker needs as much memory as a run on the host's largest GPU type.
     """
-    reserve_after_s: Annotated[float, Reload.AT_ONCE] = Field(default=60.0, ge=0.0, le=_LONGEST_S, examples=[300.0])
+    reserve_after_s: float = Field(default=60.0, ge=0.0, le=_LONGEST_S, examples=[300.0])
     """
     For a slot of several devices that it shares with smaller slots. When its oldest job has waited this long, the host
     gives the devices to no smaller job, so that they come free together. One host at a time does so for a job; any
     other may still run it sooner. A job whose priority is above that of every smaller one does not wait. Smaller jobs
     of higher priority go first.
     """
-    spool_max_mib: Annotated[int, Reload.AT_ONCE] = Field(default=1024, ge=1, examples=[4096])
+    spool_max_mib: int = Field(default=1024, ge=1, examples=[4096])
     """
     How much of `state_dir` results may take while the database is away. When it is full, results lose their artifacts
     first. Further results then wait in memory, for half an hour at most.
     """
-    min_free_gib: Annotated[float, Reload.AT_ONCE] = Field(default=2.0, ge=0.0, examples=[10.0])
+    min_free_gib: float = Field(default=2.0, ge=0.0, examples=[10.0])
     """
     How much must be free on the disks of `state_dir` and of the engine's data (`docker info`: Docker Root Dir). With
     less, the daemon is not ready and claims nothing; runs go on. It claims again by itself when there is room.
     `kernel-runner check` shows both places. 0 turns it off.
     """
-    retention_days: Annotated[float, Reload.AT_ONCE] = Field(default=30.0, ge=1.0, le=36500.0, examples=[90.0])
+    retention_days: float = Field(default=30.0, ge=1.0, le=36500.0, examples=[90.0])
     """
     How long the database keeps evidence of late results, events, the reports of attempts that count for nothing, and
     results that were replaced. The daemons remove what is older about once an hour
     ([what, exactly](operations.md#what-is-forgotten-and-when)). Results that count and rankings are never removed.
     """
-    http_listen: Annotated[str, Reload.AT_ONCE] = Field(default="unix:http.sock", examples=["127.0.0.1:9469"])
+    http_listen: str = Field(default="unix:http.sock", examples=["127.0.0.1:9469"])
     """
     Where the daemon answers `/healthz`, `/readyz` and `/metrics` ([Monitoring](operations.md#monitoring)).
     `"unix:PATH"` is a socket for the daemon's user and group; a relative path is below `state_dir`. `"HOST:PORT"` (for
     IPv6 `"[::1]:PORT"`) has neither encryption nor a password, so put any address but `127.0.0.1` and `::1` behind a
-    firewall. `"off"` turns it off. If the address cannot be had, the daemon logs that and tries again; jobs do not
-    wait.
+    firewall. `"off"` turns it off. If the address cannot be had, the daemon logs that and goes on without.
     """
-    gateway_listen: Annotated[str, Reload.RESTART] = Field(default="127.0.0.1:8000", examples=["0.0.0.0:8000"])
+    gateway_listen: str = Field(default="127.0.0.1:8000", examples=["0.0.0.0:8000"])
     """
     Where `kernel-runner gateway` serves HTTP ([gateway.md](gateway.md)): `"HOST:PORT"`, `"[IPV6]:PORT"`, or
     `"unix:PATH"` for a proxy on this host (a relative path is below `state_dir`). Under systemd the unit
     `kernel-runner-gateway.socket` says where instead. The gateway has no encryption of its own. The daemon reads none
     of the keys that begin with `gateway_`.
     """
-    gateway_admin_token_file: Annotated[Path | None, Reload.RESTART] = Field(
+    gateway_admin_token_file: Path | None = Field(
         default=None, examples=["/etc/kernel-runner/credentials/gateway_admin_token"]
     )
     """
     A file whose one line is the token for the gateway's admin routes, at least 16 characters. systemd's credential
     `gateway_admin_token` goes before it. Without either, no admin route is open.
     """
-    gateway_trusted_proxies: Annotated[str, Reload.RESTART] = Field(
-        default="127.0.0.1,::1", examples=["10.0.0.5,10.0.1.0/24"]
-    )
+    gateway_trusted_proxies: str = Field(default="127.0.0.1,::1", examples=["10.0.0.5,10.0.1.0/24"])
     """
     Addresses whose `X-Forwarded-For` and `X-Forwarded-Proto` the gateway believes, separated by commas. Limits per
     address need this behind a proxy; `"*"` lets every client forge its address.
     """
-    gateway_connections: Annotated[int, Reload.RESTART] = Field(default=8, ge=1, le=100, examples=[16])
+    gateway_connections: int = Field(default=8, ge=1, le=100, examples=[16])
     """How many connections to the database the gateway opens at most, beside one that listens for events."""
-    gateway_requests_per_minute: Annotated[int, Reload.RESTART] = Field(default=600, ge=1, examples=[1200])
+    gateway_requests_per_minute: int = Field(default=600, ge=1, examples=[1200])
     """
     How many requests of one user the gateway answers in a minute; a waiting popcorn-cli sends twelve. An address
     without a valid login has half as many, and a fiftieth as many attempts to log in.
     """
-    gateway_streams: Annotated[int, Reload.RESTART] = Field(default=2000, ge=1, examples=[500])
+    gateway_streams: int = Field(default=2000, ge=1, examples=[500])
     """How many streams of server-sent events the gateway holds open at most; one user has a tenth of them."""
-    gateway_problems_dir: Annotated[Path | None, Reload.RESTART] = Field(
-        default=None, examples=["/srv/reference-kernels/problems"]
-    )
+    gateway_problems_dir: Path | None = Field(default=None, examples=["/srv/reference-kernels/problems"])
     """
     A folder with tasks and competition files, from which the admin routes make leaderboards. The gateway downloads
     nothing: keep the folder up to date yourself.
     """
-    gateway_publish_url_file: Annotated[Path | None, Reload.RESTART] = Field(
+    gateway_publish_url_file: Path | None = Field(
         default=None, examples=["/etc/kernel-runner/credentials/gateway_publish_url"]
     )
     """
@@ -383,62 +351,54 @@ class Config(BaseModel):
     gateway's own may not. systemd's credential `gateway_publish_url` goes before it. Without either, the admin routes
     that make leaderboards answer 501. Set it only where holders of the admin token may also read the hidden cases.
     """
-    gateway_hub_repository: Annotated[str | None, Reload.RESTART] = Field(
+    gateway_hub_repository: str | None = Field(
         default=None, pattern=r"^[\w.-]+/[\w.-]+$", examples=["gpu-group/kernels-2030"]
     )
     """
     The data set on Hugging Face to which the admin route `export-hf` publishes. It also needs
     `gateway_publish_url_file`, `gateway_hub_licence` and `gateway_hub_token_file`; without one of them it answers 501.
     """
-    gateway_hub_licence: Annotated[str | None, Reload.RESTART] = Field(
-        default=None, min_length=1, examples=["cc-by-4.0"]
-    )
+    gateway_hub_licence: str | None = Field(default=None, min_length=1, examples=["cc-by-4.0"])
     """The licence under which that data set is published."""
-    gateway_hub_token_file: Annotated[Path | None, Reload.RESTART] = Field(
+    gateway_hub_token_file: Path | None = Field(
         default=None, examples=["/etc/kernel-runner/credentials/gateway_hub_token"]
     )
     """
     A token of Hugging Face that may write there, one line. systemd's credential `gateway_hub_token` goes before it.
     """
-    gateway_public_url: Annotated[str | None, Reload.RESTART] = Field(
+    gateway_public_url: str | None = Field(
         default=None, pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$", examples=["https://kernels.example"]
     )
     """
     The address under which people reach the gateway, without a path if the proxy adds none. Logins by OAuth come back
     to it: register `<gateway_public_url>/auth/cli/github` or `/auth/cli/discord` with the provider.
     """
-    gateway_github_client_id: Annotated[str | None, Reload.RESTART] = Field(
-        default=None, min_length=1, examples=["Ov23liExample"]
-    )
+    gateway_github_client_id: str | None = Field(default=None, min_length=1, examples=["Ov23liExample"])
     """The client id of your OAuth application at GitHub; with it, people can log in by GitHub."""
-    gateway_github_secret_file: Annotated[Path | None, Reload.RESTART] = Field(
+    gateway_github_secret_file: Path | None = Field(
         default=None, examples=["/etc/kernel-runner/credentials/gateway_github_secret"]
     )
     """The client secret of that application, one line. systemd's credential `gateway_github_secret` goes before it."""
-    gateway_github_url: Annotated[str, Reload.RESTART] = Field(
+    gateway_github_url: str = Field(
         default="https://github.com", pattern=r"^https?://", examples=["https://github.example.com"]
     )
     """Where GitHub is; another address is a GitHub Enterprise Server."""
-    gateway_discord_client_id: Annotated[str | None, Reload.RESTART] = Field(
-        default=None, min_length=1, examples=["1098765432109876543"]
-    )
+    gateway_discord_client_id: str | None = Field(default=None, min_length=1, examples=["1098765432109876543"])
     """The client id of your OAuth application at Discord; with it, people can log in by Discord."""
-    gateway_discord_secret_file: Annotated[Path | None, Reload.RESTART] = Field(
+    gateway_discord_secret_file: Path | None = Field(
         default=None, examples=["/etc/kernel-runner/credentials/gateway_discord_secret"]
     )
     """The client secret of that application, one line. systemd's credential `gateway_discord_secret` goes before it."""
-    gateway_discord_url: Annotated[str, Reload.RESTART] = Field(
+    gateway_discord_url: str = Field(
         default="https://discord.com", pattern=r"^https?://", examples=["http://127.0.0.1:8001"]
     )
     """Where Discord is; another address is a stand-in for tests."""
-    log_format: Annotated[Literal["auto", "json", "console"], Reload.AT_ONCE] = Field(default="auto", examples=["json"])
+    log_format: Literal["auto", "json", "console"] = Field(default="auto", examples=["json"])
     """
     `"json"` is one object per line, for the journal. `"console"` is for people. `"auto"` is console on a terminal and
     JSON elsewhere.
     """
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], Reload.AT_ONCE] = Field(
-        default="info", examples=["debug"]
-    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", examples=["debug"])
     """The least severe lines to log: `"debug"`, `"info"`, `"warning"` or `"error"`."""
 
     @field_validator(
@@ -605,29 +565,6 @@ class Config(BaseModel):
         if self.database_url is not None:
             shown["database_url"] = database_address.shown(self.database_url)
         return shown
-
-
-#: What each key's annotation says.
-RELOAD: Final[Mapping[str, Reload]] = {
-    key: next(entry for entry in field.metadata if isinstance(entry, Reload))
-    for key, field in Config.model_fields.items()
-}
-
-
-class Settings:
-    """The configuration in force, for parts that outlive a reload: they read `current` whenever they need a value."""
-
-    def __init__(self, config: Config) -> None:
-        self._current = config
-
-    @property
-    def current(self) -> Config:
-        """The configuration in force."""
-        return self._current
-
-    def replace(self, config: Config) -> None:
-        """Put another configuration in force."""
-        self._current = config
 
 
 def _read(path: Path) -> dict[str, Any]:

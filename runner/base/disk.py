@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from runner.base.config import Settings
+from runner.base.config import Config
 from runner.base.errors import DiskFullError
 
 GIB: Final = 2**30
@@ -71,14 +71,13 @@ def disk_spaces(state_dir: Path, data_root: Path | None, *, floor_gib: float) ->
 class DiskFloor:
     """The limit of a running daemon; `data_root` returns the engine's data directory once that is known."""
 
-    def __init__(self, settings: Settings, data_root: Callable[[], Path | None]) -> None:
-        self._settings = settings
+    def __init__(self, config: Config, data_root: Callable[[], Path | None]) -> None:
+        self._config = config
         self._data_root = data_root
 
     def disk_spaces(self) -> Sequence[DiskSpace]:
         """The places, as they are now."""
-        config = self._settings.current
-        return disk_spaces(config.state_dir, self._data_root(), floor_gib=config.min_free_gib)
+        return disk_spaces(self._config.state_dir, self._data_root(), floor_gib=self._config.min_free_gib)
 
     def check(self) -> None:
         """Check whether jobs may be taken.

@@ -50,7 +50,7 @@ def detect(
     used as it is. In JSON, values that a library does not tell are null.
 
     --write names the type of a device that is of none. The file has what the driver knows; add the figures of the data
-    sheet (docs/adding-a-gpu-type.md). The daemon reads it on reload.
+    sheet (docs/adding-a-gpu-type.md). The daemon reads it when it starts.
     """
     directory = session(context).config.gpus_dir
     registry = Registry.load(directory)
@@ -109,7 +109,7 @@ def _write(name: str, look: Look, registry: Registry, directory: Path) -> None:
         # A name that differs from another's by its case alone.
         path.unlink()
         raise
-    note(f"{path} is written; `systemctl reload kernel-runner` lets the daemon know it")
+    note(f"{path} is written; `systemctl restart kernel-runner` lets the daemon know it")
     for finding in findings_of(registry.get(name), registry):
         out(render_finding(finding))
 

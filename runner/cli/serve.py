@@ -7,7 +7,6 @@ from contextlib import suppress
 
 import typer
 
-from runner.base.config import Config
 from runner.cli.app import app, example, session
 from runner.daemon import serve as run_daemon
 
@@ -17,11 +16,10 @@ def serve(context: typer.Context) -> None:
     """Run the daemon in the foreground.
 
     It waits for a database or an engine that is away. SIGTERM or Ctrl-C finishes the current runs and exits with 0; a
-    second one returns them to the queue and stops at once. SIGHUP reloads the configuration without losing a run
-    (docs/operations.md).
+    second one returns them to the queue and stops at once (docs/operations.md).
     """
-    path = session(context).config_path
+    config = session(context).config
     with suppress(OSError):
         # A daemon that is ended for hanging says where each of its threads stood; no values are shown.
         faulthandler.enable()
-    raise typer.Exit(run_daemon(lambda: Config.load(path)))
+    raise typer.Exit(run_daemon(config))

@@ -2,11 +2,11 @@
 
 The process:
 
-    serve           builds one daemon after another from the configuration; the exit code
+    serve           builds the daemon from the configuration; the exit code
+    spec            everything it is built from
     signals         runs signal handlers in a thread of their own
-    reload          which changes of the configuration count at once, and which after the current runs
     instance        the identity of the state directory
-    shutdown        requests to stop or to rebuild
+    shutdown        requests to stop
 
 One daemon:
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from runner.base.config import Settings
+from runner.base.config import Config
 from runner.base.errors import StaleAttemptError
 from runner.base.logs import get_logger
 from runner.base.model import Claimed, Job
@@ -33,7 +33,7 @@ class ClaimTurn:
 
     def __init__(
         self,
-        settings: Settings,
+        config: Config,
         *,
         capacity: Capacity,
         reservations: Reservations,
@@ -42,7 +42,7 @@ class ClaimTurn:
         publisher: EventPublisher,
         instance: str,
     ) -> None:
-        self._settings = settings
+        self._config = config
         self._capacity = capacity
         self._reservations = reservations
         self._recovery = recovery
@@ -57,9 +57,9 @@ class ClaimTurn:
 
         `able`: engine and disk permit runs; else nothing is claimed.
         """
-        config = self._settings.current
+        config = self._config
         while True:
-            claiming = able and not control.stop_claiming.is_set()
+            claiming = able and not control.stop.is_set()
             if claiming:
                 self._reservations.renew(store)
             else:

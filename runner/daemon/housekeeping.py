@@ -10,7 +10,7 @@ import threading
 from dataclasses import asdict
 from typing import Final
 
-from runner.base.config import Settings
+from runner.base.config import Config
 from runner.base.errors import InfrastructureError
 from runner.base.logs import get_logger
 from runner.base.retry import between_s
@@ -28,9 +28,9 @@ _DAY_S: Final = 86400.0
 class Housekeeper:
     """`run` is the body of its thread."""
 
-    def __init__(self, store_factory: StoreFactory, settings: Settings) -> None:
+    def __init__(self, store_factory: StoreFactory, config: Config) -> None:
         self._store_factory = store_factory
-        self._settings = settings
+        self._config = config
 
     def run(self, stop: threading.Event) -> None:
         """Clean up about every hour until `stop` is set."""
@@ -43,7 +43,7 @@ class Housekeeper:
         removed: dict[str, int] = {}
         try:
             while not stop.is_set():
-                counts = asdict(store.reap(keep_s=self._settings.current.retention_days * _DAY_S, limit=BATCH))
+                counts = asdict(store.reap(keep_s=self._config.retention_days * _DAY_S, limit=BATCH))
                 removed = {kind: removed.get(kind, 0) + count for kind, count in counts.items()}
                 # A batch of large files is short of BATCH although more are due.
                 if not any(counts.values()):

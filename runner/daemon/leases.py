@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from runner.base import metrics
-from runner.base.config import Settings
+from runner.base.config import Config
 from runner.base.errors import InfrastructureError
 from runner.base.logs import LogRateLimit, get_logger
 from runner.base.model import Job
@@ -93,13 +93,13 @@ class LeaseKeeper:
     def __init__(
         self,
         store_factory: Callable[[], HeartbeatStore],
-        settings: Settings,
+        config: Config,
         *,
         instance: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store_factory = store_factory
-        self._settings = settings
+        self._config = config
         self._instance = instance
         self._clock = clock
         self._lock = threading.Lock()
@@ -111,7 +111,7 @@ class LeaseKeeper:
 
         A lease that is held for the same attempt is replaced in the same step.
         """
-        allowed_s = self._settings.current.max_run_s + OVERTIME_GRACE_S
+        allowed_s = self._config.max_run_s + OVERTIME_GRACE_S
         deadline_s = self._clock() + allowed_s if running else None
         lease = Lease(job, deadline_s=deadline_s, spooled=spooled)
         with self._lock:
@@ -157,10 +157,10 @@ class LeaseKeeper:
         connection.
         """
         store: HeartbeatStore | None = None
-        backoff = Backoff(cap_s=self._settings.current.heartbeat_s)
+        backoff = Backoff(cap_s=self._config.heartbeat_s)
         log_limit = LogRateLimit()
         logged = False
-        pause_s = self._settings.current.heartbeat_s
+        pause_s = self._config.heartbeat_s
         try:
             while not stop.is_set():
                 self._wait_for_next_beat(pause_s)
@@ -168,7 +168,7 @@ class LeaseKeeper:
                     break
                 self._stop_overtime()
                 self._abandon_stuck()
-                pause_s = self._settings.current.heartbeat_s
+                pause_s = self._config.heartbeat_s
                 if not self.held():
                     if store is not None:
                         store.close()
@@ -203,13 +203,13 @@ class LeaseKeeper:
         self._nudged.wait(pause_s)
         self._nudged.clear()
         late_s = self._clock() - before_s - pause_s
-        if late_s > self._settings.current.lease_s and self.held():
+        if late_s > self._config.lease_s and self.held():
             _log.warning("process_stalled", for_s=round(late_s, 1))
 
     def _send_heartbeat(self, store: HeartbeatStore) -> None:
         with self._lock:
             asked = dict(self._held)
-        config = self._settings.current
+        config = self._config
         states = store.heartbeat(
             host=config.host_name, lease_s=config.lease_s, held=tuple(asked), instance=self._instance
         )
@@ -235,7 +235,7 @@ class LeaseKeeper:
                     "run_overtime",
                     job=lease.job.id,
                     attempt=lease.job.attempt,
-                    max_run_s=self._settings.current.max_run_s,
+                    max_run_s=self._config.max_run_s,
                 )
 
     def _abandon_stuck(self) -> None:

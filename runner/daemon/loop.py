@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Final
 
 from runner.base import metrics
-from runner.base.config import Settings
+from runner.base.config import Config
 from runner.base.errors import (
     DatabaseUnavailableError,
     HostNameTakenError,
@@ -70,8 +70,6 @@ class ExitReason(Enum):
     CLEAN = "clean"
     #: Asked to stop; some run did not stop in time, so its lease has to expire.
     LEFT_RUNS = "left runs"
-    #: No job runs any more, so that a new daemon can be built.
-    REBUILD = "rebuild"
 
 
 class Daemon:
@@ -83,7 +81,7 @@ class Daemon:
 
     def __init__(
         self,
-        settings: Settings,
+        config: Config,
         *,
         store_factory: StoreFactory,
         evaluator: JobEvaluator,
@@ -99,7 +97,7 @@ class Daemon:
         check_disk: Callable[[], object] = lambda: None,
         watchdog: Watchdog | None = None,
     ) -> None:
-        self._settings = settings
+        self._config = config
         self._quarantine = quarantine or Quarantine()
         self._instance = instance
         self._store_factory = store_factory
@@ -117,7 +115,7 @@ class Daemon:
         self._threads = ThreadSupervisor()
         self._instance = instance
         self._log_limit = LogRateLimit()
-        self._keeper = LeaseKeeper(lambda: store_factory("heartbeat"), settings, instance=instance)
+        self._keeper = LeaseKeeper(lambda: store_factory("heartbeat"), config, instance=instance)
         self._publisher = EventPublisher(store_factory)
         self._replayer = SpoolReplayer(spool, store_factory, self._keeper, self._publisher)
         self._writer = OutcomeWriter(
@@ -135,7 +133,7 @@ class Daemon:
         def worker(slot: Slot) -> SlotWorker:
             return SlotWorker(
                 slot,
-                host=settings.current.host_name,
+                host=config.host_name,
                 evaluator=evaluator,
                 keeper=self._keeper,
                 publisher=self._publisher,
@@ -147,7 +145,7 @@ class Daemon:
         self._capacity = Capacity(
             self._workers, registry, quarantined=self._quarantine.reasons, degraded=self._quarantine.degraded
         )
-        self._reservations = Reservations(self._capacity, settings)
+        self._reservations = Reservations(self._capacity, config)
         self._startup = Startup(
             engine=engine,
             check_database=check_database,
@@ -169,10 +167,10 @@ class Daemon:
         #: Decides whether this host listens while it is idle.
         self._ticket = _random.random()
         self._recovery = Recovery(
-            settings, startup=self._startup, keeper=self._keeper, publisher=self._publisher, instance=instance
+            config, startup=self._startup, keeper=self._keeper, publisher=self._publisher, instance=instance
         )
         self._claim_turn = ClaimTurn(
-            settings,
+            config,
             capacity=self._capacity,
             reservations=self._reservations,
             recovery=self._recovery,
@@ -183,25 +181,23 @@ class Daemon:
         self._control: ShutdownControl | None = None
 
     def run(self, control: ShutdownControl) -> ExitReason:
-        """Work until `control` asks for a stop or a rebuild; finish or give back what runs then."""
+        """Work until `control` asks for a stop; finish or give back what runs then."""
         self._control = control
         store = self._store_factory("claim")
-        # Wakes the heartbeat too: a reload may have made leases shorter than its pause.
-        control.on_change(self._on_host_notified)
+        control.on_stop(self._wake.set)
         self._quarantine.on_change(self._wake.set)
         try:
             if self._start(store, control):
                 self._loop(store, control)
-            exit_reason = self._drain(control) if control.stop.is_set() else ExitReason.REBUILD
+            exit_reason = self._drain(control)
             self._unregister(store)
         finally:
-            control.on_change(lambda: None)
             self._halt()
             store.close()
         return exit_reason
 
     def _start(self, store: QueueStore, control: ShutdownControl) -> bool:
-        if not self._startup.take_name(store, control.stop_claiming):
+        if not self._startup.take_name(store, control.stop):
             return False
         if self._startup.saw_outage:
             self._recovery.start_reclaim_grace()
@@ -213,14 +209,14 @@ class Daemon:
         self._threads.spawn("commit-endings", self._writer.run_endings)
         # Renew at once: leases of spooled results were last renewed by the earlier process.
         self._keeper.nudge()
-        if not self._startup.take_over(store, control.stop_claiming):
+        if not self._startup.take_over(store, control.stop):
             return False
-        if not self._startup.prepare(self._slots, control.stop_claiming):
+        if not self._startup.prepare(self._slots, control.stop):
             return False
         listener = QueueListener(
             self._store_factory,
             claims=store,
-            host=self._settings.current.host_name,
+            host=self._config.host_name,
             gpu_types=self._capacity.gpu_types,
             wanted=self._should_listen,
             rivals=lambda: self._rivals,
@@ -228,7 +224,7 @@ class Daemon:
             on_host_notice=self._on_host_notified,
         )
         self._threads.spawn("listen", listener.run)
-        self._threads.spawn("housekeeping", Housekeeper(self._store_factory, self._settings).run)
+        self._threads.spawn("housekeeping", Housekeeper(self._store_factory, self._config).run)
         for worker in self._workers:
             self._threads.spawn(f"slot-{worker.slot.name}", worker.run)
         return True
@@ -260,13 +256,13 @@ class Daemon:
         self._wake.set()
 
     def _leaving(self) -> bool:
-        return self._control is not None and self._control.stop_claiming.is_set()
+        return self._control is not None and self._control.stop.is_set()
 
     # -- work ----------------------------------------------------------------------------------------------------
 
     def _loop(self, store: QueueStore, control: ShutdownControl) -> None:
         backoff = Backoff(cap_s=5.0)
-        while not self._should_end(control):
+        while not control.stop.is_set():
             # Cleared before the claim: a notification during the claim causes one more turn, and none is lost.
             self._wake.clear()
             self._watchdog.expect()
@@ -289,14 +285,11 @@ class Daemon:
                 self._recovery.claim_unconfirmed = True
                 self._pause(backoff.next_s(), control)
             else:
-                self._report_readiness(claims, control)
+                self._report_readiness(claims)
                 backoff.reset()
                 gap_s = self._poll_pause_s()
                 self._watchdog.expect(gap_s + STEP_LIMIT_S)
                 self._wake.wait(gap_s)
-
-    def _should_end(self, control: ShutdownControl) -> bool:
-        return control.stop.is_set() or (control.rebuild is not None and not self._running())
 
     def _turn(self, store: QueueStore, control: ShutdownControl) -> Claims:
         """One look at the queue: claim jobs, then do what the answer asks for.
@@ -309,7 +302,7 @@ class Daemon:
             self._recovery.release_unacknowledged_claims(store)
         began_s = time.monotonic()
         claims = self._claim_turn.claim(store, control, able=trouble is None)
-        if time.monotonic() - began_s > self._settings.current.lease_s / 2:
+        if time.monotonic() - began_s > self._config.lease_s / 2:
             # The database stood still, or this process did.
             self._recovery.start_reclaim_grace()
         self._rivals = claims.rivals or self._rivals
@@ -332,10 +325,10 @@ class Daemon:
         """The record of this host as others should see it now."""
         gpu_types = sorted(self._capacity.gpu_types)
         away, worse = self._quarantine.reasons(), self._quarantine.degraded()
-        return host_record(self._settings.current, self._instance, self._slots, gpu_types, away, degraded=worse)
+        return host_record(self._config, self._instance, self._slots, gpu_types, away, degraded=worse)
 
     def _update_host_record(self, store: QueueStore) -> None:
-        """Write the host record again when quarantine or a reload has changed it."""
+        """Write the host record again when quarantine has changed it."""
         record = self._host()
         if record != self._host_record:
             self._startup.announce(store, record)
@@ -376,23 +369,21 @@ class Daemon:
 
     def _poll_pause_s(self) -> float:
         low, high = _POLL_SPREAD
-        poll_s = self._settings.current.poll_s
+        poll_s = self._config.poll_s
         gap_s = between_s(low * poll_s, high * poll_s)
         reclaim_in_s = self._recovery.due_in_s
         return gap_s if reclaim_in_s is None else min(gap_s, reclaim_in_s)
 
     def _pause(self, period_s: float, control: ShutdownControl) -> None:
-        """Wait after a failure. Wake-ups do not shorten the wait; a stop or rebuild request does."""
+        """Wait after a failure. Wake-ups do not shorten the wait; a stop does."""
         end_s = time.monotonic() + period_s
         self._watchdog.expect(period_s + STEP_LIMIT_S)
-        while not self._should_end(control) and (left_s := end_s - time.monotonic()) > 0:
+        while not control.stop.is_set() and (left_s := end_s - time.monotonic()) > 0:
             self._wake.wait(left_s)
             self._wake.clear()
 
-    def _report_readiness(self, claims: Claims, control: ShutdownControl) -> None:
-        if control.rebuild is not None:
-            self.readiness.paused(f"new configuration ({control.rebuild}): {self._running()} runs finish first")
-        elif claims.draining:
+    def _report_readiness(self, claims: Claims) -> None:
+        if claims.draining:
             self.readiness.paused(f"draining: {claims.drain_reason or 'no reason was given'}")
         elif not self._capacity.usable():
             away = self._quarantine.reasons()
@@ -420,15 +411,15 @@ class Daemon:
         """Let running jobs finish, or give them back after `drain_timeout_s`."""
         running = self._running()
         self.readiness.stopping(f"finishing {running} runs" if running else "nothing is running")
-        if self._idle_within(lambda: self._settings.current.drain_timeout_s, control.abort):
+        if self._idle_within(self._config.drain_timeout_s, control.abort):
             return ExitReason.CLEAN
         _log.warning("running_jobs_released", told_to=control.abort.is_set(), runs=self._running())
         self._keeper.stop_all(StopReason.SHUTDOWN)
-        if self._idle_within(lambda: ABORT_S):
+        if self._idle_within(ABORT_S):
             return ExitReason.CLEAN
         self._give_up.set()
         self._writer.nudge()
-        if self._idle_within(lambda: JOIN_S):
+        if self._idle_within(JOIN_S):
             return ExitReason.CLEAN
         lost = self._writer.spool_pending()
         left = [worker.slot.name for worker in self._workers if worker.busy]
@@ -440,14 +431,13 @@ class Daemon:
             )
         return ExitReason.LEFT_RUNS if left or lost else ExitReason.CLEAN
 
-    def _idle_within(self, period_s: Callable[[], float], interrupt: threading.Event | None = None) -> bool:
-        began_s = time.monotonic()
+    def _idle_within(self, period_s: float, interrupt: threading.Event | None = None) -> bool:
+        end_s = time.monotonic() + period_s
         while self._running():
             self._watchdog.expect()
-            left_s = began_s + period_s() - time.monotonic()
+            left_s = end_s - time.monotonic()
             if left_s <= 0 or (interrupt is not None and interrupt.is_set()):
                 return False
-            # A reload may shorten the period meanwhile.
             self._wake.wait(min(left_s, 1.0))
             self._wake.clear()
         return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from runner.base.config import Settings
+from runner.base.config import Config
 from runner.base.logs import LogRateLimit, get_logger
 from runner.base.retry import between_s
 from runner.daemon.leases import LeaseKeeper, StopReason
@@ -52,9 +52,9 @@ class Recovery:
     """Belongs to the claiming thread."""
 
     def __init__(
-        self, settings: Settings, *, startup: Startup, keeper: LeaseKeeper, publisher: EventPublisher, instance: str
+        self, config: Config, *, startup: Startup, keeper: LeaseKeeper, publisher: EventPublisher, instance: str
     ) -> None:
-        self._settings = settings
+        self._config = config
         self._startup = startup
         self._keeper = keeper
         self._publisher = publisher
@@ -70,7 +70,7 @@ class Recovery:
 
     def start_reclaim_grace(self) -> None:
         """Reclaim nothing for the length of a lease: after an outage other hosts need time to renew theirs."""
-        self._grace_until_s = time.monotonic() + self._settings.current.lease_s
+        self._grace_until_s = time.monotonic() + self._config.lease_s
         if self._reclaim_at_s is not None:
             self._reclaim_at_s = max(self._reclaim_at_s, self._grace_until_s)
 
@@ -79,7 +79,7 @@ class Recovery:
         if claims.now_s is None:
             return
         jump_s = self._server_clock.jump_s(claims.now_s, asked_s=asked_s, answered_s=time.monotonic())
-        if jump_s > _JUMP * self._settings.current.lease_s:
+        if jump_s > _JUMP * self._config.lease_s:
             self.start_reclaim_grace()
             if (left_out := self._log_limit.due("jump")) is not None:
                 _log.warning(
@@ -93,7 +93,7 @@ class Recovery:
         # Another daemon may have taken the name during the outage; the jobs are its own then.
         self._startup.register(store)
         released = store.recover(
-            host=self._settings.current.host_name,
+            host=self._config.host_name,
             keep=[lease.job.key for lease in self._keeper.held() if lease.reason is not StopReason.LOST],
             instance=self._instance,
         )

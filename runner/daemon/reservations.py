@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from runner.base.config import Settings
+from runner.base.config import Config
 from runner.base.logs import get_logger
 from runner.daemon.capacity import Capacity
 from runner.daemon.interfaces import SlotHandle
@@ -21,9 +21,9 @@ _log = get_logger(__name__)
 class Reservations:
     """At most one reservation at a time: as many devices idle as one job needs, and no more."""
 
-    def __init__(self, capacity: Capacity, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, capacity: Capacity, config: Config, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._capacity = capacity
-        self._settings = settings
+        self._config = config
         self._clock = clock
         #: The slot that is kept free.
         self._held: SlotHandle | None = None
@@ -57,7 +57,7 @@ class Reservations:
             blocked.append(self._held)
         if not blocked:
             return
-        config = self._settings.current
+        config = self._config
         self._next_s = self._clock() + config.poll_s
         gpu_type = store.reserve(
             host=config.host_name,

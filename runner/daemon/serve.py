@@ -1,4 +1,4 @@
-"""`kernel-runner serve`: builds daemons from the configuration, one after another when a reload needs a new one.
+"""`kernel-runner serve`: builds the daemon from the configuration.
 
 Owns the process: one daemon per state directory, the meaning of signals, the exit code.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import signal
-import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -25,9 +24,9 @@ from runner.daemon.monitoring.queue_depth import QueueDepthCache
 from runner.daemon.monitoring.readiness import Readiness
 from runner.daemon.monitoring.watchdog import LONG_TASK_LIMIT_S, Watchdog
 from runner.daemon.outcomes.spool import Spool
-from runner.daemon.reload import DaemonSpec, Reloader
 from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
+from runner.daemon.spec import DaemonSpec
 from runner.devices.quarantine import Quarantine
 from runner.evaluation.container_spec import SLOT_LABEL
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
@@ -74,74 +73,53 @@ class _DockerAdapter:
             raise EngineUnavailableError(str(error)) from error
 
 
-def serve(load: Callable[[], Config], control: ShutdownControl | None = None) -> int:
+def serve(config: Config, control: ShutdownControl | None = None) -> int:
     """Run the daemon until it is told to stop; returns the exit code.
 
-    `load` reads the configuration, now and whenever SIGHUP asks for it. The first SIGTERM or SIGINT finishes the
-    current runs; the second gives them back to the queue and stops at once.
+    The first SIGTERM, SIGINT or SIGHUP finishes the current runs; the second gives them back to the queue and stops at
+    once.
 
     Raises:
         ConfigError: the configuration is wrong, or another daemon uses the same state directory.
     """
-    config = load()
     logs.configure(config.log_format, config.log_level)
-    first = DaemonSpec.from_config(config)
+    spec = DaemonSpec.from_config(config)
     control = control or ShutdownControl()
     readiness = Readiness(notify_socket())
     watchdog = Watchdog(readiness.tell if notify_socket() else None, watchdog_s=watchdog_s())
-    reloader = Reloader(load, first, control=control, readiness=readiness)
     health_report = HealthReport(readiness, watchdog)
-    endpoint = Endpoint(health_report)
-    with (
-        only_daemon(config.state_dir),
-        signals(_handlers(control, reloader)),
-        watchdog.running(),
-        closing(endpoint),
-    ):
-        instance = instance_id(config.state_dir)
-        _log.info("starting", instance=instance, **config.public())
-        exit_reason = ExitReason.REBUILD
-        while exit_reason is ExitReason.REBUILD:
-            exit_reason = _serve(reloader, control, health_report, endpoint, instance)
-    return 0 if exit_reason is ExitReason.CLEAN else 1
 
-
-def _handlers(control: ShutdownControl, reloader: Reloader) -> dict[signal.Signals, Callable[[], None]]:
     def stop() -> None:
         if control.stop.is_set():
             control.request_abort()
         else:
             control.request_stop()
 
-    def reload() -> None:
-        # Looking for devices may take long, and must not keep the next signal waiting.
-        threading.Thread(target=reloader.reload, name="reload", daemon=True).start()
+    with (
+        only_daemon(config.state_dir),
+        signals(dict.fromkeys((signal.SIGTERM, signal.SIGINT, signal.SIGHUP), stop)),
+        watchdog.running(),
+        closing(Endpoint(health_report)) as endpoint,
+    ):
+        if config.http_address is not None:
+            endpoint.listen(config.http_address)
+        instance = instance_id(config.state_dir)
+        _log.info("starting", instance=instance, **config.public())
+        exit_reason = _serve(spec, control, health_report, instance)
+    return 0 if exit_reason is ExitReason.CLEAN else 1
 
-    return {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: reload}
 
-
-def _serve(
-    reloader: Reloader, control: ShutdownControl, health_report: HealthReport, endpoint: Endpoint, instance: str
-) -> ExitReason:
-    """One daemon, from its specification to its end."""
+def _serve(spec: DaemonSpec, control: ShutdownControl, health_report: HealthReport, instance: str) -> ExitReason:
+    """The daemon, from its specification to its end."""
     watchdog = health_report.watchdog
-    # A reload may be looking for devices.
-    watchdog.expect(LONG_TASK_LIMIT_S)
-    spec = reloader.begin()
     config, dsn = spec.config, spec.database_url
     engine = DockerEngine(config.docker_host, owner=daemon_owner(config))
     quarantine = Quarantine()
     evaluator = Evaluator(engine, spec.registry, evaluation_settings(config, spec.eval_python), quarantine)
     port = _DockerAdapter(engine, quarantine, {slot.name for slot in spec.slots})
-    floor = DiskFloor(reloader.settings, lambda: port.data_root)
+    floor = DiskFloor(config, lambda: port.data_root)
     spool = Spool(config.state_dir / "spool", max_bytes=config.spool_max_mib * _MIB)
     pacer = ConnectPacer()
-
-    def apply(now: Config) -> None:
-        logs.configure(now.log_format, now.log_level)
-        evaluator.adopt(evaluation_settings(now, spec.eval_python))
-        spool.max_bytes = now.spool_max_mib * _MIB
-        endpoint.listen(now.http_address)
 
     def store(purpose: str) -> QueueStore:
         # The main thread's own tells the watchdog for what it waits.
@@ -149,14 +127,13 @@ def _serve(
         name = f"kernel-runner {purpose}"
         return QueueStore(dsn, application_name=name, pacer=pacer, waiting=waiting, direct_host=config.direct_host)
 
-    reloader.on_change(apply)
     metrics.expect(
         {slot.gpu_type for slot in spec.slots},
         [(slot, device) for slot in spec.slots for device in slot.devices],
     )
     try:
         daemon = Daemon(
-            reloader.settings,
+            config,
             store_factory=store,
             evaluator=evaluator,
             engine=port,

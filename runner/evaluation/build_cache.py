@@ -89,12 +89,6 @@ class BuildCache:
         """Set the slots: cores that none of them uses are for builds."""
         self._cpus = spare_cpus(slots)
 
-    def resize(self, workers: int | None) -> None:
-        """Set how many builds may run at a time."""
-        with self._changed:
-            self._workers = workers
-            self._changed.notify_all()
-
     @property
     def wanted(self) -> bool:
         """Whether submissions are built before their runs at all."""
@@ -202,7 +196,7 @@ class BuildCache:
 
     @contextmanager
     def _build_worker(self, what: _What, cancel: threading.Event) -> Iterator[None]:
-        """Wait for an idle build worker and use it. A worker that a reload removes finishes its build."""
+        """Wait for an idle build worker and use it."""
         with self._changed:
             while self._running >= max(1, self.workers):
                 self._changed.wait(CANCEL_POLL_S)

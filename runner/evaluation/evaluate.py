@@ -121,15 +121,6 @@ class Evaluator:
             gate=self._gate,
         )
 
-    def adopt(self, settings: EvaluationSettings) -> None:
-        """Apply new limits to later jobs; running ones keep theirs."""
-        now = self._settings
-        self._settings = replace(
-            settings, eval_python=now.eval_python, state_dir=now.state_dir, host_name=now.host_name
-        )
-        self._warm_pool.adopt(settings.pool_bounds)
-        self._build_cache.resize(settings.build_workers)
-
     @property
     def warm(self) -> Mapping[str, int]:
         """How many containers wait for each slot that has had a job or was prepared."""

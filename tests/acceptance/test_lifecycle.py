@@ -64,36 +64,6 @@ def test_a_killed_daemon_loses_no_job_and_doubles_none(live: LiveRunner) -> None
     assert live.containers() == 0
 
 
-def test_a_reload_to_other_slots_loses_no_run_and_stops_no_process(live: LiveRunner) -> None:
-    """SIGHUP mid-run: a wrong file changes nothing; a right one waits for the run, and then the new slots serve."""
-    number = running(live)
-    assert live.process is not None
-    good = live.config_file.read_text(encoding="utf-8")
-    for text, said in (
-        (good + 'lease_s = "long"\n', "configuration_refused"),
-        (good + "slots = [{ gpu_type = 'CPU', cpus = [0] }]\n", "claiming_paused"),
-    ):
-        live.config_file.write_text(text, encoding="utf-8")
-        live.process.send_signal(signal.SIGHUP)
-        wait_until(live, lambda said=said: said in live.log, said)  # type: ignore[misc]  # mypy: default in lambda
-    waiting = live.submit("vectoradd", SLOW)
-    assert [live.wait(each).verdict for each in (number, waiting)] == [Verdict.ACCEPTED] * 2
-    (first,), (second,) = (live.store.submission(each).jobs for each in (number, waiting))
-    assert (first.attempt, second.attempt) == (1, 1)
-    (host,) = live.store.hosts()
-    assert [slot["cpus"] for slot in host.slots] == [[0]]
-    assert live.stop(signal.SIGTERM) == 0
-    assert live.containers() == 0
-
-
-def wait_until(live: LiveRunner, condition: Callable[[], bool], what: str) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}: {live.log}"
-        time.sleep(0.05)
-
-
 def test_a_profile_is_read_in_a_terminal_and_its_trace_is_kept(live: LiveRunner, tmp_path: Path) -> None:
     """Through daemon and container: a table per benchmark, unranked, in `status`; the trace by `artifact`."""
     right = (ROOT / "tasks" / "problems" / "vectoradd" / "solutions" / "correct" / "torch_add.py").read_bytes()

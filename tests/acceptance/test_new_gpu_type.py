@@ -71,7 +71,7 @@ def test_a_new_gpu_type_goes_from_file_to_ranked_run(
             file.write("bandwidth_gb_s = 1000\npeak_tflops = { fp16 = 100 }\n")
             file.write('\n[environment]\nKR_EMULATE_CUDA = "268435456"\n')
         assert "is HYP9000" in started("gpu", "detect").stdout
-        # A daemon takes the file when it starts, or on reload.
+        # A daemon takes the file when it starts.
         assert runner.stop() == 0
         runner.start()
         created = kernel_runner("leaderboard", "create", str(task), "--name", "sums", "--gpu", "HYP9000")

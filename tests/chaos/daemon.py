@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from runner.base import logs
-from runner.base.config import Config, Settings
+from runner.base.config import Config
 from runner.base.errors import CancelledByRequest, EvaluationError
 from runner.base.model import Device, Job, JobResult, Progress, Slot
 from runner.daemon.instance import instance_id
@@ -195,7 +195,7 @@ def _daemon(spec: Spec, config: Config) -> Daemon:
     """As `runner.daemon.serve` builds it, but for evaluator, engine and devices."""
     pacer = ConnectPacer()
     return Daemon(
-        Settings(config),
+        config,
         store_factory=lambda purpose: Store(
             spec.database_url,
             application_name=f"chaos {spec.name} {purpose}",

@@ -45,7 +45,6 @@ REASONS: Final[Mapping[str, str]] = {
     "shutdown": "stopping",
 }
 _DRAINING: Final = "draining"
-_RELOADING: Final = "reloading"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +77,7 @@ class DaemonView:
 
 
 class HealthReport:
-    """Threadsafe. Outlives the daemons that a reload replaces."""
+    """Threadsafe. Exists before the daemon and after it."""
 
     def __init__(self, readiness: Readiness, watchdog: Watchdog) -> None:
         #: Set by the claiming thread.
@@ -90,7 +89,7 @@ class HealthReport:
         self.registry.register(_Snapshot(self))
 
     def show(self, parts: DaemonView | None) -> None:
-        """Show these parts from now on; None: no daemon runs at the moment."""
+        """Show these parts from now on; None: no daemon runs."""
         self._parts = parts
 
     @property
@@ -127,7 +126,7 @@ def reason(waiting_for: str) -> str:
     """The reason why a daemon is not ready, as one word."""
     if waiting_for in REASONS:
         return REASONS[waiting_for]
-    return _DRAINING if waiting_for.startswith(_DRAINING) else _RELOADING
+    return _DRAINING
 
 
 class _Snapshot(Collector):
@@ -159,7 +158,7 @@ class _Snapshot(Collector):
         ready, details = self._health_report.ready()
         yield GaugeMetricFamily("kernel_runner_ready", "1 while jobs are claimed.", value=ready)
         why = GaugeMetricFamily("kernel_runner_not_ready", "1 for why no jobs are claimed.", labels=["reason"])
-        for word in (*REASONS.values(), _DRAINING, _RELOADING, "stuck"):
+        for word in (*REASONS.values(), _DRAINING, "stuck"):
             why.add_metric([word], float(details.get("reason") == word))
         yield why
 

@@ -50,46 +50,34 @@ class Answers(Protocol):
 
 
 class Endpoint:
-    """Threadsafe. Listens from the first `listen` to `close`."""
+    """Listens from `listen` to `close`."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
-        self._lock = threading.Lock()
-        self._address: HttpAddress | None = None
         self._server: _Server | None = None
 
     @property
     def bound(self) -> str | None:
-        """Where it listens: `127.0.0.1:9469`, `unix:/run/x.sock`; None: nowhere at the moment."""
+        """Where it listens: `127.0.0.1:9469`, `unix:/run/x.sock`; None: nowhere."""
         return None if self._server is None else self._server.bound
 
-    def listen(self, address: HttpAddress | None) -> None:
-        """Listen there from now on, and nowhere else; None: nowhere. An address that cannot be had is logged."""
-        with self._lock:
-            if address == self._address:
-                return
-            self._end()
-            if address is None:
-                return
-            try:
-                self._server = _Server(address, self._answers)
-            except OSError as error:
-                remedy = "free the address, or name another as http_listen; then reload the daemon"
-                _log.error("http_not_listening", http_listen=str(address), error=f"{error.strerror or error}: {remedy}")
-                return
-            self._address = address
-            threading.Thread(target=self._server.serve_forever, args=(_STOP_S,), name="http", daemon=True).start()
-            _log.info("http_listening", http_listen=self.bound)
+    def listen(self, address: HttpAddress) -> None:
+        """Listen there. An address that cannot be had is logged."""
+        try:
+            self._server = _Server(address, self._answers)
+        except OSError as error:
+            remedy = "free the address, or name another as http_listen; then restart the daemon"
+            _log.error("http_not_listening", http_listen=str(address), error=f"{error.strerror or error}: {remedy}")
+            return
+        threading.Thread(target=self._server.serve_forever, args=(_STOP_S,), name="http", daemon=True).start()
+        _log.info("http_listening", http_listen=self.bound)
 
     def close(self) -> None:
         """Listen no more."""
-        self.listen(None)
-
-    def _end(self) -> None:
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
-        self._server = self._address = None
+        self._server = None
 
 
 class _Server(socketserver.ThreadingTCPServer):

@@ -113,16 +113,6 @@ class Readiness:
         if news:
             self._up(why)
 
-    def reloading(self) -> None:
-        """The configuration is being read again."""
-        if self._announced:
-            self.tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-
-    def reloaded(self, status: str) -> None:
-        """The configuration was read, with or without success. Changes that wait for runs are not waited for here."""
-        if self._announced:
-            self.tell(f"READY=1\nSTATUS={_one_line(status)}")
-
     def stopping(self, status: str) -> None:
         """No more jobs are claimed."""
         with self._lock:

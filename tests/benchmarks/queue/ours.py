@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import psycopg
 
-from runner.base.config import Config, Settings
+from runner.base.config import Config
 from runner.base.errors import CancelledByRequest
 from runner.base.logs import configure
 from runner.base.model import Job, JobResult, Mode, Progress, RunRecord, Slot, Verdict
@@ -224,7 +224,7 @@ class Hosts:
         url, pacer = self._options["url"], ConnectPacer()
         kind = DeafStore if self._options.get("deaf") else Store
         daemon = Daemon(
-            Settings(config),
+            config,
             store_factory=lambda purpose: kind(url, application_name=f"daemon {purpose}", pacer=pacer),
             evaluator=self._evaluator,
             engine=NoEngine(),

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from runner.base.config import Config, Settings
+from runner.base.config import Config
 from runner.base.errors import CancelledByRequest, EngineUnavailableError
 from runner.base.model import Job, JobResult, JobState, Progress, RunRecord, Slot, Verdict
 from runner.daemon import Daemon, ExitReason, ShutdownControl
@@ -154,7 +154,6 @@ class Rig:
         self.slots = cpu_slots(1)
         self.store = Store(database_url, application_name="test")
         self.spool = Spool(self.config.state_dir / "spool", max_bytes=self.config.spool_max_mib * 2**20)
-        self.settings = Settings(self.config)
         self.quarantine = Quarantine(retry_s=0.05)
         self.control = ShutdownControl()
         self.check_disk: Callable[[], object] = lambda: None
@@ -171,7 +170,7 @@ class Rig:
     def start(self, *, ready: bool = True) -> Rig:
         """Start the daemon; by default, wait until it serves."""
         self.daemon = Daemon(
-            self.settings,
+            self.config,
             store_factory=self.store_factory,
             evaluator=self.evaluator,
             engine=self.engine,

@@ -15,11 +15,10 @@ NEVER = 1e9
 def test_nothing_is_claimed_below_the_floor_until_there_is_room(rig: Rig) -> None:
     """Although a slot is free; a run goes on and is committed, and what is queued starts when there is room again."""
 
-    def set_floor(gib: float) -> None:
-        rig.settings.replace(rig.config.model_copy(update={"min_free_gib": gib}))
+    def floor_of(gib: float) -> DiskFloor:
+        return DiskFloor(rig.config.model_copy(update={"min_free_gib": gib}), lambda: rig.config.state_dir)
 
-    looked = 0
-    floor = DiskFloor(rig.settings, lambda: rig.config.state_dir)
+    looked, floor = 0, floor_of(0.0)
 
     def check() -> None:
         nonlocal looked
@@ -33,7 +32,7 @@ def test_nothing_is_claimed_below_the_floor_until_there_is_room(rig: Rig) -> Non
     rig.start()
     running = rig.submit()
     assert gate.begun.wait(PATIENCE_S)
-    set_floor(NEVER)
+    floor = floor_of(NEVER)
     rig.wait_for(lambda: rig.waiting_for == DISK, "the daemon says what it lacks")
     waiting, before = rig.submit(), looked
     # The claim of the first of two further looks is over when the second one begins.
@@ -42,7 +41,7 @@ def test_nothing_is_claimed_below_the_floor_until_there_is_room(rig: Rig) -> Non
     gate.go.set()
     rig.wait_done(running)
     assert rig.view(waiting).state is JobState.QUEUED
-    set_floor(0.0)
+    floor = floor_of(0.0)
     rig.wait_done(waiting)
     assert rig.daemon is not None
     assert rig.daemon.readiness.ready.wait(PATIENCE_S)
@@ -50,8 +49,7 @@ def test_nothing_is_claimed_below_the_floor_until_there_is_room(rig: Rig) -> Non
 
 def test_a_daemon_that_starts_on_a_full_disk_is_not_ready(rig: Rig) -> None:
     """It never says that it serves; an order to stop ends it as ever."""
-    rig.settings.replace(rig.config.model_copy(update={"min_free_gib": NEVER}))
-    rig.check_disk = DiskFloor(rig.settings, lambda: None).check
+    rig.check_disk = DiskFloor(rig.config.model_copy(update={"min_free_gib": NEVER}), lambda: None).check
     rig.start(ready=False)
     rig.wait_for(lambda: rig.daemon is not None and rig.waiting_for == DISK, "it says what it lacks")
     assert rig.daemon is not None

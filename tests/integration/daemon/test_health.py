@@ -184,8 +184,8 @@ def test_a_main_thread_that_hangs_is_neither_alive_nor_ready(rig: Rig) -> None:
     assert health_report.ready()[1]["reason"] == "stuck"
 
 
-def test_between_two_daemons_there_is_still_an_answer(health_report: HealthReport) -> None:
-    """While a reload makes new parts nothing of the old ones is looked at."""
+def test_without_a_daemon_there_is_still_an_answer(health_report: HealthReport) -> None:
+    """Before the daemon is made and after its end nothing of it is looked at."""
     health_report.show(None)
     scrape = Scrape(health_report)
     assert scrape("kernel_runner_alive") == 1

@@ -53,7 +53,7 @@ def test_a_daemon_at_rest_sends_one_statement_per_poll_over_one_connection(
 
 def test_the_pauses_between_polls_add_up_to_less_than_six_statements_in_ten_seconds(rig: Rig) -> None:
     """With the default `poll_s`, which is also the longest pause."""
-    rig.settings.replace(Config())
+    rig.config = Config()
     rig.start(ready=False)
     assert isinstance(rig.daemon, Daemon)
     gaps_s = [rig.daemon._poll_pause_s() for _ in range(5000)]

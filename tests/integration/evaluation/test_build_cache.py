@@ -184,9 +184,9 @@ def test_an_import_that_fails_for_want_of_a_device_is_no_verdict(made: Evaluator
     assert built(logs)[0]["exit_codes"] == {"compile": 1}
 
 
-def test_a_build_that_takes_too_long_is_no_verdict(made: Evaluator) -> None:
+def test_a_build_that_takes_too_long_is_no_verdict(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is ended, what it left is not used, and the run begins anew."""
-    made.adopt(replace(made._settings, build_timeout_s=2))
+    monkeypatch.setattr(made, "_settings", replace(made._settings, build_timeout_s=2))
     result = evaluate(made, job(f"import time\n{NOTES}\nwhile AHEAD:\n    time.sleep(60)\n"))
     assert note(result).startswith("run-")
 
@@ -267,13 +267,15 @@ def test_a_job_does_not_run_beside_a_container_that_would_not_go(made: Evaluator
         evaluate(made, job("pass"))
 
 
-def test_without_a_spare_core_a_job_is_built_on_its_slots_cores(made: Evaluator) -> None:
+def test_without_a_spare_core_a_job_is_built_on_its_slots_cores(
+    made: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before its run, and still once for both jobs; with no build workers configured, in the run."""
     everything = replace(SLOT, cpus=tuple(sorted(os.sched_getaffinity(0))))
     made._build_cache.arrange([everything])
     with capture_logs() as logs:
         notes = {note(evaluate(made, job(NOTES, secret=secret), everything)) for secret in (False, True)}
-        made.adopt(replace(made._settings, build_workers=0))
+        monkeypatch.setattr(made._build_cache, "_workers", 0)
         evaluate(made, job(NOTES, submission=5), everything)
     assert len(notes) == 1
     (build,) = built(logs)

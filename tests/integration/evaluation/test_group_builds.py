@@ -173,21 +173,23 @@ def test_candidates_in_containers_of_their_own_get_their_builds(made: Evaluator)
     assert _verdicts(_run(made, [_notes("one"), _notes("two")], separate_containers=True)) == ["accepted"] * 2
 
 
-def test_a_candidate_gets_no_build_where_there_are_no_cores_for_it(made: Evaluator) -> None:
+def test_a_candidate_gets_no_build_where_there_are_no_cores_for_it(
+    made: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It compiles in its run, as with build workers switched off."""
     made._build_cache.arrange([replace(SLOT, cpus=tuple(sorted(os.sched_getaffinity(0))))])
     with capture_logs() as logs:
         assert _verdicts(_run(made, [_notes("one", expects=[])])) == ["accepted"]
     made._build_cache.arrange([SLOT])
-    made.adopt(replace(made._settings, build_workers=0))
+    monkeypatch.setattr(made._build_cache, "_workers", 0)
     with capture_logs() as more:
         assert _verdicts(_run(made, [_notes("one", expects=[])])) == ["accepted"]
     assert not _built(logs) | _built(more)
 
 
-def test_a_build_that_takes_too_long_is_no_verdict(made: Evaluator) -> None:
+def test_a_build_that_takes_too_long_is_no_verdict(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it left is not used."""
-    made.adopt(replace(made._settings, build_timeout_s=2))
+    monkeypatch.setattr(made, "_settings", replace(made._settings, build_timeout_s=2))
     code = _notes("slow", expects=[]).replace("else:", "    import time; time.sleep(600)\nelse:", 1)
     assert _verdicts(_run(made, [code])) == ["accepted"]
 

@@ -121,5 +121,5 @@ def test_what_cannot_be_removed_costs_its_slot_and_no_verdict(
     disobedience.obeys.set()
     wait_until(lambda: not quarantine.reasons(), "the slot is used again")
 
-    stubborn.adopt(replace(settings, warm_containers=0))
+    monkeypatch.setattr(stubborn, "_settings", replace(settings, warm_containers=0))
     assert stubborn.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED

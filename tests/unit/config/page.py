@@ -1,7 +1,7 @@
 """Makes docs/configuration.md of the configuration's model; `python -m tests.unit.config.page` writes the page.
 
 The introduction stands here. Everything about a key stands in `runner.base.config.Config`: its type, default, bounds,
-examples and `Reload` in the field, its description in the string below the field.
+examples in the field, its description in the string below the field.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from runner.base.config import RELOAD, Config, Reload, SlotConfig
+from runner.base.config import Config, SlotConfig
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PAGE: Final = ROOT / "docs" / "configuration.md"
@@ -26,7 +26,7 @@ PAGE: Final = ROOT / "docs" / "configuration.md"
 COMPUTED: Final[Mapping[str, str]] = {"host_name": "the system's host name"}
 #: An example that is longer stands in a block of its own.
 INLINE: Final = 70
-HEAD: Final = f"""# Configuration
+HEAD: Final = """# Configuration
 
 A complete file, `/etc/kernel-runner/config.toml`, for a host with accelerators of known GPU types:
 
@@ -50,27 +50,7 @@ first:
 Durations are seconds and may have a fraction. An unknown key or `KERNEL_RUNNER_` variable is an error, which names the
 nearest valid one.
 
-## A new value for a running daemon
-
-```sh
-systemctl reload kernel-runner
-```
-
-The daemon reads the file again (SIGHUP does the same). It loses no run. If the file is wrong, the daemon logs one
-error and keeps the whole old configuration. `systemctl reload` returns as soon as the daemon has read the file. Behind
-`Reload:` each key below says when its new value counts:
-
-- *{Reload.AT_ONCE}*: from the next time that the daemon uses it.
-- *{Reload.AFTER_RUNS}*: the daemon claims nothing more, finishes its runs, builds its parts anew and goes on.
-  `drain_timeout_s` does not apply. The log and `systemctl status` say what the daemon waits for. A further reload
-  replaces this one; if it takes the change back, the daemon just goes on. The same happens when files in `gpus_dir`
-  have changed, or the devices that `slots = "auto"` finds.
-- *{Reload.RESTART}*: the daemon logs the new value and keeps the old one.
-- *{Reload.MIGRATION}*: for the whole queue; daemons read none of them, and each `migrate` writes its machine's.
-
-A process keeps the environment of its start, and those variables still override the file. So a change of the unit
-(`Environment=`, the credential) needs a restart. A unit of your own may have `Type=notify-reload`, which needs no
-`ExecReload=`.
+A new value counts after a restart, which loses no run: `kernel-runner check`, then `systemctl restart kernel-runner`.
 
 This page is made from `runner/base/config.py` (`python -m tests.unit.config.page`), and a test compares the two.
 
@@ -136,7 +116,7 @@ def _section(key: str, field: FieldInfo, description: str) -> str:
     if not inline:
         for example in shown:
             text += ["", "```toml", example, "```"]
-    facts = [*inline, f"Default: {_default(key, field)}.", *_bounds(field), f"Reload: {RELOAD[key]}."]
+    facts = [*inline, f"Default: {_default(key, field)}.", *_bounds(field)]
     return "\n".join([*text, "", " ".join(facts), ""])
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runner.base import config as config_module
-from runner.base.config import Config, HttpAddress, Settings
+from runner.base.config import Config, HttpAddress
 from runner.base.environment import notify_socket, watchdog_s
 from runner.base.errors import ConfigError
 from tests.unit.config.page import PAGE, examples, page
@@ -30,7 +30,7 @@ def load(tmp_path: Path) -> Callable[..., Config]:
 
 
 def test_the_page_is_what_the_model_says() -> None:
-    """docs/configuration.md has every key, with its description, examples, default and way to reload."""
+    """docs/configuration.md has every key, with its description, examples and default."""
     assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.unit.config.page`"
 
 
@@ -39,15 +39,6 @@ def test_every_example_is_a_value_other_than_the_default(load: Callable[..., Con
     """A file with the example and nothing else loads, and its value counts."""
     for example in examples(key):
         assert getattr(load(example), key) != getattr(load(), key)
-
-
-def test_settings_are_replaced_whole(load: Callable[..., Config]) -> None:
-    """Who reads `now` sees one configuration or the other, never a mixture."""
-    old, new = load("lease_s = 60"), load("lease_s = 90")
-    settings = Settings(old)
-    assert settings.current is old
-    settings.replace(new)
-    assert settings.current is new
 
 
 def test_every_file_of_the_page_loads(load: Callable[..., Config]) -> None:

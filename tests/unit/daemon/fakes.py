@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
-from runner.base.config import Config, Settings
+from runner.base.config import Config
 from runner.base.errors import DatabaseUnavailableError, StaleAttemptError
 from runner.base.model import Job, JobResult, JobState, Json
 from runner.daemon.leases import LeaseKeeper
@@ -107,9 +107,9 @@ class Parts:
 
     def __init__(self, directory: Path, *, max_bytes: int = 1 << 20) -> None:
         self.store = FakeStore()
-        self.settings = Settings(Config(host_name="h", state_dir=directory))
+        config = Config(host_name="h", state_dir=directory)
         self.opened: list[str] = []
-        self.keeper = LeaseKeeper(lambda: self.fake("heartbeat"), self.settings, instance="i")
+        self.keeper = LeaseKeeper(lambda: self.fake("heartbeat"), config, instance="i")
         self.publisher = EventPublisher(self.fake)
         self.spool = Spool(directory / "spool", max_bytes=max_bytes)
         self.now_s = 1000.0

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from runner.base.config import Config, Settings
+from runner.base.config import Config
 from runner.base.errors import DatabaseUnavailableError
 from runner.daemon import housekeeping
 from runner.daemon.housekeeping import BATCH, Housekeeper
@@ -42,7 +42,7 @@ class FakeStore:
 
 def housekeeper(store: FakeStore) -> Housekeeper:
     """One that keeps things for two days."""
-    return Housekeeper(lambda _purpose: cast("Store", store), Settings(Config(retention_days=2.0)))
+    return Housekeeper(lambda _purpose: cast("Store", store), Config(retention_days=2.0))
 
 
 def test_batches_are_removed_until_one_is_empty() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from runner.base.config import Config, Settings
+from runner.base.config import Config
 from runner.base.errors import DatabaseUnavailableError
 from runner.base.model import Job
 from runner.daemon.leases import OVERTIME_GRACE_S, STOPPING_S, Lease, LeaseKeeper, StopReason
@@ -77,11 +77,9 @@ def asked_to_stop(held: Held) -> Sequence[LeaseState]:
     return [LeaseState(job_id=key, attempt=attempt, ours=True, cancel_requested=True) for key, attempt in held]
 
 
-def settings(**changed: object) -> Settings:
+def config(**changed: object) -> Config:
     """A host's, with fast heartbeats."""
-    return Settings(
-        Config.model_validate({"host_name": "h", "lease_s": 3.0, "heartbeat_s": 0.01, "max_run_s": 60.0, **changed})
-    )
+    return Config.model_validate({"host_name": "h", "lease_s": 3.0, "heartbeat_s": 0.01, "max_run_s": 60.0, **changed})
 
 
 Run = Callable[..., tuple[LeaseKeeper, FakeHeart]]
@@ -101,7 +99,7 @@ def run() -> Iterator[Run]:
     ) -> tuple[LeaseKeeper, FakeHeart]:
         heart = FakeHeart(answer)
         # The real one would have a keeper that the machine holds up for a lease say so.
-        keeper = LeaseKeeper(heart.open, settings(**changed), instance="i", clock=clock or Clock())
+        keeper = LeaseKeeper(heart.open, config(**changed), instance="i", clock=clock or Clock())
         thread = threading.Thread(target=keeper.run, args=(stop,))
         running.append((thread, keeper))
         thread.start()
@@ -156,13 +154,11 @@ def test_a_lease_whose_run_is_over_cannot_be_lost(run: Run) -> None:
     assert logs == []
 
 
-def test_a_reload_changes_the_period_and_the_longest_run(run: Run) -> None:
-    """`heartbeat_s` and `lease_s` count for the next beat, `max_run_s` for the next job."""
+def test_a_run_may_take_max_run_s(run: Run) -> None:
+    """And a while beside, in which the evaluation ends itself; a beat renews for `lease_s`."""
     clock = Clock()
-    keeper, heart = run(clock=clock, lease_s=3600.0, heartbeat_s=1200.0)
-    keeper._settings.replace(settings(max_run_s=5.0).current)
+    keeper, heart = run(clock=clock, max_run_s=5.0)
     lease = keeper.hold(job())
-    keeper.nudge()
     heart.wait(5)
     assert lease.deadline_s == clock.now_s + 5.0 + OVERTIME_GRACE_S
     assert heart.lease_s == 3.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from runner.base.config import Config, Settings
+from runner.base.config import Config
 from runner.daemon.capacity import Capacity
 from runner.daemon.reservations import Reservations
 from runner.store import Store
@@ -31,8 +31,8 @@ class Scene:
         self.now_s = 100.0
         self.host = workers()
         self.capacity = Capacity(tuple(self.host.values()), REGISTRY)
-        self.settings = Settings(Config(host_name="h", reserve_after_s=7.0, poll_s=2.0, lease_s=30.0))
-        self.reservations = Reservations(self.capacity, self.settings, clock=lambda: self.now_s)
+        config = Config(host_name="h", reserve_after_s=7.0, poll_s=2.0, lease_s=30.0)
+        self.reservations = Reservations(self.capacity, config, clock=lambda: self.now_s)
         self.database = FakeStore()
         self.store = cast("Store", self.database)
 
@@ -84,12 +84,3 @@ def test_a_daemon_that_claims_nothing_keeps_nothing_free() -> None:
     assert scene.renew() == {"cpu"}
     scene.reservations.forget()
     assert {worker.slot.name for worker in scene.capacity.free()} == {"right", "one1", "one2", "one3", "cpu"}
-
-
-def test_a_reload_changes_when_a_job_is_due() -> None:
-    """`reserve_after_s` counts for the next question."""
-    scene = Scene()
-    scene.busy("one0")
-    scene.settings.replace(Config(host_name="h", reserve_after_s=0.0))
-    scene.renew()
-    assert scene.database.asked[0]["waited_s"] == 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import threading
@@ -14,14 +15,17 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from development import stack
 from runner.base import logs
-from runner.base.config import Config, Settings
+from runner.base.config import Config
 from runner.base.errors import ConfigError, DiskFullError, EngineUnavailableError
+from runner.cli.check import _host_root
+from runner.cli.finding import Mark
 from runner.daemon.loop import ExitReason
-from runner.daemon.reload import Reloader
-from runner.daemon.serve import _handlers, only_daemon, serve
+from runner.daemon.serve import only_daemon, serve
 from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
+from runner.daemon.spec import DaemonSpec
 from runner.devices.quarantine import Quarantine
 from runner.evaluation.warm_pool import PoolBounds
 from sandbox.errors import EngineRefused, NotReaped
@@ -62,7 +66,29 @@ def config(tmp_path: Path, **settings: Any) -> Config:  # noqa: ANN401 - any set
 def test_serving_with_a_wrong_configuration_is_refused(tmp_path: Path, settings: Any, message: str) -> None:  # noqa: ANN401 - any setting
     """The operator is told before anything runs."""
     with pytest.raises(ConfigError, match=message):
-        serve(lambda: config(tmp_path, **settings))
+        serve(config(tmp_path, **settings))
+
+
+def test_an_environment_that_containers_cannot_use_is_said_before_anything_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a daemon's start, by `check` and by `make up`, in one sentence: a base below what submissions can write."""
+    path = tmp_path / "base" / "bin" / "python"
+    path.parent.mkdir(parents=True)
+    prefixes = json.dumps([str(tmp_path / "base")] * 4)
+    path.write_text(f"#!/bin/sh\necho '{prefixes}'\n", encoding="utf-8")
+    path.chmod(0o755)
+    given = config(tmp_path, eval_python=path)
+    monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(path))
+    said = []
+    for start in (lambda: DaemonSpec.from_config(given), stack.eval_python):
+        with pytest.raises(ConfigError, match="below a directory that submissions can write") as refused:
+            start()
+        said.append(str(refused.value))
+    (finding,) = _host_root(given)
+    said.append(finding.found)
+    assert finding.mark is Mark.FAILED
+    assert all("\n" not in text and str(tmp_path / "base") in text for text in said)
 
 
 def test_serving_reads_the_operators_gpu_types(tmp_path: Path) -> None:
@@ -70,7 +96,7 @@ def test_serving_reads_the_operators_gpu_types(tmp_path: Path) -> None:
     (tmp_path / "gpus.d").mkdir()
     (tmp_path / "gpus.d/x.toml").write_text('name = "X"\nvendor = "martian"\n', encoding="utf-8")
     with pytest.raises(ConfigError, match=r"gpus\.d/x\.toml: vendor: found 'martian'"):
-        serve(lambda: config(tmp_path))
+        serve(config(tmp_path))
 
 
 def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,8 +114,8 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
             seen.update(closed=True)
 
     class FakeDaemon:
-        def __init__(self, given: Settings, **parts: Any) -> None:  # noqa: ANN401 - whatever serve hands over
-            seen.update(parts, settings_in_force=given)
+        def __init__(self, given: Config, **parts: Any) -> None:  # noqa: ANN401 - whatever serve hands over
+            seen.update(parts, config=given)
             self.snapshot = object()
 
         def run(self, control: ShutdownControl) -> ExitReason:
@@ -99,9 +125,6 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     class FakeEvaluator:
         def __init__(self, _engine: object, _registry: object, settings: object, _quarantine: object) -> None:
             seen.update(settings=settings)
-
-        def adopt(self, settings: object) -> None:
-            assert settings == seen["settings"]
 
         def close(self) -> None:
             assert "closed" not in seen, "warm containers are removed while the engine can still be spoken to"
@@ -127,14 +150,14 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
         log_format="json",
         log_level="error",
     )
-    assert serve(lambda: given, control) == 0
+    assert serve(given, control) == 0
     assert (seen["base_url"], seen["owner"]) == ("unix:///x", f"gpu-01:{tmp_path / 'state'}")
     assert seen["log"] == ("json", "error")
     claim, listen = seen["stores"]
     assert "host=127.0.0.1" in claim._link._address
     assert claim._link._pacer is listen._link._pacer is not None, "one pacer for the whole host"
     assert seen["spool"].max_bytes == 3 * 2**20
-    assert seen["settings_in_force"].current == given
+    assert seen["config"] == given
     assert seen["instance"] == (tmp_path / "state/instance").read_text(encoding="ascii").strip()
     settings = seen["settings"]
     assert settings.eval_python == Path(sys.executable)
@@ -161,17 +184,24 @@ def test_one_daemon_per_state_directory(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_first_signal_drains_and_the_second_aborts(number: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_the_first_signal_drains_and_the_second_aborts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
     """And afterwards the process's own handlers are back."""
     before = signal.getsignal(number)
     control = ShutdownControl()
-    with signals(_handlers(control, cast("Reloader", None))):
+
+    def daemon(*_: object) -> ExitReason:
         signal.raise_signal(number)
         assert control.stop.wait(PATIENCE_S)
         assert not control.abort.is_set()
         signal.raise_signal(number)
         assert control.abort.wait(PATIENCE_S)
+        return ExitReason.CLEAN
+
+    monkeypatch.setattr(serve_module, "_serve", daemon)
+    assert serve(config(tmp_path, http_listen="off"), control) == 0
     assert signal.getsignal(number) is before
 
 

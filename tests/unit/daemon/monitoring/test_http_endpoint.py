@@ -102,35 +102,15 @@ def test_what_is_no_socket_is_not_removed(served: Endpoint, tmp_path: Path) -> N
     assert path.read_text(encoding="utf-8") == "data"
 
 
-def test_an_address_that_is_taken_is_said_and_tried_again_by_the_next_reload(served: Endpoint) -> None:
+def test_an_address_that_is_taken_is_said(served: Endpoint) -> None:
     """Jobs do not wait for it."""
     with socket.socket() as squatter, capture_logs() as logs:
         squatter.bind(("127.0.0.1", 0))
         squatter.listen()
-        address = HttpAddress(host="127.0.0.1", port=squatter.getsockname()[1])
-        served.listen(address)
+        served.listen(HttpAddress(host="127.0.0.1", port=squatter.getsockname()[1]))
         assert served.bound is None
-        squatter.close()
-        served.listen(address)
-        assert get(bound(served), "/healthz")[0] == 200
-    assert [line["event"] for line in logs] == ["http_not_listening", "http_listening"]
+    assert [line["event"] for line in logs] == ["http_not_listening"]
     assert logs[0]["error"].startswith("Address already in use: free the address, or name another as http_listen")
-
-
-def test_a_new_address_replaces_the_old_one(served: Endpoint, tmp_path: Path) -> None:
-    """A reload moves it, or turns it off; the same address again changes nothing."""
-    first, second = tmp_path / "a", tmp_path / "b"
-    served.listen(HttpAddress(path=first))
-    bound(served)
-    served.listen(HttpAddress(path=first))
-    assert get(f"unix:{first}", "/healthz")[0] == 200
-    served.listen(HttpAddress(path=second))
-    assert bound(served) == f"unix:{second}"
-    assert not first.exists()
-    assert get(f"unix:{second}", "/healthz")[0] == 200
-    served.listen(None)
-    assert served.bound is None
-    assert not second.exists()
 
 
 def test_an_answer_that_breaks_is_a_line_in_the_log(served: Endpoint, answers: Answers) -> None:
