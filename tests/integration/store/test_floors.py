@@ -76,7 +76,7 @@ def test_a_claim_costs_the_same_behind_a_held_snapshot(
     snapshot: psycopg.Connection[Any],
     meter: Meter,  # noqa: F811 - the fixture
 ) -> None:
-    """After 90,000 jobs went through, and after all 100,000: at most twice the pages of before, leases included."""
+    """After nine tenths of 30,000 jobs went through, and after all: at most twice the pages of before, leases included."""
     bench.board("identity", *TYPES)
     bench.register("h", *TYPES)
     db.execute("ALTER TABLE runner.job SET (autovacuum_enabled = off)")
@@ -87,7 +87,7 @@ def test_a_claim_costs_the_same_behind_a_held_snapshot(
     before = meter.cost(queries.CLAIM.sql, full, after=LOOKS)
     db.execute(WENT_THROUGH.encode())
     far = meter.cost(queries.CLAIM.sql, full, after=LOOKS)
-    assert far.pages > 10 * before.pages, "the snapshot keeps nothing"
+    assert far.pages > 4 * before.pages, "the snapshot keeps nothing"
     for part in ("p.part < 10", "true"):
         db.execute(WENT_THROUGH.replace("p.part < 10", part).encode())
         move(db)
