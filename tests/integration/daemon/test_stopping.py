@@ -105,11 +105,12 @@ def test_a_signal_finishes_the_run_and_exits_0(rig: Rig, process: Process, numbe
 
 
 def test_a_second_signal_gives_the_job_back(rig: Rig, process: Process) -> None:
-    """Twice SIGTERM: the gate stays closed, and the job is queued again."""
+    """Twice SIGTERM: the gate stays closed, and the job is queued again, with no failure counted."""
     submission = rig.submit()
     process.expect("begun")
     process.child.send_signal(signal.SIGTERM)
     process.expect("stopping")
     process.child.send_signal(signal.SIGTERM)
     assert process.child.wait(PATIENCE_S) == 0
-    assert rig.view(submission).jobs[0].state is JobState.QUEUED
+    (job,) = rig.view(submission).jobs
+    assert (job.state, job.attempt, job.failures) == (JobState.QUEUED, 1, 0)
