@@ -47,10 +47,8 @@ class Corpus:
     classes: tuple[CaseClass, ...]
 
     def has(self, nodeid: str) -> bool:
-        """Whether a test belongs to it, or a file has tests of it."""
-        path, _, name = nodeid.partition("::")
-        is_there = any(_is_below(path, place) for place in self.tests)
-        return is_there and (not self.only or not name or matches(nodeid, self.only))
+        """Whether a test of one of its files belongs to it, or the file has tests of it."""
+        return not self.only or "::" not in nodeid or matches(nodeid, self.only)
 
     def classes_of(self, nodeid: str) -> tuple[str, ...]:
         """The classes of a test: one, or the manifest is wrong."""
@@ -71,7 +69,7 @@ class Tiers:
 
     def corpus_of(self, nodeid: str) -> Corpus | None:
         """The corpus of a test; None for the tests that `make test` always plays."""
-        return next((corpus for corpus in self.corpora if corpus.has(nodeid)), None)
+        return next((corpus for corpus in _corpora_of(nodeid.partition("::")[0]) if corpus.has(nodeid)), None)
 
     def touched_by(self, paths: Sequence[str]) -> frozenset[str]:
         """The corpora that a change of these files touches; a page touches none."""
@@ -111,6 +109,11 @@ def tiers() -> Tiers:
     return Tiers(corpora=corpora, folders={place: tuple(names) for place, names in document["folders"].items()})
 
 
+@cache
+def _corpora_of(path: str) -> tuple[Corpus, ...]:
+    return tuple(each for each in tiers().corpora if any(_is_below(path, place) for place in each.tests))
+
+
 def _is_below(path: str, place: str) -> bool:
     return path == place or path.startswith(f"{place.rstrip('/')}/")
 
@@ -119,9 +122,12 @@ def matches(nodeid: str, patterns: Iterable[str]) -> bool:
     """Whether a pattern is the test's file (without test_ and .py), function, case or both; `a` is `a-b`, too."""
     path, _, name = nodeid.partition("::")
     function, _, case = name.partition("[")
-    words = (Path(path).stem.removeprefix("test_"), function, case.removesuffix("]"), name)
+    stem = path.rpartition("/")[2].removesuffix(".py").removeprefix("test_")
+    words = (stem, function, case.removesuffix("]"), name)
     return any(
-        word == pattern or word.startswith(f"{pattern}-") or fnmatchcase(word, pattern.replace("[", "[[]"))
+        word == pattern
+        or word.startswith(f"{pattern}-")
+        or ("*" in pattern and fnmatchcase(word, pattern.replace("[", "[[]")))
         for pattern in patterns
         for word in words
     )

@@ -30,10 +30,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError(f"--corpora: found {sorted(whole - names)}, expected {ALL} or some of {sorted(names)}")
     if config.getoption("tier") != _QUICK or ALL in whole:
         return
-    left_out = [item for item in items if _is_left_out(item.nodeid, whole)]
+    left_out = {item for item in items if _is_left_out(item.nodeid, whole)}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not _is_left_out(item.nodeid, whole)]
+        config.hook.pytest_deselected(items=[*left_out])
+        items[:] = [item for item in items if item not in left_out]
 
 
 def _is_left_out(nodeid: str, whole: set[str]) -> bool:

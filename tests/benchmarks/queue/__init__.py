@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tests.benchmarks.queue.figures import Figure, machine, table
 from tests.benchmarks.queue.server import server
 
-PARTS = ("pickup", "throughput", "depth", "recovery", "batches", "site", "history")
+PARTS = ("pickup", "throughput", "depth", "recovery", "site")
 
 
 def main(parts: Sequence[str] = ()) -> None:

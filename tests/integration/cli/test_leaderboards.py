@@ -177,17 +177,6 @@ def test_an_empty_ranking_is_shown_per_gpu_type(cli: Call, board: str) -> None:
     assert "nowhere" in said.err
 
 
-def test_a_leaderboard_with_submissions_is_deleted_by_force_only(cli: Call, board: str, submission_file: Path) -> None:
-    """Without --force everything stays; with it board and submissions are gone."""
-    assert cli("submit", submission_file, "--leaderboard", board, "--user", "alice").code == 0
-    refused = cli("leaderboard", "delete", board)
-    assert refused.code == 2
-    assert "1 submissions" in refused.err
-    assert cli("leaderboard", "delete", board, "--force").code == 0
-    assert cli("leaderboard", "list", "--json").document == []
-    assert cli("leaderboard", "delete", board).code == 2
-
-
 def test_a_dry_run_of_an_update_shows_each_change_and_makes_none(
     cli: Call, task_folder: Path, submission_file: Path
 ) -> None:

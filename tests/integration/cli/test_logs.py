@@ -22,16 +22,6 @@ def failed(cli: Call, board: str, submission_file: Path, store: Store) -> int:
     return int(said.out)
 
 
-def test_the_database_tells_the_story(cli: Call, failed: int) -> None:
-    """When it was submitted, queued and claimed, and why the attempt ended."""
-    said = cli("logs", failed)
-    assert said.code == 0
-    lines = [line[21:] for line in said.out.splitlines()]
-    assert lines[0] == "submitted                 by alice to echo, mine.py"
-    assert lines[1] == "job 1 queued              CPU, test"
-    assert any("the engine went away" in line and "attempt 1" in line for line in lines[2:])
-
-
 def test_programs_get_a_line_per_step(cli: Call, failed: int) -> None:
     """JSON with time, step, job and attempt."""
     steps = [json.loads(line) for line in cli("logs", failed, "--json").out.splitlines()]

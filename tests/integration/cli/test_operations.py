@@ -105,19 +105,6 @@ def test_hosts_and_gpu_types_are_listed(cli: Call, store: Store) -> None:
     assert "cpu-only" in cli("gpu", "list").out
 
 
-def test_task_check_accepts_a_good_folder_and_names_what_is_wrong(call: Call, tmp_path: Path) -> None:
-    """No database is needed; an error names file and key."""
-    good = call("task", "check", write_task(tmp_path / "good"))
-    assert good.code == 0
-    assert "✓ good" in good.out
-    assert call("task", "check", tmp_path / "good", "--json").document["tests"] == 2
-    bad = call("task", "check", write_task(tmp_path / "bad", lang="rust"))
-    assert bad.code == 2
-    assert "task.yml" in bad.err
-    assert "lang" in bad.err
-    assert "rust" in bad.err
-
-
 def test_eval_needs_a_device_of_the_type_asked_for(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, submission_file: Path
 ) -> None:

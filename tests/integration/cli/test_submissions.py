@@ -134,24 +134,6 @@ def test_submit_prints_the_number_and_returns(cli: Call, board: str, submission_
     assert "position 1 in the queue" in page
 
 
-def test_the_same_idempotency_key_gives_the_same_submission(cli: Call, board: str, submission_file: Path) -> None:
-    """A frontend that tries again makes no second submission."""
-    arguments = (
-        "submit",
-        submission_file,
-        "--leaderboard",
-        board,
-        "--user",
-        "alice",
-        "--idempotency-key",
-        "k",
-        "--json",
-    )
-    first, second = cli(*arguments).document, cli(*arguments).document
-    assert first == second
-    assert len(cli("status", "--json").document) == 1
-
-
 @pytest.mark.parametrize(
     ("content", "arguments", "says"),
     [
@@ -177,13 +159,6 @@ def test_a_refused_submission_is_a_usage_error_with_a_reason(
     assert says in said.err
     assert "Traceback" not in said.err
     assert cli("status", "--json").document == []
-
-
-def test_a_file_name_that_is_no_source_file_is_refused(cli: Call, board: str, tmp_path: Path) -> None:
-    """The database decides what a submission may be called."""
-    path = tmp_path / "mine.txt"
-    path.write_text("x = 1\n")
-    assert cli("submit", path, "--leaderboard", board, "--user", "alice").code == 2
 
 
 def test_waiting_gives_one_document_and_tells_the_verdict_by_its_exit_code(

@@ -30,8 +30,8 @@ from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import Rig
 from tests.support.waiting import PATIENCE_S, wait_until
 
-#: Items in whose middle everything is killed: a thousand by default, or KERNEL_RUNNER_TEST_EXAMPLES.
-ITEMS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1000"))
+#: Items in whose middle everything is killed: 400 by default, or KERNEL_RUNNER_TEST_EXAMPLES.
+ITEMS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "400"))
 
 
 def item(number: int, *, of: int = 0, **found: object) -> Item:

@@ -58,12 +58,3 @@ def test_draining_survives_a_restart_of_the_daemon(make_rig: Callable[..., Rig],
     assert second.view(submission).jobs[0].state is JobState.QUEUED
     second.store.undrain("test-host")
     second.wait_done(submission)
-
-
-def test_a_drained_host_can_be_stopped(rig: Rig) -> None:
-    """SIGTERM means the same to it as to any other."""
-    rig.start()
-    rig.store.drain("test-host")
-    rig.wait_for(lambda: rig.waiting_for == "draining: no reason was given", "it heard")
-    assert rig.stop() == 0
-    assert [host.draining for host in rig.store.hosts()] == [True]

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from runner.base.errors import EngineUnavailableError, EvaluationError
-from runner.base.model import Job, JobResult, JobState, Progress, Slot, Verdict
+from runner.base.model import Job, JobResult, JobState, Progress, Verdict
 from runner.daemon.leases import Lease
 from runner.daemon.slot import SlotWorker
 from runner.store import Stop, Store, Wakeup
@@ -130,27 +130,6 @@ def test_a_claim_that_a_crash_took_back_is_made_again_under_another_number(
     assert [(number, attempt) for number, attempt, _ in rig.evaluator.seen] == [(job.id, 1), (job.id, 2)]
 
 
-def test_only_jobs_of_the_slots_types_are_claimed(rig: Rig, make_rig: Callable[..., Rig]) -> None:
-    """A host without H100 leaves H100 jobs to others."""
-    rig.sql(
-        "INSERT INTO leaderboard.gpu_type (leaderboard_id, gpu_type) SELECT id, 'H100' FROM leaderboard.leaderboard"
-    )
-    other, mine = rig.submit(gpu_type="H100"), rig.submit()
-    rig.start()
-    rig.wait_done(mine)
-    assert rig.view(other).jobs[0].state is JobState.QUEUED
-
-
-def test_a_job_under_an_alias_runs_on_the_types_slot(make_rig: Callable[..., Rig], database_url: str) -> None:
-    """A board may call its GPU type by another name of it."""
-    rig = make_rig(database_url)
-    rig.board(gpus=("MI300X",))
-    rig.slots = (Slot(name="amd0", gpu_type="MI300", devices=(), cpus=(0,)),)
-    submission = rig.submit(gpu_type="MI300X")
-    rig.start()
-    rig.wait_done(submission)
-
-
 def test_an_infrastructure_error_is_retried_and_ends_as_internal_error_with_its_cause(rig: Rig) -> None:
     """The submission pays nothing; the operator finds out why."""
 
@@ -237,15 +216,6 @@ def test_a_job_that_was_taken_over_is_dropped_and_its_late_result_kept_as_eviden
     assert (job.state, job.attempt, job.failures, job.runs) == (JobState.RUNNING, 2, 0, ())
     evidence = rig.sql("SELECT attempt, verdict FROM runner.stale_result")
     assert evidence == ([] if heeds_cancel else [{"attempt": 1, "verdict": "accepted"}])
-
-
-def test_a_job_of_a_dead_host_is_reclaimed_and_run(rig: Rig) -> None:
-    """Any daemon requeues a job whose lease is not renewed."""
-    submission = rig.submit()
-    assert rig.store.claim(host="dead", slots={"CPU": 1}, lease_s=1.0) is not None
-    rig.start()
-    (view,) = rig.wait_done(submission)
-    assert (view.jobs[0].verdict, view.jobs[0].attempt) == (Verdict.ACCEPTED, 2)
 
 
 def test_a_run_longer_than_its_lease_keeps_its_job(make_rig: Callable[..., Rig], database_url: str) -> None:

@@ -44,18 +44,6 @@ def test_a_draining_daemon_keeps_its_lease(rig: Rig) -> None:
     assert rig.view(submission).jobs[0].state is JobState.CANCELLED
 
 
-def test_being_told_twice_gives_the_job_back_at_no_cost(rig: Rig) -> None:
-    """The run is stopped and queued again, with no failure counted."""
-    gate = rig.evaluator.script = Gate()
-    submission = rig.submit()
-    rig.start()
-    assert gate.begun.wait(PATIENCE_S)
-    rig.control.request_abort()
-    assert rig.join() == 0
-    (job,) = rig.view(submission).jobs
-    assert (job.state, job.attempt, job.failures) == (JobState.QUEUED, 1, 0)
-
-
 def test_patience_with_a_run_ends_with_the_drain_timeout(make_rig: Callable[..., Rig], database_url: str) -> None:
     """`drain_timeout_s` gives back what does not finish in time."""
     rig = make_rig(database_url, drain_timeout_s=0.1)
@@ -117,11 +105,12 @@ def test_a_signal_finishes_the_run_and_exits_0(rig: Rig, process: Process, numbe
 
 
 def test_a_second_signal_gives_the_job_back(rig: Rig, process: Process) -> None:
-    """Twice SIGTERM: the gate stays closed, and the job is queued again."""
+    """Twice SIGTERM: the gate stays closed, and the job is queued again, with no failure counted."""
     submission = rig.submit()
     process.expect("begun")
     process.child.send_signal(signal.SIGTERM)
     process.expect("stopping")
     process.child.send_signal(signal.SIGTERM)
     assert process.child.wait(PATIENCE_S) == 0
-    assert rig.view(submission).jobs[0].state is JobState.QUEUED
+    (job,) = rig.view(submission).jobs
+    assert (job.state, job.attempt, job.failures) == (JobState.QUEUED, 1, 0)

@@ -1,4 +1,4 @@
-"""What batches cost when they are large: pages and index entries with 100,000 items, whatever the planner knows.
+"""What batches cost when they are large: pages and index entries with 24,000 items, whatever the planner knows.
 
 Nothing is timed. The connection that works has made its plans when there was nothing, and keeps them.
 """
@@ -21,7 +21,7 @@ from tests.integration.store.test_plans import Db, Meter, meter
 
 __all__ = ["meter"]
 
-GROUPS = 12_000
+GROUPS = 3_000
 PER_GROUP = 8
 #: A batch of many groups, the first third of which is over, and another owner's texts and items.
 LOAD = f"""\

@@ -55,8 +55,7 @@ def queue(bench: Bench, db: Db) -> Queue:
     return Queue(bench, db)
 
 
-@pytest.mark.parametrize("slots", [1, 4])
-@pytest.mark.parametrize("before", [0, 7, 40])
+@pytest.mark.parametrize(("slots", "before"), [(1, 0), (4, 40)])
 def test_a_newcomer_waits_for_one_run_per_slot_beside_a_user_with_a_thousand(
     queue: Queue, slots: int, before: int
 ) -> None:

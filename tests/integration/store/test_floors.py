@@ -76,18 +76,18 @@ def test_a_claim_costs_the_same_behind_a_held_snapshot(
     snapshot: psycopg.Connection[Any],
     meter: Meter,  # noqa: F811 - the fixture
 ) -> None:
-    """After 90,000 jobs went through, and after all 100,000: at most twice the pages of before, leases included."""
+    """Nine tenths of 60,000 jobs went through, then all: at most twice the pages of before, leases included."""
     bench.board("identity", *TYPES)
     bench.register("h", *TYPES)
     db.execute("ALTER TABLE runner.job SET (autovacuum_enabled = off)")
     bench.submit(gpu_types=["L4"])
-    load(db, JOBS)
+    load(db, 2 * JOBS)
     snapshot.execute("SELECT count(*) FROM runner.job")
     full = {**WORK, "free": [1] * len(TYPES)}
     before = meter.cost(queries.CLAIM.sql, full, after=LOOKS)
     db.execute(WENT_THROUGH.encode())
     far = meter.cost(queries.CLAIM.sql, full, after=LOOKS)
-    assert far.pages > 10 * before.pages, "the snapshot keeps nothing"
+    assert far.pages > 4 * before.pages, "the snapshot keeps nothing"
     for part in ("p.part < 10", "true"):
         db.execute(WENT_THROUGH.replace("p.part < 10", part).encode())
         move(db)

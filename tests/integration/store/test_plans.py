@@ -25,10 +25,10 @@ from tests.support.deep_queue import fill
 
 Db = psycopg.Connection[dict[str, Any]]
 #: Waiting jobs of the deepest queue; and of the others, where a statement that read them all would be as conspicuous.
-JOBS, MANY = 100_000, 30_000
+JOBS, MANY = 30_000, 10_000
 USERS = 2000
 TYPES = ("A100", "B200", "H100", "L4", "MI300")
-CHURN = 20_000
+CHURN = 8_000
 #: The first in line of every class have been through the queue, and their dead rows are still there.
 CHURNED = f"""\
 WITH first AS (
@@ -196,7 +196,7 @@ def check(meter: Meter, bench: Bench) -> None:
 
 @pytest.mark.alone  # snapshots of other tests keep dead rows
 def test_a_deep_queue_costs_no_more_than_a_short_one(bench: Bench, db: Db, meter: Meter) -> None:
-    """With plans of an empty queue, with none at all, with fresh statistics, and with 20,000 dead rows in front."""
+    """With plans of an empty queue, with none at all, with fresh statistics, and with 8,000 dead rows in front."""
     bench.board("identity", *TYPES)
     bench.register("h", *TYPES)
     for _ in range(9):

@@ -36,7 +36,7 @@ from tests.integration.store.queue_model import ModelHost, ModelJob, ModelSubmis
 T = TypeVar("T")
 Row = dict[str, Any]
 
-EXAMPLES = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "25"))
 STEPS = 40
 GPU_TYPES = ("A100", "H100")
 #: Those that a submission may ask for.

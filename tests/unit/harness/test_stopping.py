@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 
 import pytest
-import scipy.stats
 
 from tasks.harness.judge.stopping import Noise, Progress, Stopping, Timing, noise_of, student_t95
 
@@ -87,6 +86,8 @@ def test_a_task_does_not_wait_longer_than_its_mode() -> None:
 
 def test_the_interval_agrees_with_scipys() -> None:
     """It is Student's, and there is none below three calls."""
+    import scipy.stats
+
     samples = [1e6, 1.2e6, 0.9e6, 4e6, 1.1e6, 1.05e6, 0.95e6]
     so_far = _progress(samples)
     interval = scipy.stats.ttest_1samp(samples, 0).confidence_interval(0.95)
@@ -99,6 +100,8 @@ def test_the_interval_agrees_with_scipys() -> None:
 @pytest.mark.parametrize("freedom", [2, 3, 5, 19, 99, 999])
 def test_students_t_agrees_with_scipy(freedom: int) -> None:
     """Within a hundredth from two degrees of freedom on."""
+    import scipy.stats
+
     assert student_t95(freedom) == pytest.approx(scipy.stats.t.ppf(0.975, freedom), rel=0.01)
 
 

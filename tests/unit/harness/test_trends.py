@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-import scipy.stats
 
 from tasks.harness.judge.trends import FEWEST_FOR_DRIFT, examine
 
@@ -19,6 +18,8 @@ def _skewed(count: int, seed: int = 1, *, growth: float = 0.0) -> list[float]:
 @pytest.mark.parametrize("count", [8, 30, 100, 1000])
 def test_bootstrap_agrees_with_scipy(count: int) -> None:
     """Both ends are where scipy's are, within a tenth of the interval's width (both draw resamples)."""
+    import scipy.stats
+
     samples = _skewed(count)
     low, high = examine(samples).mean_ci95
     theirs = scipy.stats.bootstrap((samples,), lambda data, axis: data.mean(axis=axis), method="BCa", rng=1)
@@ -48,6 +49,8 @@ def test_the_same_samples_have_the_same_interval() -> None:
 @pytest.mark.parametrize("rounding", [1, 500])
 def test_drift_agrees_with_scipy(growth: float, rounding: int) -> None:
     """Mann-Kendall is Kendall's tau of time against order, with ties and without; the slope is Theil and Sen's."""
+    import scipy.stats
+
     samples = [rounding * round(sample / rounding) + 0.0 for sample in _skewed(60, growth=growth)]
     order = list(range(len(samples)))
     drift = examine(samples).drift
@@ -87,6 +90,8 @@ def test_no_samples_are_refused() -> None:
 
 def test_outliers_are_those_beyond_tukeys_fences() -> None:
     """The share agrees with quartiles and interquartile range as scipy has them."""
+    import scipy.stats
+
     samples = [*_skewed(95), *(90_000.0 + i for i in range(5))]
     low, high = scipy.stats.scoreatpercentile(samples, [25, 75])
     reach = 1.5 * scipy.stats.iqr(samples)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import multiprocessing
 import os
 import pickle
 import signal
@@ -77,17 +76,6 @@ def fork(url: str) -> str:
     return _sync(url, lambda client: _in_child(lambda: _rewards(client)))
 
 
-def fork_stream(url: str) -> str:
-    """Results that a parent has begun to take."""
-
-    def use(client: Client) -> str:
-        results = client.stream([_ITEM, Item(reference="class Model: pass", candidate="class ModelNew: 1")])
-        next(results)
-        return _in_child(lambda: list(results))
-
-    return _sync(url, use)
-
-
 def fork_inside_with(url: str) -> str:
     """A child that leaves the block: the parent's connections stay."""
 
@@ -96,26 +84,6 @@ def fork_inside_with(url: str) -> str:
         return "works"
 
     return _sync(url, lambda client: _in_child(lambda: leave(client)))
-
-
-def fork_then_make(url: str) -> str:
-    """What the sentence tells to do."""
-
-    def make() -> str:
-        with Client(url, gpu_type="CPU") as client:
-            return _rewards(client)
-
-    return _sync(url, lambda _: _in_child(make))
-
-
-def pool_error(_: str) -> str:
-    """An error through a pool of processes, which waits for ever for one that cannot be pickled."""
-    with multiprocessing.get_context("fork").Pool(1) as workers:
-        try:
-            workers.apply(_refuse)
-        except RefusedError as error:
-            return f"{error.code} {error.message}: {error}"
-    return "no error"
 
 
 def _refuse() -> None:
@@ -143,24 +111,6 @@ def closed_by_another_thread(url: str) -> str:
     said = _said(lambda: client.evaluate([_ITEM]))
     closing.join()
     return said
-
-
-def closed_by_another_thread_stream(url: str) -> str:
-    """The same of results as they come."""
-    client = Client(url, gpu_type="H100")
-    closing = threading.Timer(0.3, client.close)
-    closing.start()
-    said = _said(lambda: list(client.stream([_ITEM])))
-    closing.join()
-    return said
-
-
-def closed_in_signal_handler(url: str) -> str:
-    """A handler that tidies up."""
-    client = Client(url, gpu_type="H100")
-    signal.signal(signal.SIGUSR1, lambda *_: client.close())
-    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
-    return _said(lambda: client.evaluate([_ITEM]))
 
 
 def signal_handler(url: str) -> str:
@@ -228,29 +178,6 @@ def from_on_progress(url: str) -> str:
     return _sync(url, use)
 
 
-def exit_in_on_progress(url: str) -> str:
-    """What ends the client's thread; calls after it."""
-    client = Client(url, gpu_type="CPU")
-    try:
-        client.evaluate([_ITEM], on_progress=lambda *_: sys.exit(1))
-    except SystemExit:
-        return _said(lambda: _rewards(client))
-    return "no exit"
-
-
-def exit_beside_another_call(url: str) -> str:
-    """What ends the client's thread; a call that waits beside it."""
-    client = Client(url, gpu_type="H100")
-    said: list[str] = []
-    waiting = threading.Thread(target=lambda: said.append(_said(lambda: client.evaluate([_ITEM]))))
-    waiting.start()
-    try:
-        client.evaluate([Item(reference="", candidate="")], on_progress=lambda *_: sys.exit(1))
-    except SystemExit:
-        waiting.join()
-    return said[0]
-
-
 def at_exit(url: str) -> str:
     """After the program's end, before Python's."""
     client = Client(url, gpu_type="CPU")
@@ -259,39 +186,9 @@ def at_exit(url: str) -> str:
     return ""
 
 
-class _Last:
-    """Uses a client when Python takes the program apart."""
-
-    def __init__(self, url: str) -> None:
-        self.client = Client(url, gpu_type="CPU")
-        self.said, self.write = _said, sys.stdout.write
-
-    def __del__(self) -> None:
-        self.write(self.said(self.client.progress))
-        self.client.close()
-
-
-def at_shutdown(url: str) -> str:
-    """A finaliser of the last objects."""
-    sys.modules[__name__].last = _Last(url)  # type: ignore[attr-defined]  # one that lives to the end
-    return ""
-
-
 def unentered_async(url: str) -> str:
     """Without its block."""
     return _said(lambda: asyncio.run(_rewards_async(AsyncClient(url, gpu_type="CPU"))))
-
-
-def after_block_async(url: str) -> str:
-    """After its block."""
-
-    async def use() -> str:
-        async with AsyncClient(url, gpu_type="CPU") as client:
-            assert await _rewards_async(client) == "works"
-        await client.close()
-        return await _rewards_async(client)
-
-    return _said(lambda: asyncio.run(use()))
 
 
 def entered_twice_async(url: str) -> str:
@@ -335,25 +232,9 @@ def other_loop_async(url: str) -> str:
     return _beside(url, lambda client: _said(lambda: asyncio.run(_rewards_async(client))))
 
 
-def without_loop_async(url: str) -> str:
-    """A coroutine that no loop drives."""
-    return _beside(url, lambda client: _said(lambda: client.progress().send(None)))
-
-
 def fork_async(url: str) -> str:
     """A fork of the loop's process."""
     return _beside(url, lambda client: _in_child(lambda: asyncio.run(_rewards_async(client))))
-
-
-def made_before_fork_async(url: str) -> str:
-    """Made before the fork, opened after it."""
-    client = AsyncClient(url, gpu_type="CPU")
-
-    async def use() -> str:
-        async with client:
-            return await _rewards_async(client)
-
-    return _in_child(lambda: asyncio.run(use()))
 
 
 def closed_by_another_coroutine(url: str) -> str:
@@ -362,22 +243,6 @@ def closed_by_another_coroutine(url: str) -> str:
     async def use() -> str:
         client = await AsyncClient(url, gpu_type="H100").__aenter__()
         waiting = asyncio.create_task(client.evaluate([_ITEM]))
-        while not client._waiting:  # noqa: ASYNC110 - no event says so
-            await asyncio.sleep(0)
-        await client.close()
-        await waiting
-        return "no error"
-
-    return _said(lambda: asyncio.run(use()))
-
-
-def closed_by_another_coroutine_with_no_room(url: str) -> str:
-    """The same while one waits for room to send."""
-
-    async def use() -> str:
-        client = await AsyncClient(url, gpu_type="H100", outstanding=1, group_size=1).__aenter__()
-        items = [Item(reference="class Model: pass", candidate=f"class ModelNew: {n}") for n in range(3)]
-        waiting = asyncio.create_task(client.evaluate(items))
         while not client._waiting:  # noqa: ASYNC110 - no event says so
             await asyncio.sleep(0)
         await client.close()

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -100,6 +99,8 @@ def test_whole_numbers_are_numbers_where_others_have_fractions(tmp_path: Path) -
 
 def test_files_load_beside_each_other(tmp_path: Path) -> None:
     """With the library that trainers use: one file with all values, others without some."""
+    import datasets
+
     leaves = [place for place in places(ROW) if not isinstance(at(place), dict | list)]
     rows = [[ROW], *([changed(place, None)] for place in leaves)]
     files = [str(made(tmp_path / str(number), some)) for number, some in enumerate(rows)]

@@ -35,7 +35,7 @@ def filled(gate: Gate) -> int:
         "UPDATE leaderboard.leaderboard SET task = jsonb_set(task, '{files,big.py}', to_jsonb(repeat('é', %s)))", _MIB
     )
     number = int(gate.submit().json["details"]["id"])
-    cases = {f"test.{index}.spec": "ü" * 10_000 for index in range(100)}
+    cases = {f"test.{index}.spec": "ü" * 2_000 for index in range(100)}
     record = run_record("test", result={"test-count": "100", **cases}, meta={"stdout": "x" * _MIB, "success": True})
     gate.bench.store.complete(gate.bench.claim(), result(Verdict.ACCEPTED, record))
     return number

@@ -37,10 +37,10 @@ def _of(make: Make, x: torch.Tensor) -> Draws:
 
 
 @pytest.mark.parametrize("make", _RANDOM.values(), ids=_RANDOM)
-@pytest.mark.parametrize("shape", [(4, 4), (32, 32), (200, 200)])
-def test_honest_draws_are_alike(shape: tuple[int, int], make: Make) -> None:
+@pytest.mark.parametrize(("shape", "seeds"), [((4, 4), 5), ((32, 32), 5), ((200, 200), 1)])
+def test_honest_draws_are_alike(shape: tuple[int, int], seeds: int, make: Make) -> None:
     """Draws of the same distribution are, all together and each alone."""
-    for seed in range(5):
+    for seed in range(seeds):
         torch.manual_seed(seed)
         x = torch.randn(shape)
         draws = _of(make, x)

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -150,6 +149,8 @@ def test_a_row_without_a_module_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("rows", "training", "validation"), [(7181, 6462, 719), (2967, 2670, 297)])
 def test_the_published_splits_have_these_sizes(rows: int, training: int, validation: int) -> None:
     """By row and by group; the split by row is that of `datasets`, row for row."""
+    import datasets
+
     lines = [upload.Line(start=n, group=str(n // 3)) for n in range(rows)]
     grouped = upload.by_group(lines)
     assert (len(grouped[0]), len(grouped[1])) == (training, validation)
@@ -160,6 +161,8 @@ def test_the_published_splits_have_these_sizes(rows: int, training: int, validat
 
 def test_an_upload_to_a_folder_is_a_data_set(tmp_path: Path) -> None:
     """Splits, columns and a card; a column without any value holds text; a second upload replaces the first."""
+    import datasets
+
     rows = [evaluation(n, 1.0 + n, f"Net{n % 20}", oai_tools=None, licenses=["MIT"]) for n in range(100)]
     file = write(tmp_path / "filtered.jsonl", rows)
     for _ in range(2):

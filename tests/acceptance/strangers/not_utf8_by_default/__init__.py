@@ -1,1 +1,0 @@
-"""Locales in which text is not UTF-8 by default."""
