@@ -20,6 +20,7 @@ from runner.base.units import moment
 from runner.cli import render
 from runner.cli.app import example, note, out, out_json, session
 from runner.cli.competition import Action, BoardPlan, plan_board, plan_update
+from runner.evaluation.case_memory import require_fit
 from runner.gpu_types import Registry
 from runner.store import Store
 from runner.task_format import extra_to_stored, load, load_competition, to_stored
@@ -128,7 +129,7 @@ def create(
     folder = load(source)
     board = name or folder.name
     with session(context).store() as store:
-        gpus = _offered(context, store, gpu or folder.gpus, board)
+        gpus = _offered(context, store, folder, gpu or folder.gpus, board)
         plan = BoardPlan(name=board, action=Action.CREATE, folder=folder, deadline=ends, gpus=gpus)
         _create(store, plan, timing=demanded, tolerance=within)
     _warn(folder, demanded)
@@ -172,7 +173,7 @@ def update(
     with session(context).store() as store:
         board = store.board_name(board)
         present = store.board(board)
-        gpus = _offered(context, store, gpu or present.gpus, board)
+        gpus = _offered(context, store, folder, gpu or present.gpus, board)
         demand = Demand(
             timing=demanded or present.demand.timing,
             tolerance=present.demand.tolerance if within is None else within,
@@ -257,7 +258,7 @@ def _plans(context: typer.Context, store: Store, problems: Sequence[Problem]) ->
             plan_board(
                 problem,
                 present=store.board(problem.name) if problem.name in present else None,
-                gpus=_offered(context, store, named, problem.name) if named else (),
+                gpus=_offered(context, store, problem.folder, named, problem.name) if named else (),
                 lifetime_end=lifetime_end,
             )
         )
@@ -319,11 +320,13 @@ def _stored(plan: BoardPlan) -> dict[str, Any]:
     }
 
 
-def _offered(context: typer.Context, store: Store, names: Sequence[str], board: str) -> tuple[str, ...]:
+def _offered(
+    context: typer.Context, store: Store, folder: TaskFolder, names: Sequence[str], board: str
+) -> tuple[str, ...]:
     """The canonical names of GPU types, in order, without repetition.
 
     Raises:
-        TaskError: none are given.
+        TaskError: none are given, or a case does not fit one, as far as the registry here knows it.
         NotFoundError: neither the registry here nor any daemon knows a name.
     """
     if not names:
@@ -331,7 +334,11 @@ def _offered(context: typer.Context, store: Store, names: Sequence[str], board: 
     # A host's own overlay may define types that this machine has never heard of.
     announced = {line.name for line in store.gpu_types()}
     registry = Registry.load(session(context).config.gpus_dir)
-    return tuple(dict.fromkeys(name if name in announced else registry.get(name).name for name in names))
+    offered = tuple(dict.fromkeys(name if name in announced else registry.get(name).name for name in names))
+    for entry in registry.all():
+        if entry.name in offered:
+            require_fit(folder.task, folder.task.cases_for(entry.name).every, entry, owner=f"leaderboard {board!r}")
+    return offered
 
 
 def _emulating(context: typer.Context, names: Sequence[str]) -> Sequence[str]:

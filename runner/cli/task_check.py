@@ -25,7 +25,14 @@ from runner.base.marks import visible
 from runner.base.units import duration, size
 from runner.cli.files import read_submission
 from runner.cli.finding import Finding, Mark
-from runner.evaluation.case_memory import memory_of, misfit, moved_bytes, ranks_without_devices, tensor_bytes
+from runner.evaluation.case_memory import (
+    memory_of,
+    misfit,
+    moved_bytes,
+    needed_bytes,
+    ranks_without_devices,
+    tensor_bytes,
+)
 from runner.evaluation.speed_of_light import speed_of_light
 from runner.gpu_types import GpuType, Registry, Vendor
 from runner.task_format.model import Case, Harness, Lang, TaskFolder
@@ -97,7 +104,7 @@ def _fit(folder: TaskFolder, gpu: GpuType, name: str) -> Finding:
     if folder.task.extra.bytes is None:
         return Finding(name=gpu.name, mark=Mark.OK, found=f"{len(cases)} cases")
     moved, largest = max(((moved_bytes(folder.task, case), case) for case in cases), key=lambda pair: pair[0])
-    budget = tensor_bytes(gpu, folder.task.harness)
+    budget = tensor_bytes(gpu, folder.task.harness, needed_bytes=needed_bytes(folder.task, cases))
     # The judge keeps inputs twice; `bytes` counts what is read and written once, which is close to that from above.
     if 2 * moved > budget:
         found = (
@@ -153,7 +160,7 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
         "submission_name": folder.task.submission_name,
         "seed": folder.task.seed,
         "ranks": int(str(cases[0]["world_size"])) if folder.task.multi_gpu else None,
-        "memory_bytes": tensor_bytes(gpu),
+        "memory_bytes": tensor_bytes(gpu, needed_bytes=needed_bytes(folder.task, cases)),
         "emulate_cuda": gpu.emulate_cuda,
         "lines": [spec_line(case) for case in cases],
         # Other data of the same shape first: an answer from memory is wrong then.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from runner.base.errors import TaskError
 from runner.gpu_types.model import GpuType, Vendor
 from runner.task_format.model import Case, Harness, Task
 from runner.task_format.work import WorkError, work
@@ -35,9 +37,15 @@ def memory_of(gpu: GpuType, harness: Harness) -> Memory:
     return min(devices, container, key=lambda memory: memory.gib) if harness is Harness.BUILTIN else devices
 
 
-def tensor_bytes(gpu: GpuType, harness: Harness = Harness.BUILTIN) -> int:
-    """How many bytes of tensors a case may hold on a GPU type, in judge and workers together."""
-    return int(memory_of(gpu, harness).gib * (1 << 30) * _TENSOR_MEMORY_SHARE)
+def tensor_bytes(gpu: GpuType, harness: Harness = Harness.BUILTIN, *, needed_bytes: float = 0) -> int:
+    """How many bytes of tensors a case may hold on a GPU type, in judge and workers together.
+
+    Args:
+        gpu: the type.
+        harness: who judges.
+        needed_bytes: what the task's largest case needs by its `memory`: a larger share of what there is.
+    """
+    return int(max(memory_of(gpu, harness).gib * (1 << 30) * _TENSOR_MEMORY_SHARE, needed_bytes))
 
 
 def moved_bytes(task: Task, case: Case) -> float:
@@ -50,17 +58,41 @@ def moved_bytes(task: Task, case: Case) -> float:
         return 0.0
 
 
+def needed_bytes(task: Task, cases: Iterable[Case]) -> float:
+    """What the largest of some cases needs by the task's `memory`; 0 where that says nothing."""
+    expression = task.extra.memory
+    return 0 if expression is None else max((work(expression, case) for case in cases), default=0)
+
+
 def misfit(task: Task, case: Case, gpu: GpuType) -> str | None:
     """Why a case cannot fit a GPU type whatever a submission does, as a sentence; None if it may."""
     memory = memory_of(gpu, task.harness)
     # A value that is read and then written in place counts twice in `bytes`.
-    least_gib = moved_bytes(task, case) / 2 / (1 << 30)
+    stated, moved = needed_bytes(task, [case]), moved_bytes(task, case) / 2
+    least_gib = max(stated, moved) / (1 << 30)
     if least_gib <= memory.gib:
         return None
-    return (
-        f"case {spec_line(case)} has at least {least_gib:.4g} GiB of tensors (half of its `bytes`), more than "
-        f"{memory.name}"
+    need = (
+        f"needs {least_gib:.4g} GiB of memory (its `memory`)"
+        if stated >= moved
+        else f"has at least {least_gib:.4g} GiB of tensors (half of its `bytes`)"
     )
+    return f"case {spec_line(case)} {need}, more than {memory.name}"
+
+
+def require_fit(task: Task, cases: Iterable[Case], gpu: GpuType, *, owner: str) -> None:
+    """Refuse cases that cannot fit a GPU type.
+
+    Raises:
+        TaskError: what the first of them needs, what the type has, and how to mend it. It begins with `owner`.
+    """
+    for case in cases:
+        problem = misfit(task, case, gpu)
+        if problem is not None:
+            raise TaskError(
+                f"{owner}: {problem} (give this GPU type smaller cases in runner.yml, or do not offer the leaderboard "
+                "on it)"
+            )
 
 
 def ranks_without_devices(gpu: GpuType) -> int:

@@ -251,11 +251,12 @@ def _work_problems(task: Task, where: str, extra_where: str, prefix: str) -> Ite
     ):
         if value is not None and needed is None:
             yield problem(extra_where, key, f"{shown(str(value))} without `{needs}`", f"`{needs}` beside it")
-    for key, expression in (("flops", extra.flops), ("bytes", extra.bytes), ("written", extra.written)):
+    expressions = {"flops": extra.flops, "bytes": extra.bytes, "written": extra.written, "memory": extra.memory}
+    for key, expression in expressions.items():
         if expression is None:
             continue
         for file, place, case in _all_cases(task, where, extra_where, prefix):
-            if not place.rpartition("[")[0].endswith("benchmarks"):
+            if key != "memory" and not place.rpartition("[")[0].endswith("benchmarks"):
                 continue
             try:
                 amount = work(expression, case)

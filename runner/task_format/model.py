@@ -140,6 +140,8 @@ class Extra:
     math: Dtype | None = None
     bytes: Text | None = None
     written: Text | None = None
+    #: Bytes that a case needs at once, in judge and submission together, as such an expression; None: estimated.
+    memory: Text | None = None
     #: How long the built-in harness times a case, and which noise is too much; None: the defaults of the mode.
     timing: Timing | None = None
 

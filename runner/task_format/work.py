@@ -1,4 +1,4 @@
-"""The work of a case: arithmetic expressions over its arguments (`flops`, `bytes`, `written` in runner.yml). Pure.
+"""The work of a case: arithmetic expressions over its arguments (`flops`, `bytes`, `memory` … in runner.yml). Pure.
 
 Expressions are parsed with `ast` and evaluated by walking the tree. No code is executed.
 """

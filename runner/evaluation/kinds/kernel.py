@@ -8,7 +8,7 @@ from runner.base.errors import EvaluationError, TaskError
 from runner.base.marks import ENCODING
 from runner.base.model import Mode, Verdict
 from runner.evaluation.build_plan import PROGRAM
-from runner.evaluation.case_memory import ranks_without_devices, tensor_bytes
+from runner.evaluation.case_memory import needed_bytes, ranks_without_devices, tensor_bytes
 from runner.evaluation.container_spec import pair_boot
 from runner.evaluation.kinds.submission import Requests, Submission
 from runner.evaluation.mode_result import ModeResult
@@ -64,7 +64,7 @@ class Kernel(Submission):
             ranks=ranks,
             device=context.device,
             build_timeout_s=context.build_timeout_s,
-            memory_bytes=tensor_bytes(context.gpu),
+            memory_bytes=tensor_bytes(context.gpu, needed_bytes=needed_bytes(task, context.cases.every)),
             # Written between two timed calls: twice the size of all caches.
             flush_bytes=None if cache_bytes is None else int(2 * cache_bytes),
             rejects_forged_times=context.gpu.rejects_forged_times,

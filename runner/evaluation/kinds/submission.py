@@ -19,7 +19,7 @@ from runner.base.model import Artifact, JobResult, Json, Mode, RunRecord, Timing
 from runner.evaluation import secret
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import BuildPlan, compile_steps, make_build_plan, should_build
-from runner.evaluation.case_memory import misfit
+from runner.evaluation.case_memory import require_fit
 from runner.evaluation.container_spec import WALL_MARGIN_S, job_labels, make_spec
 from runner.evaluation.context import SubmissionContext
 from runner.evaluation.kinds.kind import Builds, Run, Spent
@@ -133,7 +133,7 @@ class Submission(ABC):
         )
         modes, shared = self._modes(lights), self.shared()
         run_names = tuple(mode.name for mode in modes)
-        self._refuse_misfits()
+        require_fit(context.task, context.cases.every, context.gpu, owner=context.board)
         if context.gpu.emulate_cuda:
             self._refuse_what_is_not_emulated()
         asked = self.requests([mode for mode in modes if mode.name not in shared], compile_steps(context))
@@ -190,16 +190,6 @@ class Submission(ABC):
 
     def _lines(self, cases: Sequence[Case]) -> tuple[str, ...]:
         return tuple(self.line(case) for case in cases)
-
-    def _refuse_misfits(self) -> None:
-        context = self.context
-        for case in context.cases.every:
-            problem = misfit(context.task, case, context.gpu)
-            if problem is not None:
-                raise TaskError(
-                    f"{context.board}: {problem} (give this GPU type smaller cases in runner.yml, or do "
-                    "not offer the leaderboard on it)"
-                )
 
     def _refuse_what_is_not_emulated(self) -> None:
         context = self.context

@@ -550,9 +550,10 @@ def _describe(  # noqa: C901, PLR0911 one branch per kind of value
     if isinstance(value, torch.Tensor):
         return tensor(value)
     kind = type(value)
-    if kind in (tuple, list, torch.Size):
+    # What torch.linalg.eigh and the like return is a tuple with names.
+    if kind in (tuple, list, torch.Size) or kind.__module__ == "torch.return_types":
         items = [_describe(item, tensor, other, record, depth + 1) for item in value]  # type: ignore[attr-defined]  # a sequence
-        return {"t": "tuple" if kind is tuple else "list" if kind is list else "size", "items": items}
+        return {"t": "list" if kind is list else "size" if kind is torch.Size else "tuple", "items": items}
     fields = value if isinstance(value, dict) and kind is dict else record(value)
     if fields is not None:
         if not all(type(key) is str for key in fields):

@@ -61,6 +61,18 @@ def test_what_is_wrong_is_named_and_nothing_is_stored(
     assert cli("leaderboard", "list", "--json").document == []
 
 
+def test_a_task_is_not_offered_where_it_does_not_fit(cli: Call, tmp_path: Path) -> None:
+    """By the memory that its cases need: the refusal says which case, how much, and what the type has."""
+    folder = write_task(tmp_path / "large", gpus=["CPU", "H100"])
+    (folder / "runner.yml").write_text('memory: "n * 2 ** 29"')
+    said = cli("leaderboard", "create", folder)
+    assert (said.code, cli("leaderboard", "list", "--json").document) == (2, [])
+    assert (
+        "case n: 16; seed: 3 needs 8 GiB of memory (its `memory`), more than the 4 GiB of CPU's container" in said.err
+    )
+    assert cli("leaderboard", "create", folder, "--gpu", "H100").code == 0
+
+
 def test_an_update_keeps_what_is_not_given(cli: Call, board: str, tmp_path: Path) -> None:
     """The task is replaced; deadline and GPU types stay unless asked for."""
     before = cli("leaderboard", "task", board, "--json").document

@@ -455,6 +455,23 @@ def test_a_case_that_cannot_fit_is_refused(gpu: str, harness: Harness, gib: floa
     assert f"more than {words} (give this GPU type smaller cases" in str(caught.value)
 
 
+def test_a_task_states_what_its_cases_need() -> None:
+    """By `memory`, up to all there is, which the judge then allows; more is refused on that type before a run."""
+    gpu = Registry.load().get("CPU")
+    for gib in (1, 3):
+        plan = plan_of(samples.context(lit(memory=f"{gib} * 2 ** 30"), gpu=gpu))
+        assert judge_request(plan).memory_bytes == max(gib, 2) << 30
+    large = replace(lit(memory="4.5 * 2 ** 30 * size / 100"), tests=())
+    with pytest.raises(TaskError) as caught:
+        plan_of(samples.context(large, job=samples.job(mode=Mode.BENCHMARK), gpu=gpu))
+    assert str(caught.value) == (
+        "leaderboard 'board': case size: 100; seed: 0 needs 4.5 GiB of memory (its `memory`), more than the 4 GiB of "
+        "CPU's container (give this GPU type smaller cases in runner.yml, or do not offer the leaderboard on it)"
+    )
+    at = {"job": samples.job(mode=Mode.BENCHMARK, gpu_type="H100"), "gpu": Registry.load().get("H100")}
+    assert plan_of(samples.context(large, **at)).run_names == ("benchmark",)
+
+
 def test_device_memory_bounds_a_case_where_it_is_less_than_the_containers() -> None:
     """A small device in a large container."""
     small = replace(samples.H100, memory_gib=64.0, device=Figures(memory_gib=16))

@@ -27,7 +27,7 @@ Output = torch.Tensor | Sequence[torch.Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Oracle:
-    """The right answer, and what the public board of that name has."""
+    """The right answer, or one of them, and what the public board of that name has."""
 
     #: The task's data -> the exact result in float64.
     expected: Callable[[Any], Output]
@@ -38,6 +38,8 @@ class Oracle:
     benchmarks: int
     #: Arguments of its largest benchmark.
     largest: Mapping[str, object]
+    #: Whether there is one right answer, element by element; else identities are checked.
+    unique: bool = True
 
     def answer(self, data: object) -> Output:
         """The exact result, rounded once to the output's type."""

@@ -122,6 +122,7 @@ def test_the_starter_set_loads() -> None:
                 "amd-ag-gemm": ("amd_ag_gemm", ("MI300x8",)),
             },
         ),
+        ("linalg.yaml", {name: (name, ("B200",)) for name in ("qr", "qr_v2", "eigh", "cholesky")}),
         (
             "nvfp4.yaml",
             {

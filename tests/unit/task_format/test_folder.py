@@ -104,6 +104,7 @@ def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
         "math": "fp8",
         "bytes": "size ** 2",
         "written": "size",
+        "memory": "3 * size",
         "timing": {
             "width": 0.01,
             "min_runs": 5,
@@ -127,6 +128,7 @@ def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
         math=Dtype.FP8,
         bytes="size ** 2",
         written="size",
+        memory="3 * size",
         timing=Timing(
             width=0.01,
             min_runs=5,
@@ -338,7 +340,7 @@ def test_a_wrong_cu_config_is_refused(tmp_path: Path, config: Mapping[str, objec
             {"harnes": "builtin"},
             (
                 "harnes: found an unknown key, expected one of harness, cases, hidden, private, flops, math, bytes, "
-                "written, timing (did you mean 'harness'?)"
+                "written, memory, timing (did you mean 'harness'?)"
             ),
         ),
         (
@@ -368,6 +370,13 @@ def test_a_wrong_cu_config_is_refused(tmp_path: Path, config: Mapping[str, objec
             (
                 "bytes: for benchmarks[0] of adder/task.yml: found 'size - 7', which is 0.0 for "
                 "{'size': 7, 'seed': 8}, expected a positive number"
+            ),
+        ),
+        (
+            {"memory": "size", "hidden": [{"seed": 1}]},
+            (
+                "memory: for hidden[0] of adder/runner.yml: found the name 'size', expected one of the case's "
+                "arguments: seed"
             ),
         ),
         ({"math": "fp8"}, "math: found 'fp8' without `flops`, expected `flops` beside it"),

@@ -85,7 +85,12 @@ def test_a_task_survives_the_database(tmp_path: Path, base: str) -> None:
     extra: dict[str, Any] = {"cases": {"CPU": {"tests": [], "benchmarks": [{"world_size": 1}]}, "T4": {}}}
     if base == "py":
         extra |= {"harness": "builtin", "private": ["reference.py"], "flops": "world_size", "bytes": "world_size"}
-        extra |= {"math": "fp4", "written": "world_size", "hidden": [{"world_size": 1, "edge": 2}]}
+        extra |= {
+            "math": "fp4",
+            "written": "world_size",
+            "memory": "world_size",
+            "hidden": [{"world_size": 1, "edge": 2}],
+        }
         extra["timing"] = {"max_runs": 50, "width": 0.01}
         extra["cases"]["T4"]["hidden"] = [{"world_size": 3}]
     loaded = load(write(tmp_path, task, extra=extra)).task

@@ -1,0 +1,18 @@
+# Products of bfloat16 numbers, added up in float32.
+import torch
+from task import input_t, output_t
+
+BLOCK = 8
+
+
+def custom_kernel(data: input_t) -> output_t:
+    a = data.clone()
+    for start in range(0, a.shape[-1], BLOCK):
+        stop = start + BLOCK
+        corner = torch.linalg.cholesky_ex(a[:, start:stop, start:stop]).L
+        a[:, start:stop, start:stop] = corner
+        below = torch.linalg.solve_triangular(corner.mT, a[:, stop:, start:stop], upper=True, left=False)
+        a[:, stop:, start:stop] = below
+        below = below.bfloat16().float()
+        a[:, stop:, stop:] -= below @ below.mT
+    return a.tril()
