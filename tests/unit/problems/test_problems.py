@@ -104,7 +104,7 @@ def test_one_wrong_element_fails(bench: Bench) -> None:
     oracle = oracle_of(bench.folder.name)
     for index, right in enumerate(leaves(oracle.answer(data))):
         for place in (0, right.numel() // 2, right.numel() - 1):
-            for factor in (0.02, float("nan"), float("inf")):
+            for factor in (0.02, float("nan"), float("inf")) if right.is_floating_point() else (1,):
                 output = oracle.answer(data)
                 flat = leaves(output)[index].contiguous()
                 flat.view(-1)[place] += (1 + flat.view(-1)[place].abs()) * factor
@@ -122,7 +122,7 @@ def test_another_kind_of_output_fails(bench: Bench) -> None:
     right = oracle.answer(data)
     if not isinstance(right, torch.Tensor):
         assert bench.check(data, right[:-1])[1].startswith(f"found list, expected {len(right)} tensors")
-        assert "dtype: found torch.float64, expected" in bench.check(data, [tensor.double() for tensor in right])[1]
+        assert not bench.check(data, [tensor.double() for tensor in right])[0]
         assert bench.check(data, None)[1].startswith(f"found NoneType, expected {len(right)} tensors")
         return
     assert "shape: found (" in bench.check(data, right[:-1])[1]
@@ -203,5 +203,5 @@ def test_kernelbot_would_load_the_task_files() -> None:
             assert (path.parent / source).is_file()
         for case in (*document["tests"], *document["benchmarks"]):
             assert all(isinstance(value, int | str) or integers(value) for value in case.values())
-            # KernelBot's usual grammar has letters alone in keys; that for several ranks underscores, too.
-            assert all((key.replace("_", "") if name not in NAMES else key).isalpha() for key in case)
+            # KernelBot's usual grammar has letters alone in keys; some of its problems have underscores, too.
+            assert all(key.replace("_", "").isalpha() for key in case)

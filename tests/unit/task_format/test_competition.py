@@ -133,6 +133,22 @@ def test_the_starter_set_loads() -> None:
                 "mxfp4-mm": ("mxfp4_mm", ("MI355X",)),
             },
         ),
+        (
+            "pmpp.yaml",
+            {
+                f"{name}_v2": (name, ("B200", "H100", "A100", "L4"))
+                for name in (
+                    "conv2d",
+                    "grayscale",
+                    "histogram",
+                    "matmul",
+                    "prefixsum",
+                    "sort",
+                    "vectoradd",
+                    "vectorsum",
+                )
+            },
+        ),
     ],
 )
 def test_the_boards_of_a_family_load(file: str, boards: dict[str, tuple[str, tuple[str, ...]]]) -> None:

@@ -1,0 +1,7 @@
+# Compares numbers rounded to bfloat16.
+from task import input_t, output_t
+
+
+def custom_kernel(data: input_t) -> output_t:
+    values, output = data
+    return output.copy_(values[values.bfloat16().sort(stable=True).indices])
