@@ -132,6 +132,13 @@ def test_the_starter_set_loads() -> None:
                 "mxfp4-mm": ("mxfp4_mm", ("MI355X",)),
             },
         ),
+        (
+            "helion.yaml",
+            {
+                f"gated_deltanet_{stage}": (f"gated_deltanet_{stage}", ("B200",))
+                for stage in ("chunk_fwd_h", "chunk_fwd_o", "recompute_w_u")
+            },
+        ),
     ],
 )
 def test_the_boards_of_a_family_load(file: str, boards: dict[str, tuple[str, tuple[str, ...]]]) -> None:
