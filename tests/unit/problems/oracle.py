@@ -38,6 +38,8 @@ class Oracle:
     benchmarks: int
     #: Arguments of its largest benchmark.
     largest: Mapping[str, object]
+    #: An error that is beyond the task's tolerances, relative and absolute.
+    off: float = 0.02
 
     def answer(self, data: object) -> Output:
         """The exact result, rounded once to the output's type."""

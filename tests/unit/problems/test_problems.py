@@ -102,10 +102,11 @@ def test_wrong_solutions_fail(bench: Bench) -> None:
 def test_one_wrong_element_fails(bench: Bench) -> None:
     """A single element off by more than the tolerance is found, wherever it lies, and so is one left unwritten."""
     data = bench.generate(cpu_cases(bench.folder)[0])
-    answer = oracle_of(bench.folder.name).answer(data)
+    oracle = oracle_of(bench.folder.name)
+    answer = oracle.answer(data)
     for index, right in enumerate(leaves(answer)):
         for place in (0, right.numel() // 2, right.numel() - 1):
-            for factor in (0.02, float("nan"), float("inf")):
+            for factor in (oracle.off, float("nan"), float("inf")):
                 output = deepcopy(answer)
                 flat = leaves(output)[index].contiguous()
                 flat.view(-1)[place] += (1 + flat.view(-1)[place].abs()) * factor
