@@ -1,10 +1,8 @@
 import torch
 from formats import BLOCK, ScaleRule, dequantize, quantize
+from inputs import shuffle_scales, shuffle_values, without_ties
 from task import input_t, output_t
 from utils import make_match_reference
-
-# Magnitudes halfway between two e2m1 values.
-TIES = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)
 
 
 def rounded(values: torch.Tensor) -> torch.Tensor:
@@ -17,31 +15,6 @@ def ref_kernel(data: input_t) -> output_t:
     return (rounded(a) @ rounded(b).T).to(a.dtype)
 
 
-def without_ties(values: torch.Tensor) -> torch.Tensor:
-    # The next number away from zero, where a value divided by its scale is halfway: there kernels in use part, some
-    # take the even value and some the greater. The scale stays: largest magnitudes grow within their step.
-    _, scales = quantize(values, ScaleRule.AMD)
-    magnitudes = (values.float().unflatten(-1, (-1, BLOCK)) / scales.float().unsqueeze(-1)).flatten(-2).abs()
-    ties = torch.isin(magnitudes, torch.tensor(TIES, device=values.device))
-    return (values.view(torch.int16) + ties.to(torch.int16)).view(values.dtype)
-
-
-def shuffle_values(packed: torch.Tensor) -> torch.Tensor:
-    # Tiles of 16 rows by 16 bytes, two of them side by side together.
-    rows, width = packed.shape
-    tiles = packed.view(rows // 16, 16, width // 32, 2, 16)
-    return tiles.permute(0, 2, 3, 1, 4).contiguous().view(rows, width)
-
-
-def shuffle_scales(scales: torch.Tensor) -> torch.Tensor:
-    # Tiles of 32 rows by 8 blocks; padded with 127, which is 1.
-    rows, blocks = scales.shape
-    raw = scales.view(torch.uint8)
-    padded = torch.nn.functional.pad(raw, (0, -blocks % 8, 0, -rows % 256), value=127)
-    tiles = padded.view(-1, 2, 16, padded.shape[1] // 8, 2, 4)
-    return tiles.permute(0, 3, 5, 2, 4, 1).contiguous().view(padded.shape).view(scales.dtype)
-
-
 def generate_input(m: int, n: int, k: int, seed: int, edge: int = 0) -> input_t:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     generator = torch.Generator(device=device).manual_seed(seed)
@@ -52,7 +25,8 @@ def generate_input(m: int, n: int, k: int, seed: int, edge: int = 0) -> input_t:
     def blocks(rows: int, exponents: torch.Tensor) -> torch.Tensor:
         values = torch.randn(rows, k // BLOCK, BLOCK, device=device, generator=generator)
         kept = torch.randint(0, 32, (rows, k // BLOCK, 1), device=device, generator=generator) > 0
-        return without_ties((torch.ldexp(values, exponents) * kept).flatten(1).to(torch.bfloat16))
+        matrix = (torch.ldexp(values, exponents) * kept).flatten(1).to(torch.bfloat16)
+        return without_ties(matrix, quantize(matrix, ScaleRule.AMD)[1])
 
     a, b = blocks(m, powers), blocks(n, -powers)
     if edge:

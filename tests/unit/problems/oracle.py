@@ -40,6 +40,8 @@ class Oracle:
     largest: Mapping[str, object]
     #: Whether there is one right answer, element by element; else identities are checked.
     unique: bool = True
+    #: An error that is beyond the task's tolerances, relative and absolute.
+    off: float = 0.02
 
     def answer(self, data: object) -> Output:
         """The exact result, rounded once to the output's type."""

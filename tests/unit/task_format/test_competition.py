@@ -130,7 +130,17 @@ def test_the_starter_set_loads() -> None:
                 "nvfp4_gemm": ("nvfp4_gemm", ("NVIDIA",)),
                 "nvfp4_dual_gemm": ("nvfp4_dual_gemm", ("NVIDIA",)),
                 "nvfp4_group_gemm": ("nvfp4_group_gemm", ("B200", "NVIDIA")),
-                "mxfp4-mm": ("mxfp4_mm", ("MI355X",)),
+            },
+        ),
+        (
+            "amd_202602.yaml",
+            {f"amd-{name.replace('_', '-')}": (name, ("MI355X",)) for name in ("mxfp4_mm", "moe_mxfp4", "mixed_mla")},
+        ),
+        (
+            "helion.yaml",
+            {
+                f"gated_deltanet_{stage}": (f"gated_deltanet_{stage}", ("B200",))
+                for stage in ("chunk_fwd_h", "chunk_fwd_o", "recompute_w_u")
             },
         ),
         (
