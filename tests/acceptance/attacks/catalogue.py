@@ -1,18 +1,19 @@
-"""Reads the attacks: a folder each, submission.py and expect.yml; and tells the table of them. Pure but for reading.
+"""Reads the attacks: a folder each, submission.py and expect.yml; and makes the table of them. Pure but for reading.
 
-expect.yml: `title`, a few words; `seen`, where; `why`, what it does, a sentence; `task`, a folder of cases/_tasks;
-`mode`; `verdict`; `or_else`, another one, where it is a matter of moments; `error`, a pattern for the verdict's
-sentence; `busy`, the verdict on a machine that is too busy to tell it from bad luck; `work_ns`, what a call takes at
-least, so that no less may be reported, or no less than the part `holds` of it; `without`, the defences without each of
-which it gets through (`a+b`: without both); `given`, those that are off in any case; `also`, defences that stop it too;
-`naive`, options of that evaluator; `rounds`, how often it is evaluated in a row; `elsewhere`, the acceptance cases that
-play it in a container.
+expect.yml: `title`, a few words; `family`, one of FAMILIES; `seen`, where; `why`, what it does, a sentence; `task`, a
+folder of cases/_tasks; `mode`; `verdict`; `or_else`, another one, where it is a matter of moments; `error`, a pattern
+for the verdict's sentence; `busy`, the verdict on a machine that is too busy to tell it from bad luck; `work_ns`, what
+a call takes at least, so that no less may be reported, or no less than the part `holds` of it; `without`, the defences
+without each of which it gets through (`a+b`: without both); `given`, those that are off in any case; `also`, defences
+that stop it too; `naive`, options of the evaluator in one process, before which it is played where this is there or
+`trusted` is among its defences; `speedup`, how many times faster than its work that evaluator takes it to be at least;
+`rounds`, how often it is evaluated in a row; `elsewhere`, the acceptance cases that play it in a container.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,23 @@ CASES: Final = Path(__file__).parent / "cases"
 TASKS: Final = CASES / "_tasks"
 ACCEPTANCE: Final = Path(__file__).parents[1]
 
+#: Every family of attacks, by its word in the table.
+FAMILIES: Final[Mapping[str, str]] = {
+    "late": "work that the clock does not see: in a thread, on a stream, or when the output is looked at",
+    "ahead": "work before the clock runs: in a warm-up, or on inputs that are foreseen or seen early",
+    "replay": "answers kept, by content, address, object, version, shape, or in a file",
+    "batch": "one answer, or one launch, for several calls between two readings of the clock",
+    "timer": "false times: patched clocks, events, statistics, and claims",
+    "report": "results printed or written by the submission",
+    "checker": "the reference, its output, the checker, and their memory",
+    "precision": "fewer digits than the statement asks for",
+    "unseen": "wrong outputs where no case and no check looks; code that no reader sees",
+}
+#: What is played on a device only, after the rows of its family.
+ON_DEVICES: Final[Mapping[str, str]] = {
+    "late": "| late | **On another stream**, with `synchronize` patched or not (`tests/gpu/test_attacks.py`) | "
+    "KernelBench, reference-kernels | needs a device | on an H100: `wrong_answer`, `rejected` or its true time | W, Z |"
+}
 #: Every defence, by the word for it: its column in the table, and what it is.
 DEFENCES: Final[Mapping[str, tuple[str, str]]] = {
     "trusted": ("T", "a separate process holds reference, inputs, checker and clock, and reads outputs itself"),
@@ -51,6 +69,7 @@ class Attack:
 
     name: str
     title: str
+    family: str
     seen: str
     why: str
     verdict: str
@@ -64,7 +83,8 @@ class Attack:
     without: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
-    naive: Mapping[str, Any] = field(default_factory=dict)
+    naive: Mapping[str, Any] | None = None
+    speedup: float | None = None
     rounds: int = 1
     elsewhere: tuple[str, ...] = ()
     source: str
@@ -73,6 +93,11 @@ class Attack:
     def proved(self) -> frozenset[str]:
         """The defences that have been seen to be what stops it."""
         return frozenset(each for names in self.without for each in names.split("+"))
+
+    @property
+    def in_process(self) -> bool:
+        """Whether it is one on evaluators in one process."""
+        return self.naive is not None or "trusted" in self.proved
 
 
 def load(folder: Path) -> Attack:
@@ -87,33 +112,52 @@ def load(folder: Path) -> Attack:
     try:
         attack = Attack(name=folder.name, source=source, **loaded)
     except TypeError as error:
-        raise ValueError(f"{folder}/expect.yml: {error}; the keys are told at the top of catalogue.py") from error
+        raise ValueError(f"{folder}/expect.yml: {error}; expected the keys at the top of catalogue.py") from error
     unknown = (attack.proved | set(attack.also) | set(attack.given)) - set(DEFENCES)
     if unknown:
         raise ValueError(f"{folder}/expect.yml names {sorted(unknown)}, expected some of {sorted(DEFENCES)}")
+    if attack.family not in FAMILIES:
+        raise ValueError(f"{folder}/expect.yml: family is {attack.family!r}, expected one of {list(FAMILIES)}")
     return attack
 
 
 def attacks() -> tuple[Attack, ...]:
-    """All of them, by name."""
-    return tuple(load(folder) for folder in sorted(CASES.iterdir()) if (folder / "expect.yml").exists())
+    """All of them, by family and name."""
+    every = [load(folder) for folder in sorted(CASES.iterdir()) if (folder / "expect.yml").exists()]
+    return tuple(sorted(every, key=lambda attack: list(FAMILIES).index(attack.family)))
 
 
-def table() -> str:
-    """What docs/attacks.md shows, as Markdown: the letters, then the attacks."""
+def stated(attack: Attack) -> tuple[str, str]:
+    """What comes of an attack in one process, and here, as its folder says."""
+    times = "" if attack.speedup is None else f", over {attack.speedup:g} ×"
+    gains = ", gains nothing" if attack.verdict == "accepted" else ""
+    busy = f"; busy: `{attack.busy}`" if attack.busy else ""
+    return f"`accepted`{times}" if attack.in_process else "-", f"`{attack.verdict}`{gains}{busy}"
+
+
+def table(results: Callable[[Attack], tuple[str, str]] = stated) -> str:
+    """What docs/attacks.md shows, as Markdown: families, letters, attacks with their results."""
     meanings = {letter: [text for key, text in DEFENCES.values() if key == letter] for letter in LETTERS}
-    lines = ["| | defence |", "|---|---|", *(f"| {letter} | {'; '.join(meanings[letter])} |" for letter in LETTERS), ""]
-    lines += ["| attack | seen in | stopped by | verdict |", "|---|---|---|---|"]
+    lines = ["| family | |", "|---|---|", *(f"| {family} | {text} |" for family, text in FAMILIES.items()), ""]
+    lines += [
+        "| | defence |",
+        "|---|---|",
+        *(f"| {letter} | {'; '.join(meanings[letter])} |" for letter in LETTERS),
+        "",
+    ]
+    lines += ["| family | attack | seen in | in one process | here | stopped by |", "|---|---|---|---|---|---|"]
+    rows: dict[str, list[str]] = {family: [] for family in FAMILIES}
     for attack in attacks():
         proved = {DEFENCES[name][0] for name in attack.proved}
         also = {DEFENCES[name][0] for name in attack.also} - proved
         stopped_by = ", ".join(letter for letter in LETTERS if letter in proved)
         helped_by = ", ".join(letter for letter in LETTERS if letter in also)
         defences = "; also ".join(filter(None, (stopped_by, helped_by)))
-        gains = ", gains nothing" if attack.verdict == "accepted" else ""
-        busy = f"; busy: `{attack.busy}`" if attack.busy else ""
-        lines.append(
-            f"| **{attack.title}** (`{attack.name}`): {attack.why} | {attack.seen} | {defences} | "
-            f"`{attack.verdict}`{gains}{busy} |"
+        naive, here = results(attack)
+        rows[attack.family].append(
+            f"| {attack.family} | **{attack.title}** (`{attack.name}`): {attack.why} | {attack.seen} "
+            f"| {naive} | {here} | {defences} |"
         )
-    return "\n".join(lines) + "\n"
+    for family, text in ON_DEVICES.items():
+        rows[family].append(text)
+    return "\n".join([*lines, *(line for family in rows.values() for line in family)]) + "\n"

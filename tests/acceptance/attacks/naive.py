@@ -20,7 +20,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from tasks.harness.judge.cases import Case, Value, parse_cases
+from tasks.harness.judge.cases import Case, parse_cases
 
 #: What one mode calls for timing, unless the warm-up says that there is time for fewer.
 TIMED_CALLS = 8
@@ -46,8 +46,12 @@ class Options:
     hide: bool = False
     #: Write the report to stdout, where the submission prints, too.
     stdout: bool = False
-    #: Calls between two readings of the clock.
+    #: Calls between two readings of the clock ...
     batch: int = 1
+    #: ... each with inputs of its own, which are made once.
+    own_inputs: bool = False
+    #: Check only the first call of a case, which is not timed.
+    check_once: bool = False
     #: Work out the expected output after the call, from the inputs that were handed over.
     late: bool = False
     #: Change the seed from call to call, by 13.
@@ -84,6 +88,7 @@ LINES: list[str] = []
 EXPECTED: list[torch.Tensor] = []
 EVENTS: list[Event] = []
 ERRORS = ctypes.c_int(0)
+TOLERANCE: dict[str, Any] = {}
 
 
 def hide_key() -> None:
@@ -132,7 +137,7 @@ def summarise(times: list[float]) -> float:
 def compare(output: torch.Tensor, expected: torch.Tensor) -> bool:
     """Whether an output is right; places where the expected one is not a number are free."""
     free = expected.isnan()
-    return torch.allclose(torch.where(free, 0.0, output), torch.where(free, 0.0, expected))
+    return torch.allclose(torch.where(free, 0.0, output.float()), torch.where(free, 0.0, expected.float()), **TOLERANCE)
 
 
 def wait_for_background() -> None:
@@ -142,27 +147,33 @@ def wait_for_background() -> None:
             thread.join(timeout=5)
 
 
+def inputs_of(task: ModuleType, case: Case, seed: int, options: Options) -> list[object]:
+    """The inputs of the calls between two readings of the clock."""
+    if options.own_inputs:
+        return [task.generate_input(**case.with_seed(seed + step)) for step in range(options.batch)]
+    return [task.generate_input(**case.with_seed(seed))] * options.batch
+
+
 def call(
     task: ModuleType,
     kernel: Callable[[Any], torch.Tensor],
-    arguments: Mapping[str, Value],
+    inputs: list[object],
     options: Options,
-    data: object = None,
+    *,
+    checked: bool,
 ) -> float:
     """Call the kernel once, or a batch of times; the time of one call in ns."""
-    data = task.generate_input(**arguments) if data is None else data
     if not options.late:
-        EXPECTED[:] = [task.ref_kernel(data)]
+        EXPECTED[:] = [task.ref_kernel(data) for data in inputs]
     EVENTS[:] = [Event(), Event()]
     EVENTS[0].record()
-    for _ in range(options.batch):
-        output = kernel(data)
+    outputs = [kernel(data) for data in inputs]
     EVENTS[1].record()
     elapsed_ns = EVENTS[0].elapsed_ns(EVENTS[1]) / options.batch
     wait_for_background()
     if options.late:
-        EXPECTED[:] = [task.ref_kernel(data)]
-    if not compare(output, EXPECTED[0]):
+        EXPECTED[:] = [task.ref_kernel(data) for data in inputs]
+    if checked and not all(map(compare, outputs, EXPECTED)):
         ERRORS.value += 1
     return elapsed_ns
 
@@ -171,18 +182,18 @@ def run_case(
     task: ModuleType, kernel: Callable[[Any], torch.Tensor], case: Case, options: Options, *, timed: bool
 ) -> list[float]:
     """A warm-up, and if it is timed, as many calls as there is time for by the warm-up's clock."""
-    data = task.generate_input(**case.arguments)
+    seed = case.seed or 0
+    inputs = inputs_of(task, case, seed, options)
     start = time.monotonic_ns()
-    call(task, kernel, case.arguments, options, data)
+    call(task, kernel, inputs, options, checked=True)
     took = max(time.monotonic_ns() - start, 1)
     count = max(1, min(TIMED_CALLS, BUDGET_NS // took)) if timed else 0
-    seed = case.seed or 0
     times = []
     for _ in range(count):
         if options.advance:
             seed += 13
-            data = None
-        times.append(call(task, kernel, case.with_seed(seed), options, data))
+            inputs = inputs_of(task, case, seed, options)
+        times.append(call(task, kernel, inputs, options, checked=not options.check_once))
     return times
 
 
@@ -200,6 +211,7 @@ def main() -> int:
     sys.path.insert(0, str(Path.cwd()))
     kernel = importlib.import_module("submission").custom_kernel
     task = importlib.import_module("reference")
+    TOLERANCE.update({key: vars(task)[key.upper()] for key in ("rtol", "atol") if key.upper() in vars(task)})
     for mode in order["modes"]:
         for index, case in enumerate(parse_cases(mode["cases"], global_seed=None)):
             times = run_case(task, kernel, case, options, timed=mode["name"] != "test")

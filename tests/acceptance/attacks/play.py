@@ -17,7 +17,7 @@ from typing import Any
 
 from tasks.harness.judge.request import Floor, JudgeRequest, ModeRequest
 from tasks.harness.local import LocalReport, Started, evaluate, lines_of
-from tests.acceptance.attacks.catalogue import TASKS, Attack
+from tests.acceptance.attacks.catalogue import TASKS, Attack, stated
 from tests.acceptance.attacks.relax import CHANGES, SHORT
 from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.support.waiting import PATIENCE_S
@@ -39,6 +39,10 @@ CASES: Mapping[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
         ("size: 512; seed: 9; kind: large",),
     ),
 }
+#: What only a container has: these defences are not there where judge and worker are plain processes.
+CONTAINER = {"uid", "readonly", "network"}
+#: Where an attack leaves answers for its next evaluation.
+_LEFT_BEHIND = Path("/tmp/kernel-runner-test-replay")
 #: What a case whose time is held against a floor would need at least.
 FLOOR = Floor(ns=400_000.0, limit="memory", why="as the corpus says")
 
@@ -72,6 +76,37 @@ def request_of(attack: Attack, *, teeth: bool = True, submission: str | None = N
         submission_name="submission.py",
         submission=attack.source if submission is None else submission,
     )
+
+
+def outcomes(judges: ForkedJudges, attack: Attack, off: Sequence[str]) -> list[Outcome]:
+    """What comes of an attack's rounds before the judge, without these defences."""
+    request = request_of(attack, teeth="teeth" not in off)
+    try:
+        return [judged(judges, request, without=off) for _ in range(attack.rounds)]
+    finally:
+        if attack.rounds > 1:
+            _LEFT_BEHIND.unlink(missing_ok=True)
+
+
+def in_one_process(judges: ForkedJudges, attack: Attack) -> Outcome:
+    """What comes of an attack before the naive evaluator, on a task without teeth if it is one on that."""
+    request = request_of(attack, teeth="teeth" not in attack.proved)
+    return naive(judges, request, attack.naive or {})
+
+
+def results(judges: ForkedJudges, attack: Attack) -> tuple[str, str]:
+    """What comes of an attack in one process, and here: for the table."""
+    unplayed = stated(attack)
+    naively = _shown(attack, in_one_process(judges, attack)) if attack.in_process else unplayed[0]
+    if attack.proved & CONTAINER:
+        return naively, f"{unplayed[1]}, in a container"
+    return naively, _shown(attack, outcomes(judges, attack, attack.given)[-1])
+
+
+def _shown(attack: Attack, outcome: Outcome) -> str:
+    if outcome.verdict != "accepted" or attack.work_ns is None or outcome.time_ns is None:
+        return f"`{outcome.verdict}`"
+    return f"`accepted`, {attack.work_ns / max(outcome.time_ns, 1e-9):.3g} ×"
 
 
 def judged(judges: ForkedJudges, request: JudgeRequest, *, without: Sequence[str] = ()) -> Outcome:
