@@ -16,7 +16,7 @@ import pytest
 from runner.base.errors import DataError
 from runner.extras.trainers.client import Result
 from runner.extras.trainers.client.results_file import ResultsFile, read_rows
-from runner.extras.trainers.kernelbook import best, upload
+from runner.extras.trainers.kernelbook import upload
 from runner.extras.trainers.kernelbook.rows import read, written
 
 ROW: dict[str, Any] = json.loads((Path(__file__).parent / "evaluation.json").read_text(encoding="utf-8"))
@@ -160,17 +160,6 @@ def test_values_that_no_file_holds_are_named(tmp_path: Path, row: dict[str, Any]
     with pytest.raises(DataError) as failed:
         made(tmp_path, [row])
     assert said in str(failed.value)
-
-
-def test_nesting_without_end_is_an_error_in_a_sentence(tmp_path: Path) -> None:
-    """By every reader of lines."""
-    source = tmp_path / "rows.jsonl"
-    for depth in (900, 100_000):
-        source.write_text('{"a": ' + "[" * depth + "]" * depth + "}\n")
-        with pytest.raises(DataError, match="line 1"):
-            upload.look(source)
-    with pytest.raises(DataError, match="line 1"):
-        best.run(source, tmp_path / "best.jsonl")
 
 
 def test_steps_read_no_number_that_is_not_finite(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import json
 import re
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -181,8 +181,6 @@ class Service:
     #: None: every row gets the good one.
     replies: Mapping[int, Reply] | None = None
     asked: list[int] = field(default_factory=list)
-    #: Called with the row before it is answered.
-    before: Callable[[int], object] = lambda _: None
 
 
 @pytest.fixture(name="service")
@@ -194,7 +192,6 @@ def _service() -> Iterator[Service]:
             body = self.rfile.read(int(self.headers["content-length"]))
             row = int(re.findall(rb"task (\d+)", body)[0])
             service.asked.append(row)
-            service.before(row)
             reply = Reply(json.dumps(GOOD).encode()) if service.replies is None else service.replies[row]
             self.send_response_only(reply.status)
             for name, value in reply.headers:
@@ -309,30 +306,3 @@ def test_a_number_of_a_sentence_is_no_code(text: str) -> None:
     assert isinstance(found, Failure)
     assert not found.stops
     assert isinstance(decide(200, changed(("choices", 0, "message", "content"), text).body), Completion)
-
-
-def test_a_step_that_ends_keeps_what_is_in_flight(
-    service: Service, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """402 in a body of 200 ends with exit code 3; the request that waits beside it is answered, kept, and not lost."""
-    refused = threading.Event()
-
-    def order(row: int) -> None:
-        """Row 1 is refused while row 0 is in flight; row 0 is answered after that."""
-        if row == 0:
-            refused.wait(60)
-        elif row == 1:
-            threading.Timer(0.2, refused.set).start()
-
-    service.before = order
-    no = Reply(b'{"error": {"code": 402, "message": "Insufficient credits"}}')
-    service.replies = {0: Reply(json.dumps(GOOD).encode()), **dict.fromkeys(range(1, 9), no)}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BATCH_SIZE", "2")
-        assert rate(tmp_path, 9) == 3
-    said = " ".join(capsys.readouterr().err.split())
-    assert "HTTP 200, error 402: Insufficient credits; nothing more is asked" in said
-    assert "Traceback" not in said
-    assert sorted(service.asked) == [0, 1]
-    with sqlite3.connect("outputs/journal.sqlite") as journal:
-        assert journal.execute("SELECT text FROM answer").fetchall() == [(_TEXT,)]
