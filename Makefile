@@ -6,7 +6,7 @@ STACK := $(PY) -m development
 # Where it is set, as in many images, each of the hundreds of processes of a test run would compile all of our modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-all test-unit test-nightly test-trainers test-kernelbot gpu gpu-host test-stress chaos fuzz lint format bench package release up down env clean
+.PHONY: help setup demo test test-all test-unit test-nightly test-trainers test-kernelbot gpu gpu-host chaos fuzz lint format bench package release up down env clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -48,9 +48,6 @@ gpu: ## the tests of a GPU, in layers, on a machine that has one and Python with
 
 gpu-host: setup ## build/gpu-host: all that a bare machine with a GPU needs for `python3 -m tests.gpu.host build/plan`, in one file
 	@$(PY) -m tests.gpu.host.pack $(ARGS)
-
-test-stress: setup ## every test three times in random order, all cores kept busy; which fail how often; ARGS="--runs 5 path"
-	@$(STACK) run -- $(PY) -m tests.stress $(ARGS)
 
 chaos: setup ## minutes of everything that can break, over real daemons; prints what broke, what happened, what is wrong
 	@KERNEL_RUNNER_TEST_EXAMPLES=$${KERNEL_RUNNER_TEST_EXAMPLES:-1000} $(PY) -m pytest -q -o timeout=3600 \

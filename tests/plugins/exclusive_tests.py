@@ -69,7 +69,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     A module is run by one worker, so a long one at the end would run while the other workers have nothing to do. A test
     that runs alone makes all workers wait for the longest test beside it; short ones are left for that time.
     """
-    if hasattr(config, "workerinput") and config.getoption("shuffle", None) is None:
+    if hasattr(config, "workerinput"):
         alone = {item.path for item in items if item.get_closest_marker("alone") is not None}
         items.sort(key=lambda item: _place(item.nodeid, alone=item.path in alone))
 
