@@ -89,15 +89,9 @@ def serve(config: Config, control: ShutdownControl | None = None) -> int:
     watchdog = Watchdog(readiness.tell if notify_socket() else None, watchdog_s=watchdog_s())
     health_report = HealthReport(readiness, watchdog)
 
-    def stop() -> None:
-        if control.stop.is_set():
-            control.request_abort()
-        else:
-            control.request_stop()
-
     with (
         only_daemon(config.state_dir),
-        signals(dict.fromkeys((signal.SIGTERM, signal.SIGINT, signal.SIGHUP), stop)),
+        signals(dict.fromkeys((signal.SIGTERM, signal.SIGINT, signal.SIGHUP), control.hear_signal)),
         watchdog.running(),
         closing(Endpoint(health_report)) as endpoint,
     ):

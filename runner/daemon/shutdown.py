@@ -25,6 +25,13 @@ class ShutdownControl:
         self.stop.set()
         self._callback()
 
+    def hear_signal(self) -> None:
+        """Finish running jobs and end; at the second signal stop them."""
+        if self.stop.is_set():
+            self.request_abort()
+        else:
+            self.request_stop()
+
     def request_abort(self) -> None:
         """Stop running jobs and end."""
         self.abort.set()

@@ -9,9 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 
 SCRIPT = """
-import json, sys, threading, time
+import json, signal, sys, threading, time
 from runner.base import logs
-from runner.daemon.serve import _handlers
 from runner.daemon.signals import signals
 from tests.integration.daemon.rig import Gate, Rig
 
@@ -34,7 +33,7 @@ say_when(gate.begun, "begun")
 say_when(gate.cancelled, "cancelled")
 say_when(rig.control.stop, "stopping")
 threading.Thread(target=lambda: (sys.stdin.readline(), gate.go.set()), daemon=True).start()
-with signals(_handlers(rig.control, None)):
+with signals(dict.fromkeys((signal.SIGTERM, signal.SIGINT), rig.control.hear_signal)):
     rig.start()
     code = rig.join()
 rig.close()
