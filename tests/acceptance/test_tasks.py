@@ -1,9 +1,8 @@
-"""Every shipped task, from its competition file to the verdicts of its solutions, by a real daemon on the CPU type.
+"""Shipped tasks, from their competition files to the verdicts of their solutions, by a real daemon on the CPU type.
 
 What a user sees is what counts here: boards are imported by the command line, files are submitted in SQL, and a wrong
-one is told where it is wrong. In containers, a daemon times one right solution of each task; of three tasks it ranks
-that one, and refuses a wrong one. With KERNEL_RUNNER_TEST_EXAMPLES above 1 the daemon ranks and judges all. That each
-solution is right or wrong on every case is tests/unit/problems' business.
+one is told where it is wrong. Of three tasks a daemon ranks a right solution and refuses a wrong one, in containers.
+That each solution of every task is right or wrong on every case is tests/unit/problems' business.
 """
 
 from __future__ import annotations
@@ -40,12 +39,8 @@ WHERE = re.compile(
     r"((?P<count>\d+) of (?P<elements>\d+) elements differ; |[^;:]* )"
     r"at \((?P<place>[\d, ]+)\): found (?P<found>\S+), expected (?P<expected>[^;]+?)(; |$)"
 )
-#: Right the first time that a shape comes: only a benchmark, which calls more than once, can tell.
-REPEATING = ("stale.py", "first_answer.py", "old_rows.py")
-#: How many right and how many wrong solutions, and benchmarks, of a task go through a daemon.
-BY_THE_DAEMON = 1 if int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1")) == 1 else 100
-#: Tasks that a daemon ranks, and refuses wrong solutions of: several ranks, several outputs, one of each.
-RANKED_BY_THE_DAEMON = ("amd_all2all", "nvfp4_group_gemm", "vectoradd") if BY_THE_DAEMON == 1 else tuple(BOARDS)
+#: Of several ranks, of several outputs, of one of each.
+SHOWN = ("amd_all2all", "nvfp4_group_gemm", "vectoradd")
 #: Of every benchmark there.
 TIMED_CALLS = 5
 _SUBMIT = "SELECT runner.submit(%s, %s, %s, %s, %s, ARRAY['CPU'])"
@@ -85,7 +80,7 @@ def _shorten(runner_file: Path) -> None:
     """Timing is not the subject: one benchmark of a few calls is enough for a rank."""
     document = yaml.safe_load(runner_file.read_text(encoding="utf-8"))
     cases = document["cases"]["CPU"]
-    cases["benchmarks"] = cases["benchmarks"][:BY_THE_DAEMON]
+    cases["benchmarks"] = cases["benchmarks"][:1]
     document["timing"] = {"min_runs": TIMED_CALLS, "max_runs": TIMED_CALLS}
     runner_file.write_text(yaml.safe_dump(document), encoding="utf-8")
 
@@ -109,62 +104,29 @@ def solutions(task: str, kind: str) -> list[Path]:
     return sorted((TASKS / task / "solutions" / kind).glob("*.py"))
 
 
-def submit(live: LiveRunner, board: str, files: list[Path], mode: Mode) -> dict[int, Path]:
-    """Submit files as a frontend does; their numbers."""
+def submit(live: LiveRunner, board: str, file: Path, mode: Mode) -> int:
+    """Submit a file as a frontend does; its number."""
     with psycopg.connect(live.database_url, autocommit=True) as connection:
-        found = {}
-        for file in files:
-            row = connection.execute(_SUBMIT, (board, "author", file.name, file.read_bytes(), mode.value)).fetchone()
-            assert row is not None
-            found[row[0]] = file
-        return found
+        row = connection.execute(_SUBMIT, (board, "author", file.name, file.read_bytes(), mode.value)).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
-@pytest.mark.parametrize("task", sorted(set(BOARDS) - set(RANKED_BY_THE_DAEMON)))
-def test_a_right_solution_is_timed(live: LiveRunner, publish: Callable[[str], None], task: str) -> None:
-    """By the daemon: accepted, with a time for each benchmark."""
-    publish(task)
-    (number,) = submit(live, BOARDS[task], solutions(task, "correct")[:1], Mode.BENCHMARK)
-    view = live.wait(number)
-    (job,) = view.jobs
-    assert job.verdict is Verdict.ACCEPTED, job.error
-    (run,) = job.runs
-    assert run.result is not None
-    assert (run.mode, run.result["check"]) == ("benchmark", "pass")
-    count = int(str(run.result["benchmark-count"]))
-    assert 1 <= count <= BY_THE_DAEMON
-    assert all(float(str(run.result[f"benchmark.{index}.mean"])) > 0 for index in range(count))
-
-
-@pytest.mark.parametrize("task", RANKED_BY_THE_DAEMON)
+@pytest.mark.parametrize("task", SHOWN)
 def test_a_right_solution_is_ranked_and_a_wrong_one_told_where(
     live: LiveRunner, publish: Callable[[str], None], task: str
 ) -> None:
     """By the daemon: the right one has its place in the ranking, the wrong one gets case, place and both values."""
     publish(task)
-    right, wrong = solutions(task, "correct"), solutions(task, "wrong")[:BY_THE_DAEMON]
-    ranked = submit(live, BOARDS[task], right[:1], Mode.LEADERBOARD)
-    tested = submit(live, BOARDS[task], right[1:BY_THE_DAEMON], Mode.TEST)
-    refused = {
-        number: file
-        for mode in (Mode.TEST, Mode.BENCHMARK)
-        for number, file in submit(live, BOARDS[task], [file for file in wrong if _told_in(file) is mode], mode).items()
-    }
-    assert len(ranked) == 1
-    assert len(refused) == len(wrong)
-    for number, file in (tested | ranked).items():
-        view = live.wait(number)
-        assert view.verdict is Verdict.ACCEPTED, (file.name, [job.error for job in view.jobs])
-    for number, file in refused.items():
-        _check_refusal(live.wait(number), file)
+    right, wrong = solutions(task, "correct")[0], solutions(task, "wrong")[0]
+    ranked = submit(live, BOARDS[task], right, Mode.LEADERBOARD)
+    refused = submit(live, BOARDS[task], wrong, Mode.TEST)
+    view = live.wait(ranked)
+    assert view.verdict is Verdict.ACCEPTED, (right.name, [job.error for job in view.jobs])
+    _check_refusal(live.wait(refused), wrong)
     (line,) = live.store.ranking(BOARDS[task], "CPU")
-    assert (line.submission_id, line.user_id) == (*ranked, "author")
-    _check_rank(live.wait(*ranked), line.score_s)
-
-
-def _told_in(file: Path) -> Mode:
-    """The mode that can tell that a wrong solution is one."""
-    return Mode.BENCHMARK if file.name in REPEATING else Mode.TEST
+    assert (line.submission_id, line.user_id) == (ranked, "author")
+    _check_rank(view, line.score_s)
 
 
 def _check_refusal(view: SubmissionView, file: Path) -> None:

@@ -13,14 +13,11 @@ from typing import Any
 
 import pytest
 import typer
-from rich.padding import Padding
-from rich.text import Text
 
-from runner import __version__
 from runner.base import errors
 from runner.base.model import JobState, Verdict
 from runner.cli import main, program
-from runner.cli.app import ExitCode, app, exit_code_for, fail, out, out_json
+from runner.cli.app import ExitCode, app, exit_code_for, out_json
 from runner.cli.finding import Finding, Mark, verdict_of
 from runner.cli.leaderboard import with_directive
 from runner.cli.leaderboard_publish import parse_deadline
@@ -47,20 +44,6 @@ def test_every_help_text_teaches() -> None:
         assert example is not None, name
         assert "\n\n" in command.help, name
         assert len(command.help.split("\n")[0]) <= 120, name
-
-
-@pytest.mark.parametrize("name", ["submit", "gpu show", "kernelbook filter"])
-def test_an_example_keeps_its_lines_on_a_screen(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where it is printed it still looks like a shell's."""
-    assert main([*name.split(), "--help"]) == 0
-    text = capsys.readouterr().out
-    assert re.search(r"Examples?:\n    kernel-runner ", text), text
-
-
-def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """--version needs neither configuration nor database."""
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"kernel-runner {__version__}\n"
 
 
 def test_only_the_command_that_was_asked_for_is_loaded() -> None:
@@ -167,21 +150,6 @@ def test_a_reader_that_has_gone_decides_nothing(arguments: str) -> None:
             command, env=_UNCONFIGURED, stdout=gone, stderr=subprocess.PIPE, check=False, timeout=PATIENCE_S
         )
     assert (ended.returncode, ended.stderr) == (141, b"")
-
-
-def test_a_message_of_several_lines_keeps_its_lists(capsys: pytest.CaptureFixture[str]) -> None:
-    """Continuation lines are joined, lists of findings are not."""
-    fail("connection failed: refused\n\tIs the server running?")
-    fail("found:\n  - one\n  - two")
-    assert capsys.readouterr().err == (
-        "kernel-runner: connection failed: refused Is the server running?\nkernel-runner: found:\n  - one\n  - two\n"
-    )
-
-
-def test_what_is_no_terminal_gets_plain_complete_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    """No colours, no padding, no cut."""
-    out(Padding(Text("x" * 500, style="red"), (0, 0, 0, 2)))
-    assert capsys.readouterr().out == f"  {'x' * 500}\n"
 
 
 def test_json_is_ascii(capsys: pytest.CaptureFixture[str]) -> None:

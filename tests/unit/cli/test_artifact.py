@@ -51,15 +51,6 @@ def test_a_place_that_takes_no_file_is_named(
     assert capsys.readouterr().err == said
 
 
-def test_a_folder_that_takes_no_file_is_told_without_output(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Without the option the file is made in the current folder. In /proc no process can make one."""
-    monkeypatch.chdir("/proc")
-    assert main(["artifact", "3"]) == ExitCode.USAGE
-    assert "a.trace.json.gz cannot be written: " in capsys.readouterr().err
-
-
 def test_a_full_disk_keeps_no_part_of_the_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The next try would take it for an existing file."""
     with full_disk():

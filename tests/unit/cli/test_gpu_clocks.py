@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from runner.cli import main
 from runner.cli.app import ExitCode
 from tests.fakes.recordings import Answers, nvidia
 from tests.unit.cli.gpu_host import GpuHost
@@ -93,17 +92,6 @@ def test_clocks_as_json_have_all_that_is_known(host: Host) -> None:
     )
     assert [check["mark"] for check in said["checks"]] == ["failed", "note"]
     assert first["refused"] in said["checks"][0]["found"]
-
-
-def test_the_demand_is_shown_wherever_a_type_is(host: Host) -> None:
-    """With the other keys of its file."""
-    command = ["--config", str(host.config), "gpu"]
-    assert main([*command, "list", "--here", "--json"]) == ExitCode.OK
-    shown = {entry["name"]: entry["clocks"] for entry in json.loads(host.capsys.readouterr().out)}
-    assert (shown["A100"]["sm_mhz"], shown["A100"]["memory_mhz"], shown["L4"]["sm_mhz"]) == (1095, 1593, None)
-    assert "hw_slowdown" in shown["A100"]["set_aside"]
-    assert main([*command, "validate"]) == ExitCode.OK
-    assert "SM at 1095 MHz, memory at 1593 MHz" in host.capsys.readouterr().out
 
 
 def test_only_root_locks(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

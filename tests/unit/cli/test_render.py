@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 from dataclasses import replace
-from datetime import date
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from rich.console import Console, RenderableType
 from runner.base.model import Demand, JobState, Mode, Progress, TimingAssurance, Verdict
 from runner.cli import json_output, render, render_hosts, render_submission
 from runner.cli.view import from_store
-from runner.gpu_types import GpuType, HardwareRun, Registry, Vendor
+from runner.gpu_types import Registry
 from runner.store.records import (
     ArtifactLine,
     GpuTypeLine,
@@ -57,19 +56,6 @@ def test_an_accepted_submission_shows_its_score_times_and_provenance() -> None:
     assert "size: 1024   12.3 ± 0.12 µs   12.0 µs   14.0 µs     50" in page
     assert "assurance: correctness judge, timing audited" in page
     assert "host node1, slot cpu0" in page
-
-
-@pytest.mark.parametrize(
-    ("sol", "shown"),
-    [("0.0421", "4.2 % memory"), ("0.00013", "0.013 % memory")],
-)
-def test_the_speed_of_light_is_shown_with_its_limit(sol: str, shown: str) -> None:
-    """A column of its own, where any case has it."""
-    result = {"benchmark-count": "2", "benchmark.0.mean": "1000", "benchmark.1.mean": "1000"}
-    job = samples.job(runs=(samples.run(result={**result, "benchmark.1.sol": sol, "benchmark.1.sol_limit": "memory"}),))
-    assert shown in _page(job)
-    assert "speed of light" in _page(job)
-    assert "speed of light" not in _page(samples.job(runs=(samples.run(result=result),)))
 
 
 def test_a_failed_submission_says_why_in_words_and_shows_the_end_of_its_output() -> None:
@@ -126,20 +112,6 @@ def test_a_waiting_line_names_phase_and_position() -> None:
     assert "H100 test queued (attempt 2)" in line
     assert "position 4 in the queue" in line
     assert "99" not in line
-
-
-@pytest.mark.parametrize(
-    ("keys", "says"),
-    [
-        ({"no_host_since": samples.NOW}, "no host serves its GPU type now: none is up, or all are draining"),
-        ({"paused": "a contest"}, "its leaderboard or GPU type is paused: a contest"),
-    ],
-)
-def test_waiting_says_at_once_why_nothing_begins(keys: dict[str, Any], says: str) -> None:
-    """In the first line, not after a timeout."""
-    line = samples.status(state=JobState.QUEUED, **keys)
-    view = samples.submission(samples.job(state=JobState.QUEUED), line=line)
-    assert render_submission.waiting_text(from_store(view, admin=False)).endswith(says)
 
 
 def test_a_phase_moves_no_cursor() -> None:
@@ -209,26 +181,6 @@ def test_a_host_is_up_draining_silent_or_stopped(facts: dict[str, Any], state: s
     assert text_of(render_hosts.gpu_types_table([kind], [line], registry)).splitlines()[2].split()[1] == str(slots)
 
 
-def test_a_slot_that_waits_for_its_container_is_not_counted_and_says_why() -> None:
-    """In the list of hosts and in that of GPU types."""
-    slots = ({"name": "cpu0", "gpu_type": "CPU"}, {"name": "cpu1", "gpu_type": "CPU", "quarantined": "it hangs"})
-    line = _host(slots=slots)
-    cells = text_of(render_hosts.hosts_table([line])).splitlines()[2]
-    assert "1 x CPU" in cells
-    assert cells.rstrip().endswith("cpu1 not used: it hangs")
-    assert json_output.record(line)["slots"][1]["quarantined"] == "it hangs"
-
-
-def test_a_slot_on_which_nothing_ranked_runs_is_counted_and_says_why() -> None:
-    """It is in use; a slot that is out as well says that alone."""
-    worse = {"name": "nvidia0", "gpu_type": "L4", "degraded": "it is hot"}
-    cells = text_of(render_hosts.hosts_table([_host(slots=(worse,))])).splitlines()[2]
-    assert "1 x L4" in cells
-    assert cells.rstrip().endswith("nvidia0 ranks nothing: it is hot")
-    cells = text_of(render_hosts.hosts_table([_host(slots=({**worse, "quarantined": "lost"},))])).splitlines()[2]
-    assert cells.rstrip().endswith("nvidia0 not used: lost")
-
-
 def test_a_retry_is_explained_to_everybody_and_its_cause_to_administrators() -> None:
     """Whose fault it was is public; device paths and the like are not."""
     cause = {"attempt": 1, "host": "node7", "slot": "gpu3", "kind": "fail", "error": "/dev/nvidia3 is gone"}
@@ -242,22 +194,6 @@ def test_a_retry_is_explained_to_everybody_and_its_cause_to_administrators() -> 
     assert "tried again because of a fault of host node7, not of the submission, not before 2030-01-02" in pages[False]
     assert "nvidia3" not in pages[False]
     assert "attempt 1 on node7 gpu3: /dev/nvidia3 is gone" in pages[True]
-
-
-def test_a_gpu_type_says_when_something_last_ran_on_such_a_device() -> None:
-    """A date, never, or unknown where this host has no file of the type; a program gets the date or null."""
-    run = HardwareRun(date=date(2026, 3, 2), device="D", driver="1", what=("a test",))
-    later = replace(run, date=date(2026, 4, 1))
-    ran = GpuType(name="RAN", vendor=Vendor.NVIDIA, hardware_runs=(later, run))
-    registry = Registry([ran, GpuType(name="NEW", vendor=Vendor.AMD)])
-    lines = [
-        GpuTypeLine(name=name, vendor="nvidia", aliases=(), description="", queued=0)
-        for name in ("RAN", "NEW", "ELSEWHERE")
-    ]
-    shown = text_of(render_hosts.gpu_types_table(lines, [], registry)).splitlines()[2:]
-    assert [line.split()[-1] for line in shown] == ["2026-04-01", "never", "unknown"]
-    found = [one["last_hardware_run"] for one in json_output.gpu_types(lines, [], registry)]
-    assert found == [date(2026, 4, 1), None, None]
 
 
 def test_advice_from_the_source_is_for_administrators_and_says_that_it_is_no_verdict() -> None:

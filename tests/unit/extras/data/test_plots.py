@@ -128,14 +128,6 @@ def test_the_speed_of_light_is_unknown_where_rows_disagree() -> None:
         assert "speed of light" not in texts(plots.draw(kind, mine))
 
 
-def test_the_speed_of_light_is_unknown_without_sol() -> None:
-    """Null, absent, or of rows that do not count."""
-    rows = frame([row(1, score=1e-5)], light_s=None)
-    assert plots.light_of(rows) is None
-    assert plots.light_of(rows.drop(columns="sol")) is None
-    assert plots.light_of(frame([row(1, score=1e-5, passed=False)])) is None
-
-
 # -- text of strangers -----------------------------------------------------------------------------------------------
 
 
@@ -196,15 +188,6 @@ def test_a_report_is_one_file_that_loads_and_runs_nothing(hostile: pd.DataFrame)
     assert "http" not in re.sub(r"base64,[\w+/=]+", "", document).replace("http-equiv", "")
     for source in page.sources:
         ET.fromstring(base64.b64decode(source.partition(",")[2]))  # noqa: S314 our own picture
-
-
-def test_a_report_has_a_section_per_runner() -> None:
-    """Or of the one that is named."""
-    rows = frame([row(1, score=1e-5), row(2, score=2e-5, runner="H100")])
-    assert re.findall(r"<h2>(.*?)</h2>", report(rows, "vectoradd")) == ["B200", "H100"]
-    assert re.findall(r"<h2>(.*?)</h2>", report(rows, "vectoradd", runner="H100")) == ["H100"]
-    with pytest.raises(NotFoundError, match="has no score"):
-        report(frame([row(1)]), "vectoradd")
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
