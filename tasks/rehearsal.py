@@ -9,6 +9,7 @@ prints goes to stderr.
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import math
 import os
@@ -105,6 +106,20 @@ _REFERENCE = "the task's ref_kernel"
 _PRECISE_NS = 1_000_000_000
 #: And where its tensors, so many times, fit the memory of a case.
 _PRECISE_FACTOR = 8
+#: Inputs are replaced one by one until this time is spent: a task may have hundreds of them.
+_INPUTS_NS = 2_000_000_000
+#: Significant bits of floating-point types; of `math` in runner.yml, too.
+_BITS = {
+    "float64": 53, "float32": 24, "float16": 11, "bfloat16": 8,
+    "fp64": 53, "fp32": 24, "tf32": 11, "fp16": 11, "bf16": 8, "fp8": 4, "fp6": 3, "fp4": 2, "int8": 8, "int4": 4,
+}  # fmt: skip
+#: Significant bits that are stated -> fewer ones, which a usual tolerance refuses, and a type that has them.
+_FEWER_BITS = {
+    53: {24: "float32", 11: "float16", 8: "bfloat16", 4: "float8"},
+    24: {11: "float16", 8: "bfloat16", 4: "float8"},
+    11: {4: "float8"},
+    8: {4: "float8"},
+}
 #: Narrow floating-point types have no arithmetic, but take a NaN by conversion.
 _NAN_TYPES = ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2")
 
@@ -171,11 +186,21 @@ def _zeroed(data: torch.Tensor, _: torch.dtype) -> torch.Tensor:
     return torch.zeros_like(data)
 
 
+def _averaged(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    values = data.view(dtype)
+    if dtype.is_complex or str(dtype).removeprefix("torch.") not in (*_NAN_TYPES, "int32", "int64"):
+        return data
+    return torch.full_like(values, values.double().mean().item()).view(torch.uint8)
+
+
 _SPOILERS = (
     _Spoiler(name="one element poisoned", spoil=_poisoned),
     _Spoiler(name="all elements shifted by one", spoil=_shifted),
     _Spoiler(name="zeros", spoil=_zeroed),
+    _Spoiler(name="its mean everywhere", spoil=_averaged),
 )
+#: The right output for the inputs of another seed.
+_REPLAYED = "another seed's answer"
 
 
 class _Rehearsal:
@@ -187,8 +212,18 @@ class _Rehearsal:
         self._place = place
         self._emit = emit
         #: Spoiler -> on how many cases its output was refused, and accepted.
-        self._refused = {spoiler.name: 0 for spoiler in _SPOILERS}
-        self._accepted: dict[str, list[str]] = {spoiler.name: [] for spoiler in _SPOILERS}
+        names = (*(spoiler.name for spoiler in _SPOILERS), _REPLAYED)
+        self._refused = dict.fromkeys(names, 0)
+        self._accepted: dict[str, list[str]] = {name: [] for name in names}
+        #: Inputs of which another seed's values make a wrong answer on some case, ...
+        self._matter: set[str] = set()
+        #: ... another answer that the check accepts, ...
+        self._faint: set[str] = set()
+        #: ... and the same answer.
+        self._unread: set[str] = set()
+        self._inputs_ns = 0
+        #: Significant bits stated, and fewer ones -> of how many cases the output in these was tried, and accepted.
+        self._fewer: dict[tuple[int, int], list[int]] = {}
         #: Spec -> how far the reference is from itself in float64, and whether the check accepts that.
         self._precise: dict[str, tuple[float, bool]] = {}
 
@@ -203,7 +238,8 @@ class _Rehearsal:
         if len(worked) == len(cases):
             self._emit(_finding("cases", "ok", f"all {len(cases)} generate, also with the largest secret seed"))
         if worked:
-            self._seeds(problem, worked[0])
+            timed = [case for case in worked if case.spec in self._request["timed_lines"]]
+            self._seeds(problem, worked[0], timed or worked[:1])
         self._check_of_reference(all_worked=len(worked) == len(cases))
         for kind in ("correct", "wrong"):
             self._solutions(kind)
@@ -272,6 +308,9 @@ class _Rehearsal:
         # Twice as large, and beside what is there.
         if held_bytes * _PRECISE_FACTOR <= self._request["memory_bytes"] and measured["reference_ns"] <= _PRECISE_NS:
             self._compare_precisely(problem, case, reference, right)
+        if measured["reference_ns"] + measured["check_ns"] <= _PRECISE_NS:
+            self._replay(problem, case, reference, leaves)
+            self._round(problem, case, right)
         for spoiler in _SPOILERS:
             spoiled = [_spoil(leaf, spoiler) for leaf in leaves]
             if spoiler.spoil is _poisoned:
@@ -298,6 +337,67 @@ class _Rehearsal:
         except Exception:  # noqa: BLE001 it is for other types
             return
         self._precise[case.spec] = far, self._answer(problem, case, _rebuilt(right, iter(rounded)))[0]
+
+    def _replay(
+        self, problem: Problem, case: Case, reference: Callable[[object], object], right: Sequence[torch.Tensor]
+    ) -> None:
+        """Try the answer to another seed's inputs, and to inputs of which one is another seed's."""
+        if case.seed is None:
+            return
+        other_case = Case(spec=case.spec, arguments=case.with_seed(case.seed ^ 1))
+        own, other = (list(_leaves(self._generate(problem, each)[0])) for each in (case, other_case))
+        if [(leaf.shape, leaf.dtype) for leaf in own] != [(leaf.shape, leaf.dtype) for leaf in other]:
+            return
+        differing = [
+            index for index, pair in enumerate(zip(own, other, strict=True)) if not torch.equal(*map(_raw, pair))
+        ]
+
+        def answer(replaced: Sequence[int]) -> object | None:
+            data = self._generate(problem, case)[0]
+            leaves = [other[index].clone() if index in replaced else leaf for index, leaf in enumerate(_leaves(data))]
+            # Inputs may belong together.
+            with contextlib.suppress(Exception):
+                return reference(_rebuilt(data, iter(leaves)))
+            return None
+
+        def is_right(answer: object) -> bool:
+            return _same([*map(_raw, _leaves(answer))], [*map(_raw, right)])
+
+        for index in differing:
+            name = f"input {index + 1} of {len(own)}"
+            if name in self._matter or self._inputs_ns > _INPUTS_NS:
+                continue
+            start_ns = time.perf_counter_ns()
+            changed = answer([index])
+            if changed is None or not self._answer(problem, case, changed)[0]:
+                self._matter.add(name)
+            elif not is_right(changed):
+                self._faint.add(name)
+            else:
+                self._unread.add(name)
+            self._inputs_ns += time.perf_counter_ns() - start_ns
+        replayed = answer(differing)
+        if replayed is not None and not is_right(replayed):
+            good = self._answer(problem, case, replayed)[0]
+            self._refused[_REPLAYED] += not good
+            self._accepted[_REPLAYED] += [case.spec] if good else []
+
+    def _round(self, problem: Problem, case: Case, right: object) -> None:
+        """Try the output with fewer digits than the task states."""
+        types = [str(leaf.dtype).removeprefix("torch.") for leaf in _leaves(right) if leaf.is_floating_point()]
+        stated = min((_BITS.get(name, 0) for name in (*types, self._request["math"] or "float64")), default=0)
+        if not types:
+            return
+        for bits in _FEWER_BITS.get(stated, ()):
+            rounded = [_rounded(leaf, bits) if leaf.is_floating_point() else leaf for leaf in _leaves(right)]
+            if _same([*map(_raw, rounded)], [*map(_raw, _leaves(right))]):
+                continue
+            tried = self._fewer.setdefault((stated, bits), [0, 0])
+            good = self._answer(problem, case, _rebuilt(right, iter(rounded)))[0]
+            tried[0] += 1
+            tried[1] += good
+            if not good:
+                return
 
     def _answer(self, problem: Problem, case: Case, output: object) -> tuple[bool, str]:
         """The check's answer on fresh inputs: the reference may have written into its own."""
@@ -339,24 +439,61 @@ class _Rehearsal:
                         "warning" if refused else "failed",
                         f"check_implementation accepts it on {len(accepted)} of {len(accepted) + refused} cases "
                         f"({accepted[0]})",
-                        "compare every element, with a tighter tolerance, and let NaN fail",
+                        "make inputs whose answers differ by more than the tolerance"
+                        if name == _REPLAYED
+                        else "compare every element, with a tighter tolerance, and let NaN fail",
                     )
                 )
             elif refused:
                 self._emit(_finding(f"check of {name}", "ok", f"refused on {refused} cases"))
+        self._shortcuts()
 
-    def _seeds(self, problem: Problem, case: Case) -> None:
-        """Whether a case's inputs depend on its seed, and on nothing else."""
+    def _shortcuts(self) -> None:
+        """Say which inputs and digits a submission may leave out."""
+        faint = self._faint - self._matter
+        unread = self._unread - self._matter - faint
+        if faint:
+            found = f"check_implementation accepts answers for another seed's {', '.join(sorted(faint))}"
+            remedy = "let every input change the output by more than the tolerance, on some case at least"
+            self._emit(_finding("inputs", "warning", found, remedy))
+        elif self._matter:
+            self._emit(
+                _finding("inputs", "ok", f"an answer for another seed's is refused, for each of {len(self._matter)}")
+            )
+        if unread:
+            remedy = "leave them out, unless they hold in another form what is in the others"
+            found = f"ref_kernel does not use {', '.join(sorted(unread))}"
+            self._emit(_finding("unused inputs", "note", found, remedy))
+        # A case that refuses the output is enough: all of them are tried in every ranked run.
+        loose = [key for key, (tried, accepted) in self._fewer.items() if accepted == tried]
+        if loose:
+            stated, bits = min(loose, key=lambda key: key[1])
+            found = (
+                f"check_implementation accepts outputs rounded to the {bits} significant bits of "
+                f"{_FEWER_BITS[stated][bits]}, where the task states {stated}"
+            )
+            remedy = "tighten the tolerance on one case at least, or state `math` in runner.yml if fewer digits will do"
+            self._emit(_finding("digits", "warning", found, remedy))
+        elif self._fewer:
+            stated, bits = max(self._fewer)
+            found = f"outputs rounded to the {bits} significant bits of {_FEWER_BITS[stated][bits]} are refused"
+            self._emit(_finding("digits", "ok", found))
+
+    def _seeds(self, problem: Problem, case: Case, timed: Sequence[Case]) -> None:
+        """Whether a case's inputs depend on nothing but its seed, and those of timed ones on that."""
         once, again = self._bytes(problem, case), self._bytes(problem, case)
         if not _same(once, again):
             remedy = "seed a torch.Generator with `seed`, and fill output buffers with NaN instead of leaving them"
             self._emit(_finding("seed", "warning", "the same case has other inputs the second time", remedy))
-        if case.seed is None:
-            return
-        other = Case(spec=case.spec, arguments=case.with_seed(case.seed ^ 1))
-        if _same(once, self._bytes(problem, other)):
-            remedy = "draw them from a generator that `seed` seeds; secret runs differ by it alone"
-            self._emit(_finding("seed", "warning", "another seed makes the same inputs", remedy))
+        same = [each.spec for each in timed if each.seed is None or self._is_constant(problem, each)]
+        if same:
+            found = f"another seed makes the same inputs on {len(same)} of {len(timed)} timed cases ({same[0]})"
+            remedy = "draw them from a generator that `seed` seeds; secret runs and timed calls differ by it alone"
+            self._emit(_finding("seed", "warning", found, remedy))
+
+    def _is_constant(self, problem: Problem, case: Case) -> bool:
+        other = Case(spec=case.spec, arguments=case.with_seed((case.seed or 0) ^ 1))
+        return _same(self._bytes(problem, case), self._bytes(problem, other))
 
     def _bytes(self, problem: Problem, case: Case) -> Sequence[torch.Tensor]:
         data = self._generate(problem, case)[0]
@@ -511,6 +648,12 @@ def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
     largest = other.abs().max().item() if other.numel() else 0.0
     far = (one.double() - other).abs().max().item() / largest if largest else 0.0
     return float(far) if math.isfinite(far) else 0.0
+
+
+def _rounded(leaf: torch.Tensor, bits: int) -> torch.Tensor:
+    """A floating-point tensor in so many significant bits."""
+    mantissa, exponent = torch.frexp(leaf.double())
+    return torch.ldexp((mantissa * 2**bits).round() / 2**bits, exponent).to(leaf.dtype)
 
 
 def _spoil(leaf: torch.Tensor, spoiler: _Spoiler) -> torch.Tensor:

@@ -15,7 +15,7 @@ from typing import Any
 from runner.base.model import Demand
 from runner.base.units import moment
 from runner.cli.safe import one_line
-from runner.store.boards import RUNNER_YML, incomparable
+from runner.store.boards import EVALUATOR, RUNNER_YML, incomparable
 from runner.store.clean import clean_json
 from runner.store.records import BoardView
 from runner.task_format import extra_to_stored, to_stored
@@ -68,6 +68,11 @@ class BoardPlan:
     def needs_force(self) -> bool:
         """Whether it is refused without --force."""
         return any(change.needs_force for change in self.changes)
+
+    @property
+    def changes_evaluator(self) -> bool:
+        """Whether it is refused with --force, too."""
+        return any(change.needs_force and change.key == EVALUATOR for change in self.changes)
 
     def to_json(self) -> dict[str, Any]:
         """As `leaderboard import` and `update` print it with --json."""

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+import tasks
 from runner.base.dates import DateError, read_date
 from runner.base.errors import BoardError, TaskError
 from runner.base.model import DEMANDABLE, TOLERANCES, Demand, TimingAssurance
@@ -23,6 +25,7 @@ from runner.cli.competition import Action, BoardPlan, plan_board, plan_update
 from runner.evaluation.case_memory import require_fit
 from runner.gpu_types import Registry
 from runner.store import Store
+from runner.store.boards import other_evaluator
 from runner.task_format import extra_to_stored, load, load_competition, to_stored
 from runner.task_format.model import Harness, Problem, TaskFolder
 
@@ -162,8 +165,9 @@ def update(
     runs that are claimed later.
 
     If there are submissions, changes that make scores incomparable need --force; without it nothing is stored. They
-    are, in task.yml, `files`, `config`, `lang` and `benchmarks`, as in KernelBot; in runner.yml, `harness` (if another
-    one then evaluates), `private`, and `benchmarks` in `cases` of the leaderboard's GPU types.
+    are, in task.yml, `files`, `config`, `lang` and `benchmarks`, as in KernelBot; in runner.yml, `private`, and
+    `benchmarks` in `cases` of the leaderboard's GPU types. Another `harness` (if another one then evaluates) needs
+    another leaderboard: scores of the judge and of an eval program never rank together.
     """
     ends = None if deadline is None else parse_deadline(deadline)
     demanded = None if timing is None else parse_timing(timing)
@@ -179,7 +183,7 @@ def update(
             tolerance=present.demand.tolerance if within is None else within,
         )
         plan = plan_update(board, folder, present=present, deadline=ends or present.deadline, gpus=gpus, demand=demand)
-        stored = not dry_run and (force or not plan.needs_force)
+        stored = not dry_run and (force or not plan.needs_force) and not plan.changes_evaluator
         if stored:
             # Also if nothing would change: the store is asked whether that is so still.
             store.update_board(**_stored(plan), force=force, timing=demanded, tolerance=within)
@@ -187,6 +191,8 @@ def update(
         out_json(plan.to_json())
     else:
         out(render.import_page([plan], stored=stored))
+    if plan.changes_evaluator:
+        raise BoardError(other_evaluator(board, plan.submissions))
     if plan.needs_force and not force:
         changed = ", ".join(change.key for change in plan.changes if change.needs_force)
         raise BoardError(
@@ -216,6 +222,10 @@ def import_competition(
         Path,
         typer.Argument(metavar="COMPETITION.yaml", exists=True, dir_okay=False),
     ],
+    judged: Annotated[
+        bool,
+        typer.Option("--judged", help="Take a shipped task, which the judge decides, by the board's name."),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Store incomparable changes too.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     as_json: JsonOption = False,
@@ -225,11 +235,18 @@ def import_competition(
     If a change needs --force, as for `leaderboard update`, nothing is stored on any leaderboard (exit code 2, in a dry
     run too). An existing leaderboard keeps its GPU types, as in KernelBot, and its deadline if the file names none; a
     new one is open for a year. A problem is skipped if neither the file nor task.yml names a GPU type.
+
+    A checkout of public problems has eval programs, which judge themselves. With --judged a board that
+    `tasks/problems/*.yaml` have, too, gets the folder from there, with the file's GPU types and deadline; a line for
+    each board says which it got. A board that has submissions keeps its evaluator.
     """
-    competition = load_competition(file)
+    shipped = Path(tasks.__file__).parent / "problems" if judged else None
+    competition = load_competition(file, judged=shipped)
     with session(context).store() as store:
         plans = _plans(context, store, competition.problems)
-        refusal = None if force else _refusal(plans)
+        if judged:
+            plans = [_with_judge(*pair) for pair in zip(plans, competition.problems, strict=True)]
+        refusal = _refusal(plans, force=force)
         stored = not dry_run and refusal is None
         for plan in plans if stored else ():
             _carry_out(store, plan, force=force)
@@ -265,8 +282,24 @@ def _plans(context: typer.Context, store: Store, problems: Sequence[Problem]) ->
     return plans
 
 
-def _refusal(plans: Sequence[BoardPlan]) -> BoardError | None:
-    """Why an import is refused without --force before anything is stored; None if it is not."""
+def _with_judge(plan: BoardPlan, problem: Problem) -> BoardPlan:
+    """The plan, with a remark on who judges the board."""
+    if problem.judged is not None:
+        judge = f"judged: tasks/problems/{problem.judged.name} in place of the file's folder"
+    elif problem.folder.task.harness is Harness.BUILTIN:
+        judge = "judged: the file's folder"
+    else:
+        judge = "not judged: its own eval program decides, as no shipped board has this name"
+    return replace(plan, remark="; ".join(filter(None, (judge, plan.remark))))
+
+
+def _refusal(plans: Sequence[BoardPlan], *, force: bool) -> BoardError | None:
+    """Why an import is refused before anything is stored; None if it is not."""
+    other = [other_evaluator(plan.name, plan.submissions) for plan in plans if plan.changes_evaluator]
+    if other:
+        return BoardError("\n".join(other))
+    if force:
+        return None
     refused = [
         f"{plan.name} ({plan.submissions} submissions; "
         f"{', '.join(change.key for change in plan.changes if change.needs_force)})"

@@ -18,6 +18,7 @@ from runner.base.units import duration, moment, score, shapes, size
 from runner.cli.competition import Action, BoardPlan
 from runner.cli.safe import one_line, printable
 from runner.cli.task_check import MeasuredCase
+from runner.store.boards import EVALUATOR
 from runner.store.records import (
     POSITION_LIMIT,
     BoardLine,
@@ -259,7 +260,8 @@ def import_page(plans: Sequence[BoardPlan], *, stored: bool) -> RenderableType:
         blocks.append(Text.assemble((sign, style), f" {one_line(plan.name)}: {words}"))
         for change in plan.changes:
             line = f"    {one_line(change.key)}: {change.text}"
-            needs = f"   needs --force ({plan.submissions} submissions)" if change.needs_force else ""
+            needs = "another leaderboard" if change.key == EVALUATOR else "--force"
+            needs = f"   needs {needs} ({plan.submissions} submissions)" if change.needs_force else ""
             blocks.append(Text.assemble(line, (needs, "red")))
         if plan.remark is not None:
             blocks.append(Text(f"    {one_line(plan.remark)}", style="dim"))

@@ -62,17 +62,27 @@ def check(  # noqa: C901 a list of questions, one after the other
 
     - `cases`: each generates, also with the largest seed of a secret run, and fits the memory as the judge counts it.
 
-    - `seed`: the same seed gives the same inputs, another gives others.
+    - `hidden cases`: there are some.
+
+    - `seed`: the same seed gives the same inputs, another gives others in every timed case.
 
     - `reference`: `check_implementation` accepts `ref_kernel`, computed from copies of the inputs, and in float64, too.
 
-    - `check of`: outputs with one NaN, shifted by one, or of zeros are refused. Accepted on all cases fails, on some
-    warns.
+    - `check of`: outputs with one NaN, shifted by one, of zeros, of their mean everywhere, and right for another seed
+    are refused. Accepted on all cases fails, on some warns.
+
+    - `inputs`: an answer for another seed's values of one input is refused on some case. A note names those that
+    `ref_kernel` does not use.
+
+    - `digits`: outputs with the digits of a narrower type than the task states are refused on some case. It states that
+    of the output, or `math` in runner.yml.
 
     - `solutions/`: `correct/*.py` are accepted, `wrong/*.py` refused; each case runs twice, first with that seed.
 
     - `template`: parses, imports, defines `custom_kernel`. A stand-in replaces a missing compiler, device or package;
     names, imports and arguments of `load_inline` are checked all the same.
+
+    - `test_timeout`, `ranked_timeout`: longer than the judge's own work, on this host.
 
     A table shows each case's bytes and times. Without `eval_python`, or with an eval program of its own, the code does
     not run; a warning says so.

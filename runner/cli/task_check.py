@@ -35,7 +35,7 @@ from runner.evaluation.case_memory import (
 )
 from runner.evaluation.speed_of_light import speed_of_light
 from runner.gpu_types import GpuType, Registry, Vendor
-from runner.task_format.model import Case, Harness, Lang, TaskFolder
+from runner.task_format.model import Case, CaseSet, Harness, Lang, TaskFolder
 from sandbox.host.stage import stage
 from sandbox.protocol import AUTHOR_PAGE_BYTES, AUTHOR_PAGE_FD, AuthorExit
 from tasks.harness.judge.cases import LARGEST_SEED, spec_line
@@ -45,6 +45,8 @@ _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.rehearsal im
 _MARGIN_S = 180.0
 #: Seconds for the rehearsal to end its own processes.
 _GRACE_S = 5.0
+#: Warm-ups and timed calls that the judge makes of a case at least.
+_LEAST_CALLS = 5
 #: How much is shown of what another program says.
 _SAID_BYTES = 40
 
@@ -137,7 +139,10 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
         python: interpreter of the evaluation environment.
     """
     if folder.task.harness is not Harness.BUILTIN:
-        found = "evaluated by its own eval program: neither cases nor solutions were tried"
+        found = (
+            "evaluated by its own eval program, in whose process a submission can forge verdict and times; neither "
+            "cases nor solutions were tried"
+        )
         remedy = "try solutions one by one with `kernel-runner eval`"
         if folder.task.lang is Lang.PY:
             remedy += ", or write `harness: builtin` in runner.yml"
@@ -153,6 +158,10 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
         return
     solutions = {kind: _solutions(source, kind) for kind in ("correct", "wrong")}
     yield from _lacking(source, solutions)
+    own = folder.task.cases_for(gpu.name)
+    if not own.hidden:
+        remedy = "add tests to `hidden` in runner.yml that differ from the others in what a shortcut could rely on"
+        yield Finding(name="hidden cases", mark=Mark.WARNING, found=f"none for {gpu.name}", remedy=remedy)
     trial_s = 2.0 * (folder.task.test_timeout_s + folder.task.benchmark_timeout_s)
     request = {
         "files": folder.task.judge_files,
@@ -163,6 +172,8 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
         "memory_bytes": tensor_bytes(gpu, needed_bytes=needed_bytes(folder.task, cases)),
         "emulate_cuda": gpu.emulate_cuda,
         "lines": [spec_line(case) for case in cases],
+        "timed_lines": [spec_line(case) for case in own.benchmarks or ()],
+        "math": folder.task.extra.math,
         # Other data of the same shape first: an answer from memory is wrong then.
         "trial_lines": [spec_line(each) for case in cases for each in (_with_secret_seed(case), case)],
         "trial_timeout_s": trial_s,
@@ -170,8 +181,30 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
         **solutions,
     }
     limit_s = _MARGIN_S + trial_s * (1 + sum(map(len, solutions.values()))) + _MARGIN_S * len(folder.templates)
+    measured: dict[str, MeasuredCase] = {}
     with tempfile.TemporaryDirectory(prefix="kernel-runner-") as place:
-        yield from _converse(request, Path(place), python, limit_s)
+        for message in _converse(request, Path(place), python, limit_s):
+            if isinstance(message, MeasuredCase):
+                measured[message.spec] = message
+            yield message
+    yield from _slow(folder, own, measured)
+
+
+def _slow(folder: TaskFolder, own: CaseSet, measured: Mapping[str, MeasuredCase]) -> Iterator[Finding]:
+    """Whether the judge's own work alone exceeds a mode's time."""
+    for key, limit_s, calls, cases in (
+        ("test_timeout", folder.task.test_timeout_s, 1, (*(own.tests or ()), *(own.hidden or ()))),
+        ("ranked_timeout", folder.task.ranked_timeout_s, _LEAST_CALLS, own.benchmarks or ()),
+    ):
+        costs = [measured[line] for line in map(spec_line, cases) if line in measured]
+        needed_s = calls * sum(cost.generate_ns + (cost.check_ns or 0) for cost in costs) / 1e9
+        if needed_s > limit_s:
+            yield Finding(
+                name=key,
+                mark=Mark.WARNING,
+                found=f"inputs and checks of {calls} calls of each case take {needed_s:.0f} s here, of {limit_s:g} s",
+                remedy="make reference and inputs faster or cases smaller, or raise the limit in task.yml",
+            )
 
 
 def _converse(

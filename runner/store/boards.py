@@ -21,6 +21,8 @@ from runner.store.session import Unloadable
 _FROZEN_KEYS: Final = ("files", "config", "lang", "benchmarks")
 #: Before a key of runner.yml, where it is named beside those of task.yml.
 RUNNER_YML: Final = "runner.yml: "
+#: The key of the evaluator, which never changes under submissions.
+EVALUATOR: Final = f"{RUNNER_YML}harness"
 
 
 class Boards(Base):
@@ -85,7 +87,8 @@ class Boards(Base):
 
         Raises:
             NotFoundError: no such leaderboard.
-            BoardError: there are submissions and what they were measured with would change; `force` does it anyway.
+            BoardError: there are submissions and what they were measured with would change; `force` does it anyway,
+                unless another evaluator would decide.
         """
         _check_board(name, deadline, gpus)
         with self._link.transaction() as connection:
@@ -93,6 +96,8 @@ class Boards(Base):
             if board is None:
                 raise no_board(name)
             changed = incomparable(board["task"], board["extra"], new_task=task, new_extra=extra, gpus=board["gpus"])
+            if board["submissions"] and EVALUATOR in changed:
+                raise BoardError(other_evaluator(name, board["submissions"]))
             if board["submissions"] and changed and not force:
                 raise BoardError(
                     f"leaderboard {name!r} has {board['submissions']} submissions and {', '.join(changed)} would "
@@ -202,7 +207,7 @@ def incomparable(
     extra, new_task, new_extra = extra or {}, _as_stored(new_task), _as_stored(new_extra or {})
     changed = [key for key in _FROZEN_KEYS if task.get(key) != new_task.get(key)]
     if _evaluator(task, extra) != _evaluator(new_task, new_extra):
-        changed.append(f"{RUNNER_YML}harness")
+        changed.append(EVALUATOR)
     if set(extra.get("private", ())) != set(new_extra.get("private", ())):
         changed.append(f"{RUNNER_YML}private")
     for gpu in gpus:
@@ -213,6 +218,14 @@ def incomparable(
         if (own, new_own) != (None, None) and before != after:
             changed.append(f"{RUNNER_YML}cases.{gpu}.benchmarks")
     return changed
+
+
+def other_evaluator(name: str, submissions: int) -> str:
+    """Why a leaderboard keeps its evaluator: what the judge decides never ranks with what a submission may forge."""
+    return (
+        f"leaderboard {name!r} has {submissions} submissions, and another evaluator would decide: scores of the judge "
+        "and of an eval program never rank together; create another leaderboard"
+    )
 
 
 def _as_stored(value: Json) -> Json:

@@ -6,11 +6,11 @@ Owns which files are read, and in which order.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from runner.base.errors import TaskError
-from runner.base.marks import ENCODING
+from runner.base.marks import ENCODING, visible
 from runner.task_format.build import build_task, name_problem
 from runner.task_format.model import HARNESS, SUBMISSION, Competition, Extra, Problem, TaskFolder
 from runner.task_format.problems import lines_of, problem, refuse, shown, validate
@@ -74,19 +74,19 @@ def load_archive(path: Path) -> TaskFolder:
         return _load(tree, directory, name=PurePosixPath(directory).name)
 
 
-def load_competition(path: Path) -> Competition:
+def load_competition(path: Path, *, judged: Path | None = None) -> Competition:
     """Load a KernelBot competition file with all its task folders.
+
+    Args:
+        path: the file.
+        judged: a folder of competition files; a board that one of them has, too, is loaded from their task folder.
 
     Raises:
         TaskError: one line per problem.
     """
     where = str(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_YAML_BYTES + 1)
-    except OSError as error:
-        raise TaskError(f"{where}: found an unreadable file ({error.strerror}), expected a competition file") from error
-    document = validate(CompetitionDocument, parse_yaml(data, where), where=where)
+    document = _competition(path)
+    ours = {} if judged is None else _folders(judged)
     names: set[str] = set()
     problems: list[Problem] = []
     lines: list[str] = []
@@ -96,14 +96,44 @@ def load_competition(path: Path) -> Competition:
             lines.append(problem(where, f"{key}.name", f"{entry.name!r} a second time", "different names"))
         names.add(entry.name)
         try:
-            folder = _problem_folder(path, entry, f"{where}: {key}.directory")
+            if entry.name in ours:
+                folder = load_folder(ours[entry.name], name=entry.name)
+            else:
+                folder = _problem_folder(path, entry, f"{where}: {key}.directory")
         except TaskError as error:
             lines += lines_of(error)
             continue
-        problems.append(Problem(name=entry.name, folder=folder, deadline=entry.deadline, gpus=tuple(entry.gpus)))
+        problems.append(
+            Problem(
+                name=entry.name,
+                folder=folder,
+                deadline=entry.deadline,
+                gpus=tuple(entry.gpus),
+                judged=ours.get(entry.name),
+            )
+        )
     if lines:
         refuse(lines)
     return Competition(name=document.name, description=document.description, problems=tuple(problems))
+
+
+def _competition(path: Path) -> CompetitionDocument:
+    where = str(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_YAML_BYTES + 1)
+    except OSError as error:
+        raise TaskError(f"{where}: found an unreadable file ({error.strerror}), expected a competition file") from error
+    return validate(CompetitionDocument, parse_yaml(data, where), where=where)
+
+
+def _folders(competitions: Path) -> Mapping[str, Path]:
+    """The boards of a folder's competition files, and their task folders."""
+    return {
+        entry.name: competitions / entry.directory
+        for path in visible(competitions, ".yaml")
+        for entry in _competition(path).problems
+    }
 
 
 def _problem_folder(competition: Path, entry: ProblemDocument, place: str) -> TaskFolder:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -234,6 +235,8 @@ class Problem:
     deadline: datetime | None
     #: Empty: those of the task itself.
     gpus: tuple[str, ...]
+    #: The folder that was loaded in place of the file's own; None: that.
+    judged: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,10 @@ import yaml
 from runner.base.config import Config
 from runner.cli.check import _tasks
 from runner.cli.finding import Mark
+from runner.task_format import load
 from tests.integration.cli.conftest import Call, write_task
+
+TASKS = Path(__file__).resolve().parents[3] / "tasks" / "problems"
 
 
 def test_a_folder_becomes_a_leaderboard_that_is_open_for_a_year(cli: Call, task_folder: Path) -> None:
@@ -298,6 +301,41 @@ def test_an_import_that_breaks_comparability_needs_force_and_else_stores_nothing
     assert cli("leaderboard", "import", competition, "--force").code == 0
     for name in ("cup-first", "cup-second"):
         assert cli("leaderboard", "task", name, "--json").document["description"] == "Changed."
+
+
+def test_boards_of_a_checkout_are_judged_where_a_shipped_task_has_their_name(
+    cli: Call, tmp_path: Path, submission_file: Path
+) -> None:
+    """A line says which folder each got; a board with submissions keeps its judge, whatever is forced."""
+    files = [
+        {"name": "submission.py", "source": "@SUBMISSION@"},
+        {"name": "reference.py", "source": "reference.py"},
+        {"name": "eval.py", "source": "eval.py"},
+    ]
+    for name in ("vectoradd", "other"):
+        (write_task(tmp_path / name, files=files) / "eval.py").write_text("print('passes')\n")
+    problems = [entry(name, name=name) for name in ("vectoradd", "other")]
+    competition = write_competition(tmp_path, *problems)
+    created = cli("leaderboard", "import", competition, "--judged")
+    assert created.code == 0, created.err
+    assert "    judged: tasks/problems/vectoradd in place of the file's folder\n" in created.out
+    assert "    not judged: its own eval program decides, as no shipped board has this name\n" in created.out
+    before = [cli("leaderboard", "task", name, "--json").document for name in ("vectoradd", "other")]
+    assert (before[0]["extra"]["harness"], before[1]["extra"]) == ("builtin", {})
+    assert before[0]["task"]["tests"] == [dict(case) for case in load(TASKS / "vectoradd").task.tests]
+    for name in ("vectoradd", "other"):
+        assert cli("submit", submission_file, "--leaderboard", name, "--user", "alice").code == 0
+    (tmp_path / "other" / "runner.yml").write_text("harness: builtin\n")
+    for arguments in ((), ("--force",)):
+        refused = cli("leaderboard", "import", competition, *arguments)
+        assert refused.code == 2
+        assert refused.out.count("    runner.yml: harness: ") == 2
+        assert refused.out.count("   needs another leaderboard (1 submissions)") == 2
+        assert "'vectoradd' has 1 submissions, and another evaluator would decide" in refused.err
+    assert cli("leaderboard", "update", tmp_path / "vectoradd", "--force").code == 2
+    assert cli("leaderboard", "import", competition, "--judged", "--force").code == 2
+    after = [cli("leaderboard", "task", name, "--json").document for name in ("vectoradd", "other")]
+    assert [board["task"] for board in after] == [board["task"] for board in before]
 
 
 def test_a_board_on_a_type_that_emulates_says_that_nothing_is_ranked_there(

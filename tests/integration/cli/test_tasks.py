@@ -109,11 +109,11 @@ def test_a_new_task_passes_its_check_as_it_is(run_code_anew: Call, tmp_path: Pat
     assert {mark for mark, _ in findings(checked).values()} == {"ok"}
     assert {
         "CPU", "H100", "cases", "reference", "check of one element poisoned", "check of all elements shifted by one",
-        "check of zeros", "solutions/correct/sorted.py", "solutions/wrong/skips_last.py", "solutions/wrong/stale.py",
-        "template Python",
+        "check of zeros", "check of its mean everywhere", "check of another seed's answer", "inputs", "digits",
+        "solutions/correct/sorted.py", "solutions/wrong/skips_last.py", "solutions/wrong/stale.py", "template Python",
     } == set(findings(checked))  # fmt: skip
     assert "at (" in findings(checked)["solutions/wrong/skips_last.py"][1]
-    last = checked.document["measured"][-1]
+    *_, last, _ = checked.document["measured"]
     assert (last["spec"], last["input_bytes"], last["output_bytes"]) == (
         "rows: 256; cols: 1024; seed: 1234",
         4 * 256 * 1024,
@@ -178,12 +178,14 @@ def test_a_check_that_accepts_everything_is_found_out(run_code: Call, tmp_path: 
     said = run_code("task", "check", folder, "--json")
     assert (said.code, said.document["ok"]) == (1, False)
     found = findings(said)
-    for wrong in ("one element poisoned", "all elements shifted by one", "zeros"):
+    for wrong in ("one element poisoned", "all elements shifted by one", "zeros", "its mean everywhere"):
         assert found[f"check of {wrong}"] == (
             "failed",
             "check_implementation accepts it on 2 of 2 cases (n: 4; seed: 1)",
         )
-    assert found["seed"] == ("warning", "another seed makes the same inputs")
+    seed = "another seed makes the same inputs on 1 of 1 timed cases (n: 4; seed: 1)"
+    assert found["seed"] == ("warning", seed)
+    assert found["hidden cases"] == ("warning", "none for CPU")
     assert found["template Python"] == ("failed", "does not import: ValueError: not yet")
     assert found["template Triton"][0] == "failed"
     assert "expected Python" in found["template Triton"][1]
@@ -196,6 +198,58 @@ def test_a_check_that_accepts_everything_is_found_out(run_code: Call, tmp_path: 
     )
     assert {"solutions/correct", "solutions/wrong"} <= set(found)
     assert all(check["remedy"] for check in said.document["checks"] if check["mark"] != "ok")
+
+
+@pytest.mark.parametrize(
+    ("changes", "extra", "expected"),
+    [
+        (
+            {
+                "return torch.randn(": "return torch.full((1,), float(seed)), torch.randn(",
+                "data * 2": "data[1] * 2 + data[0] * 1e-6",
+                "torch.equal(": "torch.allclose(",
+            },
+            "",
+            {"inputs": "check_implementation accepts answers for another seed's input 1 of 2"},
+        ),
+        (
+            {"return torch.randn(": "return torch.full((3,), float(seed)), torch.randn(", "data * 2": "data[1] * 2"},
+            "",
+            {"unused inputs": "ref_kernel does not use input 1 of 2"},
+        ),
+        (
+            {"torch.equal(output, data * 2)": "torch.allclose(output, data * 2, atol=99)"},
+            "",
+            {
+                "check of its mean everywhere": "check_implementation accepts it on 2 of 2 cases (n: 4; seed: 1)",
+                "check of another seed's answer": "check_implementation accepts it on 2 of 2 cases (n: 4; seed: 1)",
+                "inputs": "check_implementation accepts answers for another seed's input 1 of 1",
+                "digits": "rounded to the 4 significant bits of float8, where the task states 24",
+            },
+        ),
+        (
+            {"torch.equal(output, data * 2)": "torch.allclose(output, data * 2, rtol=0.005)"},
+            "",
+            {"digits": "rounded to the 8 significant bits of bfloat16, where the task states 24"},
+        ),
+        ({"torch.equal(output, data * 2)": "torch.allclose(output, data * 2, rtol=0.005)"}, "math: bf16\nflops: n", {}),
+        ({}, "hidden: [{n: 3, seed: 5}]", {"hidden cases": None}),
+    ],
+)
+def test_what_invites_a_shortcut_is_said(
+    run_code: Call, tmp_path: Path, changes: Mapping[str, str], extra: str, expected: Mapping[str, str | None]
+) -> None:
+    """An input or digits that may be left out, an answer for other inputs that passes, no hidden case."""
+    reference = REFERENCE
+    for before, after in changes.items():
+        reference = reference.replace(before, after)
+    folder = write_folder(tmp_path / "lenient", reference=reference)
+    add(folder, "runner.yml", f"harness: builtin\n{extra}\n")
+    found = findings(run_code("task", "check", folder, "--json"))
+    assert ("hidden cases" in found) is ("hidden cases" not in expected)
+    asked = ("check of its mean everywhere", "check of another seed's answer", "inputs", "unused inputs", "digits")
+    assert {name for name in asked if found.get(name, ("ok",))[0] != "ok"} == set(expected) - {"hidden cases"}
+    assert all(text is None or text in found[name][1] for name, text in expected.items())
 
 
 def test_a_spoiled_output_that_some_cases_miss_is_a_warning(run_code: Call, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from runner.base.errors import BoardError, NotFoundError, SubmissionError
 from runner.base.model import Json, Verdict
 from runner.store import queries
+from runner.store.boards import EVALUATOR
 from runner.store.clean import to_jsonb
 from runner.store.results import _result
 from tests.integration.store.conftest import TASK, Bench, ranked, result, run_record
@@ -171,7 +172,7 @@ CPU_BENCHMARKS = {"CPU": {"benchmarks": [{"size": 5, "seed": 2}]}}
 def test_what_runner_yml_changes_under_submissions_needs_force_too(
     bench: Bench, before: Json, after: Json | None, named: str | None
 ) -> None:
-    """Who evaluates, what a submission sees, and what is timed on a GPU type that the board has; nothing else."""
+    """What a submission sees, and what is timed on a GPU type that the board has; who evaluates stays, by force too."""
     task = {**TASK, "files": {**TASK["files"], TASK["config"]["main"]: "@HARNESS@"}}
     board: dict[str, Any] = {
         "name": "identity",
@@ -188,6 +189,11 @@ def test_what_runner_yml_changes_under_submissions_needs_force_too(
     bench.submit()
     if named is None:
         bench.store.update_board(**board, extra=after)
+    elif EVALUATOR in named:
+        for force in (False, True):
+            with pytest.raises(BoardError, match="1 submissions, and another evaluator would decide"):
+                bench.store.update_board(**board, extra=after, force=force)
+        after = before
     else:
         with pytest.raises(BoardError, match=f"1 submissions and {re.escape(named)} would change"):
             bench.store.update_board(**board, extra=after)

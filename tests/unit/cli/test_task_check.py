@@ -10,7 +10,7 @@ import pytest
 
 from runner.base.units import size
 from runner.cli.finding import Mark
-from runner.cli.task_check import MeasuredCase, offered, rehearse
+from runner.cli.task_check import MeasuredCase, _slow, offered, rehearse
 from runner.gpu_types import Registry
 from runner.task_format.model import HARNESS, SUBMISSION, Case, CaseSet, Extra, Lang, PyConfig, Task, TaskFolder
 
@@ -111,6 +111,21 @@ def test_ranks_must_find_their_devices(gpu: str, sizes: Sequence[int], mark: Mar
     cases = [{"world_size": size, "n": 4} for size in sizes]
     (found,) = offered(folder(cases, gpus=(gpu,), multi_gpu=True), Registry.load())
     assert found.mark is mark, found.found
+
+
+def test_limits_that_the_judges_own_work_exceeds_are_named() -> None:
+    """Tests are checked once; a benchmark has two warm-ups and three timed calls at least."""
+    made = folder([{"n": 4}])
+    task = replace(made.task, benchmarks=({"n": 5},), test_timeout_s=2, ranked_timeout_s=9)
+    cases = {
+        line: MeasuredCase(
+            spec=line, input_bytes=0, output_bytes=0, generate_ns=10**9, reference_ns=0, check_ns=check_ns
+        )
+        for line, check_ns in (("n: 4", 9 * 10**8), ("n: 5", 9 * 10**8))
+    }
+    (slow,) = _slow(replace(made, task=task), task.cases_for("CPU"), cases)
+    assert (slow.name, slow.mark) == ("ranked_timeout", Mark.WARNING)
+    assert slow.found == "inputs and checks of 5 calls of each case take 10 s here, of 9 s"
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,16 @@ def test_a_problem_has_its_folder_and_its_own_types(tmp_path: Path) -> None:
     assert loaded.problems[1].folder.gpus == ("T4",)
 
 
+def test_a_board_of_the_judged_folders_has_its_task_from_there(tmp_path: Path) -> None:
+    """By its name, with the deadline and GPU types of the file; the file's own folder need not even be there."""
+    ours = competition(tmp_path / "ours", "  - {name: add, directory: adder}\n")
+    text = "  - {name: add, directory: nowhere, deadline: 2031-01-01, gpus: [L4]}\n  - {name: more, directory: adder}\n"
+    add, more = load_competition(competition(tmp_path / "theirs", text), judged=ours.parent).problems
+    assert (add.judged, more.judged) == (ours.parent / "adder", None)
+    assert add.folder.task == load_folder(ours.parent / "adder").task
+    assert (add.gpus, add.deadline) == (("L4",), datetime(2031, 1, 1, tzinfo=UTC))
+
+
 @pytest.mark.parametrize(
     ("problems", "message"),
     [
