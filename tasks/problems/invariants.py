@@ -22,7 +22,7 @@ EPS = 2.0**-23
 #: The least normal float32. What is smaller may be lost: a device may take it for 0.
 TINY = 2.0**-126
 #: Elements of a piece.
-_PIECE = 1 << 25
+_PIECE = 1 << 24
 #: Reflectors that are applied together.
 _BLOCK = 64
 
