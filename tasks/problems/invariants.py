@@ -22,7 +22,7 @@ EPS = 2.0**-23
 #: The least normal float32. What is smaller may be lost: a device may take it for 0.
 TINY = 2.0**-126
 #: Elements of a piece.
-_PIECE = 1 << 25
+_PIECE = 1 << 24
 #: Reflectors that are applied together.
 _BLOCK = 64
 
@@ -71,7 +71,7 @@ def residual_fault(name: str, part: Part, scale: torch.Tensor, limit: float) -> 
         limit: the largest 1-norm, in units of EPS times `scale`.
     """
     worst, message = 1.0, None
-    for where in _pieces(*scale.shape, scale.shape[1]):
+    for where in _pieces(scale.shape[0], scale.shape[1], scale.shape[1]):
         sums = part(where).abs().sum(dim=-2)
         allowed = limit * EPS * scale[where[0], where[2]] + scale.shape[1] * TINY
         # NaN, from numbers that are too large for float64, is no pass.
@@ -138,7 +138,7 @@ def norm(matrix: torch.Tensor, part: Part | None = None) -> torch.Tensor:
 def product(left: torch.Tensor, right: torch.Tensor, where: Where) -> torch.Tensor:
     """A piece of the product of two batches."""
     columns = right[where].double()
-    rows = left[where[0]].split(max(1, _PIECE // (columns.shape[0] * left.shape[-1])), dim=-2)
+    rows = torch.split(left[where[0]], max(1, _PIECE // (columns.shape[0] * left.shape[-1])), dim=-2)
     return torch.cat([each.double() @ columns for each in rows], dim=-2)
 
 

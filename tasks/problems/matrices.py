@@ -60,12 +60,13 @@ def orthogonal(batch: int, n: int, generator: torch.Generator) -> torch.Tensor:
     cosines[0] *= 0.5**0.5
     outer = signs(2, batch, n, generator=generator).double()
     inner = cosines @ (signs(batch, n, 1, generator=generator).double() * cosines)
-    return (outer[0, :, :, None] * inner * outer[1, :, None, :]).float()
+    dense: torch.Tensor = outer[0, :, :, None] * inner * outer[1, :, None, :]
+    return dense.float()
 
 
 def with_eigenvalues(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Symmetric and dense, with the eigenvalues (batch, n), rounded to float32."""
-    q = orthogonal(*values.shape, generator)
+    q = orthogonal(values.shape[0], values.shape[1], generator)
     return symmetric((q * values[:, None]) @ q.mT)
 
 

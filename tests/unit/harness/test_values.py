@@ -78,7 +78,9 @@ def test_structure_and_scalars_survive() -> None:
     assert arrived == value
     assert returned == value
     assert type(arrived["c"]["size"]) is torch.Size
-    assert _return(torch.ones(2, 3).max(dim=1), {}, arena, placed).value()[0].tolist() == [1.0, 1.0]
+    named = _return(torch.ones(2, 3).max(dim=1), {}, arena, placed).value()
+    assert isinstance(named, tuple)
+    assert named[0].tolist() == [1.0, 1.0]
     nan = _cross(pack(float("nan")))[0]
     assert nan != nan  # noqa: PLR0124 that is what NaN is
 
