@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,6 +62,8 @@ def leaves(output: object) -> list[torch.Tensor]:
     """The tensors in whatever a task makes or a kernel returns, in order."""
     if isinstance(output, torch.Tensor):
         return [output]
+    if dataclasses.is_dataclass(output):
+        output = vars(output)
     if isinstance(output, Mapping):
         output = list(output.values())
     return [tensor for item in output for tensor in leaves(item)] if isinstance(output, list | tuple) else []
