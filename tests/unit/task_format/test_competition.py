@@ -136,6 +136,7 @@ def test_the_starter_set_loads() -> None:
             "helion.yaml",
             {name: (name, ("B200_Nebius",)) for name in ("causal_conv1d", "fp8_quant")},
         ),
+        ("princeton.yaml", {"princeton_cross_entropy": ("cross_entropy", ("A100",))}),
         (
             "pmpp.yaml",
             {
