@@ -56,14 +56,14 @@ def verbose_allequal(received: torch.Tensor, expected: torch.Tensor, *, shown: i
 
 
 def make_match_reference(
-    reference: Callable[[Data], object], *, rtol: float = 1e-5, atol: float = 1e-8
+    reference: Callable[[Data], object], *, rtol: float | Sequence[float] = 1e-5, atol: float | Sequence[float] = 1e-8
 ) -> Callable[[Data, object], tuple[bool, str]]:
     """A `check_implementation` that runs the reference on the same data and compares.
 
     Args:
         reference: takes the data of generate_input; returns a tensor or a sequence of tensors.
-        rtol: relative tolerance, for floating-point outputs.
-        atol: absolute tolerance, for floating-point outputs.
+        rtol: relative tolerance, for floating-point outputs; one for all, or one for each output.
+        atol: absolute tolerance, likewise.
 
     Returns:
         A function of data and output that returns whether they match, and why not.
@@ -76,8 +76,14 @@ def make_match_reference(
     return check
 
 
-def _compare(received: object, expected: object, rtol: float, atol: float) -> list[str]:
+def _compare(
+    received: object, expected: object, rtol: float | Sequence[float], atol: float | Sequence[float]
+) -> list[str]:
     if isinstance(expected, torch.Tensor):
+        if isinstance(rtol, Sequence) or isinstance(atol, Sequence):
+            raise TypeError(
+                "the reference returned a tensor, expected a sequence: there is a tolerance for each output"
+            )
         if not isinstance(received, torch.Tensor):
             return [f"found {type(received).__name__}, expected a tensor"]
         if expected.is_floating_point():
@@ -87,7 +93,8 @@ def _compare(received: object, expected: object, rtol: float, atol: float) -> li
         raise TypeError(f"the reference returned {type(expected).__name__}, expected a tensor or a sequence of tensors")
     if not isinstance(received, Sequence) or len(received) != len(expected):
         return [f"found {type(received).__name__}, expected {len(expected)} tensors"]
-    found = [_compare(got, want, rtol, atol) for got, want in zip(received, expected, strict=True)]
+    tolerances = [each if isinstance(each, Sequence) else [each] * len(expected) for each in (rtol, atol)]
+    found = [_compare(*each) for each in zip(received, expected, *tolerances, strict=True)]
     return [f"output {index}: {'; '.join(lines)}" for index, lines in enumerate(found) if lines]
 
 

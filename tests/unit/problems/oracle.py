@@ -32,8 +32,8 @@ class Oracle:
 
     #: The task's data -> the exact result in float64.
     expected: Callable[[Any], Output]
-    #: Of each output.
-    dtype: torch.dtype
+    #: Of all outputs, or of each.
+    dtype: torch.dtype | Sequence[torch.dtype]
     #: How many tests and benchmarks the public board has.
     tests: int
     benchmarks: int
@@ -46,10 +46,10 @@ class Oracle:
 
     def answer(self, data: object) -> Output:
         """The exact result, rounded once to the output's type."""
-        exact = self.expected(data)
-        if isinstance(exact, torch.Tensor):
-            return exact.to(self.dtype)
-        return [tensor.to(self.dtype) for tensor in exact]
+        exact, dtype = self.expected(data), self.dtype
+        if isinstance(dtype, torch.dtype):
+            return exact.to(dtype) if isinstance(exact, torch.Tensor) else [tensor.to(dtype) for tensor in exact]
+        return [tensor.to(each) for tensor, each in zip(exact, dtype, strict=True)]
 
 
 def oracle_of(name: str) -> Oracle:

@@ -27,6 +27,15 @@ def test_each_of_several_outputs_is_named_once() -> None:
     assert check(right, [right, right]) == (False, "found list, expected 3 tensors")
 
 
+def test_each_output_may_have_its_own_tolerance() -> None:
+    """And one that is left out, or stands for all, is the same for each."""
+    check = make_match_reference(lambda data: [data, data], rtol=0, atol=(0.0, 0.1))
+    right = torch.ones(3)
+    assert check(right, [right, right + 0.05]) == (True, "")
+    assert check(right, [right + 0.05, right])[1].startswith("output 0: 3 of 3 elements differ")
+    assert check(right, [right, right + 0.2])[1].startswith("output 1: 3 of 3 elements differ")
+
+
 def test_a_few_elements_stand_for_all() -> None:
     """However many differ."""
     lines = verbose_allclose(torch.zeros(100), torch.ones(100), shown=2)

@@ -154,6 +154,11 @@ def test_the_starter_set_loads() -> None:
             },
         ),
         (
+            "helion.yaml",
+            {name: (name, ("B200_Nebius",)) for name in ("causal_conv1d", "fp8_quant")},
+        ),
+        ("princeton.yaml", {"princeton_cross_entropy": ("cross_entropy", ("A100",))}),
+        (
             "pmpp.yaml",
             {
                 f"{name}_v2": (name, ("B200", "H100", "A100", "L4"))
