@@ -260,17 +260,10 @@ class Config(BaseModel):
     warm_containers: int = Field(default=2, ge=0, le=16, examples=[1])
     """
     How many started containers wait per slot, with torch imported, so that submissions start at once. Two serve the
-    public and the secret job of a ranked submission; 0 turns it off. Each waiting container takes about half a GiB of
-    memory. It serves one job and is never reused. It fits jobs of the GPU type, image, limits and programs that it was
-    started with. The daemon starts them while the slot is free, or while its next job would have to wait for one
-    anyway. `kernel-runner host list --json` shows this bound and the next two (`slots[].warm_pool`).
-    """
-    warm_max_age_s: float = Field(default=3600.0, gt=0.0, le=_LONGEST_S, examples=[900.0])
-    """How long a container waits at most. Then the daemon replaces it while its slot is free."""
-    warm_memory_mib: int = Field(default=8192, ge=0, examples=[16384])
-    """
-    How much memory the waiting containers of all slots may take together, as their cgroups count it. Each slot gets its
-    first container before any slot gets its second. Where the memory does not suffice, jobs start their own.
+    public and the secret job of a ranked submission; 0 turns it off. Each takes about half a GiB of memory. It serves
+    one job and is never reused. It fits jobs of the GPU type, image, limits and programs that it was started with. The
+    daemon starts them while the slot is free, or while its next job would have to wait for one anyway. `kernel-runner
+    host list --json` shows the number (`slots[].warm_containers`).
     """
     build_workers: _Count = Field(default="auto", examples=[2])
     """
