@@ -73,7 +73,6 @@ class Group:
             self._group = harness.Group.from_message(context.job.task)
         except harness.GroupError as error:
             self._rows = harness.failed_results(context.job.task, "invalid", str(error))
-        self.timed = self._group is not None and self._group.settings.timed_calls > 0
 
     def build_plans(self, cpus: tuple[int, ...], *, beside: bool) -> Mapping[int, BuildPlan]:
         """The candidates that probably compile; none on the slot's own cores."""
