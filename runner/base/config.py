@@ -174,22 +174,16 @@ class Config(BaseModel):
             ],
             [
                 {"gpu_type": "L4x4", "devices": [0, 1, 2, 3]},
-                {"gpu_type": "L4", "devices": [0]},
-                {"gpu_type": "L4", "devices": [1]},
-                {"gpu_type": "L4", "devices": [2]},
-                {"gpu_type": "L4", "devices": [3]},
+                {"gpu_type": "L4", "devices": [4]},
             ],
         ],
     )
     """
     What runs here at the same time. `"auto"` makes one slot per accelerator whose name belongs to a GPU type, plus
     `cpu_slots`. A list makes exactly its slots. The first example below has two H100, one under another board's name
-    for it. In the second one, four L4 serve boards of one device and a board of four devices.
+    for it. In the second one, four L4 serve a board of four devices, and one serves boards of one.
 
-    Only a list makes slots of types with several devices (`L4x4`, `MI300x8`) and of types with `detect = false`. Two
-    slots may share devices if the devices of one lie within the other's, or if both have the same devices and different
-    types. Slots that share a device never run at the same time; `reserve_after_s` says which one waits. A slot around
-    others has their cores, unless it names its own; slots within one that names its cores share those. Otherwise no
+    Only a list makes slots of types with several devices (`L4x4`, `MI300x8`) and of types with `detect = false`. No
     device and no core can be in two slots. The variable `KERNEL_RUNNER_SLOTS` takes `auto` or the list as JSON.
     """
     cpu_slots: _Count = Field(default="auto", examples=[4])
@@ -271,13 +265,6 @@ class Config(BaseModel):
     without its device. `"auto"` is one. Candidates of a group compile side by side, so hosts for trainers gain by more.
     Where every core belongs to a slot, a submission compiles on its own slot's cores before its run, and a candidate in
     its run; with 0, both in the run. Each worker needs as much memory as a run on the host's largest GPU type.
-    """
-    reserve_after_s: float = Field(default=60.0, ge=0.0, le=_LONGEST_S, examples=[300.0])
-    """
-    For a slot of several devices that it shares with smaller slots. When its oldest job has waited this long, the host
-    gives the devices to no smaller job, so that they come free together. One host at a time does so for a job; any
-    other may still run it sooner. A job whose priority is above that of every smaller one does not wait. Smaller jobs
-    of higher priority go first.
     """
     spool_max_mib: int = Field(default=1024, ge=1, examples=[4096])
     """

@@ -41,7 +41,7 @@ from sandbox.protocol import Step, StepResult
 from sandbox.spec import ACCOUNTS
 
 #: Connections that a host keeps while it is idle, and how many a busy one has at most.
-CONNECTIONS_OF_AN_IDLE_HOST: Final = 1
+CONNECTIONS_OF_AN_IDLE_HOST: Final = 2
 CONNECTIONS_OF_A_HOST: Final = 5
 #: A transaction that has written and stays open for longer, or while so many others begin, keeps marks from moving.
 WRITE_OPEN_S: Final = 60.0
@@ -197,8 +197,7 @@ def _connections(facts: DatabaseFacts, *, pooled: bool) -> Finding:
     """
     name = "connections"
     hosts = max(1, facts.all_hosts or 0)
-    idle = hosts * CONNECTIONS_OF_AN_IDLE_HOST
-    busy = hosts * (CONNECTIONS_OF_AN_IDLE_HOST if pooled else CONNECTIONS_OF_A_HOST)
+    idle, busy = (hosts, hosts) if pooled else (hosts * CONNECTIONS_OF_AN_IDLE_HOST, hosts * CONNECTIONS_OF_A_HOST)
     found = (
         f"the server gives {facts.connections}, {facts.connected} are used; {hosts} host{'' if hosts == 1 else 's'} "
         f"may need {busy} besides {'the pool' if pooled else 'frontends'}"

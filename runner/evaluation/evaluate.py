@@ -190,7 +190,7 @@ class Evaluator:
 
         Args:
             job: the claimed job.
-            slot: where to run; of those it shares devices or cores with, none is used meanwhile.
+            slot: where to run.
             cancel: set by another thread to stop the run.
             on_progress: called from this thread whenever there is progress. The one callback on a job's way: progress
                 is of use only while the run goes on, before there is anything to return.

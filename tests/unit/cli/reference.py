@@ -63,7 +63,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "For operators": (
         *("logs", "traces", "check", "install", "upgrade", "uninstall", "migrate", "serve"),
         *("failed", "rerun", "invalidate"),
-        *("host list", "host drain", "host undrain", "host evict", "gpu list", "gpu show", "gpu pause", "gpu resume"),
+        *("host list", "host drain", "host undrain", "gpu list", "gpu show", "gpu pause", "gpu resume"),
         *("leaderboard pause", "leaderboard resume", "leaderboard validate"),
         "leaderboard cancel-validations",
         *("gateway", "user approve", "user token", "user list", "user revoke"),
