@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -89,15 +89,9 @@ def serve(config: Config, control: ShutdownControl | None = None) -> int:
     watchdog = Watchdog(readiness.tell if notify_socket() else None, watchdog_s=watchdog_s())
     health_report = HealthReport(readiness, watchdog)
 
-    def stop() -> None:
-        if control.stop.is_set():
-            control.request_abort()
-        else:
-            control.request_stop()
-
     with (
         only_daemon(config.state_dir),
-        signals(dict.fromkeys((signal.SIGTERM, signal.SIGINT, signal.SIGHUP), stop)),
+        signals(handlers(control)),
         watchdog.running(),
         closing(Endpoint(health_report)) as endpoint,
     ):
@@ -107,6 +101,18 @@ def serve(config: Config, control: ShutdownControl | None = None) -> int:
         _log.info("starting", instance=instance, **config.public())
         exit_reason = _serve(spec, control, health_report, instance)
     return 0 if exit_reason is ExitReason.CLEAN else 1
+
+
+def handlers(control: ShutdownControl) -> dict[signal.Signals, Callable[[], None]]:
+    """What a daemon does on signals."""
+
+    def stop() -> None:
+        if control.stop.is_set():
+            control.request_abort()
+        else:
+            control.request_stop()
+
+    return dict.fromkeys((signal.SIGTERM, signal.SIGINT, signal.SIGHUP), stop)
 
 
 def _serve(spec: DaemonSpec, control: ShutdownControl, health_report: HealthReport, instance: str) -> ExitReason:

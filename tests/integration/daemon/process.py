@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = """
 import json, sys, threading, time
 from runner.base import logs
-from runner.daemon.serve import _handlers
+from runner.daemon.serve import handlers
 from runner.daemon.signals import signals
 from tests.integration.daemon.rig import Gate, Rig
 
@@ -34,7 +34,7 @@ say_when(gate.begun, "begun")
 say_when(gate.cancelled, "cancelled")
 say_when(rig.control.stop, "stopping")
 threading.Thread(target=lambda: (sys.stdin.readline(), gate.go.set()), daemon=True).start()
-with signals(_handlers(rig.control, None)):
+with signals(handlers(rig.control)):
     rig.start()
     code = rig.join()
 rig.close()
