@@ -71,7 +71,7 @@ bench: ## the benchmarks; each prints its figures, beside what it compares itsel
 	@.ci/setup bench
 	@$(STACK) run -- $(PY) -m tests.benchmarks $(ARGS)
 
-package: setup ## dist/: a Debian package, and for hosts without dpkg the same as wheels and a script; PYTHONS="3.11 3.12"
+package: setup ## dist/: a Debian package, and its wheels; PYTHONS="3.11 3.12"
 	@PYTHONS="$(PYTHONS)" .ci/package
 
 release: ## build/release: wheel, source archive, Debian package, pages, checksums, all checked; says what to do by hand

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The kernel-runner of this folder of wheels: makes its environment below /opt/kernel-runner, without a network, and runs
-# it, e.g. `./kernel-runner install --help`.
+# it.
 set -eu
 umask 022
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)

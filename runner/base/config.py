@@ -174,22 +174,16 @@ class Config(BaseModel):
             ],
             [
                 {"gpu_type": "L4x4", "devices": [0, 1, 2, 3]},
-                {"gpu_type": "L4", "devices": [0]},
-                {"gpu_type": "L4", "devices": [1]},
-                {"gpu_type": "L4", "devices": [2]},
-                {"gpu_type": "L4", "devices": [3]},
+                {"gpu_type": "L4", "devices": [4]},
             ],
         ],
     )
     """
     What runs here at the same time. `"auto"` makes one slot per accelerator whose name belongs to a GPU type, plus
     `cpu_slots`. A list makes exactly its slots. The first example below has two H100, one under another board's name
-    for it. In the second one, four L4 serve boards of one device and a board of four devices.
+    for it. In the second one, four L4 serve a board of four devices, and one serves boards of one.
 
-    Only a list makes slots of types with several devices (`L4x4`, `MI300x8`) and of types with `detect = false`. Two
-    slots may share devices if the devices of one lie within the other's, or if both have the same devices and different
-    types. Slots that share a device never run at the same time; `reserve_after_s` says which one waits. A slot around
-    others has their cores, unless it names its own; slots within one that names its cores share those. Otherwise no
+    Only a list makes slots of types with several devices (`L4x4`, `MI300x8`) and of types with `detect = false`. No
     device and no core can be in two slots. The variable `KERNEL_RUNNER_SLOTS` takes `auto` or the list as JSON.
     """
     cpu_slots: _Count = Field(default="auto", examples=[4])
@@ -260,17 +254,10 @@ class Config(BaseModel):
     warm_containers: int = Field(default=2, ge=0, le=16, examples=[1])
     """
     How many started containers wait per slot, with torch imported, so that submissions start at once. Two serve the
-    public and the secret job of a ranked submission; 0 turns it off. Each waiting container takes about half a GiB of
-    memory. It serves one job and is never reused. It fits jobs of the GPU type, image, limits and programs that it was
-    started with. The daemon starts them while the slot is free, or while its next job would have to wait for one
-    anyway. `kernel-runner host list --json` shows this bound and the next two (`slots[].warm_pool`).
-    """
-    warm_max_age_s: float = Field(default=3600.0, gt=0.0, le=_LONGEST_S, examples=[900.0])
-    """How long a container waits at most. Then the daemon replaces it while its slot is free."""
-    warm_memory_mib: int = Field(default=8192, ge=0, examples=[16384])
-    """
-    How much memory the waiting containers of all slots may take together, as their cgroups count it. Each slot gets its
-    first container before any slot gets its second. Where the memory does not suffice, jobs start their own.
+    public and the secret job of a ranked submission; 0 turns it off. Each takes about half a GiB of memory. It serves
+    one job and is never reused. It fits jobs of the GPU type, image, limits and programs that it was started with. The
+    daemon starts them while the slot is free, or while its next job would have to wait for one anyway. `kernel-runner
+    host list --json` shows the number (`slots[].warm_containers`).
     """
     build_workers: _Count = Field(default="auto", examples=[2])
     """
@@ -278,13 +265,6 @@ class Config(BaseModel):
     without its device. `"auto"` is one. Candidates of a group compile side by side, so hosts for trainers gain by more.
     Where every core belongs to a slot, a submission compiles on its own slot's cores before its run, and a candidate in
     its run; with 0, both in the run. Each worker needs as much memory as a run on the host's largest GPU type.
-    """
-    reserve_after_s: float = Field(default=60.0, ge=0.0, le=_LONGEST_S, examples=[300.0])
-    """
-    For a slot of several devices that it shares with smaller slots. When its oldest job has waited this long, the host
-    gives the devices to no smaller job, so that they come free together. One host at a time does so for a job; any
-    other may still run it sooner. A job whose priority is above that of every smaller one does not wait. Smaller jobs
-    of higher priority go first.
     """
     spool_max_mib: int = Field(default=1024, ge=1, examples=[4096])
     """

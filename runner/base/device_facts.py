@@ -9,10 +9,6 @@ class UnreachableError(Exception):
     """A device does not answer: it fell off the bus, needs a reset, or its driver is gone or hangs."""
 
 
-class RefusedError(Exception):
-    """A device or its driver refuses a setting; the message says which one and why."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Details:
     """The settings of a device. Only an operator changes them."""

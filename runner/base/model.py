@@ -242,11 +242,6 @@ class Slot:
     cpus: tuple[int, ...]
     numa_node: int | None = None
 
-    def excludes(self, other: Slot) -> bool:
-        """Whether the two cannot run at the same time: they share a device or a core."""
-        mine = {device.uuid for device in self.devices}
-        return not (mine.isdisjoint(device.uuid for device in other.devices) and set(self.cpus).isdisjoint(other.cpus))
-
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:

@@ -41,7 +41,7 @@ from sandbox.protocol import Step, StepResult
 from sandbox.spec import ACCOUNTS
 
 #: Connections that a host keeps while it is idle, and how many a busy one has at most.
-CONNECTIONS_OF_AN_IDLE_HOST: Final = 1
+CONNECTIONS_OF_AN_IDLE_HOST: Final = 2
 CONNECTIONS_OF_A_HOST: Final = 5
 #: A transaction that has written and stays open for longer, or while so many others begin, keeps marks from moving.
 WRITE_OPEN_S: Final = 60.0
@@ -197,8 +197,7 @@ def _connections(facts: DatabaseFacts, *, pooled: bool) -> Finding:
     """
     name = "connections"
     hosts = max(1, facts.all_hosts or 0)
-    idle = hosts * CONNECTIONS_OF_AN_IDLE_HOST
-    busy = hosts * (CONNECTIONS_OF_AN_IDLE_HOST if pooled else CONNECTIONS_OF_A_HOST)
+    idle, busy = (hosts, hosts) if pooled else (hosts * CONNECTIONS_OF_AN_IDLE_HOST, hosts * CONNECTIONS_OF_A_HOST)
     found = (
         f"the server gives {facts.connections}, {facts.connected} are used; {hosts} host{'' if hosts == 1 else 's'} "
         f"may need {busy} besides {'the pool' if pooled else 'frontends'}"
@@ -333,7 +332,7 @@ def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterat
         yield from engines.versions({**facts.components, **engines.toolkit_version()})
         yield _cgroup(facts)
         yield from _disks(config, facts)
-        yield from _runtimes(engine, facts, config, registry, slots)
+        yield from _runtimes(facts, registry, slots)
         yield from _images(engine, registry, slots)
         for name in dict.fromkeys(slot.gpu_type for slot in slots):
             mine = [slot for slot in slots if slot.gpu_type == name]
@@ -380,29 +379,11 @@ def _disks(config: Config, facts: EngineFacts | None) -> Iterator[Finding]:
             yield Finding(name="disk", mark=Mark.FAILED, found=f"{space}; no job is taken", remedy=REMEDY)
 
 
-def _runtimes(
-    engine: DockerEngine, facts: EngineFacts, config: Config, registry: Registry, slots: Sequence[Slot]
-) -> Iterator[Finding]:
-    """Which runtimes work, each tried with a container; the host's root file system serves for that."""
+def _runtimes(facts: EngineFacts, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:
     used: dict[str, list[str]] = {}
     for gpu_type in dict.fromkeys(slot.gpu_type for slot in slots):
         used.setdefault(registry.get(gpu_type).runtime, []).append(gpu_type)
-    slot = _host_slot(registry, slots)
-
-    def starts(runtime: str) -> str | None:
-        if slot is None:
-            return None
-        gpu = registry.get(slot.gpu_type)
-        if runtime == gpu.runtime:
-            # The proof that follows uses it, and says more.
-            return None
-        try:
-            prove(engine, config, replace(gpu, runtime=runtime), slot, only="ldconfig")
-        except (SandboxError, KernelRunnerError) as error:
-            return str(error)
-        return ""
-
-    yield from engines.runtimes(facts, used, starts)
+    yield from engines.runtimes(facts, used)
 
 
 def _images(engine: DockerEngine, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:
@@ -443,10 +424,8 @@ def _sandbox(engine: DockerEngine, config: Config, registry: Registry, slots: Se
     yield from _proof_findings(results)
 
 
-def prove(
-    engine: DockerEngine, config: Config, gpu: GpuType, slot: Slot, *, only: str | None = None
-) -> tuple[StepResult, ...]:
-    """Run the probe programs, or only one of them, as the worker's uid in a container built like a submission's.
+def prove(engine: DockerEngine, config: Config, gpu: GpuType, slot: Slot) -> tuple[StepResult, ...]:
+    """Run the probe programs as the worker's uid in a container built like a submission's.
 
     Raises:
         SandboxError: the engine would not start it.
@@ -467,7 +446,7 @@ def prove(
         environment,
         gpu,
         slot,
-        steps=[step for step in steps if only in (None, step.name)],
+        steps=steps,
         files={"probe.cpp": _CPP_PROBE, "probe.cu": _CUDA_PROBE},
         wall_s=_IMPORT_TIMEOUT_S + len(steps) * _COMPILE_TIMEOUT_S,
     )

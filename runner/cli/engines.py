@@ -1,13 +1,13 @@
 """What `check` says of engines and runtimes: which work on this host, which do not, why, and what to do; a line each.
 
-Asks programs of this host; containers are started by the caller. A runtime that is not used is a note, never a warning.
+Asks programs of this host; containers are started by the caller.
 """
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -61,30 +61,15 @@ def engine_kind(facts: EngineFacts) -> Iterator[Finding]:
         yield Finding(name="kind of engine", mark=Mark.OK, found="rootless", remedy=remedy)
 
 
-def runtimes(
-    facts: EngineFacts, used: Mapping[str, Sequence[str]], starts: Callable[[str], str | None]
-) -> Iterator[Finding]:
-    """Each runtime, whether the engine has it and whether it starts a sandbox.
-
-    `used`: GPU types of this host's slots by their runtime. `starts` makes a container and says what went wrong:
-    nothing if it is empty; None where it was not tried.
-    """
-    for runtime in dict.fromkeys(("runc", "runsc", *used)):
-        name, users = f"runtime {runtime}", ", ".join(used.get(runtime, ()))
-        bad = Mark.FAILED if users else Mark.NOTE
-        if runtime not in facts.runtimes:
-            found = f"the engine does not offer it{f', and {users} asks for it' if users else ''}"
-            yield Finding(name=name, mark=bad, found=found, remedy=_install(runtime))
-            continue
-        complaint = starts(runtime)
-        suffix = f", used by {users}" if users else ", not used"
-        if complaint is None:
-            yield Finding(name=name, mark=Mark.OK, found=f"the engine offers it{suffix}")
-        elif not complaint:
-            yield Finding(name=name, mark=Mark.OK, found=f"starts sandboxes{suffix}")
+def runtimes(facts: EngineFacts, used: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+    """Whether the engine has each runtime that is used; `used`: GPU types of this host's slots by their runtime."""
+    for runtime, types in used.items():
+        name, users = f"runtime {runtime}", ", ".join(types)
+        if runtime in facts.runtimes:
+            yield Finding(name=name, mark=Mark.OK, found=f"the engine offers it, used by {users}")
         else:
-            remedy = "see the engine's own log; the container is created with every protection on"
-            yield Finding(name=name, mark=bad, found=f"starts no sandbox: {shortened(complaint)}", remedy=remedy)
+            found = f"the engine does not offer it, and {users} asks for it"
+            yield Finding(name=name, mark=Mark.FAILED, found=found, remedy=_install(runtime))
 
 
 def device_access(gpu: GpuType, slots: Sequence[Slot], offered: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:

@@ -1,8 +1,7 @@
-"""`gpu`: GPU types, where they are offered, what their files lack; how well devices measure, and at which clocks."""
+"""`gpu`: GPU types, where they are offered, what their files lack; how well devices measure."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,15 +10,12 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from runner.base.errors import ConfigError
-from runner.cli import gpu_clocks, gpu_detect, json_output, render_hosts
+from runner.cli import gpu_detect, json_output, render_hosts
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.evaluate import local_evaluator
 from runner.cli.finding import Finding, Mark, report, verdict_of
 from runner.cli.finding import render as render_finding
 from runner.cli.gpu_test import slots_to_test, try_slot
-from runner.devices import detect_slots, look_at_devices
-from runner.devices.locking import set_clocks
 from runner.gpu_types import GpuType, Registry
 from runner.gpu_types.registry import BUILTIN
 
@@ -175,67 +171,6 @@ def self_test(
     if as_json:
         out_json({"ok": code is ExitCode.OK, "slots": [result.to_json() for result in results]})
     raise typer.Exit(code)
-
-
-@gpu.command(
-    "clocks",
-    epilog=example(
-        "kernel-runner gpu clocks",
-        "sudo kernel-runner gpu clocks --lock",
-    ),
-)
-def clocks(
-    context: typer.Context,
-    *,
-    lock: Annotated[
-        bool,
-        typer.Option("--lock", help="Lock NVIDIA's clocks there; cap AMD's (performance determinism)."),
-    ] = False,
-    release: Annotated[bool, typer.Option("--release", help="Return them to the driver.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Show or lock the clocks at which devices are measured.
-
-    Shows the clocks that the slots' GPU types demand (docs/adding-a-gpu-type.md#clocks), the clocks now, and the
-    highest. An idle device lowers its clocks, which is no fault. The daemon cannot lock clocks; calls at other clocks
-    do not count.
-
-    --lock and --release need root and skip devices without a demand. Release before you remove a demand. A lock lasts
-    until the driver is reloaded, or without persistence mode until no process has the device open; the service can
-    renew it (docs/operations.md#clocks-that-are-locked). Exits with 1 if a device does not answer, or refuses or never
-    reaches a clock.
-    """
-    if lock and release:
-        raise ConfigError("gpu clocks: found --lock and --release, expected one of them at most")
-    if (lock or release) and os.geteuid() != 0:
-        raise ConfigError(
-            f"gpu clocks: found user {os.geteuid()}, expected root, the only user whom drivers let change clocks: "
-            f"run it as root, or at each start of the daemon by {gpu_clocks.AT_BOOT}"
-        )
-    config = session(context).config
-    registry = Registry.load(config.gpus_dir)
-    demands = gpu_clocks.demands_of(detect_slots(registry, config), registry)
-    policies = {uuid: demand.clocks for uuid, demand in demands.items() if demand.clocks.locks}
-    refusals = set_clocks(policies, lock=lock) if lock or release else {}
-    looks, problems = look_at_devices()
-    findings = [
-        Finding(name="devices", mark=Mark.FAILED, found=problem, remedy="see what the driver says: dmesg, nvidia-smi")
-        for problem in problems
-    ]
-    devices = []
-    for look in looks:
-        uuid = look.device.uuid
-        demand = demands.get(uuid, gpu_clocks.Demand())
-        refusal = refusals.get(uuid)
-        findings += (
-            gpu_clocks.outcome_of(look, demand, refusal, lock=lock)
-            if lock or release
-            else gpu_clocks.state_of(look, demand)
-        )
-        devices.append(gpu_clocks.document(look, demand, refusal))
-    if not findings:
-        findings.append(Finding(name="devices", mark=Mark.OK, found="none here, so no clocks"))
-    report(findings, as_json=as_json, devices=devices, problems=problems)
 
 
 def _is_asked(origin: Path | None, files: Sequence[Path]) -> bool:

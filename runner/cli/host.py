@@ -9,7 +9,6 @@ import typer
 from runner.base.errors import NotFoundError
 from runner.cli import json_output, render_hosts
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
-from runner.cli.ids import possible_id
 from runner.cli.progress import ProgressLine
 from runner.cli.wait import wait_until
 from runner.store import HostLine, Store
@@ -82,23 +81,6 @@ def undrain(context: typer.Context, *, name: _Name) -> None:
     with session(context).store() as store:
         changed = store.undrain(name)
     note(f"host {name} {'claims again' if changed else 'was not draining'}")
-
-
-@host.command(epilog=example("kernel-runner host evict 4711 --reason 'the clock of gpu-07 was wrong'"))
-def evict(
-    context: typer.Context,
-    *,
-    job_id: Annotated[int, typer.Argument(metavar="JOB", callback=possible_id)],
-    reason: Annotated[str, typer.Option("--reason", metavar="R", help="The submission's author reads it.")],
-) -> None:
-    """Take a running job from its host.
-
-    The job goes back to the queue at no cost, whatever its lease says. A daemon that lives stops the run with its next
-    heartbeat. Leases expire by themselves within seconds; this is for those that do not, because a clock was wrong.
-    """
-    with session(context).store() as store:
-        changed = store.evict(job_id, reason=reason)
-    note(f"job {job_id} {'is in the queue again' if changed else 'does not run'}")
 
 
 def _host(store: Store, name: str) -> HostLine:

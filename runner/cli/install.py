@@ -1,7 +1,7 @@
 """`install`, `upgrade`, `uninstall`: a host becomes one that evaluates, gets another release, or is as it was before.
 
 Owns the order of the steps and what happens when the new release does not start. The scripts of the Debian package run
-`upgrade --package` and `uninstall --package`. `runner.cli.installation` knows the files and their places.
+`upgrade` and `uninstall`. `runner.cli.installation` knows the files and their places.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from runner.cli.installation import (
     DATABASE_URL,
     GATEWAY_SOCKET,
     GATEWAY_UNIT,
-    PREFIX,
-    SITE,
+    RELEASES,
     UNIT,
     USER,
     Host,
@@ -45,8 +44,6 @@ _NEXT: Final = (
     "next: sudo kernel-runner install, which writes the configuration and starts the daemon; on a new host with "
     "--database-url-file FILE --eval-python PATH, for a new database also with --migrate"
 )
-
-_Package = Annotated[bool, typer.Option("--package", hidden=True, help="Called by a script of the Debian package.")]
 
 
 @app.command(
@@ -71,25 +68,23 @@ def install(
 ) -> None:
     """Set this host up and start the daemon.
 
-    Run as root after the Debian package is installed. Without dpkg, run it as `dist/kernel-runner install` from the
-    folder that `make package` made: it then also installs the release. Writes configuration and credential
+    Run as root after the Debian package is installed. Writes configuration and credential
     (docs/operations.md#installing-a-host), runs `check` as the daemon's user under systemd, and starts the service. It
     can be repeated and never overwrites your files.
 
-    Exits with 1 if the check fails: correct it and install again; 2 if another release is installed or the host is not
-    suitable; 3 if the service does not start.
+    Exits with 1 if the check fails: correct it and install again; 2 if the host is not suitable; 3 if the service does
+    not start.
     """
     host = _host()
-    own = str(own_release())
-    if host.release not in (None, own):
+    # A package is also installed into images, where nothing is started.
+    if not host.booted:
         raise ConfigError(
-            f"{host.release} is installed on this host, found {own}: expected the same release. Use `upgrade`, or the "
-            "Debian package, to replace it"
+            "systemd does not run on this host: found no /run/systemd/system. Run `kernel-runner serve` under the "
+            "service manager that there is"
         )
     if eval_python is not None and not eval_python.is_absolute():
         raise ConfigError(f"--eval-python {str(eval_python)!r}: expected an absolute path")
     address = _read_address(database_url_file)
-    host.put(own)
     _configure(host, address, eval_python)
     host.command("systemctl", "enable", UNIT)
     if migrate:
@@ -106,27 +101,22 @@ def install(
             raise InfrastructureError(f"the daemon does not start: {trouble} (journalctl -u {UNIT})")
 
 
-@app.command(epilog=example("sudo dist/kernel-runner upgrade"))
-def upgrade(*, package: _Package = False) -> None:
-    """Replace the release on a host without dpkg; with dpkg, installing the new package does the same.
+@app.command(hidden=True)
+def upgrade() -> None:
+    """Let this release take the place of the one that is in use. The Debian package's postinst calls it.
 
-    Run as root from the folder of the new release. If its check of the host fails, nothing is changed. The daemon
-    restarts after its current runs; one that is stopped stays so, for a migration (docs/operations.md#upgrading). The
-    release before is kept, and put back if the new one does not start; older ones are removed.
-
-    Exits with 1 if the check fails, 2 if nothing is installed, 3 if the service does not start.
+    If its check of the host fails, nothing is changed. The daemon restarts after its current runs; one that is stopped
+    stays so, for a migration. The release before is kept, and put back if the new one does not start.
     """
-    host = _host(package=package, instead="apt-get install ./kernel-runner_VERSION_ARCHITECTURE.deb")
+    host = _host()
     before, own = host.release, str(own_release())
-    if before is None and not package:
-        raise ConfigError(f"nothing is installed below {PREFIX}: expected a release; use `install`")
     stopped = not host.booted or _shown(host)["ActiveState"] in ("inactive", "failed")
     replaces = before not in (None, own)
     if replaces and not stopped:
-        again = "dpkg --configure kernel-runner" if package else "upgrade"
+        again = "dpkg --configure kernel-runner"
         _check(host, f"the daemon goes on with {before}; correct what the check names, then `{again}`")
     host.put(own)
-    releases = {f"{PREFIX}/releases/{path.name}" for path in host.at(f"{PREFIX}/releases").glob("*")}
+    releases = {f"{RELEASES}/{path.name}" for path in host.at(RELEASES).glob("*")}
     host.remove(*sorted(releases - {before, own}))
     if before is None or not host.at(CONFIG).exists():
         note(_NEXT)
@@ -144,51 +134,33 @@ def upgrade(*, package: _Package = False) -> None:
     raise InfrastructureError(f"{own} does not start: {trouble}; {before} was put back (journalctl -u {UNIT})")
 
 
-@app.command(epilog=example("sudo kernel-runner uninstall"))
-def uninstall(
-    *,
-    purge: Annotated[
-        bool,
-        typer.Option("--purge", help="Remove these too; refused while results wait for the database."),
-    ] = False,
-    package: _Package = False,
-) -> None:
-    """Remove the release from a host without dpkg; with dpkg, `apt-get remove` and `apt-get purge` do the same.
+@app.command(hidden=True)
+def uninstall() -> None:
+    """Remove every release. The Debian package's prerm calls it.
 
-    The daemon finishes its runs; its images and containers are removed. Configuration, credentials, drop-ins, state,
-    evaluation environment and user stay, unless --purge is given.
+    The daemon finishes its runs; its images and containers are removed.
     """
-    host = _host(package=package, instead=f"apt-get {'purge' if purge else 'remove'} kernel-runner")
-    script = shipped("debian/postrm").decode("utf-8")
+    host = _host()
     if host.booted:
         for units in ((UNIT,), (GATEWAY_SOCKET, GATEWAY_UNIT)):
             host.command("systemctl", "disable", "--now", "--no-reload", *units)
     _remove_images(host)
     # The files of this program: what follows must have been imported.
     host.remove_release()
-    if not package:
-        # What dpkg would run.
-        for action in ("remove", "purge") if purge else ("remove",):
-            host.command("/bin/sh", "-c", script, "postrm", action)
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------------
 
 
-def _host(*, package: bool = False, instead: str | None = None) -> Host:
-    """The host, if it is suitable; with `instead`, only one without the Debian package, or for a script of that."""
+def _host() -> Host:
     if os.geteuid() != 0:
         raise ConfigError("only root may install: use sudo")
-    host = Host()
-    if instead is not None and host.packaged and not package:
-        raise ConfigError(f"this host has the Debian package kernel-runner: use `{instead}`")
-    # A package is also installed into images, where nothing is started.
-    if not host.booted and not package:
+    if str(own_release().parent) != RELEASES:
         raise ConfigError(
-            "systemd does not run on this host: found no /run/systemd/system. Run `kernel-runner serve` under the "
-            "service manager that there is"
+            f"this is {own_release()}, expected the release of the Debian package below {RELEASES}: "
+            "apt-get install ./dist/kernel-runner_*.deb (`make package`)"
         )
-    return host
+    return Host()
 
 
 def _configure(host: Host, address: str | None, eval_python: Path | None) -> None:
@@ -197,8 +169,6 @@ def _configure(host: Host, address: str | None, eval_python: Path | None) -> Non
     if eval_python is not None:
         config = _with_eval_python(config, eval_python)
     host.file(CONFIG, config.encode())
-    if not host.packaged:
-        host.file(SITE, shipped("site.conf"))
     if address is not None:
         host.file(DATABASE_URL, f"{address}\n".encode(), mode=0o600)
         if host.at(DATABASE_URL).read_text(encoding="utf-8").strip() != address:

@@ -1,8 +1,8 @@
 """What an installation writes to a host: files, links, and what the system's own commands do.
 
-A Debian package owns what it brings: dpkg replaces and removes it. On a host without dpkg the files of a release lie
-below /usr/local/lib, and every installation writes them again. A file of the operator's is written where there is none,
-and never again. Knows nothing of the database or the container engine. `root` lets tests install into a directory.
+The Debian package owns what it brings: dpkg replaces and removes it. A file of the operator's is written where there is
+none, and never again. Knows nothing of the database or the container engine. `root` lets tests install into a
+directory.
 """
 
 from __future__ import annotations
@@ -26,25 +26,12 @@ UNIT: Final = "kernel-runner.service"
 GATEWAY_UNIT: Final = "kernel-runner-gateway.service"
 GATEWAY_SOCKET: Final = "kernel-runner-gateway.socket"
 PREFIX: Final = "/opt/kernel-runner"
-#: Where the Debian package has its wheels; it is there exactly on hosts with that package.
-PACKAGE: Final = "/opt/kernel-runner/wheels"
+#: Where postinst makes the environment of each release.
+RELEASES: Final = "/opt/kernel-runner/releases"
 CONFIG: Final = "/etc/kernel-runner/config.toml"
 DATABASE_URL: Final = "/etc/kernel-runner/credentials/database_url"
-SITE: Final = f"/etc/systemd/system/{UNIT}.d/site.conf"
 #: Links into the release that is in use.
 LINKS: Final = {f"{PREFIX}/bin": "bin", f"{PREFIX}/tasks": "tasks"}
-#: Files of a release where no package brings them: name in the release's `systemd` folder, place on the host.
-VENDOR: Final = {
-    UNIT: f"/usr/local/lib/systemd/system/{UNIT}",
-    GATEWAY_UNIT: f"/usr/local/lib/systemd/system/{GATEWAY_UNIT}",
-    GATEWAY_SOCKET: f"/usr/local/lib/systemd/system/{GATEWAY_SOCKET}",
-    "kernelrunner.slice": "/usr/local/lib/systemd/system/kernelrunner.slice",
-    "kernel-runner.sysusers": "/usr/local/lib/sysusers.d/kernel-runner.conf",
-    "kernel-runner.tmpfiles": "/usr/local/lib/tmpfiles.d/kernel-runner.conf",
-}
-#: The command on PATH, where no package brings it.
-COMMAND: Final = "/usr/local/bin/kernel-runner"
-
 Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 
@@ -102,11 +89,6 @@ class Host:
         return self.at("/run/systemd/system").is_dir()
 
     @property
-    def packaged(self) -> bool:
-        """Whether the files of the release are dpkg's."""
-        return self.at(PACKAGE).exists()
-
-    @property
     def release(self) -> str | None:
         """The path of the release in use, or None."""
         link = self.at(f"{PREFIX}/bin")
@@ -118,15 +100,8 @@ class Host:
             self.link(path, f"{release}/{inside}")
 
     def put(self, release: str) -> None:
-        """A release with all that belongs to it: links, units, user and groups, directories."""
+        """A release with all that belongs to it: links, user and groups, directories."""
         self.use(release)
-        if self.packaged:
-            # Of an installation without the package: they would count instead of the package's.
-            self.remove(*VENDOR.values(), COMMAND)
-        else:
-            for name, path in VENDOR.items():
-                self.file(path, shipped(name), replace=True)
-            self.link(COMMAND, f"{PREFIX}/bin/kernel-runner")
         self.command("systemd-sysusers", "kernel-runner.conf")
         self.command("systemd-tmpfiles", "--create", "kernel-runner.conf")
         if self.booted:
@@ -150,10 +125,10 @@ class Host:
         unfinished.rename(place)
         typer.echo(f"✓ link {path} to {target}")
 
-    def file(self, path: str, content: bytes, *, mode: int = 0o644, replace: bool = False) -> None:
-        """A file; without `replace` it is the operator's: written where there is none, and never again."""
+    def file(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
+        """A file of the operator's: written where there is none, and never again."""
         place = self.at(path)
-        if os.path.lexists(place) and not (replace and place.read_bytes() != content):
+        if os.path.lexists(place):
             return
         place.parent.mkdir(parents=True, exist_ok=True)
         unfinished = place.with_name(f".{place.name}.unfinished")
@@ -163,7 +138,7 @@ class Host:
         unfinished.write_bytes(content)
         unfinished.chmod(mode)
         unfinished.rename(place)
-        typer.echo(f"✓ file {path}{'' if replace else ', yours from now on'}")
+        typer.echo(f"✓ file {path}, yours from now on")
 
     def remove(self, *paths: str) -> None:
         """Whatever is at these paths goes."""
@@ -178,14 +153,10 @@ class Host:
             typer.echo(f"✓ remove {path}")
 
     def remove_release(self) -> None:
-        """Every release with what belongs to it, but not the user; directories that are empty then go too."""
-        self.remove(*LINKS, f"{PREFIX}/releases")
-        if not self.packaged:
-            self.remove(COMMAND, *VENDOR.values())
-        folders = {str(Path(path).parent) for path in VENDOR.values()}
-        for folder in (*folders, "/usr/local/lib/systemd", PREFIX):
-            with suppress(OSError):
-                self.at(folder).rmdir()
+        """Every release, but not the user."""
+        self.remove(*LINKS, RELEASES)
+        with suppress(OSError):
+            self.at(PREFIX).rmdir()
 
 
 def own_release() -> Path:

@@ -26,8 +26,6 @@ from runner.store.records import (
 _TAIL_LINES = 20
 #: Longer than any run.
 _MAX_S = 1e9
-#: Of a reader's remarks.
-_MOST_ADVICE = 10
 _SENTENCE: Mapping[Verdict, str] = {
     Verdict.ACCEPTED: "accepted",
     Verdict.WRONG_ANSWER: "wrong answer: a result differs from the reference",
@@ -152,22 +150,7 @@ def job_block(job: ShownJob) -> RenderableType:
         blocks += [Padding.indent(run_block(run), 2) for run in job.runs]
         blocks += [Text(f"  {_artifact(line)}") for line in job.artifacts]
         blocks += _provenance(job.runs)
-    if job.advice is not None:
-        blocks += [Text(f"  {line}", style="dim") for line in _advice(job.advice)]
     return Group(*blocks)
-
-
-def _advice(advice: Mapping[str, object]) -> list[str]:
-    """What a reader of source code says; it decides nothing, and the first line says so."""
-    whose = one_line(f"{advice.get('tool')} {advice.get('version')}, advice from the source alone, no verdict")
-    if "error" in advice:
-        return [one_line(f"{whose}: {advice['error']}")]
-    findings = advice.get("findings")
-    findings = findings if isinstance(findings, list) else []
-    lines = [f"{whose}: {advice.get('count', 0)} remarks"]
-    entries = (entry for entry in findings[:_MOST_ADVICE] if isinstance(entry, Mapping))
-    lines += [f"  {entry.get('severity')} {entry.get('pattern')}: {entry.get('evidence')}" for entry in entries]
-    return [one_line(line) for line in lines]
 
 
 def _artifact(line: ArtifactLine) -> str:

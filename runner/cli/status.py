@@ -50,8 +50,8 @@ def status(
     and what the times are worth (docs/frontends.md#what-a-time-is-worth).
 
     In JSON, `verdict` is the gravest of `jobs`, null after a cancellation; `score` is the public one that counts. A job
-    with `retired_as` does not count. Without --admin these are null: details of secret runs, `causes` and
-    `advice` (docs/security.md#not-in-the-table). Other keys: docs/frontends.md#wait.
+    with `retired_as` does not count. Without --admin these are null: details of secret runs, and `causes`. Other
+    keys: docs/frontends.md#wait.
     """
     with session(context).store() as store:
         if submission_id is None:

@@ -79,8 +79,7 @@ def check(  # noqa: C901 a list of questions, one after the other
 
     - `solutions/`: `correct/*.py` are accepted, `wrong/*.py` refused; each case runs twice, first with that seed.
 
-    - `template`: parses, imports, defines `custom_kernel`. A stand-in replaces a missing compiler, device or package;
-    names, imports and arguments of `load_inline` are checked all the same.
+    - `template`: parses; where this host has what it compiles for, also imports and defines `custom_kernel`.
 
     - `test_timeout`, `ranked_timeout`: longer than the judge's own work, on this host.
 

@@ -63,8 +63,6 @@ class ShownJob:
     retired_reason: str | None = None
     #: Files that it left, until they expire.
     artifacts: tuple[ArtifactLine, ...] = ()
-    #: Advice from the submission's source code; None: not asked for, or the caller is no administrator.
-    advice: Json | None = None
     #: Why attempts ended without a result, oldest first; None for everyone but an administrator.
     causes: tuple[Json, ...] | None = None
     #: Details of a secret job were taken out.
@@ -137,10 +135,10 @@ _OF_STATUS = (
 def redact(job: ShownJob) -> ShownJob:
     """The job as `status` shows it without --admin: no faults of ours; of a secret one the verdict alone."""
     if not job.secret:
-        return replace(job, causes=None, advice=None)
+        return replace(job, causes=None)
     runs = tuple(ShownRun(mode=run.mode, passed=run.passed, score_s=None) for run in job.runs)
     # The phase of a secret run says how many hidden cases there are and how far the submission got.
-    return replace(job, error=None, progress=None, causes=None, advice=None, runs=runs, artifacts=(), redacted=True)
+    return replace(job, error=None, progress=None, causes=None, runs=runs, artifacts=(), redacted=True)
 
 
 def from_result(job: Job, result: JobResult) -> ShownJob:
@@ -188,7 +186,6 @@ def from_store(view: SubmissionView, *, admin: bool, validations: Sequence[Valid
 
 
 def _from_view(job: JobView) -> ShownJob:
-    advice = (job.report or {}).get("advice")
     return ShownJob(
         id=job.id,
         gpu_type=job.gpu_type,
@@ -205,7 +202,6 @@ def _from_view(job: JobView) -> ShownJob:
         retired_reason=job.retired_reason,
         causes=tuple(job.causes),
         artifacts=job.artifacts,
-        advice=advice if isinstance(advice, Mapping) else None,
     )
 
 

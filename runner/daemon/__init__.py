@@ -14,7 +14,6 @@ One daemon:
     startup         the steps before the first claim, in order
     claim_turn      one claim, and which slot gets which job
     capacity        which slots are free, and what to ask the queue for
-    reservations    keeps devices free for a job that needs several
     recovery        repairs after an outage: unconfirmed claims, expired leases
     slot            a slot's thread, which evaluates a job and submits the outcome
     leases          renews the leases of the jobs this host holds

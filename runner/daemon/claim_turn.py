@@ -18,7 +18,6 @@ from runner.daemon.interfaces import SlotHandle
 from runner.daemon.leases import LeaseKeeper
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.recovery import Recovery
-from runner.daemon.reservations import Reservations
 from runner.daemon.shutdown import ShutdownControl
 from runner.store import Claims, Ended, QueueStore, Unreadable
 
@@ -36,7 +35,6 @@ class ClaimTurn:
         config: Config,
         *,
         capacity: Capacity,
-        reservations: Reservations,
         recovery: Recovery,
         keeper: LeaseKeeper,
         publisher: EventPublisher,
@@ -44,7 +42,6 @@ class ClaimTurn:
     ) -> None:
         self._config = config
         self._capacity = capacity
-        self._reservations = reservations
         self._recovery = recovery
         self._keeper = keeper
         self._publisher = publisher
@@ -60,17 +57,12 @@ class ClaimTurn:
         config = self._config
         while True:
             claiming = able and not control.stop.is_set()
-            if claiming:
-                self._reservations.renew(store)
-            else:
-                self._reservations.forget()
             request = self._capacity.request() if claiming else NO_REQUEST
             asked_s = time.monotonic()
             claims = store.claim(
                 host=config.host_name,
                 slots=request.slots,
                 lease_s=config.lease_s,
-                at_most=request.at_most,
                 instance=self._instance,
                 unranked=request.unranked,
             )
@@ -78,15 +70,11 @@ class ClaimTurn:
             free = self._give(store, claims.jobs)
             for unreadable in claims.unreadable:
                 self._fail_unreadable(store, unreadable)
-            if claims.draining or not claims.registered:
-                self._reservations.forget()
-                return claims
-            if not claims.jobs and not claims.unreadable and not self._reservations.ended(store):
-                return claims
-            if claims.jobs and not free:
+            over = claims.draining or not claims.registered or not (claims.jobs or claims.unreadable)
+            if over or (claims.jobs and not free):
                 return claims
 
-    def _give(self, store: QueueStore, jobs: Sequence[Job]) -> Sequence[SlotHandle]:
+    def _give(self, store: QueueStore, jobs: Sequence[Job]) -> list[SlotHandle]:
         """Give each job to a slot; the slots that are free then."""
         # Counted, not asked for afterwards: a slot whose job ended at once would seem never to have been taken.
         free = self._capacity.free()
@@ -97,7 +85,7 @@ class ClaimTurn:
                 taken_back.append(job)
                 continue
             worker.give(self._keeper.hold(job))
-            free = self._capacity.beside(free, worker)
+            free.remove(worker)
         for job in taken_back:
             self._release_second_claim(store, job)
         return free

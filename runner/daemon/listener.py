@@ -1,7 +1,6 @@
 """Turns the database's notifications into wake-ups of the claiming thread and the heartbeat.
 
-It listens on the connection of the claiming thread, so that an idle host has one; behind a pooler on its own. Polling
-goes on all the time, so an outage here only makes the daemon slower.
+Polling goes on all the time, so an outage here only makes the daemon slower.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from runner.base.errors import InfrastructureError
 from runner.base.logs import LogRateLimit, get_logger
 from runner.base.retry import Backoff
 from runner.daemon.interfaces import StoreFactory
-from runner.store import QueueStore, Stop, Wakeup
+from runner.store import Stop, Wakeup
 
 _log = get_logger(__name__)
 
@@ -28,14 +27,6 @@ _LISTEN_S = 30.0
 _random = random.Random()  # noqa: S311 - not for secrets
 
 
-def is_chosen(rivals: int, ticket: float) -> bool:
-    """Whether an idle host, one of so many, listens at all; `ticket` is its random number from 0 to 1.
-
-    Each notification wakes every session that listens.
-    """
-    return ticket * rivals < MAX_REACTING_HOSTS
-
-
 def should_react(rivals: int) -> bool:
     """Whether this host, one of so many, reacts to a notification of work."""
     return rivals <= MAX_REACTING_HOSTS or _random.random() * rivals < MAX_REACTING_HOSTS
@@ -47,30 +38,26 @@ def reaction_delay_s(rivals: int) -> float:
 
 
 class QueueListener:
-    """`run` is the body of the listening thread. `claims` is the store of the claiming thread.
+    """`run` is the body of the listening thread.
 
     `on_work` is called when there may be a job of one of `gpu_types`. `on_host_notice` is called when a notification
-    names this host: one of its jobs shall stop, or its drain state has changed. It listens while `wanted` says so.
-    `rivals` is how many hosts get the same notifications, this one included.
+    names this host: one of its jobs shall stop, or its drain state has changed. `rivals` is how many hosts get the same
+    notifications, this one included.
     """
 
     def __init__(
         self,
         store_factory: StoreFactory,
         *,
-        claims: QueueStore,
         host: str,
         gpu_types: frozenset[str],
-        wanted: Callable[[], bool],
         rivals: Callable[[], int],
         on_work: Callable[[], None],
         on_host_notice: Callable[[], None],
     ) -> None:
         self._store_factory = store_factory
-        self._claims = claims
         self._host = host
         self._gpu_types = gpu_types
-        self._wanted = wanted
         self._rivals = rivals
         self._on_work = on_work
         self._on_host_notice = on_host_notice
@@ -78,14 +65,13 @@ class QueueListener:
     def run(self, stop: Stop) -> None:
         """Listen until `stop` is set. A broken connection is opened again, and counts as a wake-up."""
         store = self._store_factory("listen")
-        store.listen_with(self._claims)
         backoff = Backoff(cap_s=5.0)
         log_limit = LogRateLimit()
         logged = False
         try:
             while not stop.is_set():
                 try:
-                    wakeup = store.listen(stop=stop, timeout_s=_LISTEN_S, wanted=self._wanted)
+                    wakeup = store.listen(stop=stop, timeout_s=_LISTEN_S)
                 except InfrastructureError as error:
                     if backoff.failures == 0 and (left_out := log_limit.due("outage")) is not None:
                         _log.warning("listening_failed", error=str(error), left_out=left_out)

@@ -3,13 +3,12 @@
 Owns when the queue is looked at, and the order of start and shutdown. Must not evaluate jobs or write results: slots,
 heartbeat, listener, publisher and writer have threads of their own.
 
-The thread that calls `run` claims. An idle daemon has one connection, this thread's, on which another thread listens.
-The heartbeat opens one while it holds leases. Every other thread opens one while it has something to write.
+The thread that calls `run` claims. An idle daemon has two connections, this thread's and the listener's. The heartbeat
+opens one while it holds leases. Every other thread opens one while it has something to write.
 """
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections import Counter
@@ -32,7 +31,7 @@ from runner.daemon.claim_turn import ClaimTurn
 from runner.daemon.housekeeping import Housekeeper
 from runner.daemon.interfaces import Engine, JobEvaluator, StoreFactory
 from runner.daemon.leases import LeaseKeeper, StopReason
-from runner.daemon.listener import QueueListener, is_chosen, should_react
+from runner.daemon.listener import QueueListener, should_react
 from runner.daemon.monitoring.health import DaemonSnapshot
 from runner.daemon.monitoring.readiness import DATABASE, SLOTS, Readiness, missing
 from runner.daemon.monitoring.watchdog import REQUEST_LIMIT_S, STEP_LIMIT_S, Watchdog
@@ -41,7 +40,6 @@ from runner.daemon.outcomes.replay import SpoolReplayer
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.outcomes.writer import PATIENCE_S, OutcomeWriter
 from runner.daemon.recovery import Recovery
-from runner.daemon.reservations import Reservations
 from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.slot import SlotSignals, SlotWorker
 from runner.daemon.startup import Startup, host_record
@@ -51,7 +49,6 @@ from runner.gpu_types import Registry
 from runner.store import Claims, HostRecord, QueueStore
 
 _log = get_logger(__name__)
-_random = random.Random()  # noqa: S311 - not for secrets
 
 #: How long stopped runs may take to remove their containers.
 ABORT_S: Final = 30.0
@@ -145,7 +142,6 @@ class Daemon:
         self._capacity = Capacity(
             self._workers, registry, quarantined=self._quarantine.reasons, degraded=self._quarantine.degraded
         )
-        self._reservations = Reservations(self._capacity, config)
         self._startup = Startup(
             engine=engine,
             check_database=check_database,
@@ -164,15 +160,12 @@ class Daemon:
         )
         #: How many hosts get the same notifications, this one included; from the last claim.
         self._rivals = 1
-        #: Decides whether this host listens while it is idle.
-        self._ticket = _random.random()
         self._recovery = Recovery(
             config, startup=self._startup, keeper=self._keeper, publisher=self._publisher, instance=instance
         )
         self._claim_turn = ClaimTurn(
             config,
             capacity=self._capacity,
-            reservations=self._reservations,
             recovery=self._recovery,
             keeper=self._keeper,
             publisher=self._publisher,
@@ -215,10 +208,8 @@ class Daemon:
             return False
         listener = QueueListener(
             self._store_factory,
-            claims=store,
             host=self._config.host_name,
             gpu_types=self._capacity.gpu_types,
-            wanted=self._should_listen,
             rivals=lambda: self._rivals,
             on_work=self._on_work_available,
             on_host_notice=self._on_host_notified,
@@ -240,13 +231,9 @@ class Daemon:
         )
 
     def _on_work_available(self) -> None:
-        # A slot that comes free later wakes the loop itself. An idle host that listens is one of a few.
-        if self._capacity.free() and (not self._any_busy() or should_react(self._rivals)):
+        # A slot that comes free later wakes the loop itself.
+        if self._capacity.free() and should_react(self._rivals):
             self._wake.set()
-
-    def _should_listen(self) -> bool:
-        """A busy host always: it has to hear of cancelled jobs."""
-        return self._any_busy() or is_chosen(self._rivals, self._ticket)
 
     def _any_busy(self) -> bool:
         return any(worker.busy for worker in self._workers)
@@ -306,8 +293,6 @@ class Daemon:
             # The database stood still, or this process did.
             self._recovery.start_reclaim_grace()
         self._rivals = claims.rivals or self._rivals
-        if claims.jobs:
-            self._ticket = _random.random()
         if not claims.registered:
             # The host row is gone or belongs to another daemon. No claim succeeds until the name is ours again.
             self._recovery.claim_unconfirmed = True
@@ -364,7 +349,6 @@ class Daemon:
     def _on_name_lost(self) -> None:
         """Another daemon owns this host's name. The heartbeat finds out that the runs here are lost."""
         self._recovery.claim_unconfirmed = True
-        self._reservations.forget()
         self._keeper.nudge()
 
     def _poll_pause_s(self) -> float:

@@ -179,8 +179,6 @@ def evaluation_settings(config: Config, eval_python: Path) -> EvaluationSettings
         max_run_s=config.max_run_s,
         warm_containers=config.warm_containers,
         build_workers=None if config.build_workers == "auto" else config.build_workers,
-        warm_max_age_s=config.warm_max_age_s,
-        warm_memory_bytes=config.warm_memory_mib * _MIB,
     )
 
 

@@ -166,11 +166,6 @@ def host_record(
     degraded: Mapping[str, str],
 ) -> HostRecord:
     """The host record of a daemon; `quarantined` and `degraded` give the reasons per slot."""
-    warm_pool = {
-        "containers": config.warm_containers,
-        "max_age_s": config.warm_max_age_s,
-        "memory_mib": config.warm_memory_mib,
-    }
     return HostRecord(
         name=config.host_name,
         version=__version__,
@@ -180,7 +175,7 @@ def host_record(
                 "gpu_type": slot.gpu_type,
                 "cpus": list(slot.cpus),
                 "devices": [device.uuid for device in slot.devices],
-                "warm_pool": warm_pool,
+                "warm_containers": config.warm_containers,
                 **({"quarantined": quarantined[slot.name]} if slot.name in quarantined else {}),
                 **({"degraded": degraded[slot.name]} if slot.name in degraded else {}),
             }

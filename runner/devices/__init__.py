@@ -1,7 +1,7 @@
 """The devices of this host: finds accelerators and cores, divides them into slots, reads the state of devices.
 
 Owns the only calls of NVML and AMD SMI. Both are optional: a host without a driver is a normal host, and no driver may
-take the daemon down. Must not change settings of devices, except in `locking`, which only root calls.
+take the daemon down. Must not change settings of devices.
 """
 
 from runner.base.device_facts import Details, Reading, UnreachableError

@@ -6,7 +6,6 @@ the gate reports the decision to the quarantine.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import deque
@@ -33,7 +32,6 @@ OPEN_LIMIT_S: Final = 30.0
 #: How long the driver may take to free a device after its container is gone.
 SETTLE_S: Final = 5.0
 _SETTLE_POLL_S: Final = 0.1
-_COOL_POLL_S: Final = 0.5
 
 T = TypeVar("T")
 
@@ -192,24 +190,6 @@ class HealthGate:
             for watched in self._turns(slot):
                 held.enter_context(watched.turn)
             yield
-
-    def cool(self, slot: Slot, *, below_c: float, limit_s: float, cancel: threading.Event) -> float:
-        """Wait until no device of a slot is warmer than this, at most until the limit; the time waited, in seconds.
-
-        Does not wait for a device that does not answer: the next inspection finds out why.
-        """
-        began = self._clock()
-        while not cancel.is_set() and self._warmest_c(slot) > below_c and self._clock() - began < limit_s:
-            cancel.wait(_COOL_POLL_S)
-        return self._clock() - began
-
-    def _warmest_c(self, slot: Slot) -> float:
-        temperatures_c = [-math.inf]
-        for device in slot.devices:
-            with suppress(UnreachableError):
-                reading = self._watch(device).calls.ask(lambda library, each: library.sample(each))
-                temperatures_c.append(-math.inf if reading.temperature_c is None else reading.temperature_c)
-        return max(temperatures_c)
 
     def spoiled(self, slot: Slot, before: Inspection, after: Inspection) -> str | None:
         """Why the result of a run between two inspections does not count; None: it counts."""

@@ -1,9 +1,9 @@
 """Slots that are out of use for now: a container could not be removed, or a device is not fit.
 
 Owns the set of these slots, the reasons, and the retries. A container cannot be killed if a device fell off the bus or
-the engine hangs. It may still compute, and still holds its device's memory. So its slot gets no jobs, nor do slots that
-share devices or cores with it. When the engine reports that the container is gone, the slot is used again. In the same
-way a device that fell off the bus, or still holds memory or processes, keeps its slot out of use until it is fit.
+the engine hangs. It may still compute, and still holds its device's memory. So its slot gets no jobs. When the engine
+reports that the container is gone, the slot is used again. In the same way a device that fell off the bus, or still
+holds memory or processes, keeps its slot out of use until it is fit.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, count
+from itertools import count
 from typing import Final
 
 from runner.base.config import Config, SlotConfig
@@ -28,13 +28,9 @@ def detect_slots(registry: Registry, config: Config) -> tuple[Slot, ...]:
     With `slots = "auto"` every device whose name matches exactly one detectable single-device type becomes a slot, and
     `cpu_slots` adds slots of the CPU type. A list in `slots` is taken as it is.
 
-    Slots may share devices if the devices of one lie within those of the other, e.g. one of eight. Such slots never run
-    at the same time.
-
     Raises:
-        ConfigError: a slot names an unknown type or device, shares a device or core in another way, has the wrong
-            number of devices, its GPU type demands another clock of a device than another slot's does, there are
-            more slots than cores, or there is no slot at all.
+        ConfigError: a slot names an unknown type or device, shares a device or core with another, has the wrong number
+            of devices, there are more slots than cores, or there is no slot at all.
     """
     listing = list_devices()
     for problem in listing.problems:
@@ -54,8 +50,7 @@ def detect_slots(registry: Registry, config: Config) -> tuple[Slot, ...]:
             "this host has nothing to run jobs on: no known accelerator was found and cpu_slots is 0; "
             "set cpu_slots, or name devices in slots"
         )
-    _refuse_crossing_devices(drafts)
-    _refuse_two_clocks(drafts)
+    _refuse_sharing(drafts)
     return _with_cpus(_with_names(drafts), cpus)
 
 
@@ -180,72 +175,35 @@ def _find(listing: Listing, gpu_type: GpuType, wanted: str, *, where: str) -> De
     raise ConfigError(f"{where}: no {gpu_type.vendor} device {wanted!r} on this host, found: {there}{why}")
 
 
-def _refuse_crossing_devices(drafts: Sequence[_Draft]) -> None:
-    for one, other in combinations(drafts, 2):
-        shared = one.uuids & other.uuids
-        if not shared or one.uuids < other.uuids or other.uuids < one.uuids:
-            continue
-        if one.uuids == other.uuids and one.gpu_type != other.gpu_type:
-            continue
-        raise ConfigError(
-            f"device {min(shared)} is in slots {one.name} and {other.name}; expected the devices of one to lie within "
-            "those of the other, and two slots of the same devices to be of different GPU types"
-        )
-
-
-def _refuse_two_clocks(drafts: Sequence[_Draft]) -> None:
-    for one, other in combinations(drafts, 2):
-        shared = one.uuids & other.uuids
-        mine, theirs = one.gpu_type.clocks, other.gpu_type.clocks
-        for key, first, second in (
-            ("sm_mhz", mine.sm_mhz, theirs.sm_mhz),
-            ("memory_mhz", mine.memory_mhz, theirs.memory_mhz),
-        ):
-            if shared and None not in (first, second) and first != second:
-                raise ConfigError(
-                    f"device {min(shared)} is in slots of GPU types {one.gpu_type.name} (clocks.{key} = {first}) and "
-                    f"{other.gpu_type.name} (clocks.{key} = {second}), expected one clock: give both types the same, "
-                    "or one of them none"
-                )
+def _refuse_sharing(drafts: Sequence[_Draft]) -> None:
+    """Refuse a core that is not there, and a device or a core in two slots."""
+    usable = os.sched_getaffinity(0)
+    for position, draft in enumerate(drafts):
+        if missing := set(draft.cpus) - usable:
+            raise ConfigError(f"slot {draft.name}: core {min(missing)} is not available, found {sorted(usable)}")
+        for other in drafts[:position]:
+            if shared := draft.uuids & other.uuids:
+                raise ConfigError(f"device {min(shared)} is in slots {other.name} and {draft.name}, expected one")
+            if same := set(draft.cpus) & set(other.cpus):
+                why = "runs that share a core time each other"
+                raise ConfigError(f"core {min(same)} is in slots {other.name} and {draft.name}; {why}")
 
 
 def _with_names(drafts: Sequence[_Draft]) -> Sequence[_Draft]:
-    """Give each slot a name of its own: the GPU type is added for slots of the same devices, then a number."""
+    """Give each slot a name of its own: those of a divided device are numbered."""
     named: dict[str, _Draft] = {}
     for draft in drafts:
-        name = draft.name if draft.name not in named else f"{draft.name}-{draft.gpu_type.name}"
-        free = (f"{name}.{number}" for number in count(2))
-        name = name if name not in named else next(entry for entry in free if entry not in named)
+        free = (f"{draft.name}.{number}" for number in count(2))
+        name = draft.name if draft.name not in named else next(entry for entry in free if entry not in named)
         named[name] = replace(draft, name=name)
     return list(named.values())
 
 
 def _with_cpus(drafts: Sequence[_Draft], cpus: Sequence[int]) -> tuple[Slot, ...]:
-    """Divide the cores: named ones first, then equal shares of the rest, near the slot's devices where possible.
-
-    A slot that contains other slots has their cores. Slots inside one whose cores are named share those.
-    """
-    _refuse_shared_cores(drafts)
+    """Divide the cores: named ones first, then equal shares of the rest, near the slot's devices where possible."""
     named = {cpu for draft in drafts for cpu in draft.cpus}
     shares = {draft.name: draft.cpus for draft in drafts if draft.cpus}
-    sharing: dict[str | None, list[_Draft]] = {}
-    for draft in drafts:
-        if not draft.cpus and not _within(draft, drafts):
-            homes = [outer for outer in drafts if outer.cpus and draft in _within(outer, drafts)]
-            home = min(homes, key=lambda outer: len(outer.devices), default=None)
-            sharing.setdefault(None if home is None else home.name, []).append(draft)
-    by_name = {draft.name: draft for draft in drafts}
-    for name, group in sharing.items():
-        if name is None:
-            pool = [cpu for cpu in cpus if cpu not in named]
-        else:
-            taken = {cpu for inner in _within(by_name[name], drafts) for cpu in inner.cpus}
-            pool = [cpu for cpu in by_name[name].cpus if cpu not in taken]
-        shares |= _deal(group, pool)
-    for draft in drafts:
-        if draft.name not in shares:
-            inside = (shares.get(inner.name, ()) for inner in _within(draft, drafts))
-            shares[draft.name] = tuple(sorted(set().union(*inside)))
+    shares |= _deal([draft for draft in drafts if not draft.cpus], [cpu for cpu in cpus if cpu not in named])
     return tuple(
         Slot(
             name=draft.name,
@@ -256,31 +214,6 @@ def _with_cpus(drafts: Sequence[_Draft], cpus: Sequence[int]) -> tuple[Slot, ...
         )
         for draft in drafts
     )
-
-
-def _within(outer: _Draft, drafts: Sequence[_Draft]) -> list[_Draft]:
-    """The slots whose devices lie within those of `outer`. Of two with the same devices the later one is the outer."""
-    position = drafts.index(outer)
-    return [
-        draft
-        for number, draft in enumerate(drafts)
-        if draft.uuids and (draft.uuids < outer.uuids or (draft.uuids == outer.uuids and number < position))
-    ]
-
-
-def _refuse_shared_cores(drafts: Sequence[_Draft]) -> None:
-    usable = os.sched_getaffinity(0)
-    for position, draft in enumerate(drafts):
-        for cpu in draft.cpus:
-            if cpu not in usable:
-                raise ConfigError(f"slot {draft.name}: core {cpu} is not available, found {sorted(usable)}")
-        for other in drafts[:position]:
-            shared = set(draft.cpus) & set(other.cpus)
-            if shared and not draft.uuids & other.uuids:
-                raise ConfigError(
-                    f"core {min(shared)} is in slots {other.name} and {draft.name}; runs that share a core time each "
-                    "other"
-                )
 
 
 def _deal(sharing: Sequence[_Draft], pool: Sequence[int]) -> dict[str, tuple[int, ...]]:

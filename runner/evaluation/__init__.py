@@ -15,7 +15,6 @@
     verdict          the parts of a verdict that depend on no kind
     result_rows      the rows of `leaderboard.runs`, in KernelBot's keys
     speed_of_light   the time of a perfect kernel, and impossible times
-    source_advice    remarks of a source code reader, beside the verdict
 
 Must not know the queue, leases or SQL: it gets a job and a slot, and answers with a `JobResult` or an error.
 """

@@ -112,7 +112,7 @@ class Attempt:
             self._build(beside=True)
         result = kind.refused(self._builds, self._account())
         if result is None:
-            with self._slot():
+            with self._resources.using(self._context), self._used:
                 if not beside:
                     self._build(beside=False)
                     result = kind.refused(self._builds, self._account())
@@ -170,17 +170,6 @@ class Attempt:
             self._on_progress(progress)
 
     # -- run -----------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _slot(self) -> Iterator[None]:
-        """Use the slot: let its devices cool down as far as its GPU type asks, and clear it afterwards."""
-        gpu, slot, gate = self._context.gpu, self._context.slot, self._resources.gate
-        with self._resources.using(self._context), self._used:
-            if self._kind.timed and gpu.cool_below_c is not None and slot.devices:
-                cooled_s = gate.cool(slot, below_c=gpu.cool_below_c, limit_s=gpu.cool_limit_s, cancel=self._cancel)
-                waited_ns = self._spent.waited_ns + round(cooled_s * 1e9)
-                self._spent = replace(self._spent, cooled_s=cooled_s, waited_ns=waited_ns)
-            yield
 
     def _measure(self, plan: Plan, archive: BuildArchive | JoinedArchives | None) -> None:
         """Run a container between two inspections of the slot's devices.

@@ -6,13 +6,12 @@ gets a Job and yields a JobResult, or raises an error of ours. Docker is reached
 
 from __future__ import annotations
 
-import math
 import platform
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from runner.base.errors import (
 )
 from runner.base.logs import get_logger
 from runner.base.model import GroupJob, Job, JobResult, Json, Slot, SubmissionJob, ValidationJob
-from runner.devices import spare_cpus
 from runner.devices.gate import HealthGate
 from runner.devices.quarantine import Quarantine
 from runner.devices.vendors import SUPPORTED
@@ -40,10 +38,8 @@ from runner.evaluation.kinds.kind import Kind
 from runner.evaluation.kinds.program import Program
 from runner.evaluation.kinds.validation import Validating
 from runner.evaluation.plan import make_probe
-from runner.evaluation.reference_times import KeptTimes
-from runner.evaluation.source_advice import advise, installed
 from runner.evaluation.verdict import invalid
-from runner.evaluation.warm_pool import PoolBounds, WarmPool
+from runner.evaluation.warm_pool import WarmPool
 from runner.gpu_types import GpuType, Registry
 from runner.task_format import from_stored, unknown_keys
 from runner.task_format.model import Harness
@@ -74,14 +70,6 @@ class EvaluationSettings:
     #: How many submissions are built at a time on cores that no slot uses. 0: submissions compile in their runs. None:
     #: one; without such cores each submission is built on its slot's cores before its run.
     build_workers: int | None = 0
-    #: No container waits longer for a submission, and all together take no more memory.
-    warm_max_age_s: float = math.inf
-    warm_memory_bytes: int | None = None
-
-    @property
-    def pool_bounds(self) -> PoolBounds:
-        """The bounds of the waiting containers."""
-        return PoolBounds(size=self.warm_containers, max_age_s=self.warm_max_age_s, memory_bytes=self.warm_memory_bytes)
 
 
 class Evaluator:
@@ -103,16 +91,11 @@ class Evaluator:
         self._facts: EngineFacts | None = None
         self._environments: dict[str, Environment] = {}
         self._systems: dict[str, Json] = {}
-        self._warm_pool = WarmPool(engine, self._quarantine, settings.pool_bounds)
+        self._warm_pool = WarmPool(engine, self._quarantine, size=settings.warm_containers)
         self._build_cache = BuildCache(
             engine, self._quarantine, directory=settings.state_dir, workers=settings.build_workers
         )
-        #: Times of references of modules, between groups.
-        self._reference_times = KeptTimes()
         self._gate = HealthGate(self._quarantine, type_of=lambda slot: registry.get(slot.gpu_type))
-        #: The version of the reader of source code beside this daemon, and where it reads.
-        self._reader = installed()
-        self._spare_cores: tuple[int, ...] = ()
         self._resources = HostResources(
             engine=engine,
             warm_pool=self._warm_pool,
@@ -147,8 +130,6 @@ class Evaluator:
         """
         slots = tuple(slots)
         self._build_cache.arrange(slots)
-        self._spare_cores = spare_cpus(slots)
-        self._warm_pool.arrange({slot.name: _rivals(slot, slots) for slot in slots})
         for name in dict.fromkeys(slot.gpu_type for slot in slots):
             gpu = self._registry.get(name)
             started = time.monotonic()
@@ -209,7 +190,7 @@ class Evaluator:
 
         Args:
             job: the claimed job.
-            slot: where to run; of those it shares devices or cores with, none is used meanwhile.
+            slot: where to run.
             cancel: set by another thread to stop the run.
             on_progress: called from this thread whenever there is progress. The one callback on a job's way: progress
                 is of use only while the run goes on, before there is anything to return.
@@ -227,14 +208,9 @@ class Evaluator:
         if cancel.is_set():
             raise CancelledByRequest(f"job {job.id} was cancelled before its container started")
         with Attempt(kind, self._resources, cancel=cancel, on_progress=on_progress).run() as result:
-            if self._reader is None or not isinstance(job, SubmissionJob):
-                yield result
+            yield result
         if isinstance(kind.context, SubmissionContext):
             self._build_cache.done(kind.context)
-        if self._reader is not None and isinstance(job, SubmissionJob):
-            # The reader's remarks are a part of the result. It reads after the run, so that it takes nothing from it.
-            advice = advise(job.code, found=self._reader, cores=self._spare_cores)
-            yield replace(result, report={**result.report, "advice": advice})
 
     def _kind(self, job: Job, slot: Slot) -> Kind:
         """A job with everything that was looked up for it.
@@ -252,7 +228,7 @@ class Evaluator:
             "started_ns": time.monotonic_ns(),
         }
         if isinstance(job, GroupJob):
-            return Group(GroupContext(**facts), self._reference_times)
+            return Group(GroupContext(**facts))
         if not isinstance(job, SubmissionJob | ValidationJob):
             raise TypeError(f"job {job.id} is neither of a submission, nor a group, nor a validation")
         if unknown := unknown_keys(job.task):
@@ -348,11 +324,6 @@ class Evaluator:
             "engine": None if facts is None else f"docker {facts.version}",
             "kernel": platform.release(),
         }
-
-
-def _rivals(slot: Slot, slots: Iterable[Slot]) -> frozenset[str]:
-    """The slots that never run beside this one."""
-    return frozenset(other.name for other in slots if other.name != slot.name and slot.excludes(other))
 
 
 def _driver(gpu: GpuType) -> DeviceDriver:

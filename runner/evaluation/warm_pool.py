@@ -4,9 +4,8 @@ Owns the waiting containers, a few per slot. Each is used once or thrown away, n
 any submission. A container waits only once its judge has said that all is imported and quiet. Importing costs one core
 two seconds of work. So containers are started only while nothing runs on the slot, as many at a time as it has cores.
 If a job finds none waiting, one for the next job is started beside its own. Thus a slot that is never free gets some,
-too. A container that is still starting when a job takes another one is removed. Slots that share devices or cores count
-as one here. Number, age and memory are bounded (`PoolBounds`). A container is used only for the spec it was started
-with: GPU type, image, limits, devices, programs.
+too. A container that is still starting when a job takes another one is removed. A container is used only for the spec
+it was started with: GPU type, image, limits, devices, programs.
 """
 
 from __future__ import annotations
@@ -34,21 +33,8 @@ RETRY_S = 10.0
 #: How soon a job that waits, here or for a build, notices its cancellation.
 CANCEL_POLL_S = 0.1
 WARM_LABEL = "kernel-runner.warm"
-#: The assumed memory of a container before one was measured: judge and worker with torch.
-_USUAL_BYTES = 512 << 20
 
 _log = get_logger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PoolBounds:
-    """How many containers may wait, how long, and how much memory they may use together."""
-
-    #: Per slot; 0: none.
-    size: int
-    max_age_s: float = math.inf
-    #: Of all slots together; None: no bound.
-    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +42,6 @@ class _WarmContainer:
     slot: str
     spec: SandboxSpec
     container: Container
-    started_s: float
 
 
 @dataclass(kw_only=True)
@@ -79,35 +64,20 @@ class _SlotPool:
 class WarmPool:
     """Threadsafe."""
 
-    def __init__(self, engine: DockerEngine, quarantine: Quarantine, bounds: PoolBounds) -> None:
+    def __init__(self, engine: DockerEngine, quarantine: Quarantine, *, size: int) -> None:
+        """`size`: how many containers wait per slot."""
         self._engine = engine
         self._quarantine = quarantine
-        self._bounds = bounds
+        self._size = size
         self._changed = threading.Condition()
         self._pools: dict[str, _SlotPool] = {}
-        self._rivals: Mapping[str, frozenset[str]] = {}
         self._closed = False
         self._keeper: threading.Thread | None = None
         self._starters: set[threading.Thread] = set()
 
-    def arrange(self, rivals: Mapping[str, frozenset[str]]) -> None:
-        """Set which slots exclude each other, because they share devices or cores."""
-        with self._changed:
-            self._rivals = rivals
-
-    def adopt(self, bounds: PoolBounds) -> None:
-        """Apply new bounds; a slot without waiting containers begins after its next job."""
-        with self._changed:
-            self._bounds = bounds
-            thrown = [warm for place in self._pools.values() for warm in place.containers[bounds.size :]]
-            for place in self._pools.values():
-                del place.containers[bounds.size :]
-            self._changed.notify_all()
-        self._remove(thrown)
-
     def release(self, slot: str, spec: SandboxSpec) -> None:
         """The slot is free: let containers like `spec` wait for its next jobs."""
-        if self._bounds.size == 0:
+        if self._size == 0:
             return
         with self._changed:
             if self._closed:
@@ -117,8 +87,6 @@ class WarmPool:
             place.busy = False
             # With none waiting, the next job would have to start one itself: better now.
             place.not_before_s = time.monotonic() + (IDLE_S if place.containers else 0.0)
-            for rival in self._beside(slot):
-                rival.not_before_s = max(rival.not_before_s, time.monotonic() + IDLE_S)
             if self._keeper is None:
                 self._keeper = threading.Thread(target=self._keep, name="warm-pool", daemon=True)
                 self._keeper.start()
@@ -146,12 +114,7 @@ class WarmPool:
                     # The caller's event does not wake this condition.
                     self._changed.wait(CANCEL_POLL_S)
                 place.awaited = place.asked = False
-            oldest_s = time.monotonic() - self._bounds.max_age_s
-            fitting = [
-                warm
-                for warm in place.containers
-                if _comparable(warm.spec) == _comparable(spec) and warm.started_s >= oldest_s
-            ]
+            fitting = [warm for warm in place.containers if _comparable(warm.spec) == _comparable(spec)]
             chosen = fitting[0] if fitting else None
             # Those that do not fit go too: the board's jobs have changed, and their memory is wanted.
             thrown = [warm for warm in place.containers if warm not in fitting]
@@ -189,15 +152,11 @@ class WarmPool:
     def _keep(self) -> None:
         while True:
             with self._changed:
-                old, found = self._too_old(), self._next()
-                while not old and found is None:
+                while (found := self._next()) is None:
                     if self._closed:
                         return
                     self._changed.wait(self._pause_s())
-                    old, found = self._too_old(), self._next()
-                if found is not None:
-                    self._begin(*found)
-            self._remove(old)
+                self._begin(*found)
 
     def _begin(self, slot: str, place: _SlotPool) -> None:
         """Start containers in a thread of their own: those of other slots do not wait for their imports."""
@@ -212,70 +171,32 @@ class WarmPool:
         self._starters.add(starter)
         starter.start()
 
-    def _too_old(self) -> list[_WarmContainer]:
-        """Take containers that have waited too long out of their pools.
-
-        Not beside a run, which the removal would disturb.
-        """
-        oldest_s = time.monotonic() - self._bounds.max_age_s
-        old: list[_WarmContainer] = []
-        for slot, place in self._pools.items():
-            if not self._disturbs(slot, place):
-                old += [warm for warm in place.containers if warm.started_s < oldest_s]
-                place.containers = [warm for warm in place.containers if warm.started_s >= oldest_s]
-        return old
-
     def _next(self) -> tuple[str, _SlotPool] | None:
-        """A slot that needs another container now; the one with the fewest, as memory may not suffice for all."""
+        """A slot that needs another container now; the one with the fewest."""
         if self._closed:
             return None
         ready = [
             (slot, place)
             for slot, place in self._pools.items()
-            if (place.asked or self._wants(slot, place)) and self._is_due(place)
+            if (place.asked or self._wants(place)) and self._is_due(place)
         ]
         return min(ready, key=lambda found: (not found[1].asked, len(found[1].containers)), default=None)
 
-    def _wants(self, slot: str, place: _SlotPool) -> bool:
-        return not place.starting and not self._disturbs(slot, place) and self._count(place) > 0
+    def _wants(self, place: _SlotPool) -> bool:
+        return not place.starting and not place.busy and self._count(place) > 0
 
     def _is_due(self, place: _SlotPool) -> bool:
         return place.not_before_s <= time.monotonic()
 
-    def _disturbs(self, slot: str, place: _SlotPool) -> bool:
-        """Whether a job runs on the slot's cores."""
-        return place.busy or any(rival.busy for rival in self._beside(slot))
-
     def _count(self, place: _SlotPool) -> int:
-        """How many containers to start at a time: as many as are missing, have a core each and fit into the memory."""
-        most = min(self._bounds.size - len(place.containers), len(place.spec.limits.cpus))
-        budget = self._bounds.memory_bytes
-        if budget is None:
-            return most
-        pools = self._pools.values()
-        taken = [warm.container.memory_bytes() or _USUAL_BYTES for place in pools for warm in place.containers]
-        # One that has just started has not imported torch yet, and will be as large as the largest.
-        each = max((*taken, _USUAL_BYTES))
-        room = budget // each - len(taken) - sum(pool.starting for pool in pools)
-        # Every slot gets its first before any gets its second.
-        without = sum(not pool.containers and not pool.starting for pool in pools if pool is not place)
-        return min(most, room, max(1, room - without))
-
-    def _beside(self, slot: str) -> list[_SlotPool]:
-        return [self._pools[name] for name in self._rivals.get(slot, ()) if name in self._pools]
+        """How many containers to start at a time: as many as are missing and have a core each."""
+        return min(self._size - len(place.containers), len(place.spec.limits.cpus))
 
     def _pause_s(self) -> float | None:
-        """Seconds until a container may be due to start or to be removed; None: not before something changes."""
-        due = [place.not_before_s for slot, place in self._pools.items() if self._wants(slot, place)]
-        due += [
-            # A little later: on the point it is not too old yet.
-            warm.started_s + self._bounds.max_age_s + 0.001
-            for slot, place in self._pools.items()
-            if not self._disturbs(slot, place)
-            for warm in place.containers
-        ]
+        """Seconds until a container may be due to start; None: not before something changes."""
+        due = [place.not_before_s for place in self._pools.values() if self._wants(place)]
         pause_s = max(0.0, min(due, default=math.inf) - time.monotonic())
-        return None if math.isinf(pause_s) else min(pause_s, threading.TIMEOUT_MAX)
+        return None if math.isinf(pause_s) else pause_s
 
     def _start(self, slot: str, place: _SlotPool, spec: SandboxSpec, count: int) -> None:
         """Start so many containers at once; they wait together, when all of them are quiet."""
@@ -290,7 +211,7 @@ class WarmPool:
         for other in others:
             other.join()
         with self._changed:
-            unwanted = self._is_unwanted(slot, place)
+            unwanted = self._is_unwanted(place)
             if not unwanted:
                 place.containers += found
             place.starting = 0
@@ -301,7 +222,6 @@ class WarmPool:
             self._remove(found)
 
     def _start_one(self, slot: str, place: _SlotPool, spec: SandboxSpec, found: list[_WarmContainer]) -> None:
-        started_s = time.monotonic()
         try:
             container = self._engine.start(spec)
         except SandboxError as error:
@@ -313,19 +233,18 @@ class WarmPool:
             _log.exception("warm_container_not_started", slot=slot)
             return
         try:
-            prepared = container.wait_prepared(PREPARE_S, stop=lambda: self._is_unwanted(slot, place))
+            prepared = container.wait_prepared(PREPARE_S, stop=lambda: self._is_unwanted(place))
         except SandboxError as error:
             _log.warning("warm_container_not_started", slot=slot, error=str(error))
             prepared = False
         if prepared:
-            found.append(_WarmContainer(slot=slot, spec=spec, container=container, started_s=started_s))
+            found.append(_WarmContainer(slot=slot, spec=spec, container=container))
         else:
             remove(container, slot, self._quarantine)
 
-    def _is_unwanted(self, slot: str, place: _SlotPool) -> bool:
+    def _is_unwanted(self, place: _SlotPool) -> bool:
         """Whether a job has begun that does without what is being started: nothing may be imported beside it."""
-        rivalled = any(rival.busy for rival in self._beside(slot))
-        return self._closed or rivalled or (place.busy and not place.awaited)
+        return self._closed or (place.busy and not place.awaited)
 
 
 def remove(container: Container, slot: str, quarantine: Quarantine) -> None:

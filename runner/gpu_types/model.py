@@ -138,11 +138,6 @@ class ClockPolicy:
         "vr_thrm",
     )
 
-    @property
-    def locks(self) -> bool:
-        """Whether any clock is demanded."""
-        return self.sm_mhz is not None or self.memory_mhz is not None
-
 
 @dataclass(frozen=True, kw_only=True)
 class Product:
@@ -207,9 +202,6 @@ class GpuType:
     shm_mib: Annotated[int, Field(ge=1)] = 64
     #: How often devices are sampled while a run goes on; None: not at all.
     sample_every_s: Annotated[float, Field(ge=0.05, le=60)] | None = None
-    #: A run that is timed begins when no device is warmer than this, in °C, or after the limit; None: at once.
-    cool_below_c: Annotated[float, Field(ge=10, le=120)] | None = None
-    cool_limit_s: Annotated[float, Field(gt=0, le=600)] = 60.0
     #: At which clocks its devices measure.
     clocks: ClockPolicy = field(default_factory=ClockPolicy)
     #: Whether times on its devices that the judge's clock contradicts are rejected; else its measure counts.

@@ -27,7 +27,7 @@ _TYPES: Final[Mapping[str, Callable[[Any], object]]] = {
 
 
 class Base:
-    """The connection of a store. `_listener` is a second one, opened by `listen` only, or another store's."""
+    """The connection of a store. `_listener` is a second one, opened by `listen` only."""
 
     def __init__(
         self,
@@ -42,25 +42,15 @@ class Base:
 
         `direct_host`: the server itself, where `dsn` leads to a pooler in transaction mode.
         """
-        pooled = self._pooled = direct_host is not None
+        pooled = direct_host is not None
         self._link = Link(dsn, application_name=application_name, pacer=pacer, waiting=waiting, pooled=pooled)
         direct = direct_address(dsn, direct_host)
         self._listener = Link(direct, application_name=f"{application_name} listen", pacer=pacer)
-        self._borrowed = False
-        #: Its uses are told to the listener.
-        self._watched = self._listener
-
-    def listen_with(self, other: Base) -> None:
-        """Let `listen` use the connection of another store, in another thread; behind a pooler it has its own."""
-        self._watched = other._link
-        if not self._pooled:
-            self._listener, self._borrowed = other._link, True
 
     def close(self) -> None:
         """Close the connections; using the store again opens new ones."""
         self._link.close()
-        if not self._borrowed:
-            self._listener.close()
+        self._listener.close()
 
     def board_name(self, given: str) -> str:
         """The name of a leaderboard that a person named by it or by its number; what is neither comes back as it is.

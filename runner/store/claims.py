@@ -19,7 +19,7 @@ from runner.base.model import (
     ValidationJob,
 )
 from runner.store import queries
-from runner.store.base import Base, expect, text_array, typed
+from runner.store.base import Base, text_array, typed
 from runner.store.connection import Broken, Row
 from runner.store.records import Claims, LeaseState, Reclaimed, Unreadable
 from runner.store.session import Unloadable
@@ -46,14 +46,13 @@ class Claiming(Base):
         host: str,
         slots: Mapping[str, int],
         lease_s: float,
-        at_most: int | None = None,
         instance: str | None = None,
         unranked: Collection[str] = (),
     ) -> Claims:
         """Take the best waiting jobs of one GPU type and priority, at most as many as the type has free slots.
 
-        `slots` maps GPU types, aliases included, to free slots; `at_most` bounds the jobs in all. Of types whose best
-        jobs have the same priority the one named first is served. Of those in `unranked` only jobs come whose mode is
+        `slots` maps GPU types, aliases included, to free slots. Of types whose best jobs have the
+        same priority the one named first is served. Of those in `unranked` only jobs come whose mode is
         not ranked. The answer also says how the host stands, whether there was a job or not. If another `instance` goes
         by the host's name, there is none.
 
@@ -66,7 +65,6 @@ class Claiming(Base):
             "gpu_types": text_array(slots),
             "free": text_array(map(str, slots.values())),
             "lease_s": lease_s,
-            "at_most": at_most,
             "instance": instance,
             "unranked": text_array(unranked),
         }
@@ -115,25 +113,6 @@ class Claiming(Base):
         ids, attempts = _columns(keep)
         parameters = {"host": host, "ids": ids, "attempts": attempts, "died": died, "instance": instance}
         return [Reclaimed(**typed(row)) for row in self._link.all(queries.RECOVER, parameters)]
-
-    def reserve(
-        self, *, host: str, gpu_types: Sequence[str], smaller: Sequence[str], waited_s: float, hold_s: float
-    ) -> str | None:
-        """Ask for devices to be kept free for a job of these GPU types; returns the job's type, or None.
-
-        A job is due when it has waited `waited_s` seconds. It is due sooner if its priority is above that of every
-        waiting job of the types in `smaller`, which would run on its devices. A reservation lasts `hold_s` seconds and
-        is renewed as long as its job waits. A job that another live host has reserved is passed over.
-        """
-        parameters = {
-            "host": host,
-            "gpu_types": list(gpu_types),
-            "smaller": list(smaller),
-            "waited_s": waited_s,
-            "hold_s": hold_s,
-        }
-        gpu_type = expect(self._link.one(queries.RESERVE, parameters))["gpu_type"]
-        return None if gpu_type is None else str(gpu_type)
 
 
 def _job(claimed: Row) -> Job | Unreadable:

@@ -14,12 +14,11 @@ from __future__ import annotations
 import logging
 import math
 import random
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, Final, Protocol, TypeVar
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg.abc import RV, PQGen
@@ -141,22 +140,8 @@ class _Connection(psycopg.Connection[Row]):
             return done.value  # type: ignore[no-any-return]  # a generator's value has no type here
 
 
-class Watcher(Protocol):
-    """A thread that waits for what comes on a connection that another thread uses. Each call returns at once."""
-
-    def begin(self) -> None:
-        """The other thread uses the connection: what comes now is for that one."""
-        ...
-
-    def end(self) -> None:
-        """It does so no longer."""
-        ...
-
-
 class Link:
-    """A connection in autocommit mode, for one thread and at most one other that listens on it.
-
-    Each has it for itself in an `open` block.
+    """A connection in autocommit mode, for one thread.
 
     With a `pacer` it is a daemon's. Then its attempts to connect are paced together with those of the daemon's other
     threads. A server that takes no writes counts as away, unless the connection string names `target_session_attrs`.
@@ -180,27 +165,11 @@ class Link:
         self._pacer = pacer
         self._waiting = waiting
         self._connection: _Connection | None = None
-        self._turn = threading.RLock()
-        self._watcher: Watcher | None = None
-
-    def watch(self, watcher: Watcher | None) -> None:
-        """Tell `watcher` of each `open` block of another than the listener."""
-        self._watcher = watcher
 
     @property
     def connected(self) -> bool:
         """Whether there is a connection that has not been seen to fail."""
         return self._connection is not None and not self._connection.closed
-
-    @property
-    def listens(self) -> bool:
-        """Whether that connection has subscribed to notifications."""
-        return self._connection is not None and self._connection.listens and self.connected
-
-    @property
-    def heard(self) -> bool:
-        """Whether notifications have come that were not taken yet."""
-        return self._connection is not None and bool(self._connection.heard)
 
     def close(self) -> None:
         """Close the connection, if there is one; the next call opens another."""
@@ -209,11 +178,10 @@ class Link:
             connection.close()
 
     @contextmanager
-    def open(self, *, answer_s: float | None = None, listener: bool = False) -> Iterator[_Connection]:
+    def open(self, *, answer_s: float | None = None) -> Iterator[_Connection]:
         """The connection, opened if need be; the driver's errors leave as ours.
 
         `answer_s`: how long an answer is waited for, if not ANSWER_S, and the connection no longer than that.
-        `listener`: the caller is the other thread, whose waiting concerns no one.
 
         Raises:
             DatabaseUnavailableError: it cannot be reached, went away, takes no writes, gave up waiting for a lock, is
@@ -221,37 +189,21 @@ class Link:
             SubmissionError: one of our functions refused.
             NotFoundError: one of our functions knows no such submission.
         """
-        waiting = None if listener else self._waiting
-        while not self._turn.acquire(timeout=LOOK_S / 3):
-            if waiting is not None:
-                waiting(LOOK_S)
-        watcher = None if listener else self._watcher
-        if watcher is not None:
-            watcher.begin()
+        connection = self._connected(answer_s)
+        connection.answer_s = answer_s
+        connection.waiting = self._waiting
         try:
-            connection = self._connected(answer_s, waiting)
-            connection.answer_s = answer_s
-            connection.waiting = waiting
-            try:
-                with session.scope(connection, bounds=BOUNDS, pooled=self._pooled):
-                    yield connection
-            except psycopg.Error as error:
-                translated = _translated(error, broken=connection.closed)
-                if connection.closed or _is_outage(error):
-                    self.close()
-                    if self._pacer is not None:
-                        self._pacer.lost(str(translated))
-                if translated is error:
-                    raise
-                raise translated from error
-        finally:
-            if watcher is not None:
-                if self.listens and self._connection is not None:
-                    # One that came right behind an answer has been read with it, and is seen nowhere else.
-                    with suppress(psycopg.OperationalError):
-                        self._connection.hear()
-                watcher.end()
-            self._turn.release()
+            with session.scope(connection, bounds=BOUNDS, pooled=self._pooled):
+                yield connection
+        except psycopg.Error as error:
+            translated = _translated(error, broken=connection.closed)
+            if connection.closed or _is_outage(error):
+                self.close()
+                if self._pacer is not None:
+                    self._pacer.lost(str(translated))
+            if translated is error:
+                raise
+            raise translated from error
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Row]]:
@@ -312,15 +264,15 @@ class Link:
         found = self.all(query, parameters)
         return found[0] if found else None
 
-    def _connected(self, answer_s: float | None, waiting: Callable[[float], object] | None) -> _Connection:
+    def _connected(self, answer_s: float | None) -> _Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = self._connect(answer_s, waiting)
+            self._connection = self._connect(answer_s)
         return self._connection
 
-    def _connect(self, answer_s: float | None, waiting: Callable[[float], object] | None) -> _Connection:
+    def _connect(self, answer_s: float | None) -> _Connection:
         address = self._address if answer_s is None else _bounded(self._address, answer_s)
-        if waiting is not None:
-            waiting(CONNECT_S)
+        if self._waiting is not None:
+            self._waiting(CONNECT_S)
         if self._pacer is not None:
             self._pacer.before_connect()
 
@@ -344,8 +296,8 @@ class Link:
             raise
         if self._pacer is not None:
             self._pacer.succeeded()
-        if waiting is not None:
-            waiting(LOOK_S)
+        if self._waiting is not None:
+            self._waiting(LOOK_S)
         return connection
 
 

@@ -162,17 +162,6 @@ class Operations(Base):
         parameters = {"limit": limit, "since": since, "host": text(host), "leaderboard": text(leaderboard)}
         return [FailedLine(**typed(row)) for row in self._link.all(queries.FAILED, parameters)]
 
-    def evict(self, job_id: int, *, reason: str) -> bool:
-        """Take a running job from its host, whatever its lease says. False: it does not run.
-
-        The submission's author reads the reason. The job goes back to the queue at no cost.
-
-        Raises:
-            SubmissionError: the reason is empty.
-            NotFoundError: no such job.
-        """
-        return bool(expect(self._link.one(queries.EVICT, {"job_id": job_id, "reason": text(reason)}))["changed"])
-
     def events(self, submission_id: int) -> Sequence[EventLine]:
         """The unusual events of a submission, oldest first; empty for an unknown one."""
         return [EventLine(**found) for found in self._link.all(queries.EVENTS, {"submission_id": submission_id})]

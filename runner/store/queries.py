@@ -56,9 +56,6 @@ ALL: Final = parse(resources.files("runner.store").joinpath("queries.sql").read_
 PING: Final = ALL["ping"]
 CLAIM: Final = ALL["claim"]
 NOTIFY: Final = ALL["notify"]
-RESERVE: Final = call(
-    "reserve(host text, gpu_types text[], smaller text[], waited_s float8, hold_s float8) AS gpu_type"
-)
 HEARTBEAT: Final = call("heartbeat(host text, lease_s float8, ids bigint[], attempts integer[], instance text)")
 SAVE_PROGRESS: Final = call("show_progress(id bigint, attempt integer, progress jsonb) AS held")
 INSERT_ARTIFACT: Final = call(
@@ -75,7 +72,6 @@ UNREGISTER_HOST: Final = call("unregister(name text, instance text)")
 SYNC_GPU_TYPES: Final = call("publish_gpu_types(types jsonb) AS refused")
 LISTEN_QUEUE: Final = ALL["listen_queue"]
 LISTEN_HOSTS: Final = ALL["listen_hosts"]
-UNLISTEN: Final = ALL["unlisten"]
 SUBMIT: Final = call(
     "submit(leaderboard text, user_id text, file_name text, code bytea, mode text, gpu_types text[], user_name "
     "text, priority integer, idempotency_key text, start_at timestamptz, expires_at timestamptz, reuse boolean, "
@@ -96,7 +92,6 @@ PERSONAL: Final = ALL["personal"]
 HOSTS: Final = ALL["hosts"]
 GPU_TYPES: Final = ALL["gpu_types"]
 QUEUE_DEPTHS: Final = ALL["queue_depths"]
-SERVER_STATE: Final = ALL["server_state"]
 ENDED_JOBS: Final = ALL["ended_jobs"]
 BOARDS: Final = ALL["boards"]
 BOARD_NAME: Final = ALL["board_name"]
@@ -135,7 +130,6 @@ RESUME: Final = call("resume(gpu_type text) AS changed")
 PAUSE_BOARD: Final = call("pause_board(leaderboard text, reason text) AS changed")
 RESUME_BOARD: Final = call("resume_board(leaderboard text) AS changed")
 FAILED: Final = ALL["failed"]
-EVICT: Final = call("evict(job_id bigint, reason text) AS changed")
 REAP: Final = ALL["reap"]
 EVENTS: Final = ALL["events"]
 MOMENT: Final = ALL["moment"]

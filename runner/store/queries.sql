@@ -6,7 +6,7 @@ SELECT 1 AS one
 -- Takes jobs; returns the host's state, the server's time and each leaderboard's demand. Always returns a row.
 SELECT c.*, extract(epoch FROM now())::float8 AS now_s, d.timing, d.tolerance
 FROM runner.claim(
-    %(host)s::text, %(gpu_types)s::text[], %(free)s::integer[], %(lease_s)s::float8, %(at_most)s::integer,
+    %(host)s::text, %(gpu_types)s::text[], %(free)s::integer[], %(lease_s)s::float8,
     %(instance)s::text, %(unranked)s::text[]) WITH ORDINALITY AS c
 -- OFFSET: looked up by name for each job, however many jobs the planner expects from a claim.
 LEFT JOIN LATERAL (SELECT o.timing, o.tolerance FROM runner.demand o WHERE o.leaderboard = c.leaderboard OFFSET 0) AS d ON true
@@ -41,10 +41,6 @@ LISTEN runner_queue
 -- name: listen_hosts
 -- Subscribes to notifications for single hosts.
 LISTEN runner_hosts
-
--- name: unlisten
--- Ends the subscriptions.
-UNLISTEN *
 
 -- name: status
 -- The status of one submission.
@@ -150,13 +146,6 @@ FROM runner.gpu_type g ORDER BY g.name
 -- How many jobs that may begin wait for each GPU type, and since when.
 SELECT j.gpu_type, count(*) AS jobs, extract(epoch FROM now() - min(j.created_at))::float8 AS oldest_s
 FROM runner.job j WHERE j.state = 'queued' AND j.ready GROUP BY j.gpu_type ORDER BY j.gpu_type
-
--- name: server_state
--- How full the cluster's queue of notifications is, from 0 to 1; asking also frees what all listeners have read. And the
--- oldest open transaction of all databases that has written, prepared ones included; NULL: none is open.
-SELECT pg_notification_queue_usage() AS notification_usage,
-       CASE WHEN pg_snapshot_xmin(s.now) < pg_snapshot_xmax(s.now) THEN pg_snapshot_xmin(s.now)::text::bigint END AS oldest_write
-FROM pg_current_snapshot() AS s (now)
 
 -- name: ended_jobs
 -- Jobs that have a verdict, in the order of their ends, after one of them; by host, because the index is ordered by host.

@@ -158,16 +158,6 @@ class QueueDepth:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerState:
-    """What the whole server does that slows the queue down."""
-
-    #: How full its queue of notifications is, from 0 to 1. From 0.5 on nothing is announced.
-    notification_usage: float
-    #: The number of the oldest open transaction of all databases that has written; None: none is open.
-    oldest_write: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class EndedJob:
     """A job that has a verdict, and when it was where."""
 

@@ -1,9 +1,9 @@
 """The database for daemons (`QueueStore`), and for frontends and operators as well (`Store`).
 
-A store is one connection, confined to one thread; it opens when first used and again after it broke. A second store may
-listen on it in another thread. Every write about a claimed job is fenced by (id, attempt, state running). Locks are
-taken in one order everywhere: user, submission, jobs by id, job statuses by submission, share, clock, host. No policy
-lives here: the daemon decides when to claim, renew or retry.
+A store is one connection, confined to one thread; it opens when first used and again after it broke. Every write about
+a claimed job is fenced by (id, attempt, state running). Locks are taken in one order everywhere: user, submission, jobs
+by id, job statuses by submission, share, clock, host. No policy lives here: the daemon decides when to claim, renew or
+retry.
 """
 
 from __future__ import annotations

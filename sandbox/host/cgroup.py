@@ -52,11 +52,6 @@ class CgroupReader:
         )
         return self._last
 
-    def memory_bytes(self) -> int | None:
-        """Memory in use now, including memory file systems; None where it cannot be read."""
-        name = "memory.current" if self.version == 2 else "memory.usage_in_bytes"
-        return _number(self.text("memory", name))
-
     def close(self) -> None:
         """Close the directories; idempotent."""
         for fd in self._fds.values():

@@ -234,10 +234,6 @@ class Container:
             raise ProtocolError(f"container {self.id[:12]}: no 'ready' yet")
         return self._received.facts
 
-    def memory_bytes(self) -> int | None:
-        """Memory in use now; None where it cannot be read."""
-        return self._counters.memory_bytes()
-
     def wait_ready(self, timeout_s: float) -> None:
         """Wait for the `ready` frame. The engine calls this once.
 

@@ -12,7 +12,6 @@ from typing import Any
 from sandbox.protocol import StepResult
 
 from .judge.modules.group import Group, GroupError, Result, failed_results
-from .judge.modules.reference_times import last_reported
 from .judge.modules.request import payload_of
 from .local import JudgeFailed, Pair, Start
 
@@ -23,7 +22,6 @@ def evaluate(
     start: Start | None = None,
     device: str = "cpu",
     memory_bytes: int = 1 << 30,
-    reference_times: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """Judge a group.
 
@@ -32,7 +30,6 @@ def evaluate(
         start: starts processes; None gives each a new interpreter, which imports torch for a second or two.
         device: as in JudgeRequest.
         memory_bytes: that the tensors of one call may fill.
-        reference_times: the reference's times from earlier groups on this machine; what this group adds is put in.
 
     Returns:
         One result for each candidate, in the group's order.
@@ -41,7 +38,7 @@ def evaluate(
         parsed = Group.from_message(group)
     except GroupError as error:
         return failed_results(group, "invalid", str(error))
-    payload = payload_of(group, device=device, memory_bytes=memory_bytes, reference_times=reference_times)
+    payload = payload_of(group, device=device, memory_bytes=memory_bytes)
     frames: list[dict[str, Any]] = []
     verdict, lost = "internal_error", "the judge ended without a result for this candidate"
     try:
@@ -51,11 +48,7 @@ def evaluate(
             verdict, lost = "invalid", str(report.author_exit)
     except JudgeFailed as error:
         lost = str(error)[-2000:]
-    steps = [StepResult.from_message(frame) for frame in frames if frame["type"] == "step"]
-    reported = last_reported(steps)
-    if reference_times is not None and isinstance(reported, Mapping):
-        reference_times.update(reported)
-    found = results_of(steps)
+    found = results_of(StepResult.from_message(frame) for frame in frames if frame["type"] == "step")
     return [
         found.get(candidate.id) or Result(id=candidate.id, verdict=verdict, message=lost).to_message()
         for candidate in parsed.candidates

@@ -172,7 +172,6 @@ def main(path: str) -> int:
         poll_s=spec.poll_s,
         drain_timeout_s=spec.drain_timeout_s,
         max_run_s=60.0,
-        reserve_after_s=2 * spec.lease_s,
     )
     logs.configure("json", "info")
     control = ShutdownControl()

@@ -37,11 +37,11 @@ from tests.support.waiting import PATIENCE_S
 
 #: Results that may die with a killed daemon for each of its slots: one that it hands over, and those not written yet.
 LOST_PER_SLOT: Final = 1 + WAITING_PER_SLOT
-#: How often each is asked for. A job on L4x4 keeps four slots idle, and waits for them.
+#: How often each is asked for.
 GPU_TYPES: Final = {"H100": 6, "MI300": 4, "L4": 6, "L4x4": 1}
-#: The GPU type of each slot and its devices: single ones, and a box of four that are also one slot together.
+#: The GPU type of each slot and its devices.
 Slots = tuple[tuple[str, tuple[int, ...]], ...]
-_BOX: Final[Slots] = (("L4", (0,)), ("L4", (1,)), ("L4", (2,)), ("L4", (3,)), ("L4x4", (0, 1, 2, 3)))
+_BOX: Final[Slots] = (("L4", (0,)), ("L4", (1,)), ("L4x4", (2, 3, 5, 6)))
 #: Each GPU type is on two hosts at least: a job that failed on one is tried on another.
 HOSTS: Final[dict[str, Slots]] = {
     "a": (("H100", (0,)), ("H100", (1,)), ("MI300", (2,)), ("MI300", (3,))),

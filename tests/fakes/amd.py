@@ -22,8 +22,6 @@ class AmdSmi(types.ModuleType):
         super().__init__("amdsmi")
         self.machine = machine
         self.open = 0
-        #: Device -> the highest clock that it may take, in MHz.
-        self.bounds: dict[int, int] = {}
         self.AmdSmiException = type("AmdSmiException", (Exception,), {})
         self.AmdSmiLibraryException = type("AmdSmiLibraryException", (self.AmdSmiException,), {})
 
@@ -42,22 +40,6 @@ class AmdSmi(types.ModuleType):
     def amdsmi_get_rocm_version(self) -> tuple[bool, str]:
         """As amdsmi 7.0.2 has it: whether it was found, and the version or why not."""
         return True, "7.0.2"
-
-    def amdsmi_set_gpu_perf_determinism_mode(self, handle: int, clkvalue: int) -> None:
-        """Bound the clock."""
-        self._may(handle, "amdsmi_set_gpu_perf_determinism_mode")
-        self.bounds[handle] = clkvalue
-
-    def amdsmi_set_gpu_perf_level(self, handle: int, perf_lvl: enum.Enum) -> None:
-        """End that, where the level is the driver's own."""
-        self._may(handle, "amdsmi_set_gpu_perf_level")
-        if perf_lvl is self.AmdSmiDevPerfLevel.AUTO:
-            self.bounds.pop(handle, None)
-
-    def _may(self, handle: int, name: str) -> None:
-        refusal = self.machine()[handle].get(name)
-        if refusal is not None:
-            raise self.AmdSmiLibraryException(refusal["error"])
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of any kind
         """Every other question to a device."""

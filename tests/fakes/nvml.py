@@ -56,8 +56,6 @@ class Nvml(types.ModuleType):
             name: type(f"NVMLError_{name}", (self.NVMLError,), {"value": value}) for name, value in ERRORS.items()
         }
         vars(self).update({f"NVMLError_{name}": kind for name, kind in self.errors.items()}, **CONSTANTS)
-        #: Index of a device and kind of clock -> what it is locked at, in MHz.
-        self.locked: dict[tuple[int, int], int] = {}
         #: What was announced to whom: per registered set the device and how many of its errors were told.
         self.sets: list[list[Any]] = []
 
@@ -133,26 +131,6 @@ class Nvml(types.ModuleType):
 
     def nvmlEventSetFree(self, events: list[Any]) -> None:  # noqa: N802, D102 - the library's name
         self.sets.remove(events)
-
-    def nvmlDeviceSetGpuLockedClocks(self, handle: Any, low_mhz: int, high_mhz: int) -> None:  # noqa: N802, D102, ANN401 - the library's name
-        self._lock(handle, "nvmlDeviceSetGpuLockedClocks", CONSTANTS["NVML_CLOCK_SM"], low_mhz, high_mhz)
-
-    def nvmlDeviceSetMemoryLockedClocks(self, handle: Any, low_mhz: int, high_mhz: int) -> None:  # noqa: N802, D102, ANN401 - the library's name
-        self._lock(handle, "nvmlDeviceSetMemoryLockedClocks", CONSTANTS["NVML_CLOCK_MEM"], low_mhz, high_mhz)
-
-    def nvmlDeviceResetGpuLockedClocks(self, handle: Any) -> None:  # noqa: N802, D102, ANN401 - the library's name
-        self.answer(handle, "nvmlDeviceResetGpuLockedClocks", default=True)
-        self.locked.pop((handle[0], CONSTANTS["NVML_CLOCK_SM"]), None)
-
-    def nvmlDeviceResetMemoryLockedClocks(self, handle: Any) -> None:  # noqa: N802, D102, ANN401 - the library's name
-        self.answer(handle, "nvmlDeviceResetMemoryLockedClocks", default=True)
-        self.locked.pop((handle[0], CONSTANTS["NVML_CLOCK_MEM"]), None)
-
-    def _lock(self, handle: tuple[int, int | None], question: str, clock: int, low_mhz: int, high_mhz: int) -> None:
-        self.answer(handle, question, default=True)
-        if low_mhz != high_mhz:
-            self.fail("InvalidArgument")
-        self.locked[handle[0], clock] = low_mhz
 
     def answer(self, handle: tuple[int, int | None], question: str, *, default: Any = None) -> Any:  # noqa: ANN401 - of any kind
         """The recorded answer of a device or of one of its instances."""

@@ -237,17 +237,3 @@ def _queue(queue_depths: QueueDepthCache) -> Iterable[Metric]:
         jobs.add_metric([depth.gpu_type], depth.jobs)
         oldest.add_metric([depth.gpu_type], depth.oldest_s)
     yield from (jobs, oldest)
-    usage = queue_depths.notification_usage()
-    if usage is not None:
-        yield GaugeMetricFamily(
-            "kernel_runner_notification_queue_usage",
-            "How full PostgreSQL's notification queue is, 0 to 1.",
-            value=usage,
-        )
-    write_open_s = queue_depths.write_open_s()
-    if write_open_s is not None:
-        yield GaugeMetricFamily(
-            "kernel_runner_oldest_write_seconds",
-            "For how long the oldest open transaction that has written has been seen; 0: none is.",
-            value=write_open_s,
-        )

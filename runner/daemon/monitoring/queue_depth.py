@@ -1,4 +1,4 @@
-"""The length of the queue and the state of its server for `/metrics`, asked at most once a minute.
+"""The length of the queue for `/metrics`, asked at most once a minute.
 
 Owns how old an answer may be. An idle host makes 0.58 statements a second (`poll_s`) and may make 0.6, which leaves one
 a minute here. No caller waits longer than `WAIT_S`, whatever the database does.
@@ -36,10 +36,6 @@ class QueueDepthCache:
         self._asked_s = float("-inf")
         self._answered_s = float("-inf")
         self._known: Sequence[QueueDepth] = ()
-        self._usage: float | None = None
-        self._oldest_write: int | None = None
-        #: When that transaction was first seen.
-        self._write_seen_s = float("-inf")
         self._answered = threading.Event()
         self._log_limit = LogRateLimit()
 
@@ -55,22 +51,10 @@ class QueueDepthCache:
         with self._lock:
             return self._known if self._clock() - self._answered_s < STALE_S else None
 
-    def notification_usage(self) -> float | None:
-        """How full the queue of notifications was when `look` last got an answer; None: it never did."""
-        with self._lock:
-            return self._usage
-
-    def write_open_s(self) -> float | None:
-        """How long the oldest open transaction that has written has been seen; 0: none was open. None: not known."""
-        with self._lock:
-            if self._usage is None:
-                return None
-            return 0.0 if self._oldest_write is None else self._answered_s - self._write_seen_s
-
     def _ask(self) -> None:
         store = self._store_factory("metrics")
         try:
-            found, state = store.queue_depths(), store.server_state()
+            found = store.queue_depths()
         except InfrastructureError as error:
             if (left_out := self._log_limit.due("away")) is not None:
                 _log.info("queue_depth_unknown", error=str(error), left_out=left_out)
@@ -78,9 +62,7 @@ class QueueDepthCache:
             _log.exception("queue_depth_unknown")
         else:
             with self._lock:
-                self._known, self._usage, self._answered_s = found, state.notification_usage, self._clock()
-                if state.oldest_write != self._oldest_write:
-                    self._oldest_write, self._write_seen_s = state.oldest_write, self._answered_s
+                self._known, self._answered_s = found, self._clock()
         finally:
             store.close()
             self._answered.set()

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from runner.base.device_facts import Details, Reading
 from runner.base.model import Device
-from runner.gpu_types import ClockPolicy, Vendor
+from runner.gpu_types import Vendor
 from sandbox.spec import DeviceDriver
 
 
@@ -40,20 +40,6 @@ class Library(Protocol):
 
     def sample(self, device: Device) -> Reading:
         """Only what can be read without disturbing a timed run: clocks, temperature, power and throttle reasons."""
-
-    def lock(self, device: Device, clocks: ClockPolicy) -> None:
-        """Lock the clocks that a policy demands.
-
-        Raises:
-            RefusedError: the device or its driver refuses.
-        """
-
-    def release(self, device: Device, clocks: ClockPolicy) -> None:
-        """Give the clocks that a policy demands back to the driver.
-
-        Raises:
-            RefusedError: the device or its driver refuses.
-        """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, Final
 
-from runner.base.device_facts import Details, Reading, RefusedError, UnreachableError
+from runner.base.device_facts import Details, Reading, UnreachableError
 from runner.base.model import Device
 from runner.devices import sysfs
 from runner.devices.vendors import Support
-from runner.gpu_types import ClockPolicy, Vendor
+from runner.gpu_types import Vendor
 
 #: The partition mode of a device that is not divided: one partition has all dies.
 _WHOLE: Final = "SPX"
@@ -130,25 +130,6 @@ class AmdSmi:
         """Only clocks, temperature, power and throttle reasons: reading these does not disturb a timed run."""
         handle = self._handle(device)
         return Reading(throttle=self._grown_residencies(device, handle), **self._state(handle))
-
-    def lock(self, device: Device, clocks: ClockPolicy) -> None:
-        """Bound the clock as a policy demands (performance determinism mode)."""
-        if clocks.sm_mhz is not None:
-            what = f"at most {clocks.sm_mhz} MHz"
-            self._set(what, "amdsmi_set_gpu_perf_determinism_mode", self._handle(device), clocks.sm_mhz)
-
-    def release(self, device: Device, clocks: ClockPolicy) -> None:
-        """Give the clock that a policy bounds back to the driver."""
-        if clocks.sm_mhz is not None:
-            level = self._constant("AmdSmiDevPerfLevel", "AUTO")
-            self._set("performance level auto", "amdsmi_set_gpu_perf_level", self._handle(device), level)
-
-    def _set(self, what: str, function: str, *arguments: object) -> None:
-        try:
-            getattr(self._smi, function)(*arguments)
-        except Exception as error:
-            # Messages of the bindings have several lines.
-            raise RefusedError(f"{what}: {' '.join(_said(error).split())}") from error
 
     def _state(self, handle: object) -> dict[str, Any]:
         power = self._answers("amdsmi_get_power_info", handle)

@@ -8,11 +8,11 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
-from runner.base.device_facts import Details, Reading, RefusedError, UnreachableError
+from runner.base.device_facts import Details, Reading, UnreachableError
 from runner.base.model import Device
 from runner.devices import sysfs
 from runner.devices.vendors import Support
-from runner.gpu_types import CLOCK_REASONS, ClockPolicy, Vendor
+from runner.gpu_types import CLOCK_REASONS, Vendor
 from sandbox.spec import DeviceDriver
 
 #: Bits of nvmlDeviceGetCurrentClocksEventReasons.
@@ -39,13 +39,6 @@ _GONE: Final = (
 )
 #: Nodes that CUDA opens beside the device itself. The last one exists only where a profiler was installed.
 _NVIDIA_HELPERS: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
-#: The meaning of a refused setting, for an operator.
-_REFUSALS: Final = {
-    "NVMLError_NoPermission": "the driver allows it to root alone",
-    "NVMLError_NotSupported": "the device or its driver cannot",
-    "NVMLError_FunctionNotFound": "the driver is too old",
-    "NVMLError_InvalidArgument": "the device has no such clock",
-}
 
 
 class Nvml:
@@ -152,40 +145,6 @@ class Nvml:
     def sample(self, device: Device) -> Reading:
         """Only clocks, temperature, power and throttle reasons: reading these does not disturb a timed run."""
         return Reading(**self._state(self._handle(device)))
-
-    def lock(self, device: Device, clocks: ClockPolicy) -> None:
-        """Lock the clocks that a policy demands; the others stay as they are."""
-        handle = self._whole(device)
-        for clock, function, mhz in (
-            ("SM clock", "nvmlDeviceSetGpuLockedClocks", clocks.sm_mhz),
-            ("memory clock", "nvmlDeviceSetMemoryLockedClocks", clocks.memory_mhz),
-        ):
-            if mhz is not None:
-                self._set(f"{clock} at {mhz} MHz", function, handle, mhz, mhz)
-
-    def release(self, device: Device, clocks: ClockPolicy) -> None:
-        """Give the clocks that a policy demands back to the driver."""
-        handle = self._whole(device)
-        if clocks.sm_mhz is not None:
-            self._set("SM clock", "nvmlDeviceResetGpuLockedClocks", handle)
-        if clocks.memory_mhz is not None:
-            self._set("memory clock", "nvmlDeviceResetMemoryLockedClocks", handle)
-
-    def _whole(self, device: Device) -> object:
-        """The handle of a device that has clocks of its own."""
-        if device.partition is not None:
-            raise RefusedError("its clocks are those of the whole device, which others use as well")
-        return self._handle(device)
-
-    def _set(self, what: str, function: str, *arguments: object) -> None:
-        try:
-            getattr(self._nvml, function)(*arguments)
-        except self._gone as error:
-            raise UnreachableError(_said(error)) from error
-        except Exception as error:
-            why = _REFUSALS.get(type(error).__name__)
-            reason = _said(error) if why is None else f"{why} ({_said(error)})"
-            raise RefusedError(f"{what}: {reason}") from error
 
     def _state(self, handle: object) -> dict[str, Any]:
         nvml = self._nvml

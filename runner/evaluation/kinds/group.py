@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from runner.base.logs import get_logger
 from runner.base.model import Job, JobResult, Json, Verdict
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import REFUSED, BuildPlan, compiles, make_module_build_plan
@@ -22,14 +21,12 @@ from runner.evaluation.container_spec import job_labels, make_spec, pair_boot
 from runner.evaluation.context import GroupContext
 from runner.evaluation.kinds.kind import Builds, Run, Spent
 from runner.evaluation.plan import Plan
-from runner.evaluation.reference_times import KeptTimes, key_of
 from runner.gpu_types.model import GpuType, Vendor
 from sandbox.host.build_archive import BuildArchive, JoinedArchives
 from sandbox.host.container import ContainerReport
 from sandbox.protocol import MAX_ARCHIVE_BYTES, PairRequest, StepResult
 from sandbox.spec import Ending
 from tasks.harness.judge.modules import group as harness
-from tasks.harness.judge.modules.reference_times import last_reported
 from tasks.harness.judge.modules.request import payload_of
 
 #: How an item can end. `invalid` is the reference's fault, `internal_error` ours.
@@ -41,9 +38,7 @@ VERDICTS: Final = frozenset(
 )
 #: The keys of an item's result that the daemon keeps; others are dropped, so that a report cannot grow without bound.
 KEYS: Final = tuple(harness.Result.__dataclass_fields__)
-_NUMBERS: Final = (
-    *("reference_ns", "candidate_ns", "speedup", "speedup_low", "speedup_high", "speedup_device", "speedup_host"),
-)
+_NUMBERS: Final = (*("reference_ns", "candidate_ns", "speedup", "speedup_low", "speedup_high", "speedup_device"),)
 #: No text of a result is longer, and no list or object has more entries.
 MAX_TEXT: Final = 4000
 MAX_ENTRIES: Final = 100
@@ -59,8 +54,6 @@ _MOST_SAID: Final = 4000
 _PARTS: Final = frozenset({"worker", "compile", "construct", "correctness", "timing", "reference_timing", "done"})
 _MOST_MS: Final = 1e9
 
-_log = get_logger(__name__)
-
 Rows = list[dict[str, Any]]
 
 
@@ -69,10 +62,8 @@ class Group:
 
     ranked = False
 
-    def __init__(self, context: GroupContext, times: KeptTimes) -> None:
-        """`times`: those of references, which earlier groups have left."""
+    def __init__(self, context: GroupContext) -> None:
         self.context = context
-        self._times = times
         self._group: harness.Group | None = None
         self._rows: Rows = []
         self._phases: Counter[str] = Counter()
@@ -82,7 +73,6 @@ class Group:
             self._group = harness.Group.from_message(context.job.task)
         except harness.GroupError as error:
             self._rows = harness.failed_results(context.job.task, "invalid", str(error))
-        self.timed = self._group is not None and self._group.settings.timed_calls > 0
 
     def build_plans(self, cpus: tuple[int, ...], *, beside: bool) -> Mapping[int, BuildPlan]:
         """The candidates that probably compile; none on the slot's own cores."""
@@ -118,7 +108,6 @@ class Group:
                 part,
                 device=self.context.device,
                 memory_bytes=tensor_bytes(gpu),
-                reference_times={} if group.settings.fresh_reference else self._times.get(self._key(group)),
                 builds={**dict.fromkeys(archives), **refused},
             )
             sizes = {str(number): archive.size_bytes for number, archive in archives.items()}
@@ -134,16 +123,9 @@ class Group:
         boot, labels = pair_boot(context.environment), job_labels(context.job)
         return Plan(spec=make_spec(context, boot, wall_s=wall_s, labels=labels), request=request, alone=True)
 
-    def _key(self, group: harness.Group) -> str:
-        context = self.context
-        return key_of(group, context.slot, image=context.environment.image, runtime=context.gpu.runtime)
-
     def heard(self, run: Run) -> None:
-        """Keep the results of a container, and what its reference took."""
+        """Keep the results of a container."""
         self._phases.update(phases_of(run))
-        times = last_reported(run.report.steps)
-        if self._group is not None and times is not None and not self._times.put(self._key(self._group), times):
-            _log.warning("reference_times_dropped", slot=self.context.slot.name)
         memory_bytes = None if harness.CANDIDATES in run.phases else run.plan.spec.limits.memory_bytes
         self._rows += rows_of(self._part, run.report, before_candidates_bytes=memory_bytes)
 

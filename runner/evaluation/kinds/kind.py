@@ -46,10 +46,8 @@ class Spent:
     elapsed_ns: int = 0
     #: Its own builds.
     built_ns: int = 0
-    #: Waiting: for a build worker, another job's build, or cooler devices.
+    #: Waiting: for a build worker, or for another job's build.
     waited_ns: int = 0
-    #: How long the devices cooled down before the run; None: it was not asked for.
-    cooled_s: float | None = None
 
 
 class Kind(Protocol):
@@ -59,8 +57,6 @@ class Kind(Protocol):
     def context(self) -> JobContext:
         """Everything that was looked up for it."""
 
-    #: Whether its times matter, so that devices cool down before it runs.
-    timed: bool
     #: Whether its times may rank, so that it needs devices without any fault.
     ranked: bool
 

@@ -80,7 +80,6 @@ class Submission(ABC):
             TaskError: the task cannot be evaluated as asked: no cases, no eval program, a language the GPU type lacks.
         """
         self.context = context
-        self.timed = context.job.mode not in {Mode.TEST, Mode.PROFILE}
         self.ranked = context.job.mode.ranked
         self.plan = self._make_plan()
         self._runs: list[Run] = []
@@ -264,8 +263,7 @@ class Submission(ABC):
         build = None if run.archive_broken else _build_of(builds)
         evidence = self._evidence(run.report, build, spent, run.ready_ns - self.context.started_ns)
         devices = {} if run.devices is None else {"devices": list(run.devices)}
-        cooled = {} if spent.cooled_s is None else {"cooled_s": round(spent.cooled_s, 3)}
-        return self.judge(replace(evidence, runner={**evidence.runner, **devices, **cooled}))
+        return self.judge(replace(evidence, runner={**evidence.runner, **devices}))
 
     def _evidence(self, report: ContainerReport, build: Build | None, spent: Spent, offset_ns: int) -> Evidence:
         return Evidence(

@@ -78,7 +78,6 @@ class Validating:
     """Plans the script's run and checks its line."""
 
     #: Its speed-up is shown beside ranked times, so it comes from devices that are as fit.
-    timed = True
     ranked = True
 
     def __init__(self, context: ValidationContext) -> None:

@@ -24,9 +24,8 @@ GRANT SELECT ON runner.migration, runner.demand TO runner_daemon;
 GRANT SELECT (gpu_type, state, created_at, ready) ON runner.job TO runner_daemon;
 GRANT SELECT (name, login) ON runner.host TO runner_daemon;
 GRANT EXECUTE ON FUNCTION
-    runner.claim(text, text[], integer[], double precision, integer, text, text[]),
+    runner.claim(text, text[], integer[], double precision, text, text[]),
     runner.heartbeat(text, double precision, bigint[], integer[], text),
-    runner.reserve(text, text[], text[], double precision, double precision),
     runner.complete(jsonb),
     runner.fail(bigint, integer, integer, text, text, jsonb),
     runner.release(bigint, integer, integer, text),
@@ -79,7 +78,6 @@ GRANT EXECUTE ON FUNCTION
     runner.set_demand(text, text, double precision),
     runner.set_open_jobs(text, integer),
     runner.set_open_items(text, text, bigint),
-    runner.evict(bigint, text),
     runner.pause(text, text),
     runner.resume(text),
     runner.pause_board(text, text),

@@ -150,7 +150,6 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
             new_worker=new_worker,
             calibration=calibration,
             gate=gate,
-            known=request.reference_times,
             builds=request.builds,
             unpack=unpack,
         ).run(Path.cwd())

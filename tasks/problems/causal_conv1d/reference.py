@@ -14,7 +14,7 @@ def ref_kernel(data: input_t) -> output_t:
 
 
 # The arguments have the public board's names.
-def generate_input(*, B: int, D: int, S: int, W: int, seed: int, edge: int = 0) -> input_t:  # noqa: N803
+def generate_input(*, B: int, D: int, S: int, W: int, seed: int, edge: int = 0) -> input_t:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     generator = torch.Generator(device=device).manual_seed(seed)
     x = torch.randn(B, D, S, device=device, generator=generator)

@@ -81,7 +81,7 @@ def _claims(store: Store, name: str, *, p99_ms: float = 10) -> list[Figure]:
         slots = dict.fromkeys(types, 1)
 
         def claim(host: str = host, slots: dict[str, int] = slots) -> None:
-            claims = store.claim(host=host, slots=slots, lease_s=3600, at_most=1)
+            claims = store.claim(host=host, slots=slots, lease_s=3600)
             if len(claims.jobs) != 1:
                 raise RuntimeError(f"one job of a full queue was to be claimed, not {claims}")
 

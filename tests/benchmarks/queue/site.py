@@ -23,7 +23,7 @@ from psycopg.rows import dict_row
 from runner import __version__
 from runner.base.config import Config
 from runner.base.model import Job, JobResult, Verdict
-from runner.daemon.listener import is_chosen, reaction_delay_s, should_react
+from runner.daemon.listener import reaction_delay_s, should_react
 from runner.daemon.loop import _POLL_SPREAD
 from runner.store import queries
 from runner.store.base import text_array
@@ -50,7 +50,6 @@ class Host:
     url: str
     number: int
     hosts: Hosts
-    ticket: float = field(default_factory=random.random)
     rivals: int = 1
     held: dict[int, Job] = field(default_factory=dict)
 
@@ -76,7 +75,8 @@ class Host:
             }
             await connection.execute(queries.REGISTER_HOST.sql, host)
             self.hosts.serving += 1
-            listens = False
+            for query in (queries.LISTEN_QUEUE, queries.LISTEN_HOSTS):
+                await connection.execute(query.sql)
             beat_s = 0.0
             while not self.hosts.stopped:
                 while await self._claim(connection):
@@ -84,13 +84,7 @@ class Host:
                 if self.held and time.monotonic() - beat_s > Config().heartbeat_s:
                     beat_s = time.monotonic()
                     await self._beat(connection)
-                wanted = bool(self.held) or is_chosen(self.rivals, self.ticket)
-                if wanted != listens:
-                    for query in (queries.LISTEN_QUEUE, queries.LISTEN_HOSTS) if wanted else (queries.UNLISTEN,):
-                        await connection.execute(query.sql)
-                    listens = wanted
-                    continue
-                await self._wait(connection, listens=listens)
+                await self._wait(connection)
 
     async def _claim(self, connection: psycopg.AsyncConnection[dict[str, Any]]) -> bool:
         """One claim; whether it brought jobs and there may be more."""
@@ -100,7 +94,6 @@ class Host:
             "gpu_types": text_array([TYPE]),
             "free": text_array([str(free)]),
             "lease_s": LEASE_S,
-            "at_most": None,
             "instance": self.name,
             "unranked": "{}",
         }
@@ -128,14 +121,11 @@ class Host:
         }
         await connection.execute(queries.HEARTBEAT.sql, parameters)
 
-    async def _wait(self, connection: psycopg.AsyncConnection[dict[str, Any]], *, listens: bool) -> None:
+    async def _wait(self, connection: psycopg.AsyncConnection[dict[str, Any]]) -> None:
         """Until the next poll, or a notification that this host acts on."""
         low, high = _POLL_SPREAD
         until_s = time.monotonic() + random.uniform(low, high) * Config().poll_s  # noqa: S311 - a pause
         while (left_s := until_s - time.monotonic()) > 0:
-            if not listens:
-                await asyncio.sleep(left_s)
-                return
             async for note in connection.notifies(timeout=left_s, stop_after=1):
                 ours_to_take = TYPE in note.payload.split(",") and len(self.held) < SLOTS
                 if ours_to_take and (not self.held or should_react(self.rivals)):

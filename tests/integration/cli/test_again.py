@@ -328,15 +328,6 @@ def test_a_leaderboard_is_paused_and_resumed(cli: Call, board: str, submission_f
     assert (said.code, "'nope' does not exist" in said.err) == (2, True)
 
 
-def test_a_job_is_taken_from_its_host(cli: Call, board: str, submission_file: Path, store: Store) -> None:
-    """It waits again; one that does not run is left alone."""
-    assert cli("submit", submission_file, "--leaderboard", board, "--mode", "test").code == 0
-    (job,) = store.claim(host="node1", slots={"CPU": 1}, lease_s=86_400.0).jobs
-    assert "in the queue again" in cli("host", "evict", job.id, "--reason", "its clock was wrong").err
-    assert "does not run" in cli("host", "evict", job.id, "--reason", "its clock was wrong").err
-    assert len(store.claim(host="node2", slots={"CPU": 1}, lease_s=60.0).jobs) == 1
-
-
 def test_start_end_and_reuse_are_options_of_submit(cli: Call, board: str, submission_file: Path, store: Store) -> None:
     """Times with a zone, or spans from now; an end before the start is refused, the same file is submitted once."""
     submit = ("submit", submission_file, "--leaderboard", board, "--user", "alice")

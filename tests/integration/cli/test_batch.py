@@ -135,13 +135,13 @@ def test_json_lines_of_kernelbook_and_bad_ones(served: Rig, call: Call, tmp_path
         *("batch", "run", str(source), "--gpu", "CPU", "--out", str(out), "--inputs", "3"), database=served.url
     ).code == 0  # fmt: skip
     assert len(served.evaluator.seen) == seen + 1
-    settings = ("--setting", "baseline=compile", "--setting", "fresh_reference=true", "--setting", "timeout_s=5")
+    settings = ("--setting", "baseline=compile", "--setting", "perturb=false", "--setting", "timeout_s=5")
     assert (
         call("batch", "run", str(source), "--gpu", "CPU", "--out", str(out), *settings, database=served.url).code == 0
     )
     with psycopg.connect(served.url) as connection:
         row = connection.execute("SELECT settings FROM runner.job_group ORDER BY job_id DESC LIMIT 1").fetchone()
-    assert row == ({"baseline": "compile", "fresh_reference": True, "timeout_s": 5},)
+    assert row == ({"baseline": "compile", "perturb": False, "timeout_s": 5},)
 
 
 def test_lines_that_spoil_a_call_harm_no_other(served: Rig, call: Call, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def failed(cli: Call, board: str, submission_file: Path, store: Store) -> int:
     """A submission whose first attempt failed through our fault."""
     said = cli("submit", submission_file, "--leaderboard", board, "--mode", "test", "--user", "alice")
     assert said.code == 0
-    (job,) = store.claim(host="node1", slots={"CPU": 1}, lease_s=600.0, at_most=None, instance="i").jobs
+    (job,) = store.claim(host="node1", slots={"CPU": 1}, lease_s=600.0, instance="i").jobs
     store.fail(job, error="the engine went away", report=None, slot="cpu0")
     return int(said.out)
 

@@ -248,7 +248,6 @@ def test_a_transaction_that_has_written_is_found_in_any_database(database_url: s
     """One that reads is not; a login without rights sees the number of transactions since."""
     with psycopg.connect(empty_database_url) as other:
         other.execute("CREATE TABLE written (x integer)")
-        (number,) = other.execute("SELECT pg_current_xact_id()::text::bigint").fetchone() or (0,)
         # Only transactions that end later show that it is open.
         with psycopg.connect(database_url, autocommit=True) as later:
             later.execute("CREATE TABLE later (x integer)")
@@ -256,11 +255,6 @@ def test_a_transaction_that_has_written_is_found_in_any_database(database_url: s
         assert facts.write_open_s is not None
         assert facts.write_open_s >= 0
         assert facts.transactions_since_write >= 1
-        store = Store(database_url, application_name="test")
-        found = store.server_state().oldest_write
-        store.close()
-        assert found is not None
-        assert found <= number, "another test's may be older"
 
 
 def test_an_empty_and_a_newer_database_are_told_apart(empty_database_url: str, database_url: str) -> None:
@@ -292,11 +286,6 @@ def test_check_goes_through_everything_and_proves_the_sandbox(
     assert by_name["C++ in the sandbox"]["mark"] == "ok"
     assert by_name["notifications"]["found"] == "arrive"
     assert by_name["runtime runc"]["found"] == "the engine offers it, used by CPU"
-    offered = by_name["runtime runsc"]["found"]
-    assert (by_name["runtime runsc"]["mark"], offered) in [
-        ("ok", "starts sandboxes, not used"),
-        ("note", "the engine does not offer it"),
-    ]
     assert by_name["disk"]["found"].startswith("the engine's data in /")
 
 

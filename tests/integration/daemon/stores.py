@@ -44,7 +44,6 @@ def watch(rig: Rig) -> Watch:
             host: str,
             slots: Mapping[str, int],
             lease_s: float,
-            at_most: int | None = None,
             instance: str | None = None,
             unranked: Collection[str] = (),
         ) -> Claims:
@@ -53,9 +52,7 @@ def watch(rig: Rig) -> Watch:
                 assert seen.gate.wait(PATIENCE_S)
                 seen.waiting.clear()
             seen.claims += 1
-            claims = super().claim(
-                host=host, slots=slots, lease_s=lease_s, at_most=at_most, instance=instance, unranked=unranked
-            )
+            claims = super().claim(host=host, slots=slots, lease_s=lease_s, instance=instance, unranked=unranked)
             return seen.answer(claims)
 
         def reclaim(self) -> Sequence[Reclaimed]:
@@ -68,8 +65,8 @@ def watch(rig: Rig) -> Watch:
             super().register_host(host)
             seen.registered_s = time.monotonic()
 
-        def listen(self, *, stop: Stop, timeout_s: float, wanted: Callable[[], bool] = lambda: True) -> Wakeup | None:
-            wakeup = super().listen(stop=stop, timeout_s=timeout_s, wanted=wanted)
+        def listen(self, *, stop: Stop, timeout_s: float) -> Wakeup | None:
+            wakeup = super().listen(stop=stop, timeout_s=timeout_s)
             if wakeup is not None:
                 seen.heard.append(wakeup)
             return wakeup

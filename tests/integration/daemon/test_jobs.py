@@ -47,13 +47,7 @@ def test_jobs_are_found_by_polling_when_no_notification_arrives(rig: Rig) -> Non
     """`poll_s` is what remains when NOTIFY is lost."""
 
     class Deaf(Store):
-        def listen(
-            self,
-            *,
-            stop: Stop,
-            timeout_s: float,
-            wanted: Callable[[], bool] = lambda: True,  # noqa: ARG002 - it hears nothing anyway
-        ) -> Wakeup | None:
+        def listen(self, *, stop: Stop, timeout_s: float) -> Wakeup | None:
             stop.wait(timeout_s)
             return None
 

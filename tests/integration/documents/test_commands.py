@@ -62,7 +62,6 @@ PLAY: Sequence[str] = (
     "kernel-runner gpu list",
     "kernel-runner gpu show H100",
     "kernel-runner gpu detect",
-    "kernel-runner gpu clocks",
     # adding-a-task.md
     "kernel-runner task new row_max --directory tasks/problems",
     "kernel-runner leaderboard create tasks/problems/row_max --name row-max --gpu CPU",

@@ -41,52 +41,30 @@ _FORGES = (
 )
 
 
-def _judged(*codes: str, times: dict[str, Any] | None = None, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
+def _judged(*codes: str, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
     group: Mapping[str, Any] = {
         "kind": "module",
         "reference": _REFERENCE,
         "settings": {"timed_calls": 6, "inputs": 2, "timeout_s": PATIENCE_S, **settings},
         "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
     }
-    return evaluate(group, start=emulated_gpu.start, device="cuda", reference_times=times)
+    return evaluate(group, start=emulated_gpu.start, device="cuda")
 
 
 def test_times_are_those_of_the_device_and_bounded_by_the_judge() -> None:
     """Of the reference's worker and of each candidate's; a claim that leaves time out gains nothing."""
-    times: dict[str, Any] = {}
-    faster, forges = _judged(_FASTER, _FORGES, times=times)
+    faster, forges = _judged(_FASTER, _FORGES)
     assert (faster["verdict"], faster["timing"]) == ("accepted", "audited"), faster
     assert faster["reference_ns"] == pytest.approx(_REFERENCE_NS, abs=10)
     assert faster["candidate_ns"] == pytest.approx(_REFERENCE_NS / 2, abs=10)
     assert faster["speedup"] == faster["speedup_device"] == pytest.approx(2.0, rel=1e-3)
     assert (faster["speedup_low"], faster["speedup_high"]) == (pytest.approx(2.0, rel=1e-3),) * 2
-    # Outside its stream the emulated device takes no time, so both sides are at the least that a call counts as.
-    assert faster["speedup_host"] == 1.0
     assert faster["device"] == "CUDA, emulated on the CPU"
     assert faster["candidate_stats"]["calls"] == 6
-    assert (faster["reference_stats"]["calls"], faster["reference_time_cached"]) == (10, False)
-    assert set(times) == {"made"}
+    assert faster["reference_stats"]["calls"] == 10
     assert (forges["verdict"], forges["timing"]) == ("accepted", "measured"), forges
     assert forges["speedup"] == pytest.approx(1.0, rel=0.01)
     assert forges["speedup_low"] <= 1.0 <= forges["speedup_high"]
-
-
-def _known(time_ns: float) -> dict[str, Any]:
-    return {"made": {"counted_ns": [time_ns] * 30, "timing": "audited", "noise_ns": 0.0}}
-
-
-def test_times_of_earlier_groups_count_while_the_reference_takes_as_long() -> None:
-    """Then few calls confirm them; else they are dropped, as many as without them are made, and these are kept."""
-    times = _known(_REFERENCE_NS)
-    (row,) = _judged(_FASTER, times=times, timed_calls=40)
-    assert (row["reference_time_cached"], row["reference_stats"]["calls"]) == (True, 40)
-    assert row["speedup"] == pytest.approx(2.0, rel=1e-3)
-    assert len(times["made"]["counted_ns"]) == 40
-    times = _known(2 * _REFERENCE_NS)
-    (row,) = _judged(_FASTER, times=times, timed_calls=40)
-    assert (row["reference_time_cached"], row["reference_stats"]["calls"]) == (False, 30)
-    assert row["speedup"] == pytest.approx(2.0, rel=1e-3)
-    assert times["made"]["counted_ns"] == pytest.approx([_REFERENCE_NS] * 30, abs=10)
 
 
 def test_a_baseline_that_the_device_lacks_makes_the_reference_invalid() -> None:

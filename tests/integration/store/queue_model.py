@@ -204,7 +204,7 @@ class Queue:
 
     # --- what daemons do -----------------------------------------------------------------------------------------
 
-    def claimable(self, host: str, slots: Mapping[str, int], at_most: int | None) -> list[ModelJob]:
+    def claimable(self, host: str, slots: Mapping[str, int]) -> list[ModelJob]:
         """What a host gets: jobs of the best class that it may serve, of the type named first among equals."""
         if self.hosts[host].draining:
             return []
@@ -213,8 +213,7 @@ class Queue:
             return []
         best = min(line, key=lambda job: (-job.priority, list(slots).index(job.gpu_type)))
         line = sorted((job for job in line if job.line == best.line), key=lambda job: (job.turn, job.id))
-        limit = slots[best.gpu_type] if at_most is None else min(slots[best.gpu_type], at_most)
-        return line[:limit]
+        return line[: slots[best.gpu_type]]
 
     def claim(self, host: str, taken: Sequence[ModelJob]) -> None:
         """A host got these."""

@@ -56,7 +56,6 @@ WORK = {
     "gpu_types": ["CPU"],
     "free": [1],
     "lease_s": 60,
-    "at_most": None,
     "instance": None,
     "unranked": [],
 }

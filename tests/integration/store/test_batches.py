@@ -193,7 +193,7 @@ BAD: tuple[tuple[dict[str, object], str], ...] = (
         {"settings": {"further_baselines": "compile"}},
         "setting further_baselines is not a list of eager, compile, tf32 and graphs",
     ),
-    ({"settings": {"fresh_reference": 1}}, "setting fresh_reference is neither true nor false"),
+    ({"settings": {"perturb": 1}}, "setting perturb is neither true nor false"),
     ({"settings": {"perturb": 1}}, "setting perturb is neither true nor false"),
     ({"settings": {"inptus": 1}}, "setting inptus is not known"),
     ({"reference": None, "reference_hash": "00" * 32}, "no reference with this reference_hash is stored"),

@@ -28,7 +28,6 @@ WORK = {
     "host": "h",
     "gpu_types": list(TYPES),
     "lease_s": 60,
-    "at_most": None,
     "instance": "h",
     "unranked": [],
 }
@@ -115,7 +114,7 @@ def test_a_job_that_is_committed_late_is_found(bench: Bench, db: Db, database_ur
         assert bench.idle()
 
 
-@pytest.mark.parametrize("how", ["released", "evicted", "failed", "reclaimed"])
+@pytest.mark.parametrize("how", ["released", "failed", "reclaimed"])
 def test_a_job_that_waits_again_is_found_at_once(bench: Bench, db: Db, how: str) -> None:
     """Wherever the floor is: it is first of those that are due now."""
     bench.board()
@@ -127,8 +126,6 @@ def test_a_job_that_waits_again_is_found_at_once(bench: Bench, db: Db, how: str)
     assert again.submission_id not in ids
     if how == "released":
         bench.store.release(jobs[1], reason="its host stops")
-    elif how == "evicted":
-        assert bench.store.evict(jobs[1].id, reason="its host hangs")
     elif how == "failed":
         bench.store.fail(jobs[1], error="the engine hung", report=None, slot="gpu0")
     else:

@@ -33,7 +33,7 @@ def test_a_claim_does_not_walk_over_jobs_whose_start_is_to_come(
         " SELECT submission_id, user_id, gpu_type, m, false, turn, not_before, ready"
         " FROM runner.job, unnest(ARRAY['benchmark', 'profile']) m"
     )
-    work = {"host": "h", "gpu_types": ["CPU"], "free": [1], "lease_s": 60, "at_most": None, "instance": "h"}
+    work = {"host": "h", "gpu_types": ["CPU"], "free": [1], "lease_s": 60, "instance": "h"}
     ready = bench.submit(user_id="late")
     cost = meter.cost(queries.CLAIM.sql, {**work, "unranked": []})
     assert cost.entries["job_ready_idx"] < 10, cost

@@ -2,7 +2,7 @@
 
 Plan, judge, worker, verdict and store are the real ones. Judge and worker are forked without a container, so
 what the container attests (`system_info.runner.sandbox`) is empty here. There is no device either: its keys
-(`devices[]`, `clocks`, `cooled_s`) are absent.
+(`devices[]`, `clocks`) are absent.
 """
 
 from __future__ import annotations

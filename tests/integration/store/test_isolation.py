@@ -19,7 +19,6 @@ CALLS = (
     "SELECT runner.cancel(1)",
     "SELECT runner.rerun(submission_id => 1)",
     "SELECT runner.invalidate(submission_id => 1, reason => 'x')",
-    "SELECT runner.evict(1, 'x')",
     "SELECT runner.submit_batch('[]', 'CPU')",
     "SELECT runner.cancel_batch('x')",
     "SELECT runner.delete_submission(1)",

@@ -113,9 +113,6 @@ def test_a_host_ends_and_forges_nothing_of_another(
     assert thief.ask("SELECT runner.keep_file(%s, %s, 'x', 'x', 'x')", job.id, job.attempt) == [(False,)]
     assert untouched(db, job)
     bench.submit()
-    reserve: dict[str, Any] = {"host": "host-a", "gpu_types": ["CPU"], "smaller": [], "waited_s": -1, "hold_s": 60}
-    assert thief.bench.store.reserve(**reserve) is None
-    assert thief.ask("SELECT runner.reserve('host-b', '{CPU}', '{}', -1, 60)") == [("CPU",)]
 
     db.execute("UPDATE runner.job SET lease_expires_at = now() - interval '1 minute' WHERE id = %s", (job.id,))
     assert thief.ask("SELECT state FROM runner.reclaim()") == [("queued",)], "taken back, but not ended"

@@ -125,14 +125,11 @@ def test_of_a_paused_type_nothing_is_begun(bench: Bench, db: Db) -> None:
     assert bench.idle(*names)
     assert bench.store.submission(waits).status.paused == "new driver"
     assert [bench.store.submission(each).status.paused for each in (running, other)] == [None, None]
-    reserve: dict[str, Any] = {"host": "host-a", "waited_s": -1, "hold_s": 9}
-    assert bench.store.reserve(**reserve, gpu_types=["h100-sxm"], smaller=[]) is None
     assert bench.store.complete(job, result(Verdict.ACCEPTED, run_record())).submission_done
     db.execute("LISTEN runner_queue")
     assert bench.store.resume("H100")
     assert not bench.store.resume("h100-sxm")
     assert [note.payload for note in notes(db)] == [""]
-    assert bench.store.reserve(**reserve, gpu_types=["h100-sxm"], smaller=[]) == "h100-sxm"
     assert bench.claim(*names).submission_id == waits
 
 

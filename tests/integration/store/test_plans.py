@@ -139,7 +139,7 @@ def meter(database_url: str) -> Iterator[Meter]:
 
 def check(meter: Meter, bench: Bench) -> None:
     """Every statement of a daemon, and those of frontends that must be quick, reads a bounded part of the queue."""
-    work = {"host": "h", "gpu_types": list(TYPES), "lease_s": 60, "at_most": None, "instance": "h"}
+    work = {"host": "h", "gpu_types": list(TYPES), "lease_s": 60, "instance": "h"}
     work |= {"unranked": []}
     for free in (1, 4):
         claim = meter.cost(queries.CLAIM.sql, {**work, "free": [free] * len(TYPES)})
@@ -178,7 +178,6 @@ def check(meter: Meter, bench: Bench) -> None:
         # A sweep may be due, which moves the floor of every class.
         (queries.RECLAIM.sql, {}, 500),
         (queries.RECOVER.sql, {"host": "other", "instance": "other", **held, "died": True}, 200),
-        (queries.RESERVE.sql, {"host": "h", "gpu_types": ["B200"], "smaller": ["L4"], "waited_s": 0, "hold_s": 9}, 200),
         (queries.CANCEL.sql, {"submission_id": jobs[1].submission_id, "user_id": None}, 200),
         (queries.HOSTS.sql, {}, 100),
         (SUBMIT, {}, 250),
@@ -220,7 +219,7 @@ def test_what_is_not_ranked_is_found_behind_all_ranked_jobs(bench: Bench, db: Db
     bench.board("identity", *TYPES)
     bench.register("h", *TYPES)
     db.execute("ANALYZE")
-    work = {"host": "h", "gpu_types": list(TYPES), "free": [2] * len(TYPES), "lease_s": 60, "at_most": None}
+    work = {"host": "h", "gpu_types": list(TYPES), "free": [2] * len(TYPES), "lease_s": 60}
     work |= {"instance": "h", "unranked": list(TYPES)}
     meter.cost(queries.CLAIM.sql, work)
     bench.submit(gpu_types=["L4"])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import select
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -17,12 +17,10 @@ import pytest
 
 from runner.base.errors import DatabaseUnavailableError, StaleAttemptError
 from runner.base.model import Artifact, JobState, Mode, Progress, Verdict
-from runner.store import Stop, Store, Wakeup, signals
+from runner.store import Stop, Store, Wakeup
 from tests.integration.store.conftest import CODE, TASK, Bench, notes, ranked, result, run_record
-from tests.integration.store.test_pooler import direct_host
 from tests.integration.store.test_submit import count, one
 from tests.support.jobs import of_submission
-from tests.support.waiting import PATIENCE_S
 
 Db = psycopg.Connection[dict[str, Any]]
 
@@ -289,139 +287,21 @@ def test_listen_hears_everything_that_is_pending_and_the_stop_event(bench: Bench
     assert stop.is_set()
 
 
-def waits_from_now_on(monkeypatch: pytest.MonkeyPatch, before_first: Callable[[], object] | None = None) -> list[float]:
-    """The timeouts of a listener's waits, in seconds; `before_first` is called just before the first."""
-    waits: list[float] = []
-    poll = signals._Wait.poll
-
-    def counted(wait: signals._Wait, timeout_s: float) -> None:
-        waits.append(timeout_s)
-        if len(waits) == 1 and before_first is not None:
-            before_first()
-        poll(wait, timeout_s)
-
-    monkeypatch.setattr(signals._Wait, "poll", counted)
-    return waits
-
-
-@pytest.fixture
-def listening(bench: Bench, database_url: str) -> Iterator[Store]:
-    """A store that listens on the connection of the one that claims, which is `bench.store`."""
-    made = Store(database_url, application_name="test of one connection")
-    made.listen_with(bench.store)
-    yield made
-    made.close()
-
-
 def test_who_listens_sleeps_until_there_is_something_to_hear(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """One wait for connection and stop together, however long: no looking in several times a second."""
     stop = Stop()
     bench.store.listen(stop=stop, timeout_s=5)
-    waits = waits_from_now_on(monkeypatch)
+    waits: list[float] = []
+    really = select.select
+
+    def counted(*arguments: Any) -> Any:  # noqa: ANN401 whatever it is given
+        waits.append(arguments[-1])
+        return really(*arguments)
+
+    monkeypatch.setattr(select, "select", counted)
     threading.Timer(0.6, stop.set).start()
     assert bench.store.listen(stop=stop, timeout_s=60) is None
-    assert len(waits) == 1
-
-
-def test_one_connection_claims_in_one_thread_and_listens_in_another(
-    bench: Bench, listening: Store, db: Db, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A notification that comes with the answer to a claim is heard, also just before the listener begins to wait."""
-    stop = Stop()
-    assert listening.listen(stop=stop, timeout_s=5) == Wakeup(all_hosts=True)
-    own = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'test of one connection%'"
-    assert one(db, own)["count"] == 0
-
-    def claim_that_brings_a_notification() -> None:
-        db.execute("NOTIFY runner_queue, 'H100'")
-        claiming = threading.Thread(target=bench.store.ping)
-        claiming.start()
-        claiming.join()
-
-    waits = waits_from_now_on(monkeypatch, claim_that_brings_a_notification)
-    assert listening.listen(stop=stop, timeout_s=60) == Wakeup(gpu_types=frozenset({"H100"}))
-    assert len(waits) == 1
-    listening.close()
-    assert bench.store._link.connected, "it belongs to the other store"
-
-
-def test_who_is_not_wanted_is_not_subscribed(bench: Bench, listening: Store, db: Db, database_url: str) -> None:
-    """It is asked again when the connection was used; its own connection, behind a pooler, it gives back."""
-    claims = bench.store
-    stop = Stop()
-    busy = threading.Event()
-
-    def listen(store: Store = listening) -> Wakeup | None:
-        return store.listen(stop=stop, timeout_s=60, wanted=busy.is_set)
-
-    busy.set()
-    assert listen() == Wakeup(all_hosts=True)
-    busy.clear()
-    assert listening.listen(stop=stop, timeout_s=0, wanted=busy.is_set) is None
-    db.execute("NOTIFY runner_queue, 'H100'")
-    assert claims._link.connected
-    assert not claims._link.listens
-
-    def use() -> None:
-        busy.set()
-        claims.ping()
-
-    threading.Timer(0.2, use).start()
-    assert listen() == Wakeup(all_hosts=True)
-    pooled = Store(database_url, application_name="test", direct_host=direct_host(database_url))
-    pooled.listen_with(claims)
-    assert listen(pooled) == Wakeup(all_hosts=True)
-    busy.clear()
-    assert pooled.listen(stop=stop, timeout_s=0, wanted=busy.is_set) is None
-    assert not pooled._listener.connected
-    pooled.close()
-
-
-def test_answers_to_the_thread_that_claims_do_not_wake_the_listener(
-    bench: Bench, listening: Store, db: Db, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It waits once while the other thread sends statements, and again only when there is something to hear."""
-    stop = Stop()
-    assert listening.listen(stop=stop, timeout_s=5) == Wakeup(all_hosts=True)
-    waiting = threading.Event()
-    waits = waits_from_now_on(monkeypatch, waiting.set)
-    heard: list[Wakeup | None] = []
-    thread = threading.Thread(target=lambda: heard.append(listening.listen(stop=stop, timeout_s=60)))
-    thread.start()
-    assert waiting.wait(PATIENCE_S)
-    for _ in range(200):
-        bench.store.ping()
-    db.execute("NOTIFY runner_queue, 'H100'")
-    thread.join(PATIENCE_S)
-    assert heard == [Wakeup(gpu_types=frozenset({"H100"}))]
-    assert len(waits) == 1
-
-
-def test_a_listener_does_not_hold_up_the_thread_that_claims(bench: Bench, listening: Store) -> None:
-    """It leaves the connection alone while it waits, and hears of its end."""
-    claims = bench.store
-    stop = Stop()
-    listening.listen(stop=stop, timeout_s=5)
-    heard: list[Wakeup | None] = []
-
-    def listen() -> None:
-        while not stop.is_set():
-            heard.append(listening.listen(stop=stop, timeout_s=300))
-
-    thread = threading.Thread(target=listen)
-    thread.start()
-    try:
-        for _ in range(20):
-            claims.ping()
-        claims._link.close()
-        claims.ping()
-    finally:
-        deadline_s = time.monotonic() + PATIENCE_S
-        while not heard and time.monotonic() < deadline_s:
-            time.sleep(0.01)
-        stop.set()
-        thread.join(PATIENCE_S)
-    assert heard[0] == Wakeup(all_hosts=True), "it subscribed on the new connection"
+    assert waits == [60]
 
 
 def test_a_store_comes_back_after_its_connection_was_killed(bench: Bench, db: Db) -> None:

@@ -237,18 +237,17 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(
         host=st.sampled_from(HOSTS),
         slots=st.fixed_dictionaries({gpu_type: st.sampled_from((1, 2, 3, 0)) for gpu_type in GPU_TYPES}),
-        at_most=st.sampled_from((None, None, 1, 2)),
     )
-    def claim(self, host: str, slots: dict[str, int], at_most: int | None) -> None:
+    def claim(self, host: str, slots: dict[str, int]) -> None:
         """The best jobs of one type, as many as there are slots, to a host that is not drained."""
-        self._claim(host, slots, at_most)
+        self._claim(host, slots)
 
     @precondition(lambda self: self.model.waiting())
     @rule(host=st.sampled_from(HOSTS), verdict=st.sampled_from((*[Verdict.ACCEPTED] * 4, *VERDICTS)))
     def work_off(self, host: str, verdict: Verdict) -> None:
         """A host takes what it can get and is quick about it."""
         for _ in GPU_TYPES:
-            for job in self._claim(host, dict.fromkeys(GPU_TYPES, 6), None):
+            for job in self._claim(host, dict.fromkeys(GPU_TYPES, 6)):
                 self._complete(job, verdict if job.secret else Verdict.ACCEPTED, 1 + job.id % 4)
 
     @precondition(lambda self: self.model.waiting())
@@ -260,7 +259,7 @@ class QueueMachine(RuleBasedStateMachine):
     )
     def stumble(self, host: str, how: str) -> None:
         """A host takes a job and nothing comes of it."""
-        for job in self._claim(host, dict.fromkeys(GPU_TYPES, 1), 1):
+        for job in self._claim(host, dict.fromkeys(GPU_TYPES, 1)):
             match how:
                 case "fails":
                     self._fail(job, "gpu0")
@@ -285,26 +284,26 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(host=st.sampled_from(HOSTS), verdict=st.sampled_from((Verdict.ACCEPTED, *VERDICTS)))
     def haunt(self, host: str, verdict: Verdict) -> None:
         """A host loses a job, another claims it, and then the first one writes: nothing of it counts."""
-        for job in self._claim(host, dict.fromkeys(GPU_TYPES, 1), 1):
+        for job in self._claim(host, dict.fromkeys(GPU_TYPES, 1)):
             self.reclaim()
             self._expire(job)
             self.reclaim()
             for other in HOSTS:
-                self._claim(other, dict.fromkeys(GPU_TYPES, 6), None)
+                self._claim(other, dict.fromkeys(GPU_TYPES, 6))
             self._complete(job, verdict, 1)
             self._fail(job, "gpu0")
             self._release(job)
             self._end(job, lambda job=job: self.store.cancelled(job), lambda job=job: self.model.cancelled(job.id))  # type: ignore[misc]  # mypy: default in lambda
             self._beat(host, [(job.id, job.attempt)])
 
-    def _claim(self, host: str, slots: dict[str, int], at_most: int | None) -> tuple[Job, ...]:
+    def _claim(self, host: str, slots: dict[str, int]) -> tuple[Job, ...]:
         overdue = any(job.expired for job in self.model.running())
         instance = self.model.hosts[host].instance
         # Only one claim a second looks for what is overdue.
         self.db.execute("UPDATE runner.sweep SET looked_at = '-infinity'")
-        claims = self.store.claim(host=host, slots=slots, lease_s=3600, at_most=at_most, instance=instance)
+        claims = self.store.claim(host=host, slots=slots, lease_s=3600, instance=instance)
         expected = [self.model.jobs[job.id] for job in claims.jobs]
-        assert expected == self.model.claimable(host, slots, at_most)
+        assert expected == self.model.claimable(host, slots)
         self.model.claim(host, expected)
         assert (claims.draining, claims.registered, claims.overdue) == (self.model.hosts[host].draining, True, overdue)
         for job, known in zip(claims.jobs, expected, strict=True):

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.installation import SITE
 from tests.fakes import nvml
 from tests.fakes.recordings import nvidia
 from tests.integration.systemd.conftest import FOLDER, PACKAGES, Machine, quoted
@@ -23,10 +22,11 @@ OWNER_URL = (
 )
 DATABASE = "CREATE DATABASE kernelbot OWNER kernelbot TEMPLATE template0 ENCODING 'UTF8'"
 SECRET = "/etc/kernel-runner/credentials/database_url"
+SITE = "/etc/systemd/system/kernel-runner.service.d/site.conf"
 #: What the site wants otherwise, beside the file of examples that comes with the package.
 OWN = f"{Path(SITE).parent}/own.conf"
 DROP_IN = "[Service]\nRestartSec=1s\nEnvironment=KERNEL_RUNNER_CPU_SLOTS=1 KERNEL_RUNNER_WARM_CONTAINERS=0\n"
-#: Also a real upgrade, and an installation without dpkg: another minute. `tests/unit/systemd` has their order.
+#: Also a real upgrade: another minute. `tests/unit/systemd` has its order.
 WHOLE = os.environ.get("KERNEL_RUNNER_TEST_SYSTEMD") == "all"
 INSTALL = ("apt-get", "install", "--yes", "--allow-downgrades", "--option=Dpkg::Options::=--force-confold")
 #: Makes a package, unpacked here, one of a later release whose daemon ends at once and whose examples are others.
@@ -252,16 +252,6 @@ def sample_a_device(machine: Machine) -> None:
     machine.run("systemctl", "restart", "kernel-runner")
 
 
-def without_dpkg(machine: Machine) -> None:
-    """The same installation from the folder of wheels, and its end; not started a second time."""
-    kernel_runner = f"{PACKAGES}/kernel-runner"
-    machine.run(kernel_runner, "install", "--database-url-file", f"{FOLDER}/url", "--no-start")
-    assert machine.run("systemctl", "is-enabled", "kernel-runner") == "enabled\n"
-    assert machine.run("kernel-runner", "--version").startswith("kernel-runner ")
-    machine.run(kernel_runner, "upgrade")
-    machine.run("kernel-runner", "uninstall", "--purge")
-
-
 def leak(text: str) -> list[str]:
     """The canaries in a text."""
     return [canary for canary in CANARIES if canary in text]
@@ -385,7 +375,3 @@ def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
     machine.run("apt-get", "purge", "--yes", "kernel-runner")
     after = snapshot(machine)
     assert (sorted(after - before), sorted(before - after)) == ([], [])
-    if WHOLE:
-        without_dpkg(machine)
-        after = snapshot(machine)
-        assert (sorted(after - before), sorted(before - after)) == ([], [])

@@ -61,13 +61,13 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "kernelbook scripts",
     ),
     "For operators": (
-        *("logs", "traces", "check", "install", "upgrade", "uninstall", "migrate", "serve"),
+        *("logs", "traces", "check", "install", "migrate", "serve"),
         *("failed", "rerun", "invalidate"),
-        *("host list", "host drain", "host undrain", "host evict", "gpu list", "gpu show", "gpu pause", "gpu resume"),
+        *("host list", "host drain", "host undrain", "gpu list", "gpu show", "gpu pause", "gpu resume"),
         *("leaderboard pause", "leaderboard resume", "leaderboard validate"),
         "leaderboard cancel-validations",
         *("gateway", "user approve", "user token", "user list", "user revoke"),
-        *("gpu detect", "gpu clocks", "gpu test", "gpu validate"),
+        *("gpu detect", "gpu test", "gpu validate"),
         *("data export", "data verify", "data check", "data top", "data progression", "data summary", "data user"),
         *("data plot", "data publish"),
     ),
@@ -85,7 +85,8 @@ def commands() -> Mapping[str, Any]:
 
     def walk(command: Any, path: tuple[str, ...]) -> None:  # noqa: ANN401 typer does not export its command types
         for name, child in getattr(command, "commands", {}).items():
-            walk(child, (*path, name))
+            if not child.hidden:
+                walk(child, (*path, name))
         if not getattr(command, "commands", {}):
             found[" ".join(path)] = command
 

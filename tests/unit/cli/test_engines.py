@@ -58,25 +58,12 @@ def test_an_engine_of_a_good_kind_is_no_failure() -> None:
     assert (finding.mark, finding.found) == (Mark.OK, "rootless")
 
 
-def test_a_runtime_that_a_slot_needs_must_work_and_another_one_need_not() -> None:
-    """Not offered, offered and failing, offered and working: a failure only where it is used."""
-    said = {"runc": "", "runsc": "x" * 5000, "kata": None}
-    given = facts(runtimes=("kata", "runc", "runsc"))
-
-    def marks(offers: EngineFacts, used: dict[str, list[str]]) -> dict[str, Mark]:
-        return {found.name: found.mark for found in engines.runtimes(offers, used, said.__getitem__)}
-
-    assert marks(given, {"runc": ["CPU"]}) == {"runtime runc": Mark.OK, "runtime runsc": Mark.NOTE}
-    assert marks(given, {"runsc": ["CPU"], "kata": ["X"]}) == {
-        "runtime runc": Mark.OK,
-        "runtime runsc": Mark.FAILED,
-        "runtime kata": Mark.OK,
-    }
-    assert marks(facts(), {"runsc": ["CPU"]}) == {"runtime runc": Mark.OK, "runtime runsc": Mark.FAILED}
-    (_, failing) = engines.runtimes(given, {"runsc": ["CPU"]}, said.__getitem__)
-    assert len(failing.found) < 400, "an engine that quotes what it refuses does not fill the terminal"
-    (_, missing) = engines.runtimes(facts(), {"runsc": ["CPU"]}, said.__getitem__)
-    assert missing.found == "the engine does not offer it, and CPU asks for it"
+def test_a_runtime_that_a_slot_needs_must_be_there() -> None:
+    """What is missing is said with how to install it."""
+    given = facts(runtimes=("kata", "runc"))
+    there, missing = engines.runtimes(given, {"runc": ["CPU"], "runsc": ["H100", "L4"]})
+    assert (there.mark, missing.mark) == (Mark.OK, Mark.FAILED)
+    assert missing.found == "the engine does not offer it, and H100, L4 asks for it"
     assert missing.remedy is not None
     assert '"runtimeArgs": ["--network=none"]}}}' in missing.remedy
 

@@ -19,7 +19,6 @@ LARGE = "99999999999999999999"
         ["logs", LARGE],
         ["rerun", LARGE],
         ["invalidate", LARGE, "--reason", "x"],
-        ["host", "evict", LARGE, "--reason", "x"],
         ["status", "--", f"-{LARGE}"],
     ],
 )

@@ -196,20 +196,6 @@ def test_a_retry_is_explained_to_everybody_and_its_cause_to_administrators() -> 
     assert "attempt 1 on node7 gpu3: /dev/nvidia3 is gone" in pages[True]
 
 
-def test_advice_from_the_source_is_for_administrators_and_says_that_it_is_no_verdict() -> None:
-    """Its remarks one per line, harmless for a terminal; everyone else sees none."""
-    remark = {"pattern": "TIMER", "severity": "critical", "evidence": "a\x1b[2Jb"}
-    advice = {"tool": "kernelguard", "version": "0.3.2", "classification": "hacked", "findings": [remark], "count": 1}
-    job = replace(samples.job(), report={"advice": advice})
-    page = _page(job, admin=True)
-    assert "kernelguard 0.3.2, advice from the source alone, no verdict: 1 remarks" in page
-    assert "critical TIMER: a\\x1b[2Jb" in page
-    shown = from_store(samples.submission(job), admin=False).jobs[0]
-    assert shown.advice is None
-    late = replace(samples.job(), report={"advice": {"tool": "kernelguard", "version": "0.3.2", "error": "late"}})
-    assert "no verdict: late" in _page(late, admin=True)
-
-
 def test_a_profile_is_shown_as_it_was_printed_and_its_files_with_their_numbers() -> None:
     """The report is text in base64; what is none is shown all the same; control characters are harmless."""
     run = samples.run(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from runner.daemon.listener import MAX_REACTING_HOSTS, QueueListener, is_chosen, reaction_delay_s, should_react
+from runner.daemon.listener import MAX_REACTING_HOSTS, QueueListener, reaction_delay_s, should_react
 from runner.store import Stop, Store, Wakeup
-from runner.store.base import Base
 
 
 def test_up_to_a_crowd_everybody_acts_and_beyond_it_about_as_many() -> None:
@@ -16,13 +13,6 @@ def test_up_to_a_crowd_everybody_acts_and_beyond_it_about_as_many() -> None:
     assert all(should_react(rivals) for rivals in range(MAX_REACTING_HOSTS + 1) for _ in range(10))
     acting = sum(should_react(100 * MAX_REACTING_HOSTS) for _ in range(10_000))
     assert 40 <= acting <= 170, "a hundred on average"
-
-
-def test_up_to_a_crowd_every_idle_host_listens_and_beyond_it_about_as_many() -> None:
-    """By a random number of each host, which stays the same until it has had a job."""
-    tickets = [(number + 0.5) / 1000 for number in range(1000)]
-    assert all(is_chosen(MAX_REACTING_HOSTS, ticket) for ticket in tickets)
-    assert sum(is_chosen(1000, ticket) for ticket in tickets) == MAX_REACTING_HOSTS
 
 
 def test_the_only_host_reacts_at_once_and_rivals_one_after_the_other() -> None:
@@ -39,10 +29,7 @@ class _Listening(Store):
     def __init__(self) -> None:
         pass
 
-    def listen_with(self, other: Base) -> None:
-        pass
-
-    def listen(self, *, stop: Stop, timeout_s: float, wanted: Callable[[], bool] = lambda: True) -> Wakeup | None:  # noqa: ARG002
+    def listen(self, *, stop: Stop, timeout_s: float) -> Wakeup | None:  # noqa: ARG002
         stop.set()
         return Wakeup(gpu_types=frozenset({"CPU"}), hosts=frozenset({"this one"}))
 
@@ -64,10 +51,8 @@ def test_a_listener_waits_its_turn_before_it_reacts_to_work_and_not_before_it_st
     store = _Listening()
     QueueListener(
         lambda _purpose: store,
-        claims=store,
         host="this one",
         gpu_types=frozenset({"CPU"}),
-        wanted=lambda: True,
         rivals=lambda: 7,
         on_work=lambda: seen.append("work"),
         on_host_notice=lambda: seen.append("notice"),

@@ -27,7 +27,6 @@ from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
 from runner.daemon.spec import DaemonSpec
 from runner.devices.quarantine import Quarantine
-from runner.evaluation.warm_pool import PoolBounds
 from sandbox.errors import EngineRefused, NotReaped
 from tests.support.waiting import PATIENCE_S
 
@@ -143,8 +142,6 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
         max_run_s=60.0,
         warm_containers=0,
         build_workers=3,
-        warm_max_age_s=60.0,
-        warm_memory_mib=5,
         spool_max_mib=3,
         min_free_gib=1e9,
         log_format="json",
@@ -164,7 +161,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     assert (settings.state_dir, settings.host_name, settings.max_run_s) == (tmp_path / "state", "gpu-01", 60.0)
     assert seen["control"] is control
     assert (settings.build_timeout_s, settings.build_workers) == (9.0, 3)
-    assert settings.pool_bounds == PoolBounds(size=0, max_age_s=60.0, memory_bytes=5 * 2**20)
+    assert settings.warm_containers == 0
     with pytest.raises(DiskFullError, match=r"state_dir .* floor 1e\+09 GiB: free some"):
         seen["check_disk"]()
     seen["engine"].check()

@@ -228,17 +228,12 @@ def test_explicit_slots_are_taken_as_they_are(host: Callable[..., FakeNvml]) -> 
         ([{"gpu_type": "MI300", "devices": ["0"]}], r"no amd device '0' on this host, found: none"),
         ([{"gpu_type": "L4", "devices": ["0"]}] * 2, "device GPU-0 is in slots nvidia0 and nvidia0"),
         (
-            [{"gpu_type": "L4x4", "devices": [0, 1, 2, 3]}, {"gpu_type": "L4x4", "devices": [2, 3, 4, 5]}],
-            r"device GPU-2 is in slots nvidia0\+1\+2\+3 and nvidia2\+3\+4\+5; expected the devices of one",
+            [{"gpu_type": "L4x4", "devices": [0, 1, 2, 3]}, {"gpu_type": "L4", "devices": [3]}],
+            r"device GPU-3 is in slots nvidia0\+1\+2\+3 and nvidia3, expected one",
         ),
         (
             [{"gpu_type": "L4", "devices": [0], "cpus": [1]}, {"gpu_type": "L4", "devices": [1], "cpus": [1]}],
             "core 1 is in slots nvidia0 and nvidia1",
-        ),
-        (
-            [{"gpu_type": "L4x4", "devices": [0, 1, 2, 3], "cpus": [1]}]
-            + [{"gpu_type": "L4", "devices": [number]} for number in range(2)],
-            "2 slots share 1 cores",
         ),
         ([{"gpu_type": "CPU", "cpus": [1]}, {"gpu_type": "CPU", "cpus": [1]}], "core 1 is in slots cpu0 and cpu1"),
         ([{"gpu_type": "CPU", "cpus": [99]}], "core 99 is not available"),
@@ -255,64 +250,6 @@ def test_a_wrong_slot_is_refused(host: Callable[..., FakeNvml], slots: list[dict
 def explicit(*slots: dict[str, Any]) -> list[tuple[str, str, list[str], list[int]]]:
     """The shape of a list of slots."""
     return shape(Config(slots=tuple(SlotConfig(**slot) for slot in slots)))
-
-
-SINGLES = [{"gpu_type": "L4", "devices": [number]} for number in range(4)]
-ALL_FOUR = {"gpu_type": "L4x4", "devices": [0, 1, 2, 3]}
-
-
-def test_a_slot_around_others_has_their_cores(host: Callable[..., FakeNvml]) -> None:
-    """Four of one and one of four over the same devices; whatever else there is keeps cores of its own."""
-    host(*["NVIDIA L4"] * 4, cores=10)
-    assert [cpus for _, _, _, cpus in explicit(ALL_FOUR, *SINGLES, {"gpu_type": "CPU"})] == [
-        [0, 1, 2, 3, 4, 5, 6, 7],
-        [0, 1],
-        [2, 3],
-        [4, 5],
-        [6, 7],
-        [8, 9],
-    ]
-
-
-def test_slots_within_one_whose_cores_are_named_share_those(host: Callable[..., FakeNvml]) -> None:
-    """But for those that one of them names for itself."""
-    host(*["NVIDIA L4"] * 4, cores=8)
-    named = [{**ALL_FOUR, "cpus": [2, 3, 4, 5, 6, 7]}, {**SINGLES[0], "cpus": [6]}, *SINGLES[1:]]
-    assert [cpus for _, _, _, cpus in explicit(*named)] == [[2, 3, 4, 5, 6, 7], [6], [2], [3, 4], [5, 7]]
-
-
-def test_one_device_may_serve_two_gpu_types(host: Callable[..., FakeNvml], tmp_path: Path) -> None:
-    """Two slots of the same device under different names, with the same cores, never at the same time."""
-    host("NVIDIA L4", cores=4)
-    (tmp_path / "x.toml").write_text('extends = "L4"\nname = "MY_L4"\naliases = []\ndetect = false\n', encoding="utf-8")
-    both = (SlotConfig(gpu_type="L4", devices=("0",)), SlotConfig(gpu_type="MY_L4", devices=("0",)))
-    found = detect_slots(Registry.load(tmp_path), Config(slots=both))
-    assert [(slot.name, slot.cpus) for slot in found] == [("nvidia0", (0, 1, 2, 3)), ("nvidia0-MY_L4", (0, 1, 2, 3))]
-    assert found[0].excludes(found[1])
-
-
-def test_two_types_of_one_device_demand_one_clock(host: Callable[..., FakeNvml], tmp_path: Path) -> None:
-    """It can be locked at one only; a type that demands none takes what the other one demands."""
-    host("NVIDIA H100 80GB HBM3")
-    both = tuple(SlotConfig(gpu_type=name, devices=("0",)) for name in ("H100", "B"))
-    other = 'extends = "H100"\nname = "B"\ndetect = false\n'
-    (tmp_path / "H100.toml").write_text('extends = "H100"\nname = "H100"\nclocks = { sm_mhz = 1410 }\n')
-    (tmp_path / "B.toml").write_text(f"{other}clocks = {{ sm_mhz = 1500 }}\n")
-    with pytest.raises(
-        ConfigError, match=r"types H100 \(clocks\.sm_mhz = 1410\) and B \(clocks\.sm_mhz = 1500\), expected one clock"
-    ):
-        detect_slots(Registry.load(tmp_path), Config(slots=both))
-    (tmp_path / "H100.toml").write_text('extends = "H100"\nname = "H100"\n')
-    assert len(detect_slots(Registry.load(tmp_path), Config(slots=both))) == 2
-
-
-def test_slots_exclude_each_other_by_device_or_core(host: Callable[..., FakeNvml]) -> None:
-    """The big one excludes every small one, a small one only the big one."""
-    host(*["NVIDIA L4"] * 4, cores=8)
-    config = Config(slots=tuple(SlotConfig(**slot) for slot in (ALL_FOUR, *SINGLES)))  # type: ignore[arg-type]
-    big, *small = detect_slots(REGISTRY, config)
-    assert all(big.excludes(slot) and slot.excludes(big) for slot in small)
-    assert not any(one.excludes(other) for one in small for other in small if one is not other)
 
 
 def test_cores_come_from_the_devices_numa_node(host: Callable[..., FakeNvml], tmp_path: Path) -> None:

@@ -382,29 +382,6 @@ def test_devices_of_a_slot_are_told_of_together(rig: Rig) -> None:
     assert sampler.summary(1)["samples"] > sampler.summary(0)["samples"]
 
 
-def test_a_timed_run_waits_for_its_devices_to_cool(rig: Rig) -> None:
-    """Until the warmest is cool, as long as that may take; not at all after a stop, or for one that does not tell."""
-    slot = replace(rig.slots[0], devices=(*rig.slots[0].devices, *rig.slots[1].devices))
-    rig.answers[1] = {**rig.answers[1], "nvmlDeviceGetTemperature": 80}
-
-    class Cooling(threading.Event):
-        """A minute passes with each look, and ten degrees."""
-
-        def wait(self, timeout: float | None = None) -> bool:
-            assert timeout
-            rig.now_s += 60
-            rig.answers[1] = {**rig.answers[1], "nvmlDeviceGetTemperature": 80 - rig.now_s / 6}
-            return False
-
-    assert rig.gate.cool(slot, below_c=55, limit_s=600, cancel=Cooling()) == 180
-    assert rig.gate.cool(slot, below_c=40, limit_s=30, cancel=Cooling()) == 60
-    stopped = Cooling()
-    stopped.set()
-    assert rig.gate.cool(slot, below_c=0, limit_s=600, cancel=stopped) == 0
-    rig.answers[:] = [lost(each) for each in rig.answers]
-    assert rig.gate.cool(slot, below_c=0, limit_s=600, cancel=Cooling()) == 0
-
-
 def test_a_slot_without_devices_is_always_fit(rig: Rig) -> None:
     """There is nothing to ask."""
     found = rig.gate.inspect(Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,)))

@@ -152,7 +152,7 @@ def test_instances_of_one_device_are_slots_of_their_own(
     path.write_text("extends = 'H100'\nname = 'H100_1G'\npartition = '1g.10gb'\n", encoding="utf-8")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
     found = detect_slots(Registry.load(files=[path]), Config(cpu_slots=0))
-    assert [slot.name for slot in found] == ["nvidia0", "nvidia0-H100_1G", "nvidia0-H100_1G.2"]
+    assert [slot.name for slot in found] == ["nvidia0", "nvidia0.2", "nvidia0.3"]
     assert len({slot.devices[0].uuid for slot in found}) == len(found)
 
 

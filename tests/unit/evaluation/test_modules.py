@@ -14,7 +14,6 @@ from runner.evaluation.context import GroupContext
 from runner.evaluation.kinds.group import Group, archives_of, phases_of, refusal_of, rows_of, with_build
 from runner.evaluation.kinds.kind import Run
 from runner.evaluation.plan import Plan, make_probe
-from runner.evaluation.reference_times import KeptTimes
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import ContainerReport
 from sandbox.protocol import (
@@ -80,7 +79,7 @@ def test_a_reference_that_ended_the_judge_is_invalid_unless_memory_was_short() -
 def plans_of(group: dict[str, Any]) -> list[tuple[Plan, object]]:
     """The containers of a group of which nothing was built."""
     job = samples.group(**group)
-    return list(Group(GroupContext(**vars(samples.PLACE), job=job, max_run_s=1000.0), KeptTimes()).plans({}))
+    return list(Group(GroupContext(**vars(samples.PLACE), job=job, max_run_s=1000.0)).plans({}))
 
 
 def test_the_container_is_that_of_every_job() -> None:

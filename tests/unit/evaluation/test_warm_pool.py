@@ -14,7 +14,7 @@ from runner.devices.quarantine import Quarantine
 from runner.evaluation import warm_pool
 from runner.evaluation.container_spec import SLOT_LABEL
 from runner.evaluation.plan import make_probe
-from runner.evaluation.warm_pool import PoolBounds, WarmPool
+from runner.evaluation.warm_pool import WarmPool
 from sandbox.errors import EngineUnavailable
 from sandbox.host.engine import DockerEngine
 from sandbox.spec import Boot, SandboxSpec
@@ -31,12 +31,7 @@ class FakeContainer:
     def __init__(self, number: int) -> None:
         self.id = f"container-{number:04d}"
         self.closed = False
-        self.memory: int | None = None
         self.prepared = threading.Event()
-
-    def memory_bytes(self) -> int | None:
-        """What it takes."""
-        return self.memory
 
     def wait_prepared(self, timeout_s: float, *, stop: Callable[[], bool]) -> bool:
         """Whether it was prepared before it was to stop."""
@@ -97,7 +92,7 @@ def make(engine: FakeEngine) -> Iterator[Callable[[int], WarmPool]]:
     made: list[WarmPool] = []
 
     def build(size: int) -> WarmPool:
-        made.append(WarmPool(cast("DockerEngine", engine), Quarantine(), PoolBounds(size=size)))
+        made.append(WarmPool(cast("DockerEngine", engine), Quarantine(), size=size))
         return made[-1]
 
     yield build
@@ -197,41 +192,6 @@ def test_size_zero_keeps_no_container(engine: FakeEngine, make: Callable[[int], 
     assert engine.containers == []
 
 
-def test_slots_that_exclude_each_other_are_filled_as_one(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
-    """While one runs nothing is started for the other; what still starts for it is thrown away."""
-    pool = make(1)
-    pool.arrange({"cpu0": frozenset({"big"}), "big": frozenset({"cpu0"})})
-    pool.release("cpu0", SPEC)
-    eventually(lambda: len(engine.containers) == 1)
-    engine.go.clear()
-    pool.release("big", SPEC)
-    eventually(lambda: pool._pools["big"].starting > 0)
-    assert take(pool, SPEC) is engine.containers[0]
-    engine.go.set()
-    eventually(lambda: len(engine.containers) == 2)
-    eventually(lambda: engine.containers[1].closed)
-    time.sleep(0.05)
-    assert len(engine.containers) == 2
-    pool.release("cpu0", SPEC)
-    eventually(lambda: len(engine.containers) == 4)
-    assert not any(container.closed for container in engine.containers[2:])
-
-
-def test_a_container_still_importing_beside_a_run_is_thrown_away(
-    engine: FakeEngine, make: Callable[[int], WarmPool]
-) -> None:
-    """One that is started for a slot which shares the run's cores, and is not prepared yet."""
-    pool = make(1)
-    pool.arrange({"cpu0": frozenset({"big"}), "big": frozenset({"cpu0"})})
-    pool.release("cpu0", SPEC)
-    eventually(lambda: pool.counts()["cpu0"] == 1)
-    engine.quick = False
-    pool.release("big", SPEC)
-    eventually(lambda: len(engine.containers) == 2)
-    assert take(pool, SPEC) is engine.containers[0]
-    eventually(lambda: engine.containers[1].closed)
-
-
 def test_a_job_that_finds_none_has_one_started_for_the_next_job_too(
     engine: FakeEngine, make: Callable[[int], WarmPool]
 ) -> None:
@@ -270,17 +230,6 @@ def test_imports_of_one_slot_hold_up_no_other(engine: FakeEngine, make: Callable
     eventually(lambda: set(pool.counts().values()) == {1})
 
 
-def test_a_new_size_counts_at_once(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
-    """`warm_containers` may be changed while the daemon runs."""
-    pool = make(1)
-    pool.release("cpu0", SPEC)
-    eventually(lambda: len(engine.containers) == 1)
-    pool.adopt(PoolBounds(size=3))
-    eventually(lambda: len(engine.containers) == 3)
-    pool.adopt(PoolBounds(size=1))
-    eventually(lambda: [container.closed for container in engine.containers] == [False, True, True])
-
-
 def test_a_cancelled_job_waits_for_no_container(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """The start it waits for may take a minute; what comes of it is thrown away, and the slot is refilled."""
     pool = make(1)
@@ -300,45 +249,3 @@ def test_a_cancelled_job_waits_for_no_container(engine: FakeEngine, make: Callab
     pool.release("cpu0", SPEC)
     eventually(lambda: len(engine.containers) == 2)
     assert not engine.containers[1].closed
-
-
-def test_what_has_waited_too_long_is_replaced_while_the_slot_is_free(
-    engine: FakeEngine, make: Callable[[int], WarmPool]
-) -> None:
-    """An old one goes and a fresh one comes, without a job."""
-    pool = make(1)
-    pool.adopt(PoolBounds(size=1, max_age_s=0.05))
-    pool.release("cpu0", SPEC)
-    # The next one is begun before the old one is removed.
-    eventually(lambda: len(engine.containers) >= 3 and all(container.closed for container in engine.containers[:2]))
-
-
-def test_what_is_too_old_is_not_handed_out(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
-    """Nor is it removed beside a run: the job that finds it throws it away before it starts its own."""
-    pool = make(1)
-    pool.release("cpu0", SPEC)
-    eventually(lambda: pool.counts()["cpu0"] == 1)
-    with pool._changed:
-        pool._bounds = PoolBounds(size=1, max_age_s=1e-9)
-    assert take(pool, SPEC) is None
-    assert engine.containers[0].closed
-
-
-def test_what_waits_takes_no_more_memory_than_allowed(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
-    """Every slot gets its first before any gets its second; what has been measured counts."""
-    gib = 1 << 30
-    pool = make(1)
-    pool.adopt(PoolBounds(size=2, memory_bytes=int(1.6 * gib)))
-    for slot in ("cpu0", "cpu1"):
-        pool.release(slot, SPEC)
-    eventually(lambda: sorted(pool.counts().values()) == [1, 2])
-    assert len(engine.containers) == 3
-    for container in engine.containers:
-        container.memory = gib
-    busy = next(slot for slot, place in pool._pools.items() if len(place.containers) == 1)
-    assert pool.take(busy, SPEC, cancel=threading.Event()) is not None
-    pool.release(busy, SPEC)
-    time.sleep(0.05)
-    assert len(engine.containers) == 3
-    pool.adopt(PoolBounds(size=2, memory_bytes=3 * gib))
-    eventually(lambda: len(engine.containers) == 4)

@@ -32,12 +32,6 @@ class _Depths:
     def get(self) -> Sequence[QueueDepth]:
         return [QueueDepth(gpu_type="CPU", jobs=1, oldest_s=1.0)]
 
-    def notification_usage(self) -> float:
-        return 0.25
-
-    def write_open_s(self) -> float:
-        return 0.0
-
 
 def families() -> Mapping[str, Metric]:
     """Every family of ours by its name, with the labels that it has, in the order of a scrape."""

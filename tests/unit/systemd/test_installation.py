@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from runner.base.errors import ConfigError, InfrastructureError
-from runner.cli.installation import COMMAND, PACKAGE, PREFIX, UNIT, VENDOR, Host, run, shipped
+from runner.cli.installation import PREFIX, RELEASES, Host, run, shipped
 
-RELEASE = f"{PREFIX}/releases/1-a"
+RELEASE = f"{RELEASES}/1-a"
+LINK = f"{PREFIX}/bin"
 
 
 class Commands:
@@ -35,7 +36,7 @@ def commands() -> Commands:
 
 @pytest.fixture
 def host(tmp_path: Path, commands: Commands) -> Host:
-    """A host without dpkg, with systemd."""
+    """A host with systemd."""
     (tmp_path / "run/systemd/system").mkdir(parents=True)
     return Host(tmp_path, run=commands)
 
@@ -43,36 +44,18 @@ def host(tmp_path: Path, commands: Commands) -> Host:
 def test_a_release_is_put_with_all_that_belongs_to_it(
     host: Host, commands: Commands, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Links, units, user, directories; again, nothing is written."""
+    """Links, user, directories; again, nothing is written."""
     host.put(RELEASE)
     assert host.release == RELEASE
-    assert all(host.at(path).read_bytes() == shipped(name) for name, path in VENDOR.items())
-    assert str(host.at(COMMAND).readlink()) == f"{PREFIX}/bin/kernel-runner"
+    assert str(host.at(LINK).readlink()) == f"{RELEASE}/bin"
     assert commands.asked == [
         "systemd-sysusers kernel-runner.conf",
         "systemd-tmpfiles --create kernel-runner.conf",
         "systemctl daemon-reload",
     ]
-    assert capsys.readouterr().out.count("✓") == len(VENDOR) + 3
+    assert capsys.readouterr().out.count("✓") == 2
     host.put(RELEASE)
     assert capsys.readouterr().out == ""
-
-
-def test_a_releases_file_is_replaced(host: Host) -> None:
-    """Changes belong into drop-ins."""
-    host.put(RELEASE)
-    host.at(VENDOR[UNIT]).write_text("changed by hand", encoding="utf-8")
-    host.put(RELEASE)
-    assert host.at(VENDOR[UNIT]).read_bytes() == shipped(UNIT)
-
-
-def test_the_packages_files_are_not_hidden(host: Host) -> None:
-    """What an installation without the package has left below /usr/local goes when the package comes."""
-    host.put(RELEASE)
-    host.at(PACKAGE).mkdir(parents=True)
-    host.put(RELEASE)
-    assert host.release == RELEASE
-    assert not [path for path in (*VENDOR.values(), COMMAND) if host.at(path).exists()]
 
 
 def test_where_systemd_does_not_run_it_is_not_told(host: Host, commands: Commands) -> None:
@@ -93,26 +76,24 @@ def test_a_file_of_the_operators_is_never_written_over(host: Host, content: byte
 
 def test_what_is_no_link_is_not_replaced_by_one(host: Host) -> None:
     """A link that leads elsewhere is."""
-    place = host.at(COMMAND)
+    place = host.at(LINK)
     place.parent.mkdir(parents=True)
     place.symlink_to("/elsewhere")
-    host.link(COMMAND, "/opt/x")
+    host.link(LINK, "/opt/x")
     assert str(place.readlink()) == "/opt/x"
     place.unlink()
     place.write_bytes(b"a user's own")
     with pytest.raises(ConfigError, match="is there and no link: expected nothing, or a link"):
-        host.link(COMMAND, "/opt/x")
+        host.link(LINK, "/opt/x")
 
 
 def test_removing_a_release_leaves_what_is_the_operators(host: Host, tmp_path: Path) -> None:
-    """And folders that are not empty."""
-    (tmp_path / "usr/local/bin").mkdir(parents=True)
-    before = {path for path in tmp_path.rglob("*") if path.is_dir()}
+    """And the folder of all, if it is not empty."""
     host.put(RELEASE)
     host.file("/etc/x", b"mine")
+    host.at(RELEASE).mkdir(parents=True)
     host.remove_release()
-    left = set(tmp_path.rglob("*")) - before
-    assert {str(path.relative_to(tmp_path)) for path in left} == {"etc", "etc/x", "opt", "usr/local/lib"}
+    assert {path.name for path in tmp_path.rglob("*")} == {"etc", "x", "opt", "run", "systemd", "system"}
 
 
 def test_the_release_in_use_is_where_the_link_leads(host: Host) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runner.cli.installation import DATABASE_URL, GATEWAY_SOCKET, GATEWAY_UNIT, PACKAGE, PREFIX, SITE, UNIT
+from runner.cli.installation import DATABASE_URL, GATEWAY_SOCKET, GATEWAY_UNIT, PREFIX, UNIT
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPTS = ROOT / "systemd" / "debian"
@@ -16,12 +16,12 @@ def test_a_purge_removes_all_that_is_the_operators() -> None:
     for path in (Path(DATABASE_URL).parents[1], "/var/lib/kernel-runner", PREFIX):
         assert f" {path}" in text
     assert f"for unit in {UNIT} {GATEWAY_UNIT} {GATEWAY_SOCKET};" in text
-    assert str(Path(SITE).parents[1]) in text
+    assert "/etc/systemd/system/$unit.d" in text
 
 
-def test_the_package_is_where_its_program_looks_for_it() -> None:
-    """Else it would also write the files that are dpkg's."""
-    assert f"{PACKAGE}/kernel-runner upgrade --package" in (SCRIPTS / "postinst").read_text(encoding="utf-8")
-    assert f"{PREFIX}/bin/kernel-runner uninstall --package" in (SCRIPTS / "prerm").read_text(encoding="utf-8")
-    assert f"{PACKAGE.lstrip('/')}/kernel-runner" in (ROOT / ".ci" / "package").read_text(encoding="utf-8")
-    assert not PACKAGE.startswith("/usr"), "submissions read all of /usr"
+def test_the_scripts_call_the_program_where_the_package_has_it() -> None:
+    """The wheels' script makes the new release; the old one ends what runs."""
+    wheels = f"{PREFIX}/wheels/kernel-runner"
+    assert f"{wheels} upgrade\n" in (SCRIPTS / "postinst").read_text(encoding="utf-8")
+    assert f"{PREFIX}/bin/kernel-runner uninstall\n" in (SCRIPTS / "prerm").read_text(encoding="utf-8")
+    assert wheels.lstrip("/") in (ROOT / ".ci" / "package").read_text(encoding="utf-8")

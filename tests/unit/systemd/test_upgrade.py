@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from runner.cli import install, main
-from runner.cli.installation import CONFIG, PACKAGE, PREFIX, VENDOR, Host
+from runner.cli.installation import CONFIG, PREFIX, Host
 
 OLD, NEW = f"{PREFIX}/releases/1-a", f"{PREFIX}/releases/2-b"
 Script = Iterator[dict[str, str]]
@@ -75,8 +75,8 @@ Upgrade = Callable[..., tuple[int, str]]
 def upgrade(capsys: pytest.CaptureFixture[str], host: Host) -> Upgrade:
     """Runs the command; its exit code and what it said."""
 
-    def run(*options: str) -> tuple[int, str]:
-        code = main(["upgrade", *options])
+    def run() -> tuple[int, str]:
+        code = main(["upgrade"])
         captured = capsys.readouterr()
         return int(code), captured.out + captured.err
 
@@ -100,7 +100,6 @@ def test_the_daemon_finishes_its_runs_and_the_next_release_starts(
     assert "serving 1 x CPU" in said
     assert "systemctl restart --no-block kernel-runner.service" in manager.asked
     assert manager.asked[-1] == "systemctl try-restart --no-block kernel-runner-gateway.service"
-    assert host.at(VENDOR["kernel-runner.service"]).exists()
     assert not host.at(f"{PREFIX}/releases/0-x").exists()
     assert host.at(OLD).exists()
 
@@ -144,11 +143,10 @@ def test_a_check_that_fails_changes_nothing(
         raise typer.Exit(1)
 
     monkeypatch.setattr(install, "_check", check)
-    for options, again in (((), "upgrade"), (("--package",), "dpkg --configure kernel-runner")):
-        manager.script = iter([service("active", 7)])
-        code, said = upgrade(*options)
-        assert (code, host.release, manager.asked) == (1, OLD, [])
-        assert f"goes on with {OLD}; correct what the check names, then `{again}`" in said
+    manager.script = iter([service("active", 7)])
+    code, said = upgrade()
+    assert (code, host.release, manager.asked) == (1, OLD, [])
+    assert f"goes on with {OLD}; correct what the check names, then `dpkg --configure kernel-runner`" in said
 
 
 def test_a_daemon_that_is_stopped_stays_so(upgrade: Upgrade, host: Host, manager: Manager) -> None:
@@ -173,22 +171,16 @@ def test_a_package_on_a_fresh_host_says_what_comes_next(upgrade: Upgrade, host: 
         host.file(CONFIG, b"")
         host.remove(*gone)
         manager.script = iter([service("inactive", 0)])
-        code, said = upgrade("--package")
+        code, said = upgrade()
         assert (code, host.release, manager.asked) == (0, NEW, [])
         assert "next: sudo kernel-runner install, which writes" in said
 
 
-def test_a_package_is_upgraded_by_a_package(upgrade: Upgrade, host: Host) -> None:
-    """Else dpkg's record would be wrong."""
-    host.at(PACKAGE).mkdir(parents=True)
+def test_what_is_no_release_of_the_package_changes_nothing(
+    upgrade: Upgrade, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkout's environment, for example."""
+    monkeypatch.setattr(install, "own_release", lambda: Path("/home/me/kernel-runner/.venv"))
     code, said = upgrade()
     assert (code, host.release) == (2, OLD)
-    assert "has the Debian package kernel-runner: use `apt-get install ./" in said
-
-
-def test_there_must_be_something_to_upgrade(upgrade: Upgrade, host: Host) -> None:
-    """Else it is `install` that is wanted."""
-    host.at(f"{PREFIX}/bin").unlink()
-    code, said = upgrade()
-    assert code == 2
-    assert "nothing is installed below /opt/kernel-runner: expected a release; use `install`" in said
+    assert "this is /home/me/kernel-runner/.venv, expected the release of the Debian package" in said

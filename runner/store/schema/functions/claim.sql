@@ -4,8 +4,7 @@
 -- its id, which is in its `task`. Every ten seconds it counts the hosts that serve the same GPU
 -- types, this one included.
 --
--- Classes are tried by priority, then in the order in which the host names their types. The host names the type first
--- that it served least recently: types that share slots take turns as users do. Within a class the lowest turn is first,
+-- Classes are tried by priority, then in the order in which the host names their types. Within a class the lowest turn is first,
 -- which a job got when it was stored (runner.take_turns). One claim in twenty first tries the class whose first job has
 -- waited longest, if that is an hour, so no class waits for ever behind a higher one.
 --
@@ -13,7 +12,7 @@
 -- jobs that were claimed. For the types in `unranked`, only jobs whose times do not count are taken. Of a paused type
 -- nothing is taken. The settings leave the planner no choice: a plan made for a short queue is kept when it is long.
 CREATE OR REPLACE FUNCTION runner.claim(
-    host text, gpu_types text[], free integer[], lease_s double precision, at_most integer DEFAULT NULL,
+    host text, gpu_types text[], free integer[], lease_s double precision,
     instance text DEFAULT NULL, unranked text[] DEFAULT '{}'
 ) RETURNS TABLE (
     draining boolean, drain_reason text, registered boolean, overdue boolean, rivals integer,
@@ -54,7 +53,7 @@ BEGIN
 
     FOR v_class IN
         WITH RECURSIVE class AS (
-            SELECT t.gpu_type, t.number, t.gpu_type = ANY (claim.unranked) AS unranked, least(t.free, claim.at_most) AS free,
+            SELECT t.gpu_type, t.number, t.gpu_type = ANY (claim.unranked) AS unranked, t.free,
                    1001 AS priority, 0::bigint AS floor
             FROM unnest(claim.gpu_types, claim.free) WITH ORDINALITY AS t (gpu_type, free, number)
             WHERE t.free > 0 AND NOT draining AND NOT v_taken
@@ -114,7 +113,7 @@ BEGIN
         UPDATE runner.job j
         SET state = 'running', attempt = j.attempt + 1, lease_owner = claim.host, host = claim.host,
             lease_expires_at = now() + claim.lease_s * interval '1 second', started_at = now(),
-            not_before = NULL, expires_at = NULL, progress = NULL, reserved_by = NULL, reserved_until = NULL
+            not_before = NULL, expires_at = NULL, progress = NULL
         WHERE j.id = ANY (v_ids)
         RETURNING j.*
     )

@@ -32,7 +32,7 @@ BEGIN
                 IF jsonb_typeof(v_value) <> 'array' OR NOT v_value <@ '["eager", "compile", "tf32", "graphs"]' THEN
                     RETURN 'setting further_baselines is not a list of eager, compile, tf32 and graphs';
                 END IF;
-            WHEN 'require_custom_kernel', 'separate_containers', 'perturb', 'fresh_reference' THEN
+            WHEN 'require_custom_kernel', 'separate_containers', 'perturb' THEN
                 IF jsonb_typeof(v_value) <> 'boolean' THEN
                     RETURN format('setting %s is neither true nor false', v_key);
                 END IF;

@@ -30,8 +30,6 @@ CREATE TABLE runner.job (
     avoid_host text,
     avoid_slot text,
     avoid_until timestamptz,
-    reserved_by text,
-    reserved_until timestamptz,
     -- How it stands, and its attempts.
     state text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'running', 'done', 'cancelled')),
     attempt integer NOT NULL DEFAULT 0,
@@ -96,7 +94,6 @@ COMMENT ON COLUMN runner.job.after_public IS
 COMMENT ON COLUMN runner.job.not_before IS 'Start time or back-off: not claimed earlier.';
 COMMENT ON COLUMN runner.job.expires_at IS 'A job that still waits then is cancelled; NULL: never.';
 COMMENT ON COLUMN runner.job.avoid_host IS 'Until avoid_until not claimed by this host (avoid_slot NULL), or not run on this slot of it.';
-COMMENT ON COLUMN runner.job.reserved_by IS 'Until reserved_until this host keeps devices free for it; anybody may claim it sooner.';
 COMMENT ON COLUMN runner.job.state IS
     'Written by claim, complete, leave, follow_public, cancel, cancel_batch and cancel_validations alone; new jobs are queued.';
 COMMENT ON COLUMN runner.job.attempt IS 'Number of claims so far; the fencing token of every write by the claimer.';
@@ -122,7 +119,6 @@ COMMENT ON COLUMN runner.job.validates IS
 -- The condition names the column searched for, not the state. With the state, a plan that was made when nothing ran
 -- would take this index for the shortest way to any running job, and would be kept when thousands run.
 CREATE INDEX job_lease_idx ON runner.job (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
-CREATE INDEX job_reserved_idx ON runner.job (reserved_by) WHERE state = 'queued' AND reserved_by IS NOT NULL;
 CREATE INDEX job_submission_idx ON runner.job (submission_id);
 CREATE UNIQUE INDEX job_open_key ON runner.job (submission_id, gpu_type, mode, secret)
     WHERE state IN ('queued', 'running');

@@ -50,9 +50,8 @@ from .group import CANDIDATES, DEVICE_BASELINES, Candidate, Group, Result
 from .moments import DRAWS
 from .prepare import DEPENDS_ON_HISTORY, Expected, Prepared, Trial, prepare, require_fit
 from .reference_module import InvalidReference, Reference, same_bits
-from .reference_times import ReferenceTimes
 from .side import ModuleSide
-from .speedup import Row, Speedup, claimed_ratio, speedup_of, stats_of
+from .speedup import Row, Speedup, speedup_of, stats_of
 from .static import flags_of
 from .weights import describe_match, is_full, matching
 
@@ -63,8 +62,6 @@ _NO_DEADLINE_NS = 1 << 62
 _SEEDS = 1 << 31
 #: Calls of one row of the reference: half of a candidate's, one row before it and one after.
 _FEWEST_REFERENCE_CALLS = 5
-#: Calls of each side with their launches in the time, on a device.
-_HOST_CALLS = 5
 #: Control calls of a row. Of tiny modules, more would tell little more, and cost more than the row itself.
 _MOST_CONTROLS = 30
 _VERDICTS = {"output_limit": "runtime_error"}
@@ -98,7 +95,6 @@ class GroupJudge:
         new_worker: NewWorker,
         calibration: Calibration | None = None,
         gate: str = "",
-        known: Mapping[str, ReferenceTimes] | None = None,
         builds: Mapping[int, str | None] | None = None,
         unpack: Unpack | None = None,
     ) -> None:
@@ -116,7 +112,6 @@ class GroupJudge:
             new_worker: see `NewWorker`.
             calibration: on a device, what calls cost there.
             gate: on a device, `open` if the judge's own work marks calls, or why not.
-            known: times of the reference from earlier groups, by mode.
             builds: of candidates that were built ahead, as `GroupRequest` has them.
             unpack: see `Unpack`; None: nothing was built.
         """
@@ -138,9 +133,6 @@ class GroupJudge:
         self._measured = first.device_measured
         #: The candidate's worker that is there, or was last: what the judge holds for it is freed when it is gone.
         self._spent = first
-        #: Times of the reference that count for the next candidate, and for later groups, by mode.
-        self._known = {} if self._settings.fresh_reference else dict(known or {})
-        self._times: dict[str, ReferenceTimes] = {}
         system = facts(device)
         self.device_name = str(system["cpu"] if device == "cpu" else system["gpu"])
         self.software = f"torch {system['torch']}, {system['runtime']}, {system['platform']}"
@@ -151,10 +143,9 @@ class GroupJudge:
         self._reference_side: ModuleSide | None = None
         #: The reference's row before the next candidate, by mode.
         self._rows: dict[bool, Row] = {}
-        #: A worker for each further baseline, and its row by mode; and the reference's row with launches.
+        #: A worker for each further baseline, and its row by mode.
         self._further: dict[str, ModuleSide] = {}
         self._further_rows: dict[tuple[str, bool], Row] = {}
-        self._host_rows: dict[bool, Row] = {}
         self._prepared: Prepared
         #: Calls with wrong answers of which a new reference has been asked, too.
         self.compared_with_new: set[object] = set()
@@ -204,11 +195,6 @@ class GroupJudge:
                         "module": result.to_message(),
                         "parts_ms": dict(parts_ms or {}),
                         **({"gate": self.gate} if self.gate else {}),
-                        **(
-                            {"reference_times": {mode: times.to_message() for mode, times in self._times.items()}}
-                            if self._times
-                            else {}
-                        ),
                     },
                 ),
             ).to_message()
@@ -333,9 +319,7 @@ class GroupJudge:
         """Where tensors are."""
         return self._device
 
-    def reference_row(
-        self, calls: int, *, in_eval: bool, side: ModuleSide | None = None, by_message: bool = False
-    ) -> Row:
+    def reference_row(self, calls: int, *, in_eval: bool, side: ModuleSide | None = None) -> Row:
         """Timed calls of the reference, now. Its worker serves all candidates, so no candidate's time limit ends them.
 
         No candidate may live meanwhile: its processes could slow the reference.
@@ -344,7 +328,6 @@ class GroupJudge:
             calls: how many.
             in_eval: in eval mode.
             side: a further baseline; None: the one that counts.
-            by_message: on a device, with the launches in the time.
 
         Raises:
             HarnessFailed: it has no worker.
@@ -359,7 +342,6 @@ class GroupJudge:
         side.clock = Clock(self._settings.timeout_s + _START_NS / 1e9 + calls * self._prepared.call_s)
         try:
             side.generators = self._prepared.used_generators(in_eval=in_eval)
-            side.by_message = by_message
             side.set_eval(on=in_eval)
             row = self.timed_row(side, calls)
             side.rest()
@@ -394,12 +376,6 @@ class GroupJudge:
                 self._further_rows[name, in_eval] = self.reference_row(calls, in_eval=in_eval, side=side)
         return {name: self._further_rows[name, in_eval] for name in self._further}
 
-    def host_row(self, *, in_eval: bool) -> Row:
-        """Calls of the reference with their launches in the time, made once for all candidates."""
-        if in_eval not in self._host_rows:
-            self._host_rows[in_eval] = self.reference_row(_HOST_CALLS, in_eval=in_eval, by_message=True)
-        return self._host_rows[in_eval]
-
     @property
     def tolerance(self) -> float:
         """A claim counts if it is bounded to within this part of it."""
@@ -409,16 +385,6 @@ class GroupJudge:
     def is_marked(self) -> bool:
         """Whether the judge's own work on a device marks calls, so that launches are not in their time."""
         return self._measured is not None
-
-    def known_times(self, *, in_eval: bool) -> ReferenceTimes | None:
-        """Times of the reference from earlier groups."""
-        return self._known.get(_mode(in_eval))
-
-    def note_times(self, times: ReferenceTimes, *, in_eval: bool, drifted: bool) -> None:
-        """Keep times for later groups; with `drifted` the known ones do not count any more."""
-        if drifted:
-            self._known.pop(_mode(in_eval), None)
-        self._times[_mode(in_eval)] = times
 
     def timed_row(self, side: ModuleSide, calls: int) -> Row:
         """Timed calls of a module, each with new inputs and each checked.
@@ -537,10 +503,6 @@ class Unwatched:
         return
 
 
-def _mode(in_eval: bool) -> str:  # noqa: FBT001 a name for either
-    return "eval" if in_eval else "made"
-
-
 class _Wrong(Exception):
     """The candidate's output is wrong."""
 
@@ -582,9 +544,8 @@ class _Attempt:
         self._in_eval = False
         #: Whether seeds make a random candidate's outputs equal the reference's.
         self._seeds_agree = True
-        #: The candidate's timed calls, and on a device those with launches; None: it is not timed.
+        #: The candidate's timed calls; None: it is not timed.
         self._own: Row | None = None
-        self._host: Row | None = None
         #: What its worker has written.
         self.captured: Captured
         #: Where the time went: milliseconds by part of the evaluation.
@@ -877,12 +838,6 @@ class _Attempt:
     @property
     def _reference_calls(self) -> int:
         """Calls of one row of the reference."""
-        known = self._group.known_times(in_eval=self._timed_in_eval)
-        return self._full_calls if known is None else _FEWEST_REFERENCE_CALLS
-
-    @property
-    def _full_calls(self) -> int:
-        """The same, where no earlier times are known."""
         return max(self._prepared.timed_calls // 2, _FEWEST_REFERENCE_CALLS)
 
     @property
@@ -904,12 +859,8 @@ class _Attempt:
             prepared.enter(perturbed=perturbed, in_eval=in_eval)
         side.generators = prepared.used_generators(in_eval=in_eval)
         side.checker = self._check_timed
-        own = group.timed_row(side, prepared.timed_calls)
-        if group.is_marked:
-            side.by_message = True
-            self._host = group.timed_row(side, _HOST_CALLS)
+        self._own = group.timed_row(side, prepared.timed_calls)
         side.rest()
-        self._own = own
 
     def _compare_times(self, own: Row) -> bool:
         """Time the reference once more, now that the candidate is gone, and compare; whether times count.
@@ -920,24 +871,17 @@ class _Attempt:
         group, in_eval = self._group, self._timed_in_eval
         self._leave(kill=True)
         self._end_part("worker")
-        known, tolerance = group.known_times(in_eval=in_eval), group.tolerance
         before = group.take_row(self._reference_calls, in_eval=in_eval)
         after = group.reference_row(self._reference_calls, in_eval=in_eval)
-        found = self._guarded(lambda: speedup_of(before.joined(after), own, tolerance=tolerance, known=known))
-        drifted = known is not None and found is not None and not found.with_known
-        if drifted:
-            after = after.joined(group.reference_row(self._full_calls, in_eval=in_eval))
-            found = self._guarded(lambda: speedup_of(before.joined(after), own, tolerance=tolerance))
-        further = group.further_rows(self._full_calls, in_eval=in_eval)
-        host_reference = None if self._host is None else group.host_row(in_eval=in_eval)
+        found = self._guarded(lambda: speedup_of(before.joined(after), own, tolerance=group.tolerance))
+        further = group.further_rows(self._reference_calls, in_eval=in_eval)
         group.keep_reference_row(after, in_eval=in_eval)
         self._end_part("reference_timing")
         if found is None:
             return False
-        group.note_times(found.counted, in_eval=in_eval, drifted=drifted)
-        return bool(self._guarded(lambda: self._tell(found, own, further, host_reference)))
+        return bool(self._guarded(lambda: self._tell(found, own, further)))
 
-    def _tell(self, found: Speedup, own: Row, further: Mapping[str, Row], host_reference: Row | None) -> bool:
+    def _tell(self, found: Speedup, own: Row, further: Mapping[str, Row]) -> bool:
         """Write a speed-up into the result."""
         if found.is_forged:
             raise Fault("rejected", "the candidate claims times that are far below what passed on the judge's clock")
@@ -946,12 +890,10 @@ class _Attempt:
         result.speedup = round(found.ratio, 4)
         result.speedup_low, result.speedup_high = round(found.low, 4), round(found.high, 4)
         result.timing = found.timing
-        result.reference_stats = stats_of(found.counted.counted_ns)
+        result.reference_stats = stats_of(found.counted_ns)
         result.candidate_stats = stats_of(found.candidate_counted_ns)
-        result.reference_time_cached = found.with_known
-        if self._host is not None and host_reference is not None:
+        if self._group.is_marked:
             result.speedup_device = result.speedup
-            result.speedup_host = round(claimed_ratio(host_reference, self._host), 4)
         for name, row in further.items():
             other = speedup_of(row, own, tolerance=self._group.tolerance)
             result.baselines[name] = {

@@ -42,8 +42,6 @@ class Settings:
     baseline: str = "eager"
     #: Baselines that are timed beside it, once for a group.
     further_baselines: tuple[str, ...] = ()
-    #: Whether times of the reference from earlier groups do not count.
-    fresh_reference: bool = False
     require_custom_kernel: bool = False
     separate_containers: bool = False
     #: Whether parameters are shifted in some calls.
@@ -92,7 +90,7 @@ def _check_values(values: Mapping[str, Any]) -> None:
     further = values.get("further_baselines", ())
     if not isinstance(further, Sequence) or isinstance(further, str) or not all(name in BASELINES for name in further):
         raise GroupError(f"setting further_baselines is {further!r}, expected a list of {', '.join(BASELINES)}")
-    for name in ("require_custom_kernel", "separate_containers", "perturb", "fresh_reference"):
+    for name in ("require_custom_kernel", "separate_containers", "perturb"):
         if name in values and type(values[name]) is not bool:
             raise GroupError(f"setting {name} is {values[name]!r}, expected true or false")
 
@@ -174,9 +172,8 @@ class Result:
     speedup: float | None = None
     speedup_low: float | None = None
     speedup_high: float | None = None
-    #: On a device: by its clock alone; and by the worker's events around a call with its launches.
+    #: On a device: by its clock alone.
     speedup_device: float | None = None
-    speedup_host: float | None = None
     #: Mean, deviation, least and most of the times that count, and their number.
     reference_stats: dict[str, float] | None = None
     candidate_stats: dict[str, float] | None = None
@@ -198,8 +195,6 @@ class Result:
     memory_bytes: int | None = None
     reference_memory_bytes: int | None = None
     reference_cached: bool = False
-    #: Whether times of the reference from earlier groups counted, too.
-    reference_time_cached: bool = False
     device: str | None = None
     software: str | None = None
     build_ms: float | None = None

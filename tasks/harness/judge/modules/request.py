@@ -9,7 +9,6 @@ from typing import Any
 from tasks.harness.judge.request import JudgeRequest, RequestError
 
 from .group import KIND, Group, GroupError
-from .reference_times import ReferenceTimes, from_message
 
 __all__ = ["KIND", "VERSION", "GroupRequest"]
 
@@ -27,8 +26,6 @@ class GroupRequest:
     tolerance: float = 0.1
     #: As in JudgeRequest.
     streams_wait: bool = False
-    #: Times of the reference from earlier groups, by mode of the module.
-    reference_times: Mapping[str, ReferenceTimes] = field(default_factory=dict)
     #: Candidates that were built ahead, by id: what the compilers said if they refused it, else None.
     builds: Mapping[int, str | None] = field(default_factory=dict)
 
@@ -50,7 +47,6 @@ class GroupRequest:
                 memory_bytes=int(payload["memory_bytes"]),
                 tolerance=float(payload["tolerance"]),
                 streams_wait=bool(payload.get("streams_wait")),
-                reference_times=from_message(payload["reference_times"]),
                 builds={int(number): said for number, said in payload["builds"].items()},
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -77,7 +73,6 @@ def payload_of(
     device: str = "cpu",
     memory_bytes: int = 1 << 30,
     tolerance: float = 0.1,
-    reference_times: Mapping[str, Any] | None = None,
     builds: Mapping[int, str | None] | None = None,
 ) -> dict[str, Any]:
     """The JSON object that `from_payload` reads, from a group's JSON form."""
@@ -88,7 +83,6 @@ def payload_of(
         "device": device,
         "memory_bytes": memory_bytes,
         "tolerance": tolerance,
-        "reference_times": dict(reference_times or {}),
         # JSON has no keys but texts.
         "builds": {str(number): said for number, said in (builds or {}).items()},
     }

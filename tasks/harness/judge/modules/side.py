@@ -111,8 +111,6 @@ class ModuleSide:
         #: Makes the inputs of timed calls, and of control calls beside them.
         self.inputs: Callable[[int], list[Any]] = reference.inputs
         self.control_inputs: Callable[[int], list[Any]] = reference.inputs
-        #: Whether timed calls go by message, so that launches are in the time.
-        self.by_message = False
         #: Checks the output of a timed call, given its arguments and its seed; None: it is not checked.
         self.checker: Callable[[list[Any], int | None, object], None] | None = None
         self._last: tuple[list[Any], int | None, Called] | None = None
@@ -265,7 +263,6 @@ class ModuleSide:
                 packed,
                 output_capacity=output_capacities[0] if output_capacities else None,
                 deadline_ns=self.clock.deadline_ns,
-                by_message=self.by_message,
             )
         self._last = args, seed, called
         return Call.of(called, packed, shape=tree_signature(packed), made_ns=made_ns)

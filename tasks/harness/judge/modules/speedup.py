@@ -10,12 +10,9 @@ import numpy as np
 
 from tasks.harness.judge.audit import Audit, Sample, audit
 
-from .reference_times import ASSURANCES, MOST_TIMES, ReferenceTimes
-
 _RESAMPLES = 1000
-#: Earlier times of the reference count if the median of the fresh ones is within this part of theirs, or cannot be told
-#: from it.
-_DRIFT = 0.02
+#: What a time can be worth, the least first.
+_ASSURANCES = ("claimed", "measured", "audited")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,14 +50,12 @@ class Speedup:
     #: The lesser timing assurance of the two.
     timing: str
     is_forged: bool
-    #: The times that count.
-    counted: ReferenceTimes
+    #: The times that count, of the reference and of the candidate.
+    counted_ns: tuple[float, ...]
     candidate_counted_ns: tuple[float, ...]
-    #: Whether earlier times of the reference are among them.
-    with_known: bool
 
 
-def speedup_of(reference: Row, candidate: Row, *, tolerance: float, known: ReferenceTimes | None = None) -> Speedup:
+def speedup_of(reference: Row, candidate: Row, *, tolerance: float) -> Speedup:
     """Compare two rows. Where one side's claims count and the other's do not, both count as measured.
 
     Measured times hold what the hand-over may have cost less. So a row of claims beside a measured row would make the
@@ -71,46 +66,30 @@ def speedup_of(reference: Row, candidate: Row, *, tolerance: float, known: Refer
         reference: calls from just before and after the candidate's.
         candidate: its calls.
         tolerance: a claim counts if it is bounded to within this part of it.
-        known: times from earlier groups. They count if the reference still takes as long, and are worth as much.
     """
-    unknown = any(row.controls_ns is None and not row.is_bounded for row in (reference, candidate))
-    if unknown:
+    if any(row.controls_ns is None and not row.is_bounded for row in (reference, candidate)):
         reference, candidate = replace(reference, controls_ns=()), replace(candidate, controls_ns=())
     ours, theirs = _audited(reference, tolerance), _audited(candidate, tolerance)
     forged = theirs.is_forged
     if ours.timing != theirs.timing:
         ours, theirs = _audited(reference, 0.0), _audited(candidate, 0.0)
-    fresh = ReferenceTimes(counted_ns=ours.counted, timing=ours.timing, noise_ns=_noise(ours))
-    if known is not None and not unknown and _still_holds(known, fresh):
-        counted, with_known = _together(known, fresh), True
-    else:
-        counted, with_known = fresh, False
-    one, other = median(counted.counted_ns), median(theirs.counted)
-    low, high = _interval(counted.counted_ns, theirs.counted)
+    one, other = median(ours.counted), median(theirs.counted)
+    low, high = _interval(ours.counted, theirs.counted)
     # What the hand-over may be off, where it is in the times.
-    noise = counted.noise_ns, _noise(theirs)
+    noise = _noise(ours), _noise(theirs)
     low = min(low, max(one - noise[0], 0.0) / (other + noise[1] + candidate.skippable_ns))
     high = max(high, (one + noise[0]) / max(other - noise[1], 1.0))
-    # By how much the fresh times alone differ from all.
-    moved = median(fresh.counted_ns) / one
     return Speedup(
         reference_ns=one,
         candidate_ns=other,
         ratio=one / other,
-        low=low * min(moved, 1.0),
-        high=high * max(moved, 1.0),
-        timing=min(ours.timing, theirs.timing, key=ASSURANCES.index),
+        low=low,
+        high=high,
+        timing=min(ours.timing, theirs.timing, key=_ASSURANCES.index),
         is_forged=forged,
-        counted=counted,
+        counted_ns=ours.counted,
         candidate_counted_ns=theirs.counted,
-        with_known=with_known,
     )
-
-
-def claimed_ratio(reference: Row, candidate: Row) -> float:
-    """The ratio of the median claims, whatever bounds them."""
-    one, other = (median(sample.claimed_ns for sample in row.samples) for row in (reference, candidate))
-    return one / other
 
 
 def stats_of(times_ns: Sequence[float]) -> dict[str, float]:
@@ -126,19 +105,6 @@ def stats_of(times_ns: Sequence[float]) -> dict[str, float]:
 
 def _noise(found: Audit) -> float:
     return 0.0 if found.timing == "audited" else found.noise_ns or 0.0
-
-
-def _still_holds(known: ReferenceTimes, fresh: ReferenceTimes) -> bool:
-    """Whether fresh times are of the kind of the known ones, and not others."""
-    if known.timing != fresh.timing:
-        return False
-    low, high = _interval(fresh.counted_ns, known.counted_ns)
-    return low <= 1 + _DRIFT and high >= 1 - _DRIFT
-
-
-def _together(known: ReferenceTimes, fresh: ReferenceTimes) -> ReferenceTimes:
-    times = (*known.counted_ns, *fresh.counted_ns)[-MOST_TIMES:]
-    return replace(fresh, counted_ns=times, noise_ns=max(known.noise_ns, fresh.noise_ns))
 
 
 def _audited(row: Row, tolerance: float) -> Audit:

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from runner.base.errors import DatabaseUnavailableError
 from runner.daemon.monitoring import queue_depth
 from runner.daemon.monitoring.queue_depth import KEPT_S, STALE_S, QueueDepthCache
-from runner.store import QueueDepth, ServerState, Store
+from runner.store import QueueDepth, Store
 from tests.support.waiting import PATIENCE_S, wait_until
 
 SOME = [QueueDepth(gpu_type="CPU", jobs=3, oldest_s=1.5)]
@@ -26,7 +26,6 @@ class Database:
         self.open = 0
         self.answer: Callable[[], Sequence[QueueDepth]] = lambda: SOME
         self.now_s = 0.0
-        self.oldest_write: int | None = None
 
     def store(self, purpose: str) -> Store:
         """A connection."""
@@ -38,10 +37,6 @@ class Database:
         """The statement."""
         self.asked += 1
         return self.answer()
-
-    def server_state(self) -> ServerState:
-        """The other statement."""
-        return ServerState(notification_usage=0.25, oldest_write=self.oldest_write)
 
     def close(self) -> None:
         """The end of the connection."""
@@ -68,26 +63,12 @@ def away() -> Any:  # noqa: ANN401 - never returns
 
 def test_a_minute_costs_one_statement(database: Database, queue_depths: QueueDepthCache) -> None:
     """However often it is scraped; the connection is closed in between."""
-    assert queue_depths.notification_usage() is None
     for _ in range(10):
         assert queue_depths.get() == SOME
     assert (database.asked, database.open) == (1, 0)
-    assert queue_depths.notification_usage() == 0.25
     database.now_s += KEPT_S
     assert queue_depths.get() == SOME
     assert database.asked == 2
-
-
-def test_a_transaction_that_stays_open_is_seen_to_grow_older(database: Database, queue_depths: QueueDepthCache) -> None:
-    """It is known by its number; another one begins at nothing."""
-    assert queue_depths.write_open_s() is None
-    seen = []
-    for oldest in (None, 7, 7, 7, 8, None):
-        database.oldest_write = oldest
-        queue_depths.get()
-        seen.append(queue_depths.write_open_s())
-        database.now_s += KEPT_S
-    assert seen == [0, 0, KEPT_S, 2 * KEPT_S, 0, 0]
 
 
 def test_an_old_answer_is_not_given_for_ever(database: Database, queue_depths: QueueDepthCache) -> None:

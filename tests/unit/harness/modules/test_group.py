@@ -59,7 +59,7 @@ def test_a_class_of_kernelbook_may_have_both_names() -> None:
         ({"settings": {"precision": "int8"}}, "precision is 'int8'"),
         ({"settings": {"baseline": "best"}}, "baseline is 'best'"),
         ({"settings": {"perturb": 1}}, "perturb is 1"),
-        ({"settings": {"fresh_reference": None}}, "fresh_reference is None"),
+        ({"settings": {"separate_containers": None}}, "separate_containers is None"),
         ({"settings": {"further_baselines": "compile"}}, "further_baselines is 'compile'"),
         ({"settings": {"further_baselines": ["best"]}}, "expected a list of eager, compile, tf32, graphs"),
     ],
