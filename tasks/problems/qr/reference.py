@@ -4,8 +4,8 @@ from matrices import band, decades, mixed, normal, seeded, shuffled, signs
 from task import input_t, output_t
 
 # In units of 2**-23. The public board has 20 n, of the norms of whole matrices, and 100 n. Of the former float32 has up
-# to 20 at n = 32 to 1024, products in TF32 some 6,000 and in bfloat16 50,000: 20 n passes TF32 from n = 300 on. Of the
-# latter float32 has up to 350.
+# to 20 at n = 32 to 3000, products in TF32 some 6,000 and in bfloat16 50,000: 20 n passes TF32 from n = 300 on. Of the
+# latter float32 has up to 760.
 # The residual of a column is relative to that column: Householder's and Givens's methods are stable column by column
 # (Higham, Accuracy and Stability of Numerical Algorithms, 2002, theorem 19.4), and so columns of any size count.
 FACTOR_LIMIT = 320
