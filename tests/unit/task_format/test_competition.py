@@ -153,6 +153,7 @@ def test_the_starter_set_loads() -> None:
                 for stage in ("chunk_fwd_h", "chunk_fwd_o", "recompute_w_u")
             },
         ),
+        ("bioml.yaml", {"trimul": ("trimul", ("B200", "H100", "A100", "MI300"))}),
         (
             "helion.yaml",
             {name: (name, ("B200_Nebius",)) for name in ("causal_conv1d", "fp8_quant")},
