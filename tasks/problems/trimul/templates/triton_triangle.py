@@ -16,8 +16,10 @@ def triangle(left, right, sums, length, TILE: tl.constexpr, K_TILE: tl.constexpr
     for start in range(0, length, K_TILE):
         inner = start + tl.arange(0, K_TILE)
         inside = (inner < length)[None, :]
-        one = tl.load(left + plane + rows[:, None] * length + inner[None, :], mask=inside & (rows < length)[:, None], other=0)
-        other = tl.load(right + plane + columns[:, None] * length + inner[None, :], mask=inside & (columns < length)[:, None], other=0)
+        place = plane + rows[:, None] * length + inner[None, :]
+        one = tl.load(left + place, mask=inside & (rows < length)[:, None], other=0.0)
+        place = plane + columns[:, None] * length + inner[None, :]
+        other = tl.load(right + place, mask=inside & (columns < length)[:, None], other=0.0)
         total = tl.dot(one, tl.trans(other), total)
     place = plane + rows[:, None] * length + columns[None, :]
     tl.store(sums + place, total, mask=(rows < length)[:, None] & (columns < length)[None, :])

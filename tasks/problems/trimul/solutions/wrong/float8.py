@@ -10,7 +10,8 @@ def custom_kernel(data: input_t) -> output_t:
     sides = []
     for side in ("left", "right"):
         gate = linear(normed, weights[f"{side}_gate.weight"]).sigmoid()
-        sides.append((linear(normed, weights[f"{side}_proj.weight"]) * gate * mask[..., None]).to(torch.float8_e4m3fn).float())
+        values = linear(normed, weights[f"{side}_proj.weight"]) * gate * mask[..., None]
+        sides.append(values.to(torch.float8_e4m3fn).float())
     sums = torch.einsum("bikd,bjkd->bijd", *sides)
     sums = layer_norm(sums, sums.shape[-1:], weights["to_out_norm.weight"], weights["to_out_norm.bias"])
     gate = linear(normed, weights["out_gate.weight"]).sigmoid()
