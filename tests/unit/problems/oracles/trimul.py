@@ -29,7 +29,8 @@ def expected(data: tuple[Any, ...]) -> torch.Tensor:
     )
     rows = range(x.shape[1])
     sums = torch.stack([torch.stack([(left[:, i] * right[:, j]).sum(dim=1) for j in rows], dim=1) for i in rows], dim=1)
-    return (normalized(sums, weights, "to_out_norm") * gates["out"]) @ weights["to_out.weight"].T
+    output: torch.Tensor = (normalized(sums, weights, "to_out_norm") * gates["out"]) @ weights["to_out.weight"].T
+    return output
 
 
 ORACLE = Oracle(
