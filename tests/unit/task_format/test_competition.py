@@ -149,14 +149,15 @@ def test_the_starter_set_loads() -> None:
         (
             "helion.yaml",
             {
-                f"gated_deltanet_{stage}": (f"gated_deltanet_{stage}", ("B200",))
-                for stage in ("chunk_fwd_h", "chunk_fwd_o", "recompute_w_u")
+                name: (name, ("B200",))
+                for name in (
+                    "causal_conv1d",
+                    "fp8_quant",
+                    *(f"gated_deltanet_{stage}" for stage in ("chunk_fwd_h", "chunk_fwd_o", "recompute_w_u")),
+                )
             },
         ),
-        (
-            "helion.yaml",
-            {name: (name, ("B200_Nebius",)) for name in ("causal_conv1d", "fp8_quant")},
-        ),
+        ("bioml.yaml", {"trimul": ("trimul", ("B200", "H100", "A100", "MI300"))}),
         ("princeton.yaml", {"princeton_cross_entropy": ("cross_entropy", ("A100",))}),
         (
             "pmpp.yaml",
