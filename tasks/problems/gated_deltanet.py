@@ -30,7 +30,7 @@ Tensors = tuple[torch.Tensor, ...]
 
 def to_chunks(values: torch.Tensor) -> torch.Tensor:
     """(B, T, H, ...) -> (B, H, T / 64, 64, ...), in float64."""
-    return values.double().unflatten(1, (-1, CHUNK)).movedim(3, 1)
+    return values.double().reshape(values.shape[0], -1, CHUNK, *values.shape[2:]).movedim(3, 1)
 
 
 def from_chunks(values: torch.Tensor) -> torch.Tensor:

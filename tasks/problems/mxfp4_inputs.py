@@ -18,7 +18,7 @@ def without_ties(values: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
         values: bfloat16 of shape (rows, k).
         scales: those of `values`, torch.float8_e8m0fnu of shape (rows, k / 32).
     """
-    blocks = values.float().unflatten(-1, (scales.shape[-1], -1))
+    blocks = values.float().view(*scales.shape, -1)
     magnitudes = (blocks / scales.float().unsqueeze(-1)).flatten(-2).abs()
     ties = torch.isin(magnitudes, torch.tensor(_TIES, device=values.device))
     return (values.view(torch.int16) + ties.to(torch.int16)).view(values.dtype)

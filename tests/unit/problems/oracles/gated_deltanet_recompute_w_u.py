@@ -9,7 +9,7 @@ from tests.unit.problems.oracle import Oracle
 
 def expected(data: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
     """Column after column of A: what a step adds to all steps of its chunk."""
-    k, v, beta, matrix, g = (each.double().unflatten(1, (-1, 64)) for each in data)
+    k, v, beta, matrix, g = (each.double().reshape(each.shape[0], -1, 64, *each.shape[2:]) for each in data)
     w, u = torch.zeros_like(k), torch.zeros_like(v)
     for place in range(64):
         factor = matrix[..., place] * beta[:, :, place, None]
