@@ -118,10 +118,14 @@ class _Spoiler:
     spoil: Callable[[torch.Tensor, torch.dtype], torch.Tensor]
 
 
+def _has_nan(dtype: torch.dtype) -> bool:
+    return str(dtype).removeprefix("torch.") in _NAN_TYPES
+
+
 def _poisoned(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The last element is NaN; where there is no NaN, all its bits are other ones."""
     last = data[-dtype.itemsize :]
-    if str(dtype).removeprefix("torch.") in _NAN_TYPES:
+    if _has_nan(dtype):
         last.copy_(torch.full((1,), float("nan"), device=data.device).to(dtype).view(torch.uint8))
     else:
         last.copy_(last ^ (1 if dtype is torch.bool else 0xFF))
@@ -137,9 +141,9 @@ def _zeroed(data: torch.Tensor, _: torch.dtype) -> torch.Tensor:
 
 
 def _averaged(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    values = data.view(dtype)
-    if dtype.is_complex or str(dtype).removeprefix("torch.") not in (*_NAN_TYPES, "int32", "int64"):
+    if not _has_nan(dtype) and dtype not in (torch.int32, torch.int64):
         return data
+    values = data.view(dtype)
     return torch.full_like(values, values.double().mean().item()).view(torch.uint8)
 
 
@@ -171,6 +175,8 @@ class _Rehearsal:
         self._faint: set[str] = set()
         #: ... and the same answer.
         self._unread: set[str] = set()
+        #: Inputs that another seed leaves as they are.
+        self._constant: set[str] = set()
         self._inputs_ns = 0
         #: Significant bits stated, and fewer ones -> of how many cases the output in these was tried, and accepted.
         self._fewer: dict[tuple[int, int], list[int]] = {}
@@ -301,6 +307,12 @@ class _Rehearsal:
         differing = [
             index for index, pair in enumerate(zip(own, other, strict=True)) if not torch.equal(*map(_raw, pair))
         ]
+        # A buffer for the output is filled with NaN.
+        self._constant |= {
+            f"input {index + 1} of {len(own)}"
+            for index, leaf in enumerate(own)
+            if index not in differing and not (_has_nan(leaf.dtype) and leaf.double().isnan().all())
+        }
 
         def answer(replaced: Sequence[int]) -> object | None:
             data = self._generate(problem, case)[0]
@@ -414,6 +426,10 @@ class _Rehearsal:
             remedy = "leave them out, unless they hold in another form what is in the others"
             found = f"ref_kernel does not use {', '.join(sorted(unread))}"
             self._emit(_finding("unused inputs", "note", found, remedy))
+        if self._constant:
+            found = f"the same with another seed: {', '.join(sorted(self._constant))}"
+            remedy = "draw them anew from the seed, or a submission may keep what it has computed of them"
+            self._emit(_finding("constant inputs", "note", found, remedy))
         # A case that refuses the output is enough: all of them are tried in every ranked run.
         loose = [key for key, (tried, accepted) in self._fewer.items() if accepted == tried]
         if loose:
