@@ -2,7 +2,8 @@
 
 A module with judges outside of containers goes to one worker at a time, and so does one with tests that run alone: the
 other workers would wait for its locks (`tests.plugins.exclusive_tests`) while modules that need none are left. Modules
-with judges begin at once, one after the other; those with tests that run alone when they are first in line.
+with judges begin at once, one after the other, with one worker, whose judges and workers are forks of processes that
+import torch once; those with tests that run alone begin when they are first in line.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Scheduling(LoadScopeScheduling):
     def __init__(self, config: pytest.Config, log: Producer | None, directory: Path) -> None:
         super().__init__(config, log)
         self._directory = directory
+        #: Has the modules with judges.
+        self._judge: WorkerController | None = None
 
     @cached_property
     def _modules(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -54,6 +57,8 @@ class Scheduling(LoadScopeScheduling):
         chosen = next(self._wanted(node), None)
         if chosen is not None:
             self.workqueue.move_to_end(chosen, last=False)
+            if chosen in self._modules[0]:
+                self._judge = node
         super()._assign_work_unit(node)
 
     def _wanted(self, node: WorkerController) -> Iterator[str]:
@@ -62,5 +67,11 @@ class Scheduling(LoadScopeScheduling):
         others = (units for other, units in self.assigned_work.items() if other is not node)
         busy = any(scope in exclusive and False in unit.values() for units in others for scope, unit in units.items())
         for scope in self.workqueue:
-            if (scope not in exclusive) if busy else (scope in judging and scope not in alone):
+            if busy:
+                wanted = scope not in exclusive
+            elif self._judge in (None, node):
+                wanted = scope in judging and scope not in alone
+            else:
+                wanted = scope not in judging
+            if wanted:
                 yield scope

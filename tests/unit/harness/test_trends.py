@@ -15,7 +15,7 @@ def _skewed(count: int, seed: int = 1, *, growth: float = 0.0) -> list[float]:
     return [20_000 * (1 + growth * i / count) + generator.expovariate(1 / 800) for i in range(count)]
 
 
-@pytest.mark.parametrize("count", [8, 30, 100, 1000])
+@pytest.mark.parametrize("count", [8, 100])
 def test_bootstrap_agrees_with_scipy(count: int) -> None:
     """Both ends are where scipy's are, within a tenth of the interval's width (both draw resamples)."""
     import scipy.stats
