@@ -42,7 +42,7 @@ from sandbox.spec import ACCOUNTS
 
 #: Connections that a host keeps while it is idle, and how many a busy one has at most.
 CONNECTIONS_OF_AN_IDLE_HOST: Final = 2
-CONNECTIONS_OF_A_HOST: Final = 5
+CONNECTIONS_OF_A_HOST: Final = 6
 #: A transaction that has written and stays open for longer, or while so many others begin, keeps marks from moving.
 WRITE_OPEN_S: Final = 60.0
 TRANSACTIONS_SINCE_WRITE: Final = 10_000

@@ -10,7 +10,6 @@ import json
 import os
 import select
 import threading
-import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -69,7 +68,7 @@ class Signals(Base):
             self._link.all(queries.NOTIFY, parameters)
 
     def listen(self, *, stop: Stop, timeout_s: float) -> Wakeup | None:
-        """Wait for a wake-up at most `timeout_s` seconds; all that is pending is one.
+        """Wait for a wake-up until nothing comes for `timeout_s` seconds; all that is pending is one.
 
         The connection is the store's second one. If it subscribed only now, it wakes every listener, because a
         notification may have been missed. None: nothing came, or `stop` was set.
@@ -80,10 +79,10 @@ class Signals(Base):
                 rows(connection, queries.LISTEN_HOSTS)
                 connection.listens = True
                 return Wakeup(all_hosts=True)
-            until_s = time.monotonic() + timeout_s
-            # Something may have come with the answer to a statement; and not all that comes is a notification.
-            while not connection.heard and not stop.is_set() and (left_s := until_s - time.monotonic()) > 0:
-                select.select([connection.fileno(), stop.fileno()], [], [], left_s)
+            sources = [connection.fileno(), stop.fileno()]
+            # Before the first wait, too: something may have come with the answer to a statement. And not all that comes
+            # is a notification.
+            while not (connection.heard or stop.is_set()) and select.select(sources, [], [], timeout_s)[0]:
                 connection.hear()
             heard = [(note.channel, note.payload) for note in connection.heard]
             connection.heard.clear()

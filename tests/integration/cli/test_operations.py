@@ -195,25 +195,21 @@ def test_connections_are_counted_for_all_hosts(database_url: str, store: Store) 
 
 
 @pytest.mark.parametrize(
-    ("hosts", "mark"), [(None, Mark.OK), (1, Mark.OK), (19, Mark.OK), (20, Mark.WARNING), (97, Mark.WARNING)]
-)
-def test_too_few_connections_are_a_warning(hosts: int | None, mark: Mark) -> None:
-    """Five for each host; a database without the schema is about to have one host."""
-    facts = DatabaseFacts(
-        server_version="18", database="d", version=None, pending=(), newer=False, direct=True, connections=97,
-        connected=3, all_hosts=hosts,
-    )  # fmt: skip
-    finding = check._connections(facts, pooled=False)
-    assert finding.mark is mark
-    assert f"{5 * (hosts or 1)} besides frontends" in finding.found
-
-
-@pytest.mark.parametrize(
     ("hosts", "pooled", "mark"),
-    [(97, False, Mark.WARNING), (98, False, Mark.FAILED), (97, True, Mark.OK), (98, True, Mark.FAILED)],
+    [
+        (None, False, Mark.OK),
+        (16, False, Mark.OK),
+        (17, False, Mark.WARNING),
+        (48, False, Mark.WARNING),
+        (49, False, Mark.FAILED),
+        (97, True, Mark.OK),
+        (98, True, Mark.FAILED),
+    ],
 )
-def test_too_few_connections_for_idle_hosts_are_a_failure(hosts: int, mark: Mark, *, pooled: bool) -> None:
-    """One for each idle host, to claim and to listen, or to listen beside a pooler."""
+def test_too_few_connections_are_a_warning_and_for_idle_hosts_a_failure(
+    hosts: int | None, mark: Mark, *, pooled: bool
+) -> None:
+    """A host needs six, idle two, or one beside a pooler; a database without the schema is about to have one host."""
     facts = DatabaseFacts(
         server_version="18", database="d", version=None, pending=(), newer=False, direct=True, connections=97,
         connected=3, all_hosts=hosts,

@@ -60,7 +60,7 @@ def test_every_command_is_found_by_its_name() -> None:
     names = {name.split()[0] for name in reference.commands()}
     for name in names:
         assert set(vars(typer.main.get_command(program([name])))["commands"]) == {name}
-    registered = {info.name or callback(info).__name__ for info in app.registered_commands}
+    registered = {info.name or callback(info).__name__ for info in app.registered_commands if not info.hidden}
     assert registered | {info.name for info in app.registered_groups} == names
 
 
