@@ -118,7 +118,7 @@ async def board(request: Request, session: Session | None) -> Response:
     validated = await current.store.all("validations_of_board", leaderboard=found["name"], gpu_type=gpu, ids=ids)
     task = await current.store.one("board_reference", board_id=found["id"])
     ranking_by = None if task is None else task["ranking_by"]
-    times = {row["submission_id"]: row["result"] for row in await _times(current, ids, gpu)} if ids else {}
+    known = await _figures(current, ids, gpu, ranking_by)
     drawn = await _drawn(current, found["id"], gpu, ranking_by, linear=linear)
     sources = [] if task is None else _sources(task)
     # Beside the event loop: colouring takes milliseconds the first time.
@@ -130,7 +130,7 @@ async def board(request: Request, session: Session | None) -> Response:
             board=found,
             gpu=gpu,
             entries={name: entries.get(name, 0) for name in found["gpus"]},
-            places=[_place(row, times.get(row["submission_id"]), ranking_by, session) for row in rows[:ROWS]],
+            places=[_place(row, *known.get(row["submission_id"], (None, None)), session) for row in rows[:ROWS]],
             validated={row["submission_id"]: row for row in validated},
             offset=offset,
             size=ROWS,
@@ -170,15 +170,23 @@ async def _admitted(request: Request, session: Session | None) -> Row:
     return found
 
 
-async def _times(current: AppState, ids: Sequence[int], gpu: str) -> Sequence[Row]:
-    """The ranked times of submissions; at most half a minute old."""
-    key = (gpu, *ids)
+async def _figures(
+    current: AppState, ids: Sequence[int], gpu: str, ranking_by: str | None
+) -> Mapping[int, tuple[float | None, float | None]]:
+    """Interval and speed of light of ranked submissions, by id; at most half a minute old."""
+    key = ("figures", gpu, *ids)
     known = current.drawings.get(key)
-    if isinstance(known, list):
+    if isinstance(known, dict):
         return known
-    found = await current.store.all("ranked_times", ids=list(ids), gpu_type=gpu)
-    current.drawings.put(key, found)
-    return found
+    made = {
+        row["submission_id"]: (
+            figures.interval_of(row["result"], ranking_by),
+            figures.light_of(row["result"], ranking_by),
+        )
+        for row in await current.store.all("ranked_times", ids=list(ids), gpu_type=gpu)
+    }
+    current.drawings.put(key, made)
+    return made
 
 
 async def _drawn(current: AppState, board_id: int, gpu: str, ranking_by: str | None, *, linear: bool) -> Drawn:
@@ -192,14 +200,15 @@ async def _drawn(current: AppState, board_id: int, gpu: str, ranking_by: str | N
     result = None
     if scores:
         best = min(scores, key=lambda score: score.seconds)
-        result = next((row["result"] for row in await _times(current, [best.submission_id], gpu)), None)
+        found = await current.store.all("ranked_times", ids=[best.submission_id], gpu_type=gpu)
+        result = found[0]["result"] if found else None
     light_s = figures.light_of(result, ranking_by)
     drawn = Drawn(
         progression=charts.progression(scores, light_s, logarithmic=not linear),
         distribution=charts.distribution(scores, light_s, logarithmic=not linear),
         records=charts.records(scores)[::-1][:_RECORDS],
         best_ns=[case.mean_ns for case in cases(result)],
-        cut=len(found) >= _SCORES,
+        cut=len(scores) >= _SCORES,
     )
     current.drawings.put(key, drawn)
     return drawn
@@ -215,13 +224,12 @@ def _score(row: Row) -> charts.Score:
     )
 
 
-def _place(row: Row, result: object, ranking_by: str | None, session: Session | None) -> dict[str, Any]:
+def _place(row: Row, interval: float | None, light_s: float | None, session: Session | None) -> dict[str, Any]:
     """A row of the ranking."""
     score_s, best_s, ahead_s = number(row["score"]), number(row["best"]), number(row["ahead"])
-    light_s = figures.light_of(result, ranking_by)
     return {
         **row,
-        "interval": figures.interval_of(result, ranking_by),
+        "interval": interval,
         "behind": score_s / ahead_s - 1 if score_s and ahead_s else None,
         "times_best": score_s / best_s if score_s and best_s else None,
         "light": light_s / score_s if score_s and light_s else None,

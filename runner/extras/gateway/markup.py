@@ -74,9 +74,9 @@ def _parser() -> MarkdownIt:
     return parser
 
 
-def _is_web_address(address: str) -> bool:
+def _is_web_address(url: str) -> bool:
     """Whether a link may lead there."""
-    return address.lower().startswith(("https://", "http://"))
+    return url.lower().startswith(("https://", "http://"))
 
 
 def _link(_: object, tokens: list[Token], index: int, *__: object) -> str:
