@@ -37,10 +37,10 @@ SELECT l.id, CASE WHEN l.visibility = 'public' AND jsonb_typeof(l.task) = 'objec
 FROM leaderboard.leaderboard l WHERE l.id = ANY (%(ids)s::integer[])
 
 -- name: board_reference
--- The reference of a leaderboard's task, how it ranks, and its newest template of each language.
+-- The reference and the benchmarks of a leaderboard's task, how it ranks, and its newest template of each language.
 SELECT CASE WHEN jsonb_typeof(l.task #> '{files,reference.py}') = 'string' THEN l.task #>> '{files,reference.py}' END
            AS reference,
-       l.task ->> 'ranking_by' AS ranking_by,
+       l.task ->> 'ranking_by' AS ranking_by, l.task ->> 'lang' AS lang, jsonb_path_query_array(l.task, '$.benchmarks[0 to 39]') AS benchmarks,
        ARRAY(SELECT jsonb_build_array(t.lang, t.code) FROM (
            SELECT DISTINCT ON (p.lang) p.lang, p.code FROM leaderboard.templates p
            WHERE p.leaderboard_id = l.id ORDER BY p.lang, p.id DESC) AS t) AS templates
@@ -51,11 +51,26 @@ FROM leaderboard.leaderboard l WHERE l.id = %(board_id)s::integer
 SELECT submission_time, score, user_id, coalesce(user_name, user_id) AS user_name, submission_id
 FROM runner.board_scores(%(board_id)s::integer, %(gpu_type)s::text, %(limit)s::integer)
 
--- name: best_result
--- The public ranked results of a submission on a GPU type.
-SELECT r.result FROM runner.result r
-WHERE r.submission_id = %(submission_id)s::bigint AND r.gpu_type = %(gpu_type)s::text AND r.mode = 'leaderboard'
-  AND NOT r.secret ORDER BY r.run_id DESC LIMIT 1
+-- name: board_standings
+-- How many users rank on leaderboards, and the best score, on each GPU type; the one with the most users first.
+SELECT r.leaderboard, r.gpu_type, count(*)::integer AS entries, min(r.score) AS best
+FROM runner.ranking r WHERE r.leaderboard = ANY (%(names)s::text[]) GROUP BY 1, 2 ORDER BY 1, 3 DESC, 2
+
+-- name: board_trends
+-- The newest scores of leaderboards that count, each on one GPU type.
+SELECT b.board_id, v.submission_time, v.score, v.user_id, v.submission_id
+FROM unnest(%(ids)s::integer[], %(gpu_types)s::text[]) AS b (board_id, gpu_type)
+CROSS JOIN LATERAL runner.board_scores(b.board_id, b.gpu_type, %(limit)s::integer) AS v
+
+-- name: ranked_times
+-- The times of submissions' public ranked runs on a GPU type, without all else that their results hold; of none that an
+-- eval program made very large.
+SELECT r.submission_id, (
+    SELECT jsonb_object_agg(e.key, e.value) FROM jsonb_each(r.result) AS e
+    WHERE e.key ~ '^benchmark(-count|\.\d+\.(mean|err|sol|runner\.mean_ci95))$') AS result
+FROM runner.result r
+WHERE r.submission_id = ANY (%(ids)s::bigint[]) AND r.gpu_type = %(gpu_type)s::text AND r.mode = 'leaderboard'
+  AND NOT r.secret AND pg_column_size(r.result) < 100000 AND jsonb_typeof(r.result) = 'object' ORDER BY r.run_id
 
 -- name: web_login
 -- The id of a person whom a provider vouches for, who is made if new.
@@ -153,7 +168,7 @@ WHERE s.id = %(submission_id)s::bigint
 -- How far a submission is.
 SELECT submission_id, leaderboard, user_id, user_name, file_name, submission_time, modes, gpu_types, state, verdict, done,
        job_status, error, position, progress, score, phase, timing, correctness, unranked, no_host_since, paused,
-       finished_at, queue_ms, eval_ms, retry_reason
+       finished_at, queue_ms, build_ms, eval_ms, retry_reason
 FROM runner.status WHERE submission_id = %(submission_id)s::bigint
 
 -- name: verdicts
@@ -181,7 +196,8 @@ SELECT media_type, data FROM runner.public_profile
 WHERE submission_id = %(submission_id)s::bigint AND gpu_type = %(gpu_type)s::text AND name = %(name)s::text
 
 -- name: my_submissions
--- A user's submissions, the newest first, with the public runs that passed once the secret run has passed too.
+-- A user's submissions, the newest first, with the public runs that passed once the secret run has passed too; all, or
+-- those to a leaderboard, on a GPU type, or with a verdict. Verdicts are made one by one: only where a job has it.
 SELECT f.*,
        (SELECT jsonb_agg(jsonb_build_object('gpu_type', r.runner, 'score', r.score::text) ORDER BY r.id)
         FROM runner.seen_run r
@@ -195,13 +211,27 @@ FROM (
     JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
     LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id
     WHERE s.user_id = %(user_id)s::text AND (%(leaderboard)s::text IS NULL OR l.name = %(leaderboard)s::text)
+      AND (%(gpu_type)s::text IS NULL OR EXISTS (
+          SELECT FROM runner.job j WHERE j.submission_id = s.id AND j.gpu_type = %(gpu_type)s::text))
+      AND CASE WHEN %(verdict)s::text IS NULL THEN true
+               WHEN EXISTS (SELECT FROM runner.job j WHERE j.submission_id = s.id AND j.verdict = %(verdict)s::text)
+               THEN (SELECT v.verdict FROM runner.status v WHERE v.submission_id = s.id) = %(verdict)s::text END
     ORDER BY s.submission_time DESC, s.id DESC LIMIT %(limit)s::integer OFFSET %(offset)s::bigint
 ) AS f ORDER BY f.submission_time DESC, f.id DESC
 
+-- name: my_places
+-- The leaderboards and GPU types that a user has submitted to.
+SELECT DISTINCT l.name AS leaderboard, j.gpu_type
+FROM leaderboard.submission s
+JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+JOIN runner.job j ON j.submission_id = s.id
+WHERE s.user_id = %(user_id)s::text ORDER BY 1, 2 LIMIT 200
+
 -- name: places
--- A page of a ranking; equal scores share a rank.
+-- A page of a ranking; equal scores share a rank. Each row has the best score of all, and that of the row before it.
 SELECT r.submission_id, rank() OVER (ORDER BY r.score)::integer AS rank, r.file_name, r.submission_time, r.score, r.leaderboard,
-       r.user_id, r.user_name, r.gpu_type, r.timing, r.correctness, r.late
+       r.user_id, r.user_name, r.gpu_type, r.timing, r.correctness, r.late, min(r.score) OVER () AS best,
+       lag(r.score) OVER (ORDER BY r.score, r.submission_time, r.submission_id) AS ahead
 FROM runner.ranking r WHERE r.leaderboard = %(leaderboard)s::text AND r.gpu_type = %(gpu_type)s::text
 ORDER BY r.score, r.submission_time, r.submission_id LIMIT %(limit)s::integer OFFSET %(offset)s::bigint
 

@@ -46,7 +46,8 @@ def verbose_allclose(
     def differ(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
         return ~torch.isclose(got.to(wide), want.to(wide), rtol=rtol, atol=atol, equal_nan=True)
 
-    return _report(received, expected, differ, shown)
+    lines = _report(received, expected, differ, shown)
+    return [*lines, f"tolerance: {atol:g} + {rtol:g} * |expected|"] if lines else []
 
 
 def verbose_allequal(received: torch.Tensor, expected: torch.Tensor, *, shown: int = _MAX_SHOWN) -> list[str]:

@@ -80,6 +80,8 @@ CONFINED = {
     "starlette": ("runner/extras/gateway/", "runner/extras/trainers/client/kernelgym.py"),
     "uvicorn": ("runner/extras/gateway/", "runner/extras/trainers/client/kernelgym.py"),
     "jinja2": ("runner/extras/gateway/",),
+    "markdown_it": ("runner/extras/gateway/markup.py",),
+    "pygments": ("runner/extras/gateway/markup.py",),
     "python_multipart": ("runner/extras/gateway/",),
     "httpx2": ("runner/extras/gateway/", "runner/extras/trainers/kernelbook/"),
 }

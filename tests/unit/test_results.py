@@ -14,7 +14,7 @@ from runner.base.units import between, duration, spread
 from runner.cli.render_submission import run_block
 from runner.cli.view import ShownRun
 from runner.evaluation.mode_result import ModeResult
-from runner.extras.gateway import charts
+from runner.extras.gateway import charts, figures
 from runner.extras.gateway import results as gateway_results
 from tasks.harness.judge.report import CaseReport, TimingReport, result_lines
 from tasks.harness.judge.stats import Summary
@@ -126,8 +126,11 @@ def test_no_text_makes_a_reader_raise(result: dict[str, str]) -> None:
     """Whatever a third-party program writes, the command line and the gateway can show it."""
     _page(result)
     _report(result)
-    charts.roofline(cases(result))
-    charts.light_of(result, "geom")
+    figures.roofline(cases(result))
+    charts.spans(cases(result))
+    for ranking_by in ("geom", "mean", "last"):
+        figures.light_of(result, ranking_by)
+        figures.interval_of(result, ranking_by)
 
 
 _TIMES_NS = st.floats(min_value=1.0, max_value=1e12)

@@ -1,34 +1,42 @@
-"""Drawings of a leaderboard's scores: how the best fell with time, and how the users' best are spread. Pure.
+"""Drawings of scores and times, which templates make SVG of. Pure.
 
-Both have a line for the speed of light where it is known. Scores are seconds; their axis is logarithmic.
+Scores are seconds. Their axis is logarithmic unless asked otherwise, and has a line for the speed of light where it is
+near.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from runner.base import units
-from runner.base.results import Case, cases
+from runner.base.results import Case
 
 #: The drawing and its plot, in units of its own.
-WIDTH: Final = 640
+WIDTH: Final = 440
 HEIGHT: Final = 220
-_LEFT: Final = 70
-_RIGHT: Final = 10
-_TOP: Final = 12
-_BOTTOM: Final = 28
+_LEFT: Final = 52
+_RIGHT: Final = 8
+_TOP: Final = 14
+_BOTTOM: Final = 22
+SPARK_WIDTH: Final = 160
+SPARK_HEIGHT: Final = 36
+#: The width of a case's line in a table.
+SPAN: Final = 120
 #: How many scores are drawn as dots; the line has all that were the best.
 _DOTS: Final = 600
+#: How many users have a line of their own.
+_USERS: Final = 5
+#: From so many users on their best scores have a drawing: the ranking itself shows fewer better.
+FEWEST_USERS: Final = 8
 _BINS: Final = 24
 #: A speed of light that is further below the best than this is told in words alone.
 _FAR: Final = 1e4
-#: A case of longer than this, or so many times faster than light, is nonsense of an eval program.
-_MOST_NS: Final = 1e21
-_MOST_LIGHT: Final = 1e9
+#: Times of one run that differ by more than this are drawn on a logarithmic axis.
+_WIDE: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,160 +66,242 @@ class Drawing:
 
     #: Says all that matters to people who do not see it.
     words: str
-    labels: Sequence[Label]
-    #: Paths of a plot: `line` is drawn, `dots` has round ends alone, `light` is the speed of light.
-    line: str = ""
-    dots: str = ""
-    light: str = ""
+    labels: Sequence[Label] = ()
+    #: Class and outline of each path; of `dots` only the round ends are seen.
+    paths: Sequence[tuple[str, str]] = ()
     #: x, y, width, height.
     bars: Sequence[tuple[float, float, float, float]] = ()
+    #: Class of a path, and whose it is.
+    legend: Sequence[tuple[str, str]] = ()
     width: int = WIDTH
     height: int = HEIGHT
 
 
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """Values between two ends."""
+
+    low: float
+    high: float
+    logarithmic: bool
+
+    def part(self, value: float) -> float:
+        """Where a value stands between the ends: 0 to 1."""
+        if self.logarithmic:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def ticks(self) -> Sequence[float]:
+        """Round values between the ends, two to seven of them."""
+        decades = range(math.floor(math.log10(self.low or self.high)) - 1, math.ceil(math.log10(self.high)) + 1)
+        if self.logarithmic:
+            for steps in ((1,), (1, 2, 5)):
+                values = [step * 10.0**decade for decade in decades for step in steps]
+                kept = [value for value in values if self.low <= value <= self.high]
+                if len(kept) >= 3:
+                    return kept[:: math.ceil(len(kept) / 7)]
+        width = (self.high - self.low) / 4
+        unit = 10.0 ** math.floor(math.log10(width))
+        step = next(unit * each for each in (1, 2, 5, 10) if unit * each >= width)
+        first = math.ceil(self.low / step)
+        return [step * count for count in range(first, math.floor(self.high / step) + 1)]
+
+
 def records(scores: Sequence[Score]) -> list[Score]:
     """Those that were the best when they came, in the order of time."""
-    made: list[Score] = []
-    for score in sorted(scores, key=lambda item: (item.at, item.submission_id)):
-        if not made or score.seconds < made[-1].seconds:
-            made.append(score)
-    return made
+    best: list[Score] = []
+    for score in _in_time(scores):
+        if not best or score.seconds < best[-1].seconds:
+            best.append(score)
+    return best
 
 
-def progression(scores: Sequence[Score], light_s: float | None) -> Drawing | None:
-    """The scores over time and the best so far; None where there are less than two."""
+def progression(scores: Sequence[Score], light_s: float | None, *, logarithmic: bool = True) -> Drawing | None:
+    """The scores over time, the best so far, and that of each leading user; None where there are less than two."""
     if len(scores) < 2:
         return None
-    ordered = sorted(scores, key=lambda item: (item.at, item.submission_id))
+    ordered = _in_time(scores)
     best = records(ordered)
     first, last = ordered[0].at, ordered[-1].at
-    span = (last - first).total_seconds() or 1.0
-    low, high, shown_light = _range([score.seconds for score in ordered], light_s)
+    axis = _axis([score.seconds for score in ordered], light_s, logarithmic=logarithmic)
 
     def across(moment: datetime) -> float:
-        return round(_LEFT + (WIDTH - _LEFT - _RIGHT) * (moment - first).total_seconds() / span, 1)
+        span_s = (last - first).total_seconds() or 1.0
+        return round(_LEFT + (WIDTH - _LEFT - _RIGHT) * (moment - first).total_seconds() / span_s, 1)
 
     def down(seconds: float) -> float:
-        return round(_TOP + (HEIGHT - _TOP - _BOTTOM) * (1 - _part(seconds, low, high)), 1)
+        return round(_TOP + (HEIGHT - _TOP - _BOTTOM) * (1 - axis.part(seconds)), 1)
 
-    steps = [f"M{across(best[0].at)} {down(best[0].seconds)}"]
-    # Of the records that fall on one pixel, the last: there are no more steps than pixels.
-    corners = {int(across(item.at)): item for item in best[1:]}
-    steps += [f"H{across(item.at)}V{down(item.seconds)}" for item in corners.values()]
-    steps.append(f"H{across(last)}")
-    drawn = ordered[:: math.ceil(len(ordered) / _DOTS)]
-    labels = [
-        Label(x=_LEFT - 6, y=down(high) + 4, text=units.score(high)),
-        Label(x=_LEFT - 6, y=down(low) + 4, text=units.score(low)),
-        Label(x=_LEFT, y=HEIGHT - 8, text=f"{first:%Y-%m-%d %H:%M}", anchor="start"),
-        Label(x=WIDTH - _RIGHT, y=HEIGHT - 8, text=f"{last:%Y-%m-%d %H:%M}"),
+    def steps(its: Sequence[Score]) -> str:
+        # Of the records that fall on the same two pixels, the last: a page holds six lines.
+        corners = {int(across(item.at) / 2): item for item in its[1:]}
+        line = "".join(f"H{across(item.at)}V{down(item.seconds)}" for item in corners.values())
+        return f"M{across(its[0].at)} {down(its[0].seconds)}{line}H{across(last)}"
+
+    leaders = _leaders(ordered)
+    dots = "".join(f"M{across(item.at)} {down(item.seconds)}h0" for item in ordered[:: math.ceil(len(ordered) / _DOTS)])
+    grid = "".join(f"M{_LEFT} {down(value)}H{WIDTH - _RIGHT}" for value in axis.ticks())
+    paths = [("grid", grid), ("dots", dots)]
+    if len(leaders) > 1:
+        paths += [(f"user{place}", steps(its)) for place, its in enumerate(leaders)]
+    paths.append(("line", steps(best)))
+    labels = [Label(x=_LEFT - 6, y=down(value) + 4, text=_tick(value)) for value in axis.ticks()]
+    labels += [
+        Label(x=_LEFT, y=HEIGHT - 6, text=f"{first:%Y-%m-%d}", anchor="start"),
+        Label(x=WIDTH - _RIGHT, y=HEIGHT - 6, text=f"{last:%Y-%m-%d}"),
     ]
-    light = ""
-    if shown_light is not None:
-        light = f"M{_LEFT} {down(shown_light)}H{WIDTH - _RIGHT}"
-        labels.append(Label(x=WIDTH - _RIGHT, y=down(shown_light) - 4, text="speed of light"))
+    if light_s is not None and axis.low <= light_s <= axis.high:
+        paths.append(("light", f"M{_LEFT} {down(light_s)}H{WIDTH - _RIGHT}"))
+        labels.append(Label(x=WIDTH - _RIGHT, y=down(light_s) - 4, text="speed of light"))
     start, end = units.score(best[0].seconds), units.score(best[-1].seconds)
-    words = f"{len(ordered)} scores over time. The best fell from {start} to {end} in {len(best)} steps." + _told(
-        light_s
-    )
+    words = f"{len(ordered)} scores over time. The best fell from {start} to {end} in {len(best)} steps."
     return Drawing(
-        words=words,
+        words=words + _light_words(light_s),
         labels=labels,
-        line="".join(steps),
-        dots="".join(f"M{across(item.at)} {down(item.seconds)}h0" for item in drawn),
-        light=light,
+        paths=paths,
+        legend=[(f"user{place}", its[0].user_name) for place, its in enumerate(leaders)] if len(leaders) > 1 else (),
     )
 
 
-def distribution(scores: Sequence[Score], light_s: float | None) -> Drawing | None:
-    """How many users' best lie where; None where there are less than two users."""
+def distribution(scores: Sequence[Score], light_s: float | None, *, logarithmic: bool = True) -> Drawing | None:
+    """How many users' best lie where; None where there are few users."""
     bests: dict[str, float] = {}
     for score in scores:
         bests[score.user_id] = min(score.seconds, bests.get(score.user_id, math.inf))
-    if len(bests) < 2:
+    if len(bests) < FEWEST_USERS:
         return None
     values = sorted(bests.values())
-    low, high, shown_light = _range(values, light_s)
+    axis = _axis(values, light_s, logarithmic=logarithmic)
     counts = [0] * _BINS
     for value in values:
-        counts[min(_BINS - 1, int(_part(value, low, high) * _BINS))] += 1
-    step = (WIDTH - _LEFT - _RIGHT) / _BINS
+        counts[min(_BINS - 1, int(axis.part(value) * _BINS))] += 1
     plot = HEIGHT - _TOP - _BOTTOM
+    step = (WIDTH - _LEFT - _RIGHT) / _BINS
+
+    def across(value: float) -> float:
+        return round(_LEFT + (WIDTH - _LEFT - _RIGHT) * axis.part(value), 1)
+
     bars = []
     for index, count in enumerate(counts):
         if count:
             tall = plot * count / max(counts)
-            bars.append(
-                (round(_LEFT + index * step, 1), round(_TOP + plot - tall, 1), round(step - 1, 1), round(tall, 1))
-            )
-    labels = [
-        Label(x=_LEFT - 6, y=_TOP + 8, text=str(max(counts))),
-        Label(x=_LEFT, y=HEIGHT - 8, text=units.score(low), anchor="start"),
-        Label(x=WIDTH - _RIGHT, y=HEIGHT - 8, text=units.score(high)),
+            x, y = _LEFT + index * step, _TOP + plot - tall
+            bars.append((round(x, 1), round(y, 1), round(step - 1, 1), round(tall, 1)))
+    labels = [Label(x=_LEFT - 6, y=_TOP + 8, text=str(max(counts)))]
+    labels += [
+        Label(x=min(across(value), WIDTH - 24), y=HEIGHT - 6, text=_tick(value), anchor="middle")
+        for value in axis.ticks()
     ]
-    light = ""
-    if shown_light is not None:
-        place = round(_LEFT + (WIDTH - _LEFT - _RIGHT) * _part(shown_light, low, high), 1)
-        light = f"M{place} {_TOP}V{_TOP + plot}"
-        labels.append(Label(x=place + 4, y=_TOP + 8, text="speed of light", anchor="start"))
-    middle = values[len(values) // 2]
+    paths = [("grid", f"M{_LEFT} {_TOP + plot}H{WIDTH - _RIGHT}")]
+    if light_s is not None and axis.low <= light_s <= axis.high:
+        paths.append(("light", f"M{across(light_s)} {_TOP}V{_TOP + plot}"))
+        labels.append(Label(x=across(light_s) + 4, y=_TOP + 8, text="speed of light", anchor="start"))
     words = (
         f"The best scores of {len(values)} users: from {units.score(values[0])} to "
-        f"{units.score(values[-1])}, the middle one {units.score(middle)}." + _told(light_s)
+        f"{units.score(values[-1])}, the middle one {units.score(values[len(values) // 2])}."
     )
-    return Drawing(words=words, labels=labels, bars=bars, light=light)
+    return Drawing(words=words + _light_words(light_s), labels=labels, paths=paths, bars=bars)
 
 
-def light_of(result: object, ranking_by: str | None) -> float | None:
-    """The score of a perfect kernel, in seconds, from a ranked run's cases; None where a case does not state it."""
-    benchmarks = [case for case in cases(result) if case.kind == "benchmark"]
-    times = [(case.mean_ns or 0) * (case.sol or 0) for case in benchmarks]
-    if not times or not all(0 < time < _MOST_NS for time in times):
+def sparkline(scores: Sequence[Score]) -> Drawing | None:
+    """How the best fell, in a small picture; None where it did not."""
+    best = records(scores)
+    if len(best) < 2:
         return None
-    if ranking_by == "last":
-        light_ns = times[-1]
-    elif ranking_by == "mean":
-        light_ns = sum(times) / len(times)
-    else:
-        light_ns = math.exp(sum(math.log(time) for time in times) / len(times))
-    return light_ns / 1e9
-
-
-def roofline(ran: Sequence[Case]) -> str:
-    """What a run's cases say together about the speed of light; empty where none does."""
-    lit = [(case.sol, case.sol_limit) for case in ran if case.sol is not None and 0 < case.sol < _MOST_LIGHT]
-    if not lit:
-        return ""
-    part = math.exp(sum(math.log(value) for value, _ in lit) / len(lit))
-    bounds = [
-        f"{limit} in {sum(other == limit for _, other in lit)}" for limit in dict.fromkeys(b for _, b in lit) if limit
+    last = max(score.at for score in scores)
+    span_s = (last - best[0].at).total_seconds() or 1.0
+    axis = _axis([score.seconds for score in best], None, logarithmic=True)
+    points = [
+        (
+            round(2 + (SPARK_WIDTH - 4) * (item.at - best[0].at).total_seconds() / span_s),
+            round(3 + (SPARK_HEIGHT - 6) * (1 - axis.part(item.seconds)), 1),
+        )
+        for item in best
     ]
-    text = f"Roofline: {units.percent(part)} of the speed of light"
-    text += " (geometric mean of the cases)." if len(lit) > 1 else "."
-    if part < 1:
-        text += f" A perfect kernel would take {units.percent(part)} of the time."
-    if bounds:
-        text += f" A perfect kernel is bound by {', by '.join(bounds)} of {len(lit)} cases."
-    if any(value > 1 for value, _ in lit):
-        text += " More than 100 % is seldom honest: caches or narrower units can explain a little."
-    return text
+    corners = dict(points[1:])
+    line = "".join(f"H{x}V{y}" for x, y in corners.items())
+    start, end = units.score(best[0].seconds), units.score(best[-1].seconds)
+    return Drawing(
+        words=f"The best fell from {start} to {end}",
+        paths=[("line", f"M{points[0][0]} {points[0][1]}{line}H{SPARK_WIDTH - 2}")],
+        width=SPARK_WIDTH,
+        height=SPARK_HEIGHT,
+    )
 
 
-def _range(values: Sequence[float], light_s: float | None) -> tuple[float, float, float | None]:
-    """The ends of an axis that holds the values and, where it is near, the speed of light."""
+def spans(ran: Sequence[Case]) -> Sequence[tuple[str, str, str] | None]:
+    """Three outlines for each case that was timed: from best to worst, the mean's interval, and the mean; one axis."""
+    every = [value for case in ran for value in _times(case)]
+    if not every:
+        return [None] * len(ran)
+    low, high = min(every), max(every)
+    logarithmic = high > low * _WIDE
+    axis = Axis(
+        low=low / 1.2 if logarithmic else 0.0, high=high * (1.2 if logarithmic else 1.05), logarithmic=logarithmic
+    )
+
+    def line(pair: tuple[float | None, float | None]) -> str:
+        ends = [number for number in pair if number is not None and low <= number <= high]
+        return "" if len(ends) < 2 else f"M{axis.part(ends[0]) * SPAN:.1f} 7H{axis.part(ends[1]) * SPAN:.1f}"
+
+    return [
+        None
+        if not case.mean_ns or case.mean_ns not in _times(case)
+        else (
+            line((case.best_ns, case.worst_ns)),
+            line(case.mean_ci95_ns or (None, None)),
+            f"M{axis.part(case.mean_ns) * SPAN:.1f} 7h0",
+        )
+        for case in ran
+    ]
+
+
+def phases(named: Iterable[tuple[str, float | None]]) -> Sequence[tuple[str, float, float, str]]:
+    """Class, place, width and text of each part of a bar of 100; `named`: milliseconds of each, None where unknown."""
+    spent = [(name, value_ms) for name, value_ms in named if value_ms is not None and value_ms >= 0]
+    total_ms = sum(value_ms for _, value_ms in spent) or 1.0
+    parts, place = [], 0.0
+    for name, value_ms in spent:
+        width = 100 * value_ms / total_ms
+        parts.append((name, round(place, 2), round(width, 2), units.duration(value_ms * 1e6)))
+        place += width
+    return parts
+
+
+def _tick(value_s: float) -> str:
+    """A round value: without the zeros that show how exact a time is."""
+    digits, _, unit = units.score(value_s).partition(" ")
+    return f"{float(digits):g} {unit}"
+
+
+def _in_time(scores: Iterable[Score]) -> list[Score]:
+    return sorted(scores, key=lambda item: (item.at, item.submission_id))
+
+
+def _leaders(ordered: Sequence[Score]) -> Sequence[Sequence[Score]]:
+    """The records of each of the fastest users, the fastest first."""
+    of_users: dict[str, list[Score]] = {}
+    for score in ordered:
+        of_users.setdefault(score.user_id, []).append(score)
+    return sorted(map(records, of_users.values()), key=lambda its: its[-1].seconds)[:_USERS]
+
+
+def _times(case: Case) -> Sequence[float]:
+    """The times of a case that can be drawn."""
+    pair = case.mean_ci95_ns or ()
+    every = (case.mean_ns, case.best_ns, case.worst_ns, *pair)
+    return [value for value in every if value is not None and 1e-3 < value < 1e18]
+
+
+def _axis(values: Sequence[float], light_s: float | None, *, logarithmic: bool) -> Axis:
+    """An axis that holds the values and, where it is near, the speed of light; a linear one begins at 0."""
     low, high = min(values), max(values)
-    shown = light_s if light_s is not None and low / _FAR < light_s < high * _FAR else None
-    if shown is not None:
-        low, high = min(low, shown), max(high, shown)
+    if light_s is not None and low / _FAR < light_s < high * _FAR:
+        low, high = min(low, light_s), max(high, light_s)
     if high / low < 1.01:
         low, high = low / 1.05, high * 1.05
-    return low, high, shown
+    return Axis(low=low if logarithmic else 0.0, high=high, logarithmic=logarithmic)
 
 
-def _part(value: float, low: float, high: float) -> float:
-    """Where a value stands between the ends, by logarithm: 0 to 1."""
-    return (math.log(value) - math.log(low)) / (math.log(high) - math.log(low))
-
-
-def _told(light_s: float | None) -> str:
+def _light_words(light_s: float | None) -> str:
     return "" if light_s is None else f" The speed of light is {units.score(light_s)}."

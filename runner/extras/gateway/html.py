@@ -6,8 +6,9 @@ A form counts only with the session's token and from a page of this address.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
@@ -20,7 +21,7 @@ from runner.base import units
 from runner.base.errors import DatabaseUnavailableError
 from runner.base.model import NEVER
 from runner.base.results import number
-from runner.extras.gateway import identity, sizes
+from runner.extras.gateway import identity, sizes, words
 from runner.extras.gateway.context import Refusal, query_number
 from runner.extras.gateway.identity import Session
 
@@ -35,13 +36,18 @@ HEADERS: Final = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-_STATIC: Final = {"style.css": "text/css; charset=utf-8", "progress.js": "text/javascript; charset=utf-8"}
+_STATIC: Final = {
+    "style.css": "text/css; charset=utf-8",
+    "copy.js": "text/javascript; charset=utf-8",
+    "progress.js": "text/javascript; charset=utf-8",
+}
 #: Lines of a list that a page shows.
-_ROWS: Final = 50
-#: What a page shows of a case's two texts, and of a leaderboard's description, in bytes.
+ROWS: Final = 50
+#: What a page shows of a case's two texts, in bytes.
 SPEC_BYTES: Final = 120
 MESSAGE_BYTES: Final = 240
-_DESCRIPTION_BYTES: Final = 8000
+
+_SPANS: Final = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"))
 
 Page = Callable[[Request], Awaitable[Response]]
 
@@ -55,6 +61,17 @@ def _when(value: datetime | None) -> str:
     if value is None or value >= NEVER:
         return "" if value is None else units.moment(value)
     return f"{units.moment(value)} UTC"
+
+
+def _left(value: datetime) -> str:
+    """When something ends or ended, in words."""
+    if value >= NEVER:
+        return "without an end"
+    seconds = (value - datetime.now(UTC)).total_seconds()
+    size, unit = next((each for each in _SPANS if abs(seconds) >= each[0]), (1.0, "second"))
+    number_of = int(abs(seconds) / size)
+    count = f"{number_of} {unit}{'' if number_of == 1 else 's'}"
+    return f"{count} left" if seconds > 0 else f"{count} ago"
 
 
 def _validated(line: Mapping[str, Any]) -> str:
@@ -73,14 +90,20 @@ _templates: Final = Environment(
 _templates.filters.update(
     seconds=_seconds,
     when=_when,
+    left=_left,
+    day=lambda value: value.astimezone(UTC).strftime("%Y-%m-%d"),
+    age=units.age,
+    size=units.size,
     ns=units.duration,
+    spread=units.spread,
     between=units.between,
     percent=units.percent,
+    verdict=words.verdict,
     segment=lambda text: quote(text, safe=""),
     cut=sizes.cut,
     validated=_validated,
 )
-_templates.globals.update(description_bytes=_DESCRIPTION_BYTES, spec_bytes=SPEC_BYTES, message_bytes=MESSAGE_BYTES)
+_templates.globals.update(spec_bytes=SPEC_BYTES, message_bytes=MESSAGE_BYTES, timings=words.TIMINGS)
 
 
 def page(handler: Callable[[Request, Session | None], Awaitable[Response]]) -> Page:
@@ -119,14 +142,20 @@ def rows_asked_for(
 ) -> tuple[Sequence[Mapping[str, Any]], dict[str, int]]:
     """The lines of a list that the request asks for, and what its page needs to turn over."""
     offset = query_number(request, "offset", 0, low=0, high=1_000_000)
-    turning = {"offset": offset, "size": _ROWS, "more": len(lines) > offset + _ROWS}
-    return lines[offset : offset + _ROWS], turning
+    turning = {"offset": offset, "size": ROWS, "more": len(lines) > offset + ROWS}
+    return lines[offset : offset + ROWS], turning
 
 
 def show(request: Request, session: Session | None, template: str, answer: int = 200, /, **values: object) -> Response:
     """A page, by its template. `answer`: the status code."""
     text = _templates.get_template(template).render(session=session, here=request.url.path, **values)
     return Response(text, answer, media_type="text/html; charset=utf-8", headers=HEADERS)
+
+
+def saved_as(name: str) -> str:
+    """The header that makes a browser save an answer under a plain name."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[-150:]
+    return f'attachment; filename="{plain}"'
 
 
 def go_to(path: str) -> RedirectResponse:
@@ -194,7 +223,7 @@ def local_path(path: str) -> str:
 
 
 async def static(request: Request) -> Response:
-    """GET /static/{name}: the style sheet and the script."""
+    """GET /static/{name}: the style sheet and the scripts."""
     name = request.path_params["name"]
     if name not in _STATIC:
         raise Refusal(404, "Not Found")

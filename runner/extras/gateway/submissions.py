@@ -300,6 +300,8 @@ async def mine(request: Request) -> Response:
         "my_submissions",
         user_id=who.id,
         leaderboard=request.query_params.get("leaderboard"),
+        gpu_type=None,
+        verdict=None,
         limit=limit,
         offset=offset,
     )

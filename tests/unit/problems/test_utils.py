@@ -19,8 +19,9 @@ def test_each_of_several_outputs_is_named_once() -> None:
         False,
         (
             "output 0: 1 of 6 elements differ; at (0, 1): found 5.0, expected 1.0; "
+            "tolerance: 1e-08 + 1e-05 * |expected|; "
             "output 2: 3 of 6 elements differ; at (1, 0): found 0.0, expected 3.0; at (1, 1): found 0.0, expected 4.0; "
-            "at (1, 2): found 0.0, expected 5.0"
+            "at (1, 2): found 0.0, expected 5.0; tolerance: 1e-08 + 1e-05 * |expected|"
         ),
     )
     assert check(right, [right, right[:1], right]) == (False, "output 1: shape: found (1, 3), expected (2, 3)")
@@ -43,6 +44,7 @@ def test_a_few_elements_stand_for_all() -> None:
         "100 of 100 elements differ",
         "at (0,): found 0.0, expected 1.0",
         "at (1,): found 0.0, expected 1.0",
+        "tolerance: 1e-08 + 1e-05 * |expected|",
     ]
 
 

@@ -170,5 +170,5 @@ def test_a_keyboard_is_enough(gate: Gate, chromium: Any) -> None:  # noqa: ANN40
     job = gate.bench.claim()
     gate.bench.store.complete(job, result(Verdict.ACCEPTED, run_record("test", result={})))
     gate.sql("NOTIFY runner_events, '{\"submissions\": [1]}'")
-    page.get_by_text("accepted").wait_for()
+    page.get_by_role("heading", name="Accepted").wait_for()
     context.close()

@@ -85,7 +85,8 @@ class Checker(HTMLParser):
         for name, value in attrs:
             if name.startswith("on") or name == "style" or (value or "").lower().startswith("javascript:"):
                 self.problems.append(f"{tag} {name}={value}")
-            if name in {"src", "href", "action"} and not (value or "").startswith(("/", "#")):
+            away = tag == "a" and found.get("rel") == "nofollow noopener"
+            if name in {"src", "href", "action"} and not away and not (value or "").startswith(("/", "#")):
                 self.problems.append(f"{tag} leads to {value}")
         if tag == "script" and not found.get("src", ""):
             self.problems.append("a script in the page")
@@ -143,7 +144,7 @@ def test_boards_and_a_ranking(gate: Gate, browser: Browser, finish: Finish) -> N
 
 def test_a_board_shows_its_reference_and_times_side_by_side(gate: Gate, browser: Browser, finish: Finish) -> None:
     """The reference and the template are for everyone who sees the board."""
-    gate.sql("UPDATE leaderboard.leaderboard SET task = jsonb_set(task, '{files,reference.py}', '\"def ref(): ...\"')")
+    gate.sql("UPDATE leaderboard.leaderboard SET task = jsonb_set(task, '{files,reference.py}', '\"return <1>\"')")
     for token, score in (("ada-token", 1e-6), ("bob-token", 1e-4)):
         gate.submit("/submission/identity/CPU/leaderboard", cli=token)
         finish(score_s=score)
@@ -151,10 +152,18 @@ def test_a_board_shows_its_reference_and_times_side_by_side(gate: Gate, browser:
     gate.submit("/submission/identity/CPU/leaderboard", cli="carol-token")
     finish(score_s=1e-5)
     text = checked(browser.get("/board/identity"))
-    assert "def ref(): ..." in text
+    assert '<i class="k">return</i> &lt;<i class="m">1</i>&gt;' in text
     assert "Template for Python" in text
-    assert "The best scores of 3 users: from 1.00 µs to 100 µs, the middle one 10.0 µs." in text
-    assert text.count("<rect ") == 3
+    assert re.findall(r"<strong>(.*)</strong>|>([+\d. %]+[×%])<", text) == [
+        ("1.00 µs", ""),
+        *(("10.0 µs", ""), ("", "+900 %"), ("", "10.00×")),
+        *(("100 µs", ""), ("", "+900 %"), ("", "100.00×")),
+    ]
+    assert len(re.findall(r'class="user\d" d="M1 4H19"', text)) == 3
+    saved = browser.get("/board/identity/code/Reference")
+    assert (saved.text, saved.headers["content-type"]) == ("return <1>", "text/plain; charset=utf-8")
+    assert saved.headers["content-disposition"] == 'attachment; filename="identity.Reference.py"'
+    assert browser.get("/board/identity/code/Fortran").status == 404
 
 
 def test_a_board_shows_its_progression_and_the_speed_of_light(gate: Gate, browser: Browser) -> None:
@@ -174,14 +183,21 @@ def test_a_board_shows_its_progression_and_the_speed_of_light(gate: Gate, browse
     assert "The speed of light is 2.00 µs." in text
     assert text.count('class="light"') == 1
     assert "5.00 µs" not in text
+    assert '8"></rect></svg> 50 %</td>' in text
     # One user has no distribution.
     assert "Best scores of the users" not in text
+    assert "scale=linear" in checked(browser.get("/board/identity?scale=linear"))
+    first_page = checked(browser.get("/"))
+    assert 'aria-label="The best fell from 10.0 µs to 4.00 µs"' in first_page
+    assert '<td class="number">4.00 µs</td><td class="number">1</td>' in first_page
 
 
 def test_a_closed_board_is_not_shown_to_strangers(gate: Gate, browser: Browser, ada: Browser) -> None:
     """A visitor is asked to log in; without an invitation 403."""
     gate.sql("UPDATE leaderboard.leaderboard SET visibility = 'closed', description = 'the secret plan'")
     assert browser.get("/board/identity").headers["location"] == "/login?next=%2Fboard%2Fidentity"
+    assert browser.get("/board/identity/code/Python").status == 303
+    assert ada.get("/board/identity/code/Python").status == 403
     refused = ada.get("/board/identity")
     assert refused.status == 403
     assert "the secret plan" not in refused.text + browser.get("/").text
@@ -283,12 +299,20 @@ def test_submitting_a_file_and_pasted_text(gate: Gate, ada: Browser, browser: Br
 
 
 def test_a_list_of_submissions_shows_verdicts(gate: Gate, ada: Browser) -> None:
-    """A wrong answer is one, whatever KernelBot's job status is; what waits says so."""
+    """A wrong answer is one, whatever KernelBot's job status is; what waits says so. Forms choose among them."""
     gate.submit()
     gate.bench.store.complete(gate.bench.claim(), result(Verdict.WRONG_ANSWER, run_record("test", passed=False)))
     gate.submit()
     shown = checked(ada.get("/mine"))
-    assert re.findall(r"<td>(wrong_answer|succeeded|failed|queued)</td>", shown) == ["queued", "wrong_answer"]
+    assert re.findall(r">(Wrong answer|succeeded|failed|queued)</td>", shown) == ["queued", "Wrong answer"]
+    for choice, ids in (
+        ("verdict=wrong_answer", ["1"]),
+        ("verdict=accepted", []),
+        ("leaderboard=identity&gpu_type=CPU&verdict=", ["2", "1"]),
+        ("gpu_type=H100", []),
+        ("leaderboard=%3Cscript%3E", []),
+    ):
+        assert re.findall(r'href="/view/(\d+)"', checked(ada.get(f"/mine?{choice}"))) == ids
 
 
 def test_a_submission_is_its_owners_and_the_operators(gate: Gate, ada: Browser, browser: Browser) -> None:
@@ -345,12 +369,14 @@ def test_cases_times_and_outputs(gate: Gate, ada: Browser) -> None:
         )
     text = checked(ada.get("/view/1"))
     for shown in (
-        "12.3 µs",
-        "12.0 µs to 12.7 µs",
+        '<h1 class="good">Accepted: 12.0 µs ± 2.8 %</h1>',
+        "12.3 ± 0.35 µs",
         "13.9 µs",
         "64",
+        "own clock, audited",
         "noisy: 0.08",
         "73 % (memory)",
+        "queued",
         "Roofline: 73 %",
         "public-words",
         "mismatch",
@@ -364,7 +390,7 @@ def test_cases_times_and_outputs(gate: Gate, ada: Browser) -> None:
 
 def test_markup_in_names_is_text(gate: Gate, ada: Browser) -> None:
     """Of users, boards, files, GPU types, hosts, verdicts and what an address says."""
-    gate.bench.board(f"b{SCRIPT}", f"g{SCRIPT}", description=f"d{SCRIPT}")
+    gate.bench.board(f"b{SCRIPT}", f"g{SCRIPT}", description=f"d{SCRIPT} [a](https://x.example) [b](javascript:1)")
     gate.sql("UPDATE leaderboard.user_info SET user_name = %s WHERE id = 'ada'", f"u{SCRIPT}")
     gate.sql(
         "INSERT INTO runner.host (name, version, slots, drain_reason, draining) VALUES (%s, %s, %s::jsonb, %s, true)",
@@ -411,7 +437,7 @@ def test_the_operators_page(gate: Gate, ada: Browser, finish: Finish) -> None:
     assert operator.login(ADMIN).status == 303
     assert ADMIN not in operator.cookie
     text = checked(operator.get("/hosts"))
-    for shown in ("host-a", "2 CPU", "accepted", "up"):
+    for shown in ("host-a", "2 CPU", "Accepted", "up"):
         assert shown in text
     checked(operator.get("/view/1"))
     assert ada.get("/hosts").status == 403
@@ -451,7 +477,7 @@ def test_progress_comes_as_events(gate: Gate, ada: Browser, finish: Finish) -> N
         while chunk := connection.recv(65536):
             got += chunk
     assert b'"done":true' in got
-    assert b"accepted" in got
+    assert b"Accepted" in got
     assert b"/static/progress.js" not in ada.get("/view/1").body
 
 
@@ -464,17 +490,19 @@ def test_what_the_pages_need_is_served_here(browser: Browser) -> None:
 
 
 def test_a_large_board_is_shown_in_pages(gate: Gate, browser: Browser) -> None:
-    """A hundred places at a time."""
+    """Fifty places at a time; a place knows the best of all, and the one before it on the page before."""
     gate.sql(
         "WITH u AS (INSERT INTO leaderboard.user_info (id, user_name) SELECT 'u' || i, repeat('n', 100) || i"
-        " FROM generate_series(1, 120) AS i RETURNING id), c AS (INSERT INTO leaderboard.code_files (code) VALUES ('x')"
+        " FROM generate_series(1, 70) AS i RETURNING id), c AS (INSERT INTO leaderboard.code_files (code) VALUES ('x')"
         " RETURNING id), s AS (INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id,"
         " submission_time, done) SELECT 1, 'x.py', u.id, c.id, now(), true FROM u, c RETURNING id)"
         " INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed,"
-        " system_info) SELECT s.id, now(), now(), 'leaderboard', k.secret, 'CPU', 0.001, true, '{}'"
+        " system_info) SELECT s.id, now(), now(), 'leaderboard', k.secret, 'CPU', 0.001 * (1 + s.id % 2), true, '{}'"
         " FROM s, (VALUES (false), (true)) AS k (secret)"
     )
     first = checked(browser.get("/board/identity?gpu=CPU"))
-    assert first.count('<td class="number">1</td>') == 100
-    assert "offset=100" in first
-    assert checked(browser.get("/board/identity?gpu=CPU&offset=100")).count('<td class="number">1</td>') == 20
+    assert first.count('<td class="number">1</td>') == 35
+    assert first.count('<td class="number">36</td>') == 15
+    assert "offset=50" in first
+    second = checked(browser.get("/board/identity?gpu=CPU&offset=50"))
+    assert second.count('<td class="number">36</td>') == second.count("2.00×") == second.count("+0 %") == 20

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pytest
 
 from runner.base.model import Verdict
+from runner.store.gateway import GatewayStore, Row
 from tests.integration.extras.gateway.conftest import ADMIN, Gate
 from tests.integration.extras.gateway.test_pages import Browser
 from tests.integration.store.conftest import ranked, result, run_record
 
-#: Bytes that a page may have.
+#: Bytes that a page may have, alone and with style and scripts, and statements that it may take.
 MOST = 100_000
+MOST_LOADED = 150_000
+STATEMENTS = 10
 #: Five bytes of HTML for one of text.
 NAME = '"' * 250
 USERS = 110
@@ -116,12 +120,25 @@ def pages(gate: Gate) -> list[tuple[Browser, str]]:
     ]
 
 
-def test_no_page_has_more_than_100_kb(full: Gate) -> None:
-    """Whatever users and operators have called things, printed and submitted."""
+def test_no_page_has_more_than_100_kb(full: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever users and operators have called things, printed and submitted. Few statements; 150 KB with all else."""
+    sent: list[str] = []
+    send = GatewayStore.all
+
+    async def noted(store: GatewayStore, name: str, /, **values: object) -> Sequence[Row]:
+        sent.append(name)
+        return await send(store, name, **values)
+
     for browser, path in pages(full):
+        monkeypatch.setattr(GatewayStore, "all", noted)
         answer = browser.get(path)
+        monkeypatch.undo()
         assert answer.status in (200, 404), path
         assert 500 < len(answer.body) <= MOST, path
+        assert len(sent) <= STATEMENTS, sent
+        sent.clear()
+        loaded = set(re.findall(r'(?:href|src)="(/static/[^"]+)"', answer.text))
+        assert len(answer.body) + sum(len(browser.get(name).body) for name in loaded) <= MOST_LOADED, path
 
 
 def test_what_does_not_fit_is_told_and_can_be_had(full: Gate) -> None:
@@ -138,7 +155,7 @@ def test_what_does_not_fit_is_told_and_can_be_had(full: Gate) -> None:
     assert full.ask("GET", f"/view/{number}/code").status == 303
     seen: set[str] = set()
     offset = 0
-    link = re.compile(r'<a href="/board/(?:other%20(\d+)|identity)')
+    link = re.compile(r'<h2><a href="/board/(?:other%20(\d+)|identity)')
     while found := link.findall(full.ask("GET", f"/?offset={offset}").text):
         seen |= set(found)
         offset += len(found)

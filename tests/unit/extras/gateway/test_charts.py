@@ -1,13 +1,14 @@
-"""The drawings of a leaderboard: what they hold, what they leave out, and the words beside them."""
+"""The drawings of scores and times, and the figures beside them: what they hold and what they leave out."""
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from runner.base.results import cases
-from runner.extras.gateway import charts
+from runner.extras.gateway import charts, figures
 from runner.extras.gateway.charts import Score
 
 BEGAN = datetime(2031, 1, 1, tzinfo=UTC)
@@ -33,18 +34,23 @@ def test_records_are_those_that_were_the_best() -> None:
     assert [score.seconds for score in made] == [4e-6, 2e-6, 1e-6]
 
 
-def test_progression() -> None:
-    """A step down at each record, a dot for each score, and the speed of light below all."""
-    made = charts.progression(scores(1e-4, 1e-3, 1e-5), 1e-6)
+@pytest.mark.parametrize("logarithmic", [True, False])
+def test_progression(logarithmic: bool) -> None:
+    """A step down at each record, a dot for each score, a line for each leading user; the speed of light below all."""
+    made = charts.progression(scores(1e-4, 1e-3, 1e-5), 1e-6, logarithmic=logarithmic)
     assert made is not None
-    assert made.line.count("V") == 1
-    assert made.dots.count("M") == 3
-    # Lower is faster; the speed of light is the lowest of all.
-    assert made.light == f"M70 {charts.HEIGHT - 28:.1f}H630"
+    paths = dict(made.paths)
+    assert paths["line"].count("V") == 1
+    assert paths["dots"].count("M") == 3
+    assert [name for _, name in made.legend] == ["U2", "U0", "U1"]
+    heights = {name: float(paths[name].split()[1].partition("H")[0]) for name in ("user0", "user1", "light")}
+    # Lower is faster.
+    assert heights["user1"] < heights["user0"] < heights["light"]
     assert made.words == (
         "3 scores over time. The best fell from 100 µs to 10.0 µs in 2 steps. The speed of light is 1.00 µs."
     )
-    assert [label.text for label in made.labels][:2] == ["1.00 ms", "1.00 µs"]
+    ticks = [label.text for label in made.labels if label.text.endswith("s")]
+    assert {"1 ms"} < set(ticks) <= {"0 ns", "1 µs", "10 µs", "100 µs", "500 µs", "1 ms"}
 
 
 @pytest.mark.parametrize("few", [[], [1e-6]])
@@ -56,12 +62,24 @@ def test_a_few_scores_make_no_drawing(few: list[float]) -> None:
 
 def test_distribution_counts_each_user_once() -> None:
     """By the best score; the tallest bar fills the plot."""
-    found = scores(1e-6, 1.01e-6, 1e-3)
+    found = scores(1e-6, 1.01e-6, 1.02e-6, *[1e-3] * 5)
     found.append(Score(at=BEGAN, seconds=1.0, user_id="u0", user_name="U0", submission_id=9))
     made = charts.distribution(found, None)
     assert made is not None
-    assert [bar[3] for bar in made.bars] == [180.0, 90.0]
-    assert made.words == "The best scores of 3 users: from 1.00 µs to 1.00 ms, the middle one 1.01 µs."
+    tall, short = made.bars[1][3], made.bars[0][3]
+    assert short == pytest.approx(tall * 3 / 5, abs=0.1)
+    assert made.words == "The best scores of 8 users: from 1.00 µs to 1.00 ms, the middle one 1.00 ms."
+
+
+def test_a_case_is_drawn_beside_the_others_of_its_run() -> None:
+    """From best to worst, the interval, and the mean, on one axis; a case without a time has none."""
+    result = ran(("4", None, None), ("16", None, None))
+    result |= {"benchmark.0.best": "2", "benchmark.0.worst": "8", "benchmark.0.runner.mean_ci95": "[3, 5]"}
+    result |= {"test-count": "1", "test.0.spec": "n"}
+    untimed, first, second = charts.spans(cases(result))
+    assert untimed is None
+    assert first == ("M14.3 7H57.1", "M21.4 7H35.7", "M28.6 7h0")
+    assert second == ("", "", "M114.3 7h0")
 
 
 def ran(*cases: tuple[str, str | None, str | None]) -> dict[str, str]:
@@ -77,7 +95,17 @@ def ran(*cases: tuple[str, str | None, str | None]) -> dict[str, str]:
 def test_the_speed_of_light_of_a_score(ranking: str | None, light_s: float) -> None:
     """As the leaderboard makes a score of the cases."""
     result = ran(("4", "0.5", "math"), ("16", "0.5", "memory"))
-    assert charts.light_of(result, ranking) == pytest.approx(light_s)
+    assert figures.light_of(result, ranking) == pytest.approx(light_s)
+
+
+def test_the_interval_of_a_score() -> None:
+    """Errors of independent cases add up in squares; without an interval of each case there is none."""
+    result = ran(("100", None, None), ("200", None, None))
+    result |= {"benchmark.0.runner.mean_ci95": "[97, 103]", "benchmark.1.runner.mean_ci95": "[192, 208]"}
+    assert figures.interval_of(result, "last") == pytest.approx(0.04)
+    assert figures.interval_of(result, "mean") == pytest.approx(math.hypot(3, 8) / 300)
+    assert figures.interval_of(result, "geom") == pytest.approx(0.025)
+    assert figures.interval_of(ran(("100", None, None)), "geom") is None
 
 
 @pytest.mark.parametrize(
@@ -97,16 +125,17 @@ def test_the_speed_of_light_of_a_score(ranking: str | None, light_s: float) -> N
 )
 def test_no_speed_of_light_is_made_of_nonsense(result: object) -> None:
     """Of other programs' rows, and of cases that do not all state it."""
-    assert charts.light_of(result, "geom") is None
-    assert isinstance(charts.roofline(cases(result)), str)
+    assert figures.light_of(result, "geom") is None
+    assert figures.interval_of(result, "geom") is None
+    assert isinstance(figures.roofline(cases(result)), str)
 
 
 def test_the_roofline_in_words() -> None:
     """How near a run comes, and what binds a perfect kernel."""
-    told = charts.roofline(cases(ran(("4", "0.5", "memory"), ("4", "0.5", "math"), ("4", "0.5", "memory"))))
+    told = figures.roofline(cases(ran(("4", "0.5", "memory"), ("4", "0.5", "math"), ("4", "0.5", "memory"))))
     assert told == (
         "Roofline: 50 % of the speed of light (geometric mean of the cases). A perfect kernel would take 50 % of the "
         "time. A perfect kernel is bound by memory in 2, by math in 1 of 3 cases."
     )
-    assert "seldom honest" in charts.roofline(cases(ran(("4", "1.5", "math"))))
-    assert charts.roofline(cases(ran(("4", None, None)))) == ""
+    assert "seldom honest" in figures.roofline(cases(ran(("4", "1.5", "math"))))
+    assert figures.roofline(cases(ran(("4", None, None)))) == ""

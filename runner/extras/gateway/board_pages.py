@@ -1,0 +1,271 @@
+"""The pages of leaderboards: the list of all, and one with its ranking, drawings, task and code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from runner.base.results import cases, number
+from runner.extras.gateway import charts, figures, markup, sizes
+from runner.extras.gateway.boards import admit, named, own_name
+from runner.extras.gateway.context import AppState, Refusal, app_state, query_number
+from runner.extras.gateway.html import HEADERS, ROWS, rows_asked_for, saved_as, show
+from runner.extras.gateway.identity import Session
+from runner.store.gateway import Row
+
+#: Bytes of HTML that a description has, and all sources of a page together, and one.
+_DESCRIPTION: Final = 12_000
+_SOURCES: Final = 30_000
+_SOURCE: Final = 12_000
+_TEMPLATES: Final = 8
+#: The longest name of a template's language that a page shows.
+_LANG: Final = 40
+#: Of a task's benchmarks: parameters, and bytes of one.
+_PARAMETERS: Final = 8
+_PARAMETER: Final = 24
+#: From how many scores a leaderboard's drawings are made, and how many records are listed.
+_SCORES: Final = 3000
+_RECORDS: Final = 20
+#: From how many scores a small drawing in the list of leaderboards is made, and how many GPU types are listed.
+_SPARKS: Final = 200
+_TYPES: Final = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What the list of leaderboards shows of one."""
+
+    #: Rows with gpu_type, entries and best, the GPU type with the most users first.
+    standings: Sequence[Row] = ()
+    spark: charts.Drawing | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """What a leaderboard's page shows of its scores on one GPU type."""
+
+    progression: charts.Drawing | None
+    distribution: charts.Drawing | None
+    #: The newest scores that were the best when they came.
+    records: Sequence[charts.Score]
+    #: The times of the best score's cases.
+    best_ns: Sequence[float | None]
+    #: There are more scores than these.
+    cut: bool
+
+
+async def boards(request: Request, session: Session | None) -> Response:
+    """GET /: the leaderboards."""
+    found = await app_state(request).store.all("board_list")
+    lines = sorted(found, key=lambda line: (line["over"], line["deadline"], line["name"]))
+    some, turning = rows_asked_for(request, lines)
+    cards = await _cards(app_state(request), some)
+    return show(request, session, "boards.html", boards=some, cards=cards, no_card=Card(), **turning)
+
+
+async def _standings(current: AppState, names: Sequence[str]) -> Sequence[Row]:
+    """How many users rank on these leaderboards, and the best score, on each GPU type; at most half a minute old."""
+    key = ("standings", *names)
+    known = current.drawings.get(key)
+    if isinstance(known, list):
+        return known
+    found = await current.store.all("board_standings", names=list(names))
+    current.drawings.put(key, found)
+    return found
+
+
+async def _cards(current: AppState, boards: Sequence[Mapping[str, Any]]) -> Mapping[int, Card]:
+    """What the list shows of the public leaderboards among these, by id; at most half a minute old."""
+    ids = {board["name"]: board["id"] for board in boards if board["visibility"] == "public"}
+    key = ("cards", *ids)
+    known = current.drawings.get(key)
+    if isinstance(known, dict):
+        return known
+    ranked: dict[int, list[Row]] = {}
+    for row in await _standings(current, list(ids)):
+        ranked.setdefault(ids[row["leaderboard"]], []).append(row)
+    found = await current.store.all(
+        "board_trends", ids=list(ranked), gpu_types=[rows[0]["gpu_type"] for rows in ranked.values()], limit=_SPARKS
+    )
+    scores: dict[int, list[charts.Score]] = {}
+    for row in found:
+        scores.setdefault(row["board_id"], []).append(_score(row))
+    cards = {
+        board_id: Card(standings=rows[:_TYPES], spark=charts.sparkline(scores.get(board_id, ())))
+        for board_id, rows in ranked.items()
+    }
+    current.drawings.put(key, cards)
+    return cards
+
+
+async def board(request: Request, session: Session | None) -> Response:
+    """GET /board/{name}: its ranking on one GPU type, its task, and how the scores fell."""
+    current = app_state(request)
+    found = await _admitted(request, session)
+    standings = await _standings(current, [found["name"]])
+    entries = {row["gpu_type"]: row["entries"] for row in standings}
+    most = max(found["gpus"], key=lambda name: entries.get(name, 0), default="")
+    gpu = own_name(found, request.query_params.get("gpu", "")) or most
+    offset = query_number(request, "offset", 0, low=0, high=1_000_000)
+    linear = request.query_params.get("scale") == "linear"
+    rows = await current.store.all("places", leaderboard=found["name"], gpu_type=gpu, limit=ROWS + 1, offset=offset)
+    ids = [row["submission_id"] for row in rows[:ROWS]]
+    validated = await current.store.all("validations_of_board", leaderboard=found["name"], gpu_type=gpu, ids=ids)
+    task = await current.store.one("board_reference", board_id=found["id"])
+    ranking_by = None if task is None else task["ranking_by"]
+    known = await _figures(current, ids, gpu, ranking_by)
+    drawn = await _drawn(current, found["id"], gpu, ranking_by, linear=linear)
+    sources = [] if task is None else _sources(task)
+    # Beside the event loop: colouring takes milliseconds the first time.
+    return await asyncio.to_thread(
+        lambda: show(
+            request,
+            session,
+            "board.html",
+            board=found,
+            gpu=gpu,
+            entries={name: entries.get(name, 0) for name in found["gpus"]},
+            places=[_place(row, *known.get(row["submission_id"], (None, None)), session) for row in rows[:ROWS]],
+            validated={row["submission_id"]: row for row in validated},
+            offset=offset,
+            size=ROWS,
+            more=len(rows) > ROWS,
+            description=markup.markdown(str(found["description"] or ""), _DESCRIPTION),
+            shapes=_shapes(None if task is None else task["benchmarks"], drawn.best_ns),
+            ranking_by=ranking_by,
+            sources=_shown(sources, None if task is None else task["lang"]),
+            drawn=drawn,
+            scores_drawn=_SCORES,
+            linear=linear,
+        ),
+    )
+
+
+async def code(request: Request, session: Session | None) -> Response:
+    """GET /board/{name}/code/{title}: the reference or a template, as a file to be saved."""
+    found = await _admitted(request, session)
+    task = await app_state(request).store.one("board_reference", board_id=found["id"])
+    title = request.path_params["title"]
+    source = None if task is None else dict(_sources(task)).get(title)
+    if task is None or source is None:
+        raise Refusal(404, "This leaderboard has no such template")
+    headers = {**HEADERS, "Content-Disposition": saved_as(f"{found['name']}.{title}.{_ending(task['lang'])}")}
+    return Response(source, media_type="text/plain; charset=utf-8", headers=headers)
+
+
+async def _admitted(request: Request, session: Session | None) -> Row:
+    """The leaderboard that the path names.
+
+    Raises:
+        Refusal: there is none, or the user may not see it.
+    """
+    current = app_state(request)
+    found = await named(current, request.path_params["name"])
+    await admit(current, found, None if session is None else session.user)
+    return found
+
+
+async def _figures(
+    current: AppState, ids: Sequence[int], gpu: str, ranking_by: str | None
+) -> Mapping[int, tuple[float | None, float | None]]:
+    """Interval and speed of light of ranked submissions, by id; at most half a minute old."""
+    key = ("figures", gpu, *ids)
+    known = current.drawings.get(key)
+    if isinstance(known, dict):
+        return known
+    made = {
+        row["submission_id"]: (
+            figures.interval_of(row["result"], ranking_by),
+            figures.light_of(row["result"], ranking_by),
+        )
+        for row in await current.store.all("ranked_times", ids=list(ids), gpu_type=gpu)
+    }
+    current.drawings.put(key, made)
+    return made
+
+
+async def _drawn(current: AppState, board_id: int, gpu: str, ranking_by: str | None, *, linear: bool) -> Drawn:
+    """The drawings of a leaderboard; at most half a minute old."""
+    key = (board_id, gpu, linear)
+    known = current.drawings.get(key)
+    if isinstance(known, Drawn):
+        return known
+    found = await current.store.all("board_scores", board_id=board_id, gpu_type=gpu, limit=_SCORES)
+    scores = [_score(row) for row in found]
+    result = None
+    if scores:
+        best = min(scores, key=lambda score: score.seconds)
+        found = await current.store.all("ranked_times", ids=[best.submission_id], gpu_type=gpu)
+        result = found[0]["result"] if found else None
+    light_s = figures.light_of(result, ranking_by)
+    drawn = Drawn(
+        progression=charts.progression(scores, light_s, logarithmic=not linear),
+        distribution=charts.distribution(scores, light_s, logarithmic=not linear),
+        records=charts.records(scores)[::-1][:_RECORDS],
+        best_ns=[case.mean_ns for case in cases(result)],
+        cut=len(scores) >= _SCORES,
+    )
+    current.drawings.put(key, drawn)
+    return drawn
+
+
+def _score(row: Row) -> charts.Score:
+    return charts.Score(
+        at=row["submission_time"],
+        seconds=row["score"],
+        user_id=row["user_id"],
+        user_name=row.get("user_name", ""),
+        submission_id=row["submission_id"],
+    )
+
+
+def _place(row: Row, interval: float | None, light_s: float | None, session: Session | None) -> dict[str, Any]:
+    """A row of the ranking."""
+    score_s, best_s, ahead_s = number(row["score"]), number(row["best"]), number(row["ahead"])
+    return {
+        **row,
+        "interval": interval,
+        "behind": score_s / ahead_s - 1 if score_s and ahead_s else None,
+        "times_best": score_s / best_s if score_s and best_s else None,
+        "light": light_s / score_s if score_s and light_s else None,
+        "own": session is not None and (session.user.operator or session.user.id == row["user_id"]),
+    }
+
+
+def _sources(task: Row) -> list[tuple[str, str]]:
+    """Title and text of a task's reference and templates."""
+    named_texts = [("Reference", task["reference"]), *task["templates"]]
+    return [(title, text) for title, text in named_texts if text and len(title) <= _LANG][:_TEMPLATES]
+
+
+def _shown(sources: Sequence[tuple[str, str]], lang: str | None) -> list[tuple[str, markup.Source]]:
+    """The sources as a page shows them."""
+    left, shown = _SOURCES, []
+    for title, text in sources:
+        if left > sizes.NAME:
+            source = markup.coloured(text, markup.language_of(f".{_ending(lang)}"), min(_SOURCE, left))
+            left -= source.size_bytes
+            shown.append((title, source))
+    return shown
+
+
+def _ending(lang: str | None) -> str:
+    return "cu" if lang == "cu" else "py"
+
+
+def _shapes(benchmarks: object, best_ns: Sequence[float | None]) -> dict[str, Any] | None:
+    """The benchmarks of a task as a table, with the best entry's times where their number is the same."""
+    rows = [case for case in benchmarks if isinstance(case, dict)] if isinstance(benchmarks, list) else []
+    names = list(dict.fromkeys(name for case in rows for name in case if name != "seed"))[:_PARAMETERS]
+    if not names:
+        return None
+    return {
+        "names": [sizes.cut(name, _PARAMETER) for name in names],
+        "rows": [[sizes.cut(case.get(name, ""), _PARAMETER) for name in names] for case in rows],
+        "best_ns": best_ns if len(best_ns) == len(rows) else (),
+    }

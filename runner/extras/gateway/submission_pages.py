@@ -1,0 +1,327 @@
+"""The pages of submissions: a user's list, the form, and one with its verdict, cases, times, output and code."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from runner.base.errors import DatabaseUnavailableError
+from runner.base.model import Verdict
+from runner.base.results import Case, cases, number
+from runner.extras.gateway import charts, figures, identity, markup, results, sizes, words
+from runner.extras.gateway.boards import admit, named, own_name
+from runner.extras.gateway.context import AppState, Refusal, app_state, path_number, query_number
+from runner.extras.gateway.html import (
+    HEADERS,
+    MESSAGE_BYTES,
+    ROWS,
+    SPEC_BYTES,
+    go_to,
+    require_token,
+    saved_as,
+    show,
+    user_of,
+)
+from runner.extras.gateway.identity import Session
+from runner.extras.gateway.submissions import HEARTBEAT_S, MODES, STREAM_S, event, owned, store
+from runner.extras.gateway.upload import Upload, form, upload
+from runner.store.gateway import Row
+
+#: Bytes of HTML of all cases of a page, of all that was printed, of one output, of one report, and of the code.
+_CASES: Final = 36_000
+_OUTPUTS: Final = 18_000
+_OUTPUT: Final = 4000
+_REPORT: Final = 12_000
+_CODE: Final = 30_000
+#: Of a case: what its line has beside its texts.
+_CASE: Final = 700
+#: Cases of a run whose failure is shown with all of its message, and bytes of that.
+_FAILURES: Final = 3
+_MESSAGE: Final = 2000
+#: Of a submission: its runs (some on each GPU type), and the files of its profiles.
+_RUNS: Final = 40
+_FILES: Final = 40
+
+
+async def mine(request: Request, session: Session | None) -> Response:
+    """GET /mine: the user's submissions, all or those of a leaderboard, a GPU type or a verdict."""
+    user = user_of(session)
+    current = app_state(request)
+    offset = query_number(request, "offset", 0, low=0, high=1_000_000)
+    chosen = {name: request.query_params.get(name) or None for name in ("leaderboard", "gpu_type", "verdict")}
+    found = await current.store.all("my_submissions", user_id=user.user.id, **chosen, limit=ROWS + 1, offset=offset)
+    states = await current.store.all("verdicts", ids=[line["id"] for line in found])
+    places = await current.store.all("my_places", user_id=user.user.id)
+    return show(
+        request,
+        session,
+        "mine.html",
+        lines=found[:ROWS],
+        states={line["submission_id"]: line for line in states},
+        leaderboards=sorted({place["leaderboard"] for place in places}),
+        gpu_types=sorted({place["gpu_type"] for place in places}),
+        verdicts=tuple(Verdict),
+        chosen=chosen,
+        offset=offset,
+        size=ROWS,
+        more=len(found) > ROWS,
+        attachable=bool(current.providers) and not user.user.operator,
+    )
+
+
+async def send(request: Request, session: Session | None) -> Response:
+    """GET and POST /send: a file or pasted text."""
+    user = user_of(session)
+    if user.user.operator:
+        raise Refusal(403, "The operator has no submissions; log in as a user")
+    current = app_state(request)
+    if request.method == "GET":
+        found = await named(current, request.query_params.get("board", ""))
+        await admit(current, found, user.user)
+        gpu = own_name(found, request.query_params.get("gpu", ""))
+        return show(request, session, "send.html", board=found, gpu=gpu, modes=MODES)
+    sent = await upload(request)
+    require_token(user, sent.fields)
+    pasted = sent.fields.get("code", "")
+    if not sent.code and pasted:
+        # Forms send line feeds as two characters.
+        name = sent.fields.get("name") or "submission.py"
+        sent = Upload(name=name, code=pasted.replace("\r\n", "\n").encode("utf-8", "replace"), fields=sent.fields)
+    submission_id, _, _ = await store(
+        current,
+        user.user,
+        board_name=sent.fields.get("board", ""),
+        gpu=sent.fields.get("gpu", ""),
+        mode=sent.fields.get("mode", "test"),
+        sent=sent,
+    )
+    return go_to(f"/view/{submission_id}")
+
+
+async def view(request: Request, session: Session | None) -> Response:
+    """GET /view/{id}: a submission, for its author and operators."""
+    user = user_of(session)
+    current = app_state(request)
+    submission_id = path_number(request, "id")
+    found = await owned(current, submission_id, user.user)
+    status = await current.store.one("submission_status", submission_id=submission_id)
+    validated = await current.store.all("validations_of_submission", submission_id=submission_id)
+    files: Sequence[Row] = ()
+    if any(row["mode"].startswith("profile") for row in found["runs"] or ()):
+        files = await current.store.all("profile_files", submission_id=submission_id)
+    ranking_by = None
+    if status is not None and status["score"] is not None:
+        task = await current.store.one("board_reference", board_id=found["leaderboard_id"])
+        ranking_by = None if task is None else task["ranking_by"]
+
+    def make() -> Response:
+        rows, outputs = sizes.Budget(_CASES), sizes.Budget(_OUTPUTS)
+        public = [row for row in found["runs"] or () if not row["secret"]]
+        secret: dict[str, bool] = {}
+        for row in found["runs"] or ():
+            if row["secret"]:
+                secret[row["gpu_type"]] = row["passed"] and secret.get(row["gpu_type"], True)
+        return show(
+            request,
+            session,
+            "view.html",
+            submission=found,
+            status=status,
+            headline=_headline(found, status, ranking_by),
+            validated=validated,
+            runs=[_run(row, files[:_FILES], rows, outputs) for row in sorted(public[:_RUNS], key=_order)],
+            secret=secret,
+            phases=charts.phases(_phases(status)),
+            code=markup.coloured(results.source(found["code"]), markup.language_of(found["file_name"]), _CODE),
+            progress=_progress(found, status),
+        )
+
+    # Beside the event loop: results and code may be large, and colouring takes milliseconds.
+    return await asyncio.to_thread(make)
+
+
+def _order(row: Row) -> tuple[bool, bool]:
+    """What failed first, and tests last."""
+    return row["passed"], row["mode"] == "test"
+
+
+def _phases(status: Row | None) -> Sequence[tuple[str, float | None]]:
+    if status is None or status["state"] != "done":
+        return ()
+    return [("queued", status["queue_ms"]), ("built", status["build_ms"]), ("ran", status["eval_ms"])]
+
+
+def _headline(found: Row, status: Row | None, ranking_by: str | None) -> words.Headline | None:
+    """What the submission came to; None: it is not over."""
+    if not found["done"] or status is None or status["verdict"] is None:
+        return None
+    runs = found["runs"] or ()
+    failed = next((row for row in runs if not row["secret"] and not row["passed"]), None)
+    result = {} if failed is None or not isinstance(failed["result"], dict) else failed["result"]
+    ran = cases(result, most=results.MOST_CASES)
+    score_s = number(status["score"])
+    ranked = next((row for row in runs if row["score"] is not None and number(row["score"]) == score_s), None)
+    return words.headline(
+        status["verdict"],
+        cases=ran,
+        announced=int(number(result.get(f"{ran[0].kind}-count")) or 0) if ran else 0,
+        secret_failed=any(row["secret"] and not row["passed"] for row in runs),
+        score_s=score_s,
+        interval=None if ranked is None else figures.interval_of(ranked["result"], ranking_by),
+    )
+
+
+def _run(row: Row, files: Sequence[Row], budget: sizes.Budget, outputs: sizes.Budget) -> dict[str, Any]:
+    """What the page shows of a public run, as far as the budgets allow."""
+    ran = cases(row["result"], most=results.MOST_CASES)
+    shown = budget.lines(ran, _case_bytes)
+    meta = results.picked(row["meta"], results.META) or {}
+    compiled = results.picked(row["compilation"], results.COMPILATION) or {}
+    printed = (("compiler", compiled.get("stderr")), ("stdout", meta.get("stdout")), ("stderr", meta.get("stderr")))
+    return {
+        "mode": row["mode"],
+        "gpu": row["gpu_type"],
+        "passed": row["passed"],
+        "cases": list(zip(shown, charts.spans(ran), strict=False)),
+        "has": {name for case in shown for name in _COLUMNS if getattr(case, name) not in (None, ())},
+        "failures": [_failure(case, outputs) for case in shown if case.passed is False][:_FAILURES],
+        "hidden": len(ran) - len(shown),
+        "roofline": figures.roofline(ran),
+        "reports": [outputs.text(case.report, _REPORT) for case in shown if case.report],
+        "files": [file for file in files if _is_of(file, row)],
+        "outputs": [(name, outputs.end(text, _OUTPUT), len(str(text)) > _OUTPUT) for name, text in printed if text],
+    }
+
+
+#: What a column of the table of cases is made of; one that no case of a run has is left out.
+_COLUMNS: Final = ("mean_ns", "median_ns", "best_ns", "worst_ns", "runs", "sol", "timing", "remarks")
+
+
+def _failure(case: Case, budget: sizes.Budget) -> dict[str, Any]:
+    """Why a case failed: its message, and the elements that the message lists."""
+    # The judge writes a line's end as two characters.
+    message = (case.error or case.message or "").replace("\\n", "\n")
+    return {
+        "case": case,
+        "differences": words.differences(message),
+        "tolerance": words.tolerance(message),
+        "message": budget.text(message, _MESSAGE),
+    }
+
+
+def _is_of(file: Row, row: Row) -> bool:
+    """Whether a file was left by this run."""
+    return bool(file["gpu_type"] == row["gpu_type"] and file["name"].startswith(f"{row['mode']}."))
+
+
+async def profile_file(request: Request, session: Session | None) -> Response:
+    """GET /view/{id}/profile/{gpu}/{name}: a file of a profile, to be saved."""
+    user = user_of(session)
+    current = app_state(request)
+    submission_id = path_number(request, "id")
+    await owned(current, submission_id, user.user, with_code=False, with_runs=False)
+    gpu, name = request.path_params["gpu"], request.path_params["name"]
+    found = await current.store.one("profile_file", submission_id=submission_id, gpu_type=gpu, name=name)
+    if found is None:
+        raise Refusal(404, f"Submission {submission_id} has no such file; profiles are kept for 30 days")
+    headers = {**HEADERS, "Content-Disposition": saved_as(f"submission-{submission_id}.{name}")}
+    return Response(bytes(found["data"]), media_type="application/octet-stream", headers=headers)
+
+
+def _case_bytes(case: Case) -> int:
+    """How large a case's line is at most."""
+    return (
+        _CASE
+        + len(sizes.cut(case.spec, SPEC_BYTES).encode())
+        + len(sizes.cut(case.error or case.message or "", MESSAGE_BYTES).encode())
+    )
+
+
+async def code(request: Request, session: Session | None) -> Response:
+    """GET /view/{id}/code: the whole code, as a file to be saved."""
+    user = user_of(session)
+    found = await owned(app_state(request), path_number(request, "id"), user.user, with_runs=False)
+    return Response(
+        results.source(found["code"]),
+        media_type="text/plain; charset=utf-8",
+        headers={**HEADERS, "Content-Disposition": saved_as(f"submission-{found['id']}.txt")},
+    )
+
+
+async def cancel(request: Request, session: Session | None) -> Response:
+    """POST /view/{id}/cancel."""
+    user = user_of(session)
+    require_token(user, await form(request))
+    current = app_state(request)
+    submission_id = path_number(request, "id")
+    found = await owned(current, submission_id, user.user, with_code=False, with_runs=False)
+    await current.store.one("cancel", submission_id=submission_id, user_id=found["user_id"])
+    return go_to(f"/view/{submission_id}")
+
+
+async def progress(request: Request) -> Response:
+    """GET /view/{id}/events: how far a submission is, until it is over."""
+    session = await identity.session(request)
+    user = user_of(session)
+    current = app_state(request)
+    submission_id = path_number(request, "id")
+    await owned(current, submission_id, user.user, with_code=False, with_runs=False)
+    if not current.limits.open_stream(user.user.id):
+        raise Refusal(429, "Too many open streams", retry_after_s=30)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(
+        _progress_events(current, submission_id, user.user.id), media_type="text/event-stream", headers=headers
+    )
+
+
+async def _progress_events(current: AppState, submission_id: int, user_id: str) -> AsyncIterator[bytes]:
+    until = time.monotonic() + STREAM_S
+    last: Mapping[str, Any] | None = None
+    current.metrics.streams.inc()
+    try:
+        async with current.watcher.follow(submission_id) as happened:
+            while time.monotonic() < until and not current.watcher.leaving:
+                happened.clear()
+                try:
+                    found = await current.store.one(
+                        "submission", submission_id=submission_id, with_code=False, with_runs=False
+                    )
+                    status = await current.store.one("submission_status", submission_id=submission_id)
+                except DatabaseUnavailableError:
+                    yield b": the database is away\n\n"
+                    continue
+                told = {"text": "deleted", "done": True} if found is None else _progress(found, status)
+                yield b": alive\n\n" if told == last else event("progress", told)
+                last = told
+                if told["done"]:
+                    return
+                try:
+                    async with asyncio.timeout(HEARTBEAT_S):
+                        await happened.wait()
+                except TimeoutError:
+                    continue
+    finally:
+        current.metrics.streams.dec()
+        current.limits.close_stream(user_id)
+
+
+def _progress(found: Row, status: Row | None) -> dict[str, Any]:
+    """One line about a submission."""
+    if status is None:
+        word = found["status"] or ("done" if found["done"] else "waiting")
+        return {"text": word, "done": found["done"]}
+    if status["state"] in ("done", "cancelled"):
+        return {"text": words.verdict(status["verdict"]) or status["state"], "done": bool(found["done"])}
+    text = status["phase"] or status["state"]
+    if status["state"] == "queued" and status["position"]:
+        text += f", place {status['position']}"
+    if status["no_host_since"]:
+        text += ", no host of this GPU type is up"
+    if status["paused"]:
+        text += f", paused: {status['paused']}"
+    return {"text": text, "done": False}
