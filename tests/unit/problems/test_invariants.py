@@ -121,6 +121,18 @@ def test_each_criterion_of_a_cholesky_factor_fails_by_itself(tmp_path: Path, mon
             assert check(a, wrong)[1].startswith(name)
 
 
+def test_some_products_of_a_cholesky_factor_in_tf32_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in twenty, spread over all columns, so that none has much of it."""
+    with unpacked("cholesky", tmp_path, monkeypatch) as bench:
+        for n in (64, 400):
+            data = bench.generate({"batch": 1, "n": n, "cond": 2, "seed": 3})
+            right = bench.candidate("reference")(data.clone()).double()
+            error = rounded(right, 11) @ rounded(right, 11).mT - right @ right.mT
+            some = (torch.arange(n)[:, None] + torch.arange(n)) % 20 == 0
+            changed = data + error.where(some & ~torch.eye(n, dtype=torch.bool), 0).float()
+            assert bench.check(changed, right.float())[1].startswith("LL' - A at (0, "), n
+
+
 def test_each_criterion_of_a_qr_factorisation_fails_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R alone, however short its column, and reflectors that are none where there is nothing to factor."""
     for check in check_of("qr", tmp_path, monkeypatch):
