@@ -146,6 +146,16 @@ def test_each_criterion_of_a_qr_factorisation_fails_by_itself(tmp_path: Path, mo
         assert check(torch.zeros_like(a), (h.tril(-1), tau * 1.01))[1].startswith("Q'Q - I at (")
 
 
+def test_nearly_dependent_columns_are_factored_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the reflectors of the last quarter nothing else is wrong."""
+    with unpacked("qr_v2", tmp_path, monkeypatch) as bench:
+        data = bench.generate({"batch": 2, "n": 64, "cond": 0, "seed": 5, "case": "nearrank"})
+        h, tau = torch.geqrf(data)
+        tau[:, 48:] = 0
+        factor = reflect(h, tau, data.double(), adjoint=True).float().triu()
+        assert bench.check(data, (factor + h.tril(-1), tau))[1].startswith("Q'A - R at (")
+
+
 def test_each_criterion_of_eigenvectors_fails_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The order, an eigenvalue, vectors that are not orthogonal, and an element that no eigenvector sees much of."""
     for check in check_of("eigh", tmp_path, monkeypatch):
