@@ -105,6 +105,13 @@ def test_a_check_in_pieces_says_the_same(bench: Bench, monkeypatch: pytest.Monke
         assert [bench.check(data, output) for output in (right, *wrong)] == said
 
 
+def test_symmetric_matrices_are_so_bit_by_bit(bench: Bench) -> None:
+    """Whichever triangle is read, of every kind."""
+    for kind in kinds(bench) if bench.folder.name != "qr_v2" else []:
+        data = bench.generate({"batch": 2, "n": 30, "edge": 0, **kind, "cond": 4})
+        assert torch.equal(data, data.mT), kind
+
+
 def test_each_criterion_of_a_cholesky_factor_fails_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sign, an element above the diagonal, one below: wherever, it is named."""
     for check in check_of("cholesky", tmp_path, monkeypatch):
