@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from tasks.problems.invariants import reflect
+from tasks.problems.invariants import kind_fault, reflect
 from tests.unit.problems.bench import Bench, unpacked
 from tests.unit.problems.oracle import TASKS, oracle_of
 
@@ -110,6 +110,16 @@ def test_symmetric_matrices_are_so_bit_by_bit(bench: Bench) -> None:
     for kind in kinds(bench) if bench.folder.name != "qr_v2" else []:
         data = bench.generate({"batch": 2, "n": 30, "edge": 0, **kind, "cond": 4})
         assert torch.equal(data, data.mT), kind
+
+
+def test_a_vector_or_several_heads_are_looked_at_whole() -> None:
+    """A number for each matrix, and more than three dimensions: the place is named."""
+    for shape, place in (((5,), (3, 0)), ((2, 9, 4, 3), (1, 8, 3, 2))):
+        like = torch.ones(shape)
+        assert kind_fault(like.clone(), X=like) is None
+        wrong = like.clone()
+        wrong[place[: wrong.dim()]] = float("inf")
+        assert kind_fault(wrong, X=like) == f"X at {place}: found inf, expected a finite number"
 
 
 def test_each_criterion_of_a_cholesky_factor_fails_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
