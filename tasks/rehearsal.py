@@ -480,10 +480,14 @@ class _Rehearsal:
                 good = verdict == "accepted"
                 remedy = None if good else "correct it, or the reference, or the tolerance"
                 self._emit(_finding(title, "ok" if good else "failed", said, remedy))
+            elif verdict == "accepted":
+                remedy = "add a case that shows what is wrong with it, or compare more strictly"
+                self._emit(_finding(title, "failed", said, remedy))
+            elif verdict == "wrong_answer":
+                self._emit(_finding(title, "ok", f"refused, {said}"))
             else:
-                good = verdict != "accepted"
-                remedy = None if good else "add a case that shows what is wrong with it, or compare more strictly"
-                self._emit(_finding(title, "ok" if good else "failed", f"refused, {said}" if good else said, remedy))
+                remedy = "let it return a wrong answer: its end says nothing of the check"
+                self._emit(_finding(title, "warning", said, remedy))
 
     def _verdict(self, text: str) -> tuple[str, str]:
         """What the judge says to a submission on every case, and the message's first line."""

@@ -83,6 +83,9 @@ def offered(folder: TaskFolder, registry: Registry) -> Iterator[Finding]:
             yield Finding(name=name, mark=Mark.WARNING, found=str(error), remedy=remedy)
             continue
         yield _fit(folder, gpu, name)
+        if folder.task.harness is Harness.BUILTIN and not folder.task.cases_for(name).hidden:
+            remedy = "add tests to `hidden` in runner.yml that differ from the others in what a shortcut could rely on"
+            yield Finding(name="hidden cases", mark=Mark.WARNING, found=f"none for {gpu.name}", remedy=remedy)
 
 
 def _fit(folder: TaskFolder, gpu: GpuType, name: str) -> Finding:
@@ -159,9 +162,6 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
     solutions = {kind: _solutions(source, kind) for kind in ("correct", "wrong")}
     yield from _lacking(source, solutions)
     own = folder.task.cases_for(gpu.name)
-    if not own.hidden:
-        remedy = "add tests to `hidden` in runner.yml that differ from the others in what a shortcut could rely on"
-        yield Finding(name="hidden cases", mark=Mark.WARNING, found=f"none for {gpu.name}", remedy=remedy)
     trial_s = 2.0 * (folder.task.test_timeout_s + folder.task.benchmark_timeout_s)
     request = {
         "files": folder.task.judge_files,

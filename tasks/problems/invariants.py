@@ -50,8 +50,9 @@ def kind_fault(output: object, **expected: torch.Tensor) -> str | None:
             if found != wanted:
                 found, wanted = (tuple(found), tuple(wanted)) if attribute == "shape" else (found, wanted)
                 return f"{name}: {attribute}: found {found}, expected {wanted}"
-        for where in _pieces(value.shape[0], value.shape[-1], value[0].numel() // value.shape[-1]):
-            part = value[where] if value.dim() == 3 else value[where[0], where[2]]
+        whole = value[:, None] if value.dim() == 1 else value
+        for where in _pieces(whole.shape[0], whole.shape[-1], whole[0].numel() // whole.shape[-1]):
+            part = whole[where[0], ..., where[2]]
             bad = torch.nonzero(~torch.isfinite(part))
             if len(bad):
                 place = [int(each) for each in bad[0]]

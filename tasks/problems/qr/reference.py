@@ -40,9 +40,9 @@ def rankdef(batch: int, n: int, cond: int, generator: torch.Generator) -> torch.
 
 
 def nearrank(batch: int, n: int, cond: int, generator: torch.Generator) -> torch.Tensor:
-    # The last quarter of the columns repeats the first, but for a hundred-thousandth.
+    # The last quarter of the columns repeats the first, but for a thousandth: less may be left out within FACTOR_LIMIT.
     a = dense(batch, n, 0, generator)
-    a[:, :, n - n // 4 :] = a[:, :, : n // 4] + 1e-5 * normal(batch, n, n // 4, generator=generator)
+    a[:, :, n - n // 4 :] = a[:, :, : n // 4] + 1e-3 * normal(batch, n, n // 4, generator=generator)
     return a * decades(n, cond, generator)
 
 

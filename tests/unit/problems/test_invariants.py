@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from tasks.problems.invariants import reflect
+from tasks.problems.invariants import kind_fault, reflect
 from tests.unit.problems.bench import Bench, unpacked
 from tests.unit.problems.oracle import TASKS, oracle_of
 
@@ -105,6 +105,23 @@ def test_a_check_in_pieces_says_the_same(bench: Bench, monkeypatch: pytest.Monke
         assert [bench.check(data, output) for output in (right, *wrong)] == said
 
 
+def test_symmetric_matrices_are_so_bit_by_bit(bench: Bench) -> None:
+    """Whichever triangle is read, of every kind."""
+    for kind in kinds(bench) if bench.folder.name != "qr_v2" else []:
+        data = bench.generate({"batch": 2, "n": 30, "edge": 0, **kind, "cond": 4})
+        assert torch.equal(data, data.mT), kind
+
+
+def test_a_vector_or_several_heads_are_looked_at_whole() -> None:
+    """A number for each matrix, and more than three dimensions: the place is named."""
+    for shape, place in (((5,), (3, 0)), ((2, 9, 4, 3), (1, 8, 3, 2))):
+        like = torch.ones(shape)
+        assert kind_fault(like.clone(), X=like) is None
+        wrong = like.clone()
+        wrong[place[: wrong.dim()]] = float("inf")
+        assert kind_fault(wrong, X=like) == f"X at {place}: found inf, expected a finite number"
+
+
 def test_each_criterion_of_a_cholesky_factor_fails_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sign, an element above the diagonal, one below: wherever, it is named."""
     for check in check_of("cholesky", tmp_path, monkeypatch):
@@ -121,6 +138,18 @@ def test_each_criterion_of_a_cholesky_factor_fails_by_itself(tmp_path: Path, mon
             assert check(a, wrong)[1].startswith(name)
 
 
+def test_some_products_of_a_cholesky_factor_in_tf32_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in twenty, spread over all columns, so that none has much of it."""
+    with unpacked("cholesky", tmp_path, monkeypatch) as bench:
+        for n in (64, 400):
+            data = bench.generate({"batch": 1, "n": n, "cond": 2, "seed": 3})
+            right = bench.candidate("reference")(data.clone()).double()
+            error = rounded(right, 11) @ rounded(right, 11).mT - right @ right.mT
+            some = (torch.arange(n)[:, None] + torch.arange(n)) % 20 == 0
+            changed = data + error.where(some & ~torch.eye(n, dtype=torch.bool), 0).float()
+            assert bench.check(changed, right.float())[1].startswith("LL' - A at (0, "), n
+
+
 def test_each_criterion_of_a_qr_factorisation_fails_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R alone, however short its column, and reflectors that are none where there is nothing to factor."""
     for check in check_of("qr", tmp_path, monkeypatch):
@@ -132,6 +161,16 @@ def test_each_criterion_of_a_qr_factorisation_fails_by_itself(tmp_path: Path, mo
             wrong[1, 4, column] *= 1.01
             assert check(a, (wrong, tau))[1].startswith(f"Q'A - R at (1, {column}): found ")
         assert check(torch.zeros_like(a), (h.tril(-1), tau * 1.01))[1].startswith("Q'Q - I at (")
+
+
+def test_nearly_dependent_columns_are_factored_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the reflectors of the last quarter nothing else is wrong."""
+    with unpacked("qr_v2", tmp_path, monkeypatch) as bench:
+        data = bench.generate({"batch": 2, "n": 64, "cond": 0, "seed": 5, "case": "nearrank"})
+        h, tau = torch.geqrf(data)
+        tau[:, 48:] = 0
+        factor = reflect(h, tau, data.double(), adjoint=True).float().triu()
+        assert bench.check(data, (factor + h.tril(-1), tau))[1].startswith("Q'A - R at (")
 
 
 def test_each_criterion_of_eigenvectors_fails_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
