@@ -264,12 +264,15 @@ def test_solutions_must_keep_their_promise(run_code: Call, tmp_path: Path) -> No
     folder = write_folder(tmp_path / "swapped")
     add(folder, "solutions/correct/half.py", "def custom_kernel(data):\n    return data / 2\n")
     add(folder, "solutions/wrong/double.py", "def custom_kernel(data):\n    return data + data\n")
+    add(folder, "solutions/wrong/crashes.py", "def custom_kernel(data):\n    return datum\n")
     said = run_code("task", "check", folder)
     assert said.code == 1
     assert "✗ solutions/correct/half.py: wrong_answer: case n: 4; seed: 4294967295: " in said.out
     assert "correct it, or the reference, or the tolerance" in said.out
     assert "✗ solutions/wrong/double.py: accepted" in said.out
     assert "add a case that shows what is wrong with it" in said.out
+    assert "! solutions/wrong/crashes.py: runtime_error: " in said.out
+    assert "its end says nothing of the check" in said.out
     assert "n: 4; seed: 1" in said.out
 
 
