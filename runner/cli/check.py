@@ -24,6 +24,7 @@ import tasks
 from runner.base.config import Config
 from runner.base.disk import REMEDY, disk_spaces
 from runner.base.errors import ConfigError, DatabaseUnavailableError, KernelRunnerError
+from runner.base.gpu_types import GpuType, Registry
 from runner.base.model import Slot
 from runner.cli import engines
 from runner.cli.app import Session, app, example, out, out_json, session
@@ -31,7 +32,6 @@ from runner.cli.finding import Finding, Mark, render, verdict_of
 from runner.cli.programs import host_environment, run_programs
 from runner.devices import described, detect_slots, list_devices
 from runner.evaluation.container_spec import HOST_IMAGE
-from runner.gpu_types import GpuType, Registry
 from runner.store import Store
 from runner.store.probe import DatabaseFacts, probe
 from sandbox.errors import RootFilesystemError, SandboxError

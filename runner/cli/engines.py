@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from runner.base.gpu_types import GpuType
 from runner.base.model import Slot
 from runner.cli.finding import Finding, Mark
 from runner.cli.versions import FLOORS, below_floor
 from runner.devices.vendors import SUPPORTED
 from runner.evaluation.container_spec import HOST_IMAGE, cdi_name
-from runner.gpu_types import GpuType
 from sandbox.host.engine import EngineFacts
 from sandbox.spec import DeviceDriver
 

@@ -21,6 +21,7 @@ import typer
 
 from runner.base.config import Config
 from runner.base.errors import CancelledByRequest, ConfigError
+from runner.base.gpu_types import GpuType, Registry, Vendor
 from runner.base.model import Mode, Progress, Slot, SubmissionJob, Verdict
 from runner.cli import render_submission
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
@@ -29,7 +30,6 @@ from runner.cli.progress import ProgressLine
 from runner.cli.view import from_result
 from runner.devices import detect_slots
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.gpu_types import GpuType, Registry, Vendor
 from runner.task_format import extra_to_stored, load, to_stored
 from runner.task_format.model import TaskFolder
 from sandbox.errors import NotReaped

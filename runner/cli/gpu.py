@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from runner.base.gpu_types import GpuType, Registry
+from runner.base.gpu_types.registry import BUILTIN
 from runner.cli import gpu_detect, json_output, render_hosts
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
 from runner.cli.evaluate import local_evaluator
 from runner.cli.finding import Finding, Mark, report, verdict_of
 from runner.cli.finding import render as render_finding
 from runner.cli.gpu_test import slots_to_test, try_slot
-from runner.gpu_types import GpuType, Registry
-from runner.gpu_types.registry import BUILTIN
 
 gpu = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="GPU types: what submissions can be evaluated on.")
 app.add_typer(gpu, name="gpu")

@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from runner.base.errors import ConfigError, NotFoundError
+from runner.base.gpu_types import GpuType, Registry, advise, draft
 from runner.cli.app import example, note, out, session
 from runner.cli.finding import Finding, Mark, report
 from runner.cli.finding import render as render_finding
 from runner.devices import Details, Look, described, look_at_devices, sysfs, types_of
-from runner.gpu_types import GpuType, Registry, advise, draft
 
 #: A part of the group `gpu`.
 commands = typer.Typer()

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from runner.base.config import Config
 from runner.base.errors import InfrastructureError
+from runner.base.gpu_types import GpuType, Registry, Vendor
+from runner.base.gpu_types.model import Dtype, Figures
 from runner.base.model import JobResult, Mode, Slot, Verdict
 from runner.base.units import duration
 from runner.cli.evaluate import find_slot, make_job
@@ -23,8 +25,6 @@ from runner.cli.finding import Finding, Mark
 from runner.devices import detect_slots
 from runner.evaluation.evaluate import Evaluator
 from runner.evaluation.speed_of_light import MATH_SLACK, MEMORY_SLACK
-from runner.gpu_types import GpuType, Registry, Vendor
-from runner.gpu_types.model import Dtype, Figures
 from runner.task_format.model import HARNESS, SUBMISSION, Case, Lang, PyConfig, Ranking, Task, TaskFolder
 
 _FILES: Final = Path(__file__).parent / "selftest"

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from runner.base.gpu_types import Registry
 from runner.cli.render_hosts import host_state, slots_per_type
-from runner.gpu_types import Registry
 from runner.store.records import GpuTypeLine, HostLine
 from runner.task_format.model import TaskFolder
 

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from runner.base.errors import NotFoundError
+from runner.base.gpu_types import Registry
 from runner.cli import json_output, leaderboard_publish, leaderboard_validate, render
 from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.leaderboard_publish import JsonOption
 from runner.cli.safe import printable
-from runner.gpu_types import Registry
 from runner.store.records import BoardView, TaskFaults
 from runner.task_format import unknown_keys
 from runner.task_format.model import Lang

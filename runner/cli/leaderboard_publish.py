@@ -17,13 +17,13 @@ import typer
 import tasks
 from runner.base.dates import DateError, read_date
 from runner.base.errors import BoardError, TaskError
+from runner.base.gpu_types import Registry
 from runner.base.model import DEMANDABLE, TOLERANCES, Demand, TimingAssurance
 from runner.base.units import moment
 from runner.cli import render
 from runner.cli.app import example, note, out, out_json, session
 from runner.cli.competition import Action, BoardPlan, plan_board, plan_update
 from runner.evaluation.case_memory import require_fit
-from runner.gpu_types import Registry
 from runner.store import Store
 from runner.store.boards import other_evaluator
 from runner.task_format import extra_to_stored, load, load_competition, to_stored

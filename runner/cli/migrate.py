@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from runner.base.gpu_types import Registry
 from runner.cli.app import app, direct_url, example, note, session
 from runner.cli.leaderboard import note_faults
-from runner.gpu_types import Registry
 from runner.store import migrate as apply_migrations
 from runner.store import roles_sql
 from runner.store.records import TaskFaults

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from runner.base.errors import EvaluationError
+from runner.base.gpu_types import GpuType
 from runner.base.model import Slot
 from runner.evaluation.container_spec import make_spec
 from runner.evaluation.context import Environment, Place
-from runner.gpu_types import GpuType
 from sandbox.host.container import ContainerReport
 from sandbox.host.engine import DockerEngine
 from sandbox.host.hostroot import HostRoot

@@ -9,10 +9,10 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
+from runner.base.gpu_types import GpuType, Registry, Vendor
 from runner.base.units import age
 from runner.cli.render import make_table
 from runner.cli.safe import one_line
-from runner.gpu_types import GpuType, Registry, Vendor
 from runner.store.records import (
     GpuTypeLine,
     HostLine,

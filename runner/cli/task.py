@@ -10,13 +10,13 @@ from typing import Annotated
 
 import typer
 
+from runner.base.gpu_types import Registry
 from runner.cli import evaluate, json_output, render
 from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.finding import Finding, Mark, verdict_of
 from runner.cli.finding import render as render_finding
 from runner.cli.task_check import MeasuredCase, offered, rehearse
 from runner.cli.task_new import make_folder
-from runner.gpu_types import Registry
 from runner.task_format import load
 from runner.task_format.model import Lang
 

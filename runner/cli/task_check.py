@@ -21,6 +21,7 @@ from typing import Any
 import tasks
 from runner.base.environment import process_environment
 from runner.base.errors import NotFoundError
+from runner.base.gpu_types import GpuType, Registry, Vendor
 from runner.base.marks import visible
 from runner.base.units import duration, size
 from runner.cli.files import read_submission
@@ -34,7 +35,6 @@ from runner.evaluation.case_memory import (
     tensor_bytes,
 )
 from runner.evaluation.speed_of_light import speed_of_light
-from runner.gpu_types import GpuType, Registry, Vendor
 from runner.task_format.model import Case, CaseSet, Harness, Lang, TaskFolder
 from sandbox.host.stage import stage
 from sandbox.protocol import AUTHOR_PAGE_BYTES, AUTHOR_PAGE_FD, AuthorExit

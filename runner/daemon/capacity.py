@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from runner.base.gpu_types import Registry
 from runner.base.model import Job
 from runner.daemon.interfaces import SlotHandle
-from runner.gpu_types import Registry
 
 
 @dataclass(frozen=True, kw_only=True)

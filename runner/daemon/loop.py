@@ -23,6 +23,7 @@ from runner.base.errors import (
     HostNameTakenError,
     InfrastructureError,
 )
+from runner.base.gpu_types import Registry
 from runner.base.logs import LogRateLimit, get_logger
 from runner.base.model import Slot
 from runner.base.retry import Backoff, between_s
@@ -45,7 +46,6 @@ from runner.daemon.slot import SlotSignals, SlotWorker
 from runner.daemon.startup import Startup, host_record
 from runner.daemon.threads import ThreadSupervisor
 from runner.devices.quarantine import Quarantine
-from runner.gpu_types import Registry
 from runner.store import Claims, HostRecord, QueueStore
 
 _log = get_logger(__name__)

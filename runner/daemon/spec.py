@@ -7,10 +7,10 @@ from pathlib import Path
 
 from runner.base.config import Config
 from runner.base.errors import ConfigError
+from runner.base.gpu_types import Registry
 from runner.base.model import Slot
 from runner.devices import detect_slots
 from runner.evaluation.container_spec import HOST_IMAGE
-from runner.gpu_types import Registry
 from sandbox.errors import RootFilesystemError
 from sandbox.host.hostroot import HostRoot
 

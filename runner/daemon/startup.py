@@ -14,6 +14,7 @@ from contextlib import suppress
 from runner import __version__
 from runner.base.config import Config
 from runner.base.errors import DatabaseUnavailableError, InfrastructureError
+from runner.base.gpu_types import Registry
 from runner.base.logs import get_logger
 from runner.base.model import Slot
 from runner.base.retry import Backoff
@@ -22,7 +23,6 @@ from runner.daemon.monitoring.readiness import DATABASE, ENGINE, EVALUATION, Rea
 from runner.daemon.monitoring.watchdog import LONG_TASK_LIMIT_S, STEP_LIMIT_S, Watchdog
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.replay import SpoolReplayer
-from runner.gpu_types import Registry
 from runner.store import HostRecord, QueueStore
 
 _log = get_logger(__name__)

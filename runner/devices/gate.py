@@ -16,13 +16,13 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from runner.base.device_facts import Details, Reading, UnreachableError
+from runner.base.gpu_types import GpuType
 from runner.base.model import Device, Json, Slot
 from runner.devices import processes
 from runner.devices.health import XID_HOLD_S, Condition, Health, History, clock_deviations, is_grave, judge, spoiled
 from runner.devices.quarantine import Quarantine
 from runner.devices.sampler import Sampler
 from runner.devices.vendors import SUPPORTED, Library
-from runner.gpu_types import GpuType
 
 #: How long a device may take to answer. A healthy one takes milliseconds.
 LIMIT_S: Final = 5.0

@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Final
 
 from runner.base.device_facts import Reading
+from runner.base.gpu_types import ClockPolicy, GpuType
 from runner.devices.vendors import SUPPORTED
-from runner.gpu_types import ClockPolicy, GpuType
 
 #: So much more memory than when it was idle may be in use on a device without counting as a leftover of a run.
 SLACK_BYTES: Final = 256 << 20

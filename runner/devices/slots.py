@@ -10,11 +10,11 @@ from typing import Final
 
 from runner.base.config import Config, SlotConfig
 from runner.base.errors import ConfigError, NotFoundError
+from runner.base.gpu_types import GpuType, Registry, Vendor
 from runner.base.logs import get_logger
 from runner.base.model import Device, Slot
 from runner.devices.listing import Listing, list_devices
 from runner.devices.sysfs import cpus_near, cpus_of_node, node_around
-from runner.gpu_types import GpuType, Registry, Vendor
 
 _log = get_logger(__name__)
 

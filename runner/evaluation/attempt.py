@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from runner.base import metrics
 from runner.base.device_facts import Reading
 from runner.base.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
+from runner.base.gpu_types import GpuType
 from runner.base.logs import get_logger
 from runner.base.model import JobResult, Progress, Slot
 from runner.devices.gate import HealthGate, Inspection
@@ -30,7 +31,6 @@ from runner.evaluation.kinds.kind import Builds, Kind, Run, Spent
 from runner.evaluation.open_gates import OpenGates
 from runner.evaluation.plan import Plan, make_probe
 from runner.evaluation.warm_pool import WarmPool, remove
-from runner.gpu_types import GpuType
 from sandbox import protocol
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.build_archive import BuildArchive, JoinedArchives

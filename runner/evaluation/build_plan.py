@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from runner.base.errors import TaskError
+from runner.base.gpu_types.model import GpuType, Vendor
 from runner.evaluation.container_spec import CACHES, STAGE, WALL_MARGIN_S, harness_process, job_labels, make_spec
 from runner.evaluation.context import Place, SubmissionContext
-from runner.gpu_types.model import GpuType, Vendor
 from runner.task_format.model import HARNESS, SUBMISSION, CuConfig, Harness, Task
 from sandbox.protocol import MAX_ARCHIVE_BYTES, Step, StepsRequest
 from sandbox.spec import Boot, SandboxSpec

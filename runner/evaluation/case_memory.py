@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from runner.base.errors import TaskError
-from runner.gpu_types.model import GpuType, Vendor
+from runner.base.gpu_types.model import GpuType, Vendor
 from runner.task_format.model import Case, Harness, Task
 from runner.task_format.work import WorkError, work
 from tasks.harness.judge.cases import spec_line

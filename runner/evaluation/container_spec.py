@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from runner.base.gpu_types.model import GpuType
 from runner.base.model import Device, Job, Slot
 from runner.devices.vendors import SUPPORTED
 from runner.evaluation.case_memory import tensor_bytes
 from runner.evaluation.context import Environment, Place
-from runner.gpu_types.model import GpuType
 from sandbox.spec import (
     Boot,
     DeviceDriver,

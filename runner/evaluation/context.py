@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from runner.base.gpu_types.model import GpuType, Vendor
 from runner.base.model import GroupJob, Job, Json, Slot, SubmissionJob, ValidationJob
 from runner.evaluation.secret import seed_of
-from runner.gpu_types.model import GpuType, Vendor
 from runner.task_format.model import Case, CaseSet, Ranking, Task
 from sandbox.spec import Bind, DeviceDriver
 

@@ -23,6 +23,7 @@ from runner.base.errors import (
     EvaluationError,
     TaskError,
 )
+from runner.base.gpu_types import GpuType, Registry
 from runner.base.logs import get_logger
 from runner.base.model import GroupJob, Job, JobResult, Json, Slot, SubmissionJob, ValidationJob
 from runner.devices.gate import HealthGate
@@ -40,7 +41,6 @@ from runner.evaluation.kinds.validation import Validating
 from runner.evaluation.plan import make_probe
 from runner.evaluation.verdict import invalid
 from runner.evaluation.warm_pool import WarmPool
-from runner.gpu_types import GpuType, Registry
 from runner.task_format import from_stored, unknown_keys
 from runner.task_format.model import Harness
 from sandbox.errors import EngineUnavailable, SandboxError

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from runner.gpu_types.model import Dtype, Figures, GpuType, Vendor
+from runner.base.gpu_types.model import Dtype, Figures, GpuType, Vendor
 from runner.task_format.model import Case, Task
 from runner.task_format.work import work
 from tasks.harness.judge.request import Floor

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from runner.gpu_types.model import Dtype
+from runner.base.gpu_types.model import Dtype
 from runner.task_format.cases import CaseMapping
 
 DAY_S = 86_400

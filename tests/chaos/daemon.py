@@ -26,6 +26,7 @@ from typing import Final, Self
 from runner.base import logs
 from runner.base.config import Config
 from runner.base.errors import CancelledByRequest, EvaluationError
+from runner.base.gpu_types import Registry
 from runner.base.model import Device, Job, JobResult, Progress, Slot
 from runner.daemon.instance import instance_id
 from runner.daemon.loop import Daemon, ExitReason
@@ -33,7 +34,6 @@ from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import only_daemon, require_schema
 from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
-from runner.gpu_types import Registry
 from runner.store import ConnectPacer, Store
 from tests.chaos.script import Script, found
 from tests.support.jobs import of_submission

@@ -21,8 +21,8 @@ from typing import Final
 
 import psycopg
 
+from runner.base.gpu_types import Registry
 from runner.daemon.outcomes.writer import WAITING_PER_SLOT
-from runner.gpu_types import Registry
 from runner.store import Store, migrate
 from tests.chaos import faults, ledger, producer
 from tests.chaos.daemon import Spec

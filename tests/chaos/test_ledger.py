@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from runner.base.gpu_types import Registry
 from runner.base.model import JobState, Mode, Verdict
-from runner.gpu_types import Registry
 from runner.store import Selection, Store
 from tests.chaos import ledger, producer
 from tests.chaos.ledger import Books, Db

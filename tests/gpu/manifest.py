@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
+from runner.base.gpu_types import GpuType, Registry, Vendor
 from runner.evaluation.speed_of_light import speed_of_light
-from runner.gpu_types import GpuType, Registry, Vendor
 from runner.task_format import load_folder, work
 from runner.task_format.model import Case, Task
 from tasks.harness.judge.cases import spec_line

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from runner.base.gpu_types.model import GpuType, Vendor
 from runner.base.model import GroupJob, Mode, Slot, SubmissionJob
 from runner.evaluation.context import Environment, Place, SubmissionContext
 from runner.evaluation.kinds.kernel import Kernel
 from runner.evaluation.kinds.program import Program
-from runner.gpu_types.model import GpuType, Vendor
 from runner.task_format.model import SUBMISSION, CuConfig, Extra, Harness, Lang, PyConfig, Ranking, Task
 from sandbox.protocol import Judged, StepResult
 from sandbox.spec import Ending, Outcome

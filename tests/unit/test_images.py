@@ -17,10 +17,10 @@ from typing import cast
 import pytest
 
 from runner.base.errors import EvaluationError
+from runner.base.gpu_types import Registry
 from runner.base.model import Device
 from runner.evaluation.context import Place
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.gpu_types import Registry
 from sandbox.host.engine import DockerEngine, EngineFacts
 from sandbox.spec import DeviceDriver
 from tests.unit import samples

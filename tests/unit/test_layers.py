@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS = {
     "runner": 0,
     "runner.base": 0,
-    "runner.gpu_types": 1,
+    "runner.base.gpu_types": 1,
     "runner.task_format": 2,
     "runner.devices": 3,
     "runner.store": 4,

@@ -1,7 +1,7 @@
 """The vendors of accelerators, a module each: its library, its nodes, its names in CDI, its tools, its clocks.
 
-A further vendor is a module here with a `SUPPORT`, and a member of `runner.gpu_types.Vendor` with the clock reasons
-that its library reports. What else asks by vendor: docs/adding-a-gpu-type.md#a-further-vendor.
+A further vendor is a module here with a `SUPPORT`, and a member of `runner.base.gpu_types.Vendor` with the clock
+reasons that its library reports. What else asks by vendor: docs/adding-a-gpu-type.md#a-further-vendor.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from importlib import import_module
 from typing import Protocol
 
 from runner.base.device_facts import Details, Reading
+from runner.base.gpu_types import Vendor
 from runner.base.model import Device
-from runner.gpu_types import Vendor
 from sandbox.spec import DeviceDriver
 
 

@@ -9,10 +9,10 @@ from importlib import import_module
 from typing import Any, Final
 
 from runner.base.device_facts import Details, Reading, UnreachableError
+from runner.base.gpu_types import Vendor
 from runner.base.model import Device
 from runner.devices import sysfs
 from runner.devices.vendors import Support
-from runner.gpu_types import Vendor
 
 #: The partition mode of a device that is not divided: one partition has all dies.
 _WHOLE: Final = "SPX"

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from runner.base.gpu_types.model import GpuType, Vendor
 from runner.base.model import Job, JobResult, Json, Verdict
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import REFUSED, BuildPlan, compiles, make_module_build_plan
@@ -21,7 +22,6 @@ from runner.evaluation.container_spec import job_labels, make_spec, pair_boot
 from runner.evaluation.context import GroupContext
 from runner.evaluation.kinds.kind import Builds, Run, Spent
 from runner.evaluation.plan import Plan
-from runner.gpu_types.model import GpuType, Vendor
 from sandbox.host.build_archive import BuildArchive, JoinedArchives
 from sandbox.host.container import ContainerReport
 from sandbox.protocol import MAX_ARCHIVE_BYTES, PairRequest, StepResult

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from runner.base.errors import EvaluationError, TaskError
+from runner.base.gpu_types.model import Vendor
 from runner.base.marks import ENCODING
 from runner.base.model import Mode, Verdict
 from runner.evaluation.build_plan import PROGRAM
@@ -14,7 +15,6 @@ from runner.evaluation.kinds.submission import Requests, Submission
 from runner.evaluation.mode_result import ModeResult
 from runner.evaluation.result_rows import Evidence, mode_assurance
 from runner.evaluation.verdict import ACCEPTED, Finding
-from runner.gpu_types.model import Vendor
 from runner.task_format.model import CuConfig, Harness
 from sandbox.protocol import Judged, PairRequest, Step, StepResult
 from tasks.harness.judge.cases import spec_line

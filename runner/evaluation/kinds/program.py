@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
+from runner.base.gpu_types.model import Vendor
 from runner.base.model import Mode, Verdict
 from runner.evaluation.build_plan import PROGRAM, task_files
 from runner.evaluation.container_spec import harness_process
@@ -14,7 +15,6 @@ from runner.evaluation.kinds.submission import Requests, Submission
 from runner.evaluation.mode_result import ModeResult
 from runner.evaluation.result_rows import without_assurance
 from runner.evaluation.verdict import ACCEPTED, Finding
-from runner.gpu_types.model import Vendor
 from runner.task_format.cases import program_line
 from runner.task_format.model import CuConfig, Harness, PyConfig
 from sandbox.protocol import Step, StepResult, StepsRequest

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
 from runner.base.errors import EvaluationError, TaskError
+from runner.base.gpu_types.model import Vendor
 from runner.base.model import Artifact, JobResult, Json, Mode, RunRecord, TimingAssurance, Verdict
 from runner.evaluation import secret
 from runner.evaluation.build_cache import Build
@@ -36,7 +37,6 @@ from runner.evaluation.verdict import (
     memory_finding,
     missing_step,
 )
-from runner.gpu_types.model import Vendor
 from runner.task_format.model import Case, CuConfig, Harness, Ranking
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import ContainerReport

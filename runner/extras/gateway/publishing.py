@@ -18,12 +18,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runner.base.errors import DatabaseUnavailableError, KernelRunnerError, TaskError
+from runner.base.gpu_types import Registry
 from runner.base.marks import visible
 from runner.extras.gateway.boards import shown
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state, json_body, problem
 from runner.extras.gateway.identity import admin
 from runner.extras.gateway.upload import upload
-from runner.gpu_types import Registry
 from runner.store import Store
 from runner.store.clean import clean_json
 from runner.task_format import extra_to_stored, load, load_competition, to_stored

@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from runner.base.errors import EvaluationError
+from runner.base.gpu_types import Registry
 from runner.base.model import JobResult, Mode, Slot, SubmissionJob
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.gpu_types import Registry
 from runner.task_format import extra_to_stored, load_folder, to_stored
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec

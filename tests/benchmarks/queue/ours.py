@@ -20,6 +20,7 @@ import psycopg
 
 from runner.base.config import Config
 from runner.base.errors import CancelledByRequest
+from runner.base.gpu_types import Registry
 from runner.base.logs import configure
 from runner.base.model import Job, JobResult, Mode, Progress, RunRecord, Slot, Verdict
 from runner.daemon import Daemon
@@ -27,7 +28,6 @@ from runner.daemon.monitoring.readiness import Readiness
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import require_schema
 from runner.daemon.shutdown import ShutdownControl
-from runner.gpu_types import Registry
 from runner.store import ConnectPacer, Stop, Store, Wakeup, migrate
 from tests.benchmarks.queue.worker import Notebook, say_ready
 from tests.support.jobs import of_submission

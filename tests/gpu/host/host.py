@@ -21,9 +21,9 @@ import psycopg
 from development.stack import Stack, state_directory
 from runner.base.config import Config
 from runner.base.errors import KernelRunnerError
+from runner.base.gpu_types import Registry
 from runner.base.model import JobState
 from runner.devices import detect_slots
-from runner.gpu_types import Registry
 from runner.store import Store, migrate
 from runner.store.records import JobView, SubmissionView
 from runner.task_format import extra_to_stored, load, to_stored

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.gpu_types import Registry
 from runner.base.model import Mode, Verdict
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.gpu_types import Registry
 from runner.task_format import extra_to_stored, load_folder, to_stored
 from sandbox.errors import EngineRefused
 from sandbox.host.engine import Container, DockerEngine

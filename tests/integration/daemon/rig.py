@@ -18,13 +18,13 @@ from psycopg.rows import dict_row
 
 from runner.base.config import Config
 from runner.base.errors import CancelledByRequest, EngineUnavailableError
+from runner.base.gpu_types import Registry
 from runner.base.model import Job, JobResult, JobState, Progress, RunRecord, Slot, Verdict
 from runner.daemon import Daemon, ExitReason, ShutdownControl
 from runner.daemon.interfaces import StoreFactory
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import require_schema
 from runner.devices.quarantine import Quarantine
-from runner.gpu_types import Registry
 from runner.store import ConnectPacer, Store, SubmissionView
 from tests.support.waiting import PATIENCE_S, wait_until
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.gpu_types import Registry
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.gpu_types import Registry
 from sandbox.host.engine import DockerEngine
 from tests.plugins.engine import readable_directory
 from tests.unit import samples

@@ -14,10 +14,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from runner.base.errors import EvaluationError
+from runner.base.gpu_types import Registry
 from runner.base.model import Job, JobResult, Mode, Slot, Verdict
 from runner.evaluation import build_cache
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.gpu_types import Registry
 from runner.task_format import extra_to_stored, load_folder, to_stored
 from runner.task_format.model import Harness, Task
 from sandbox.errors import EngineRefused

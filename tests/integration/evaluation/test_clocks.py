@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from runner.base.errors import EvaluationError
+from runner.base.gpu_types import ClockPolicy, GpuType, Registry, Vendor
 from runner.base.model import Device, JobResult, Mode, Progress, Slot, Verdict
 from runner.devices.gate import HealthGate
 from runner.devices.vendors.nvidia import Nvml
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.gpu_types import ClockPolicy, GpuType, Registry, Vendor
 from runner.task_format import extra_to_stored, load_folder, to_stored
 from runner.task_format.model import CaseSet
 from sandbox.host.engine import DockerEngine

@@ -16,11 +16,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from runner.base.errors import CancelledByRequest
+from runner.base.gpu_types import Registry
 from runner.base.model import JobResult, Progress, Slot
 from runner.evaluation.build_cache import Build
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.evaluation.kinds import group as kind
-from runner.gpu_types import Registry
 from sandbox import protocol
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.engine import ContainerReport, DockerEngine

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.gpu_types import Registry
 from runner.base.model import Mode, Verdict
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.gpu_types import Registry
 from runner.task_format import extra_to_stored, load_folder, to_stored
 from sandbox.host.engine import DockerEngine
 from tests.plugins.live import ROOT

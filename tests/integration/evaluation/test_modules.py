@@ -6,8 +6,8 @@ import threading
 from dataclasses import replace
 from typing import Any
 
+from runner.base.gpu_types import GpuType, Registry
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.gpu_types import GpuType, Registry
 from sandbox.host.engine import DockerEngine
 from tests.unit import samples
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from runner.base.gpu_types import Registry
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.gpu_types import Registry
 from sandbox.host.engine import DockerEngine
 from tests.acceptance.modules.neighbours import attacks, without_cleaning
 from tests.acceptance.modules.problems import PROBLEMS, candidate

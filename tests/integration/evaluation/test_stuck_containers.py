@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from runner.base.errors import EvaluationError
+from runner.base.gpu_types import Registry
 from runner.base.model import Verdict
 from runner.devices.quarantine import Quarantine
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.gpu_types import Registry
 from sandbox.errors import EngineRefused
 from sandbox.host import engine as engine_module
 from sandbox.host.engine import DockerEngine

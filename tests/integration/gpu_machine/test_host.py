@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from runner.gpu_types import Registry
+from runner.base.gpu_types import Registry
 from tests.gpu.host import plan
 from tests.gpu.host.machine import ARCHIVE, ROOT
 from tests.support.waiting import PATIENCE_S

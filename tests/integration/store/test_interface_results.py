@@ -21,9 +21,9 @@ from unittest.mock import Mock
 import psycopg
 import pytest
 
+from runner.base.gpu_types import Registry
 from runner.cli import main
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.gpu_types import Registry
 from sandbox.host.engine import ContainerReport
 from tasks.harness.judge.request import JudgeRequest
 from tests.acceptance.judging.forked_judges import ForkedJudges

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from runner.gpu_types import Registry, Vendor
+from runner.base.gpu_types import Registry, Vendor
 from runner.task_format import load_folder
 from runner.task_format.model import TaskFolder
 

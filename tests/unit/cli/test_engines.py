@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.gpu_types import Vendor
 from runner.base.model import Device
 from runner.cli import engines
 from runner.cli.finding import Finding, Mark, render
-from runner.gpu_types import Vendor
 from sandbox.host.engine import EngineFacts
 from tests.unit import samples
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.gpu_types import Registry
 from runner.cli import main
 from runner.cli.app import ExitCode
-from runner.gpu_types import Registry
 from tests.fakes.amd import AmdSmi
 from tests.fakes.nvml import Nvml
 from tests.fakes.recordings import AMD, lost, nvidia

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from runner.base.errors import EngineUnavailableError
+from runner.base.gpu_types import Registry
 from runner.base.model import Device, Job, JobResult, Mode, RunRecord, Slot, Verdict
 from runner.cli.finding import Mark
 from runner.cli.gpu_test import SlotTest, make_task, try_slot
 from runner.evaluation.evaluate import Evaluator
-from runner.gpu_types import Registry
 
 H100 = Registry.load().get("H100")
 UUID = "GPU-5a1c8d2e-0001-4c5d-8e9f-0123456789ab"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
+from runner.base.gpu_types import Registry
 from runner.base.model import Demand, JobState, Mode, Progress, TimingAssurance, Verdict
 from runner.cli import json_output, render, render_hosts, render_submission
 from runner.cli.view import from_store
-from runner.gpu_types import Registry
 from runner.store.records import (
     ArtifactLine,
     GpuTypeLine,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.gpu_types import Registry
 from runner.base.units import size
 from runner.cli.finding import Mark
 from runner.cli.task_check import MeasuredCase, _slow, offered, rehearse
-from runner.gpu_types import Registry
 from runner.task_format.model import HARNESS, SUBMISSION, Case, CaseSet, Extra, Lang, PyConfig, Task, TaskFolder
 
 

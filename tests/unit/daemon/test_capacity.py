@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from runner.base.gpu_types import GpuType, Registry, Vendor
 from runner.base.model import Device, Job, Mode, Slot
 from runner.daemon.capacity import Capacity
 from runner.daemon.leases import Lease
-from runner.gpu_types import GpuType, Registry, Vendor
 from tests.unit import samples
 
 REGISTRY = Registry(

@@ -14,8 +14,8 @@ import pytest
 
 from runner.base.config import Config, SlotConfig
 from runner.base.errors import ConfigError
+from runner.base.gpu_types import Registry
 from runner.devices import Listing, detect_slots, list_devices, sysfs
-from runner.gpu_types import Registry
 
 
 class FakeNvml(types.ModuleType):

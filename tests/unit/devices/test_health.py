@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from runner.base.device_facts import Reading
+from runner.base.gpu_types import ClockPolicy, GpuType, Vendor
 from runner.base.model import Device, Slot
 from runner.devices import processes
 from runner.devices.gate import HealthGate
 from runner.devices.health import SLACK_BYTES, XID_HOLD_S, Condition, Health, History, clock_deviations, judge, spoiled
 from runner.devices.quarantine import Quarantine
 from runner.devices.vendors.nvidia import Nvml
-from runner.gpu_types import ClockPolicy, GpuType, Vendor
 from tests.fakes.nvml import Nvml as FakeNvml
 from tests.fakes.recordings import lost, nvidia
 from tests.support.waiting import PATIENCE_S

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from runner.base.device_facts import Reading
+from runner.base.gpu_types import ClockPolicy
 from runner.devices import processes
 from runner.devices.health import History, judge
-from runner.gpu_types import ClockPolicy
 
 ID = "0123456789abcdef" * 4
 

@@ -14,11 +14,11 @@ import pynvml
 import pytest
 
 from runner.base.config import Config
+from runner.base.gpu_types import Registry, Vendor
 from runner.devices import Details, Listing, detect_slots, list_devices, sysfs
 from runner.devices.slots import types_of
 from runner.devices.vendors.amd import AmdSmi
 from runner.devices.vendors.nvidia import Nvml
-from runner.gpu_types import Registry, Vendor
 from tests.fakes import amd as fake_amd
 from tests.fakes import nvml as fake_nvml
 from tests.fakes import recordings

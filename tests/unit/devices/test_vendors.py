@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.gpu_types import CLOCK_REASONS, ClockPolicy, Vendor
 from runner.base.model import Device, Slot
 from runner.devices import Reading, list_devices, vendors
 from runner.devices.gate import HealthGate
@@ -15,7 +16,6 @@ from runner.devices.health import Condition, clock_deviations
 from runner.devices.quarantine import Quarantine
 from runner.devices.vendors import SUPPORTED, supported
 from runner.evaluation.container_spec import cdi_name
-from runner.gpu_types import CLOCK_REASONS, ClockPolicy, Vendor
 from tests.unit import samples
 
 #: The module of a further vendor.

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from runner.base.gpu_types import ClockPolicy
 from runner.devices import Reading
 from runner.evaluation.attempt import judge_readings
-from runner.gpu_types import ClockPolicy
 from tests.unit import samples
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from runner.base.gpu_types.model import GpuType, Vendor
 from runner.base.model import Mode, SubmissionJob, Verdict
 from runner.evaluation.build_plan import (
     REFUSED,
@@ -20,7 +21,6 @@ from runner.evaluation.container_spec import CACHES
 from runner.evaluation.context import SubmissionContext
 from runner.evaluation.plan import Plan
 from runner.evaluation.result_rows import Evidence
-from runner.gpu_types.model import GpuType, Vendor
 from runner.task_format.model import Extra, Harness, Task
 from sandbox.protocol import StepResult, StepsRequest
 from sandbox.spec import Ending

@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from runner.base.errors import TaskError
+from runner.base.gpu_types import Registry
+from runner.base.gpu_types.model import Figures, GpuType, Vendor
 from runner.base.model import Demand, Device, Mode, ProfileOptions, TimingAssurance
 from runner.evaluation.case_memory import tensor_bytes
 from runner.evaluation.container_spec import cdi_name, make_spec
@@ -15,8 +17,6 @@ from runner.evaluation.context import SubmissionContext
 from runner.evaluation.kinds.program import CASES_FILE
 from runner.evaluation.plan import Plan, make_probe
 from runner.evaluation.secret import derived_seed
-from runner.gpu_types import Registry
-from runner.gpu_types.model import Figures, GpuType, Vendor
 from runner.task_format.model import HARNESS, CaseSet, Extra, Harness, Ranking, Task, Timing
 from sandbox.inside.boot import parse_boot
 from sandbox.policy.hostconfig import boot_document

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.gpu_types import Dtype, Figures, GpuType, Registry, Vendor
 from runner.evaluation.speed_of_light import MATH_SLACK, MEMORY_SLACK, speed_of_light
-from runner.gpu_types import Dtype, Figures, GpuType, Registry, Vendor
 from runner.task_format import load_folder
 from runner.task_format.model import Case, Extra, Harness, Task
 from tests.unit import samples

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from runner.base.errors import EvaluationError
+from runner.base.gpu_types import Dtype, Figures, GpuType
 from runner.base.model import Demand, JobResult, Mode, TimingAssurance, Verdict
 from runner.evaluation.result_rows import Evidence, limit_lines, within
-from runner.gpu_types import Dtype, Figures, GpuType
 from runner.task_format.model import Extra, Harness, Ranking, Task
 from sandbox.protocol import AuthorExit, StepResult
 from sandbox.spec import Ending, Outcome

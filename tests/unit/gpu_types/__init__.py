@@ -1,1 +1,1 @@
-"""Tests of runner.gpu_types."""
+"""Tests of runner.base.gpu_types."""

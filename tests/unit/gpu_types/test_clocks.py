@@ -9,7 +9,7 @@ import pynvml
 import pytest
 
 from runner.base.errors import ConfigError
-from runner.gpu_types import CLOCK_REASONS, ClockPolicy, Registry, Vendor
+from runner.base.gpu_types import CLOCK_REASONS, ClockPolicy, Registry, Vendor
 from tests.fakes import recordings
 
 DEFAULT = (

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 from runner.base.config import Config
-from runner.gpu_types import CLOCK_REASONS, ClockPolicy, Dtype, Figures, GpuType, Registry, Vendor
+from runner.base.gpu_types import CLOCK_REASONS, ClockPolicy, Dtype, Figures, GpuType, Registry, Vendor
 
 TEXT = (Path(__file__).resolve().parents[3] / "docs/adding-a-gpu-type.md").read_text(encoding="utf-8")
 BLOCKS = [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runner.base.errors import ConfigError
-from runner.gpu_types import Dtype, Figures, GpuType, Product, Registry, Vendor, advise
+from runner.base.gpu_types import Dtype, Figures, GpuType, Product, Registry, Vendor, advise
 
 DEVICES = [entry for entry in Registry.load().all() if entry.vendor is not Vendor.NONE]
 #: Every device that is described: a type's own figures, and those of its products.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner.base.errors import ConfigError, NotFoundError
-from runner.gpu_types import GpuType, Registry, Vendor
+from runner.base.gpu_types import GpuType, Registry, Vendor
 
 
 def write(directory: Path, **files: str) -> Path:

@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 
-from runner.gpu_types import Registry
+from runner.base.gpu_types import Registry
 from runner.task_format import load_folder, work
 from runner.task_format.model import Harness
 from tests.unit.problems.bench import Bench, cpu_cases, hidden_cases, reseeded, solutions, unpacked

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runner.base.errors import TaskError
-from runner.gpu_types import Registry
+from runner.base.gpu_types import Registry
 from runner.task_format import load_competition, load_folder
 from tests.unit.task_format.samples import changed, write
 

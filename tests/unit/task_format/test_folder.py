@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from runner.base.errors import TaskError
-from runner.gpu_types import Dtype
+from runner.base.gpu_types import Dtype
 from runner.task_format import load, load_folder
 from runner.task_format.model import (
     HARNESS,

@@ -18,13 +18,13 @@ import pytest
 import yaml
 
 from runner.base.config import Config
+from runner.base.gpu_types import Registry
 from runner.cli.files import read_submission
 from runner.cli.install import _read_address
 from runner.extras.data.people import read_exclusions
 from runner.extras.trainers.client import results_file, sources
 from runner.extras.trainers.kernelbook import best, rows
 from runner.extras.trainers.kernelbook.settings import Settings
-from runner.gpu_types import Registry
 from runner.store import Store
 from runner.task_format import load, load_competition, to_stored
 

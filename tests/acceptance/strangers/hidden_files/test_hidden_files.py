@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.gpu_types import Registry
 from runner.cli.task_check import _solutions
 from runner.cli.task_new import make_folder
 from runner.extras.trainers.client import sources
-from runner.gpu_types import Registry
 from runner.task_format import load
 from runner.task_format.model import Lang
 

@@ -24,8 +24,8 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from runner.base.errors import ConfigError, NotFoundError
+from runner.base.gpu_types.model import CLOCK_REASONS, GpuType, Vendor
 from runner.base.marks import ENCODING, visible
-from runner.gpu_types.model import CLOCK_REASONS, GpuType, Vendor
 
 BUILTIN: Final = Path(__file__).parent
 

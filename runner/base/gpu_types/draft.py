@@ -6,15 +6,15 @@ import json
 import re
 from typing import Any
 
+from runner.base.gpu_types.model import Vendor
 from runner.base.model import Device
-from runner.gpu_types.model import Vendor
 
 #: Of the first of them that compile for its own instructions only with an architecture-specific target.
 _SPECIFIC_SINCE = 9
 
 
 def draft(name: str, device: Device, *, architecture: str | None, memory_bytes: int | None) -> str:
-    """The file's text. What the driver does not say is left to its author: `runner.gpu_types.advise` names it.
+    """The file's text. What the driver does not say is left to its author: `runner.base.gpu_types.advise` names it.
 
     Args:
         name: of the type.

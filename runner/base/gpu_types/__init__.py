@@ -3,10 +3,19 @@
 One TOML file per type in this folder, overlaid by the operator's directory; a new type is a file, never code.
 """
 
-from runner.gpu_types.advice import Advice, advise
-from runner.gpu_types.draft import draft
-from runner.gpu_types.model import CLOCK_REASONS, ClockPolicy, Dtype, Figures, GpuType, HardwareRun, Product, Vendor
-from runner.gpu_types.registry import Registry
+from runner.base.gpu_types.advice import Advice, advise
+from runner.base.gpu_types.draft import draft
+from runner.base.gpu_types.model import (
+    CLOCK_REASONS,
+    ClockPolicy,
+    Dtype,
+    Figures,
+    GpuType,
+    HardwareRun,
+    Product,
+    Vendor,
+)
+from runner.base.gpu_types.registry import Registry
 
 __all__ = [
     "CLOCK_REASONS",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
-from runner.gpu_types.model import Dtype, Figures, GpuType, Vendor
+from runner.base.gpu_types.model import Dtype, Figures, GpuType, Vendor
 
 #: A wider data type and a narrower one, whose rate is once to twice that of the wider.
 _STEPS = (

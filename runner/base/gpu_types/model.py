@@ -1,6 +1,6 @@
 """Record of one GPU type, and what the keys of its TOML file may hold. Pure.
 
-The annotations say what a value may be; `runner.gpu_types.registry` checks files by them.
+The annotations say what a value may be; `runner.base.gpu_types.registry` checks files by them.
 """
 
 from __future__ import annotations
