@@ -93,8 +93,11 @@ def test_a_busy_host_is_not_woken_for_jobs(slow: Rig) -> None:
     assert gate.begun.wait(PATIENCE_S)
     before = settled(slow, seen, "mark-0")
     second = slow.submit()
-    notify(slow, "runner_queue", "", *["CPU"] * 5)
-    assert settled(slow, seen, "mark-1") <= before + 1  # `''` means the host too
+    for number in range(1, 9):
+        notify(slow, "runner_queue", "CPU")
+        claims = settled(slow, seen, f"mark-{number}")
+    # Not 0: something else may wake it meanwhile.
+    assert claims < before + 4
     assert slow.view(second).jobs[0].state is JobState.QUEUED
     gate.go.set()
     slow.wait_done(first, second)
