@@ -75,7 +75,7 @@ def test_a_claim_costs_the_same_behind_a_held_snapshot(
     snapshot: psycopg.Connection[Any],
     meter: Meter,  # noqa: F811 - the fixture
 ) -> None:
-    """Nine tenths of 60,000 jobs went through, then all: at most twice the pages of before, leases included."""
+    """Nine tenths of 60,000 jobs went through, then all: at most three times the pages of before, leases included."""
     bench.board("identity", *TYPES)
     bench.register("h", *TYPES)
     db.execute("ALTER TABLE runner.job SET (autovacuum_enabled = off)")
@@ -91,7 +91,7 @@ def test_a_claim_costs_the_same_behind_a_held_snapshot(
         db.execute(WENT_THROUGH.replace("p.part < 10", part).encode())
         move(db)
         after = meter.cost(queries.CLAIM.sql, full, after=LOOKS)
-        assert after.pages <= 2 * before.pages, (part, before, after)
+        assert after.pages <= 3 * before.pages, (part, before, after)
         assert after.walked == {}
     snapshot.rollback()
 
