@@ -39,6 +39,6 @@ def generate_input(vocab_size: int, batch_size: int, seed: int, edge: int = 0) -
 
 # The logarithm of a sum of exponentials is 125 at most, where a step of float32 is 8e-6; a loss errs by a few.
 # Gradients are as small as 1e-6; right ones may differ by a step of bfloat16, 2**-7 of the value at most, between two
-# that fall on both sides of a midpoint. The target's softmax is not near 1, so that nothing cancels there. Whoever sums
-# or takes the logarithm in bfloat16 (2**-9 of it) fails; a single further rounding of the softmax may pass.
+# that fall on both sides of a midpoint. The target's softmax is not near 1: nothing cancels there. A sum or a logarithm
+# in bfloat16 (2**-9 of it) fails; one more rounding of the softmax may pass.
 check_implementation = make_match_reference(ref_kernel, rtol=(1e-5, 8e-3), atol=(5e-5, 1e-8))
