@@ -230,11 +230,7 @@ class Progress:
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> Progress:
-        """Parse a `progress` frame.
-
-        Raises:
-            FrameError: a missing key or a value of the wrong type.
-        """
+        """Parse a `progress` frame."""
         try:
             return cls(
                 phase=_typed(message, "phase", str)[:100],
@@ -265,11 +261,7 @@ class Reading:
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> Reading:
-        """Parse a `reading` frame.
-
-        Raises:
-            FrameError: a missing key or a value of the wrong type.
-        """
+        """Parse a `reading` frame."""
         try:
             return cls(
                 at_ns=_optional(message, "at_ns", int),
@@ -378,11 +370,7 @@ class AuthorExit:
 
     @classmethod
     def from_message(cls, value: object) -> AuthorExit | None:
-        """Parse the `author_exit` of an `end` frame.
-
-        Raises:
-            FrameError: a missing key or a value of the wrong type.
-        """
+        """Parse the `author_exit` of an `end` frame."""
         if value is None:
             return None
         if not isinstance(value, dict):
@@ -442,11 +430,7 @@ class StepResult:
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> StepResult:
-        """Parse a `step` frame, checking every type.
-
-        Raises:
-            FrameError: a missing key or a value of the wrong type.
-        """
+        """Parse a `step` frame, checking every type."""
         judged = message.get("judged")
         try:
             return cls(

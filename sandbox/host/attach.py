@@ -107,7 +107,6 @@ def attach(socket_path: str, api_version: str, container_id: str, *, timeout_s: 
     """Attach to a container that is created but not started, so that no output is lost.
 
     Raises:
-        EngineUnavailable: the engine does not answer.
         EngineRefused: the answer is not a stream.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -27,11 +27,7 @@ class JoinedArchives:
         return sum(archive.size_bytes for archive in self._archives)
 
     def frames(self) -> Iterator[bytes]:
-        """Yield all of them as frames for another container.
-
-        Raises:
-            OSError: a file cannot be read.
-        """
+        """Yield all of them as frames for another container."""
         for archive in self._archives:
             yield from archive.frames()
 

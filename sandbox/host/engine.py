@@ -79,7 +79,10 @@ class EngineFacts:
 
 
 class DockerEngine:
-    """A Docker engine, or another one with the same API. Thread-safe: every call has a connection of its own."""
+    """A Docker engine, or another one with the same API. Thread-safe: every call has a connection of its own.
+
+    Every method raises EngineUnavailable if no engine answers.
+    """
 
     def __init__(self, base_url: str | None = None, *, owner: str, timeout_s: float = 60) -> None:
         """Store the engine's address. The engine is not called before the first request.
@@ -120,11 +123,7 @@ class DockerEngine:
     # --- questions -----------------------------------------------------------------------------------------------
 
     def check(self) -> EngineFacts:
-        """Ask the engine for its description.
-
-        Raises:
-            EngineUnavailable: no engine answers.
-        """
+        """Ask the engine for its description."""
         info = self._call("info", lambda api: api.info())
         version = self._call("version", lambda api: api.version())
         security = [option.split(",")[0] for option in info.get("SecurityOptions") or []]
@@ -150,7 +149,6 @@ class DockerEngine:
 
         Raises:
             EngineRefused: the engine does not have the image, or a sandbox cannot use it.
-            EngineUnavailable: no engine answers.
         """
         try:
             image = self._call(f"image {reference!r}", lambda api: _inspect_image(api, reference))
@@ -175,7 +173,6 @@ class DockerEngine:
         Raises:
             RootFilesystemError: this host's files do not make a usable root.
             EngineRefused: the engine refused the import.
-            EngineUnavailable: no engine answers.
         """
         archive = root.tar()
         reference = _reference_of(archive)
@@ -210,7 +207,6 @@ class DockerEngine:
 
         Raises:
             EngineRefused: the engine refused, or the container differs from the spec. No submission ran in it.
-            EngineUnavailable: the engine does not answer.
             ProtocolError: something other than init answered, or nothing did in time.
         """
         errors = hostconfig.spec_errors(spec)
@@ -269,7 +265,6 @@ class DockerEngine:
 
         Raises:
             NotReaped: some could not be removed; all others were.
-            EngineUnavailable: no engine answers.
         """
         return self._reap(lambda labels: self._owns(labels) or _is_orphan(labels))
 
@@ -278,7 +273,6 @@ class DockerEngine:
 
         Raises:
             NotReaped: some could not be removed; all others were.
-            EngineUnavailable: no engine answers.
         """
         return self._reap(_is_orphan)
 
@@ -307,9 +301,6 @@ class DockerEngine:
         """Remove the `host` root file systems that earlier processes of this owner imported, except these image ids.
 
         Images that a container uses or another owner imported stay. Returns how many were removed.
-
-        Raises:
-            EngineUnavailable: no engine answers.
         """
         kept = frozenset(keep)
         images = self._call("images", lambda api: api.images(name=HOST_ROOT_REPOSITORY))
@@ -352,7 +343,6 @@ class DockerEngine:
 
         Raises:
             EngineRefused: it still exists after several attempts.
-            EngineUnavailable: no engine answers.
         """
         deadline = time.monotonic() + REMOVE_TIMEOUT_S
         while True:
@@ -419,7 +409,6 @@ class DockerEngine:
 
         Raises:
             EngineRefused: the engine answered with an error.
-            EngineUnavailable: it did not answer.
         """
         import docker.errors
         import requests.exceptions

@@ -40,11 +40,7 @@ class Refused(Exception):
 
 
 def check_name(name: str) -> str:
-    """Check that a file name stays below /work: relative, without `..` and NUL.
-
-    Raises:
-        ValueError: it does not.
-    """
+    """The name if it stays below /work (relative, without `..` and NUL), else ValueError."""
     parts = PurePosixPath(name).parts
     if not parts or "\0" in name or name.startswith("/") or ".." in parts or name.endswith("/"):
         raise ValueError(f"file name {name!r} does not stay below {WORK}")
@@ -52,12 +48,7 @@ def check_name(name: str) -> str:
 
 
 def send_archive(keep: Sequence[str], *, boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
-    """Send the daemon the files of these names that exist, or the reason why they may not travel.
-
-    Raises:
-        InitError: no process could be started.
-        DaemonGone: the daemon no longer waits for it.
-    """
+    """Send the daemon the files of these names that exist, or the reason why they may not travel."""
     try:
         data = run_as(boot.worker, lambda fd: pack(keep, fd), reaper=reaper, max_bytes=protocol.MAX_ARCHIVE_BYTES)
     except HelperError as error:
@@ -88,7 +79,6 @@ def pack(keep: Sequence[str], fd: int) -> None:
 
     Raises:
         Refused: a file may not travel, or there are too many files or bytes.
-        OSError: a file cannot be read.
     """
     # Check everything before reading anything. Nothing changes meanwhile: the worker's processes are dead.
     entries = list(_survey(keep))

@@ -23,7 +23,7 @@ class DaemonConnection:
     """The connection to the daemon: frames over descriptors 0 and 1.
 
     The daemon keeps standard input open while it lives. End of file means that the daemon is gone. Then the container
-    ends, so that it does not run on unattended.
+    ends, so that it does not run on unattended: every method raises DaemonGone.
     """
 
     report_bytes: int
@@ -41,7 +41,6 @@ class DaemonConnection:
 
         Raises:
             FrameError: the message is too large for a frame.
-            DaemonGone: the daemon closed its end.
         """
         data = memoryview(protocol.encode(message))
         self._sent += len(data)
@@ -56,7 +55,6 @@ class DaemonConnection:
 
         Raises:
             FrameError: the input is not a frame.
-            DaemonGone: end of file.
         """
         data = os.read(0, 1 << 20)
         if not data:
@@ -68,7 +66,6 @@ class DaemonConnection:
 
         Raises:
             FrameError: another frame arrived.
-            DaemonGone: end of file.
         """
         request = check_request(self._next())
         incoming = IncomingArchive(protocol.archive_size(request))
@@ -125,11 +122,7 @@ class IncomingArchive:
 
 
 def check_request(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the message if it is a request of this version.
-
-    Raises:
-        FrameError: it is not.
-    """
+    """The message if it is a request of this version, else FrameError."""
     if message["type"] != "request":
         raise protocol.FrameError(f"a {message['type']!r} frame, expected 'request'")
     if message.get("protocol") != protocol.VERSION:

@@ -239,7 +239,6 @@ class Pair:
         Raises:
             InitError: the judge failed, or broke the protocol.
             FrameError: the daemon broke the protocol.
-            DaemonGone: the daemon no longer waits for the report.
         """
         selector = self._selector
         selector.register(0, selectors.EVENT_READ, self._on_daemon)

@@ -162,11 +162,7 @@ def _exec_child(argv: Sequence[str], account: Account, descriptors: Descriptors,
 
 
 def become(account: Account, descriptors: Descriptors) -> None:
-    """Give this process its own session, its descriptors and its account.
-
-    Raises:
-        OSError: the kernel refuses.
-    """
+    """Give this process its own session, its descriptors and its account."""
     os.setsid()
     _install_descriptors(descriptors)
     _switch_to(account)

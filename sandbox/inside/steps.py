@@ -47,7 +47,6 @@ def run_steps(request: Mapping[str, Any], *, boot: BootConfig, daemon: DaemonCon
 
     Raises:
         InitError: the request is invalid, or the container does not work.
-        DaemonGone: the daemon no longer waits for the report.
     """
     parsed = parse_request(request)
     keep = parsed.keep

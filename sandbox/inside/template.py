@@ -56,11 +56,7 @@ class Template:
     """The template, as init sees it. Close it before a submission's code can run."""
 
     def __init__(self, python: str, preload: str, *, env: Mapping[str, str], reaper: Reaper) -> None:
-        """Start it. It runs the preload, which is Python code.
-
-        Raises:
-            InitError: no process could be started.
-        """
+        """Start it. It runs the preload, which is Python code."""
         self._reaper = reaper
         #: False once it has ended, or could not run the preload.
         self._serves = True
@@ -83,9 +79,6 @@ class Template:
 
         Waits until the preload has run. If it failed, the program is started without the template, and says itself
         what is missing.
-
-        Raises:
-            InitError: no process could be started.
         """
         if self._serves:
             pid = self._order(argv, account, descriptors, env)

@@ -351,10 +351,9 @@ def evaluate(
     on_frame: Callable[[dict[str, Any]], None] | None = None,
     start: Start | None = None,
 ) -> LocalReport:
-    """Start what a request needs, judge it, clean up. `start`: None gives every process a new interpreter.
+    """Start what a request needs, judge it, clean up; JudgeFailed if the judge broke.
 
-    Raises:
-        JudgeFailed: the judge broke.
+    `start`: None gives every process a new interpreter.
     """
     with Pair(ranks=request.ranks, start=start) as pair:
         return pair.run(request, on_frame=on_frame)

@@ -23,16 +23,9 @@ def evaluate(
     device: str = "cpu",
     memory_bytes: int = 1 << 30,
 ) -> list[dict[str, Any]]:
-    """Judge a group.
+    """Judge a group in its JSON form (docs/trainers.md): one result for each candidate, in the group's order.
 
-    Args:
-        group: its JSON form; see docs/trainers.md.
-        start: starts processes; None gives each a new interpreter, which imports torch for a second or two.
-        device: as in JudgeRequest.
-        memory_bytes: that the tensors of one call may fill.
-
-    Returns:
-        One result for each candidate, in the group's order.
+    `start`: None gives each process a new interpreter. `device`, `memory_bytes`: as in JudgeRequest.
     """
     try:
         parsed = Group.from_message(group)

@@ -21,11 +21,7 @@ VARIABLE = "KR_EMULATE_CUDA"
 
 
 def ask(memory_bytes: int) -> None:
-    """Emulate from now on, in this process and in those it starts.
-
-    Args:
-        memory_bytes: of the device.
-    """
+    """Emulate a device with so much memory from now on, in this process and in those it starts."""
     os.environ[VARIABLE] = str(memory_bytes)
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[1] / "site")
     install_if_asked()

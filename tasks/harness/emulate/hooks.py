@@ -21,11 +21,7 @@ _DEVICE_SOURCES = (".cu", ".cuh", ".hip")
 
 
 def watch_imports(memory_bytes: int | None) -> None:
-    """Watch all imports from now on.
-
-    Args:
-        memory_bytes: of the device, if torch is to be patched as soon as it has been imported; None if it is patched.
-    """
+    """Watch all imports from now on. `memory_bytes`: patch torch as soon as it is imported; None: it is patched."""
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder(memory_bytes))

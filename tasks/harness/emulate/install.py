@@ -33,11 +33,7 @@ from .mode import CPU, CUDA, EmulatedCuda, mark, on_cuda
 
 
 def install(memory_bytes: int) -> None:
-    """Emulate one CUDA device in this process; a second call does nothing.
-
-    Args:
-        memory_bytes: of the device; tensors made on it may not be larger.
-    """
+    """Emulate one CUDA device with so much memory in this process; a second call does nothing."""
     # On torch itself, because this package may be here under two names (see its own docstring).
     if hasattr(torch, "kernel_runner_emulates_cuda"):
         return

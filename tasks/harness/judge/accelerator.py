@@ -37,15 +37,9 @@ OUT_OF_MEMORY = (DeviceFull, torch.OutOfMemoryError)
 
 
 def require_device(device: str) -> None:
-    """Make sure that this process computes right on its device.
+    """Make sure that this process computes right on its device, else raise DeviceFailed.
 
     Tasks make their inputs on the CPU if torch finds no device. Without this they would be judged there.
-
-    Args:
-        device: "cpu", or what torch calls a device.
-
-    Raises:
-        DeviceFailed: it does not.
     """
     if device == "cpu":
         return

@@ -51,11 +51,7 @@ def place() -> str:
 
 @contextlib.contextmanager
 def running(call: str) -> Iterator[None]:
-    """Inside, code of the author runs: `call` names it.
-
-    Raises:
-        Escaped: see the class.
-    """
+    """Inside, code of the author runs: `call` names it. What is no Exception comes out as Escaped."""
     before = _call
     _write(call)
     try:

@@ -37,11 +37,8 @@ def calibrate(
 ) -> Costs:
     """Measure one way to hand over.
 
-    Args:
-        call: makes a call on every rank.
-        most_bytes: of the largest tensor that is handed over.
-        ranks: how many ranks one call hands tensors to.
-        lead_ns: how long workers have their inputs before the kernel is to begin, and may work already.
+    `call` makes a call on every one of `ranks`; `most_bytes`: of the largest tensor that is handed over; `lead_ns`: how
+    long workers have their inputs before the kernel is to begin, and may work already.
     """
     volume = max(4096, min(_VOLUME_BYTES, most_bytes))
     small, large = torch.zeros(64, dtype=torch.uint8), torch.zeros(volume, dtype=torch.uint8)
@@ -67,12 +64,7 @@ def calibrate(
 
 
 def calibrate_device(call: CalibrationCall, *, most_bytes: int) -> DeviceCosts:
-    """Measure calls that the judge's own work on a device marks.
-
-    Args:
-        call: makes a call.
-        most_bytes: of the largest tensor that is handed over.
-    """
+    """Measure calls that the judge's own work on a device marks, with tensors of at most `most_bytes`."""
     volume = max(4096, min(_VOLUME_BYTES, most_bytes))
     small, large = torch.zeros(64, dtype=torch.uint8), torch.zeros(volume, dtype=torch.uint8)
     found: list[HandOver] = []
@@ -86,13 +78,9 @@ def calibrate_device(call: CalibrationCall, *, most_bytes: int) -> DeviceCosts:
 def keeps_turns(call: CalibrationCall, costs: DeviceCosts, *, hold_ns: float) -> bool:
     """Whether the device runs the kernels of one process at a time.
 
-    The judge keeps the device after it has released a call. If the worker's kernel waits meanwhile, as it must, the
-    span is longer by that time. If both ran at once, a worker could compute while the judge fills in the inputs.
-
-    Args:
-        call: makes a call for which the judge keeps the device.
-        costs: of calls for which it does not.
-        hold_ns: how long it keeps the device.
+    The judge keeps the device for `hold_ns` after it has released a `call`. If the worker's kernel waits meanwhile, as
+    it must, the span is longer by that time. If both ran at once, a worker could compute while the judge fills in the
+    inputs. `costs`: of calls for which it does not keep the device.
     """
     small = torch.zeros(64, dtype=torch.uint8)
     held = _measure(call, _TURN_CALLS, (_TURN_KERNEL_CYCLES, small, 64), 64)

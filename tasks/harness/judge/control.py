@@ -106,17 +106,11 @@ class Control:
         deadline_ns: int,
         beside: Activity | None = None,
     ) -> list[float]:
-        """What up to `count` calls cost beside their kernel, in nanoseconds.
+        """What up to `count` calls cost beside their kernel, in nanoseconds, after a few that do not count (`_FIRST`).
 
-        Infinity: the call waited for a core. NaN: the worker used one meanwhile.
-
-        Args:
-            make: makes the inputs of one call, in the same way as for the submission's calls.
-            count: how many count. A few calls before them do not (`_FIRST`).
-            parts: tensors that each returns.
-            nbytes: their bytes, all together.
-            deadline_ns: on the monotonic clock.
-            beside: a worker whose processes must be idle meanwhile.
+        Infinity: the call waited for a core. NaN: the worker used one meanwhile. `make` makes the inputs of one call,
+        in the same way as for the submission's calls; `parts`, `nbytes`: of each output; `beside`: a worker whose
+        processes must be idle meanwhile.
 
         Raises:
             Fault: time is up.
@@ -169,12 +163,10 @@ class ControlOutputs:
         self._asked_for: tuple[object, tuple[int, int]] | None = None
 
     def like(self, call: Call, *, asked_for: Callable[[], tuple[int, int]]) -> tuple[int, int]:
-        """Tensors and bytes of a control call's output.
+        """Tensors and bytes of the output of a control call like one of the submission's.
 
-        Args:
-            call: of the submission.
-            asked_for: tensors and bytes of the output that the task asks for. Called once for each shape, and only
-                where the submission returns many.
+        `asked_for`: of the output that the task asks for. Called once for each shape, and only where the submission
+        returns many.
         """
         parts, nbytes = call.parts, sum(call.output_capacities)
         if parts > _FEW_PARTS or nbytes > _FEW_BYTES:

@@ -93,15 +93,7 @@ def length_ns(spans_ns: Sequence[float], facts: HandOverFacts) -> float:
 def progress(
     spans_ns: Sequence[float], exclusive: Sequence[bool], facts: HandOverFacts, *, judged_ns: float, checks_ns: float
 ) -> Progress:
-    """What the end of a case is decided by.
-
-    Args:
-        spans_ns: of its calls so far.
-        exclusive: see `kept`.
-        facts: of the hand-over.
-        judged_ns: what it has taken the judge.
-        checks_ns: processor time of the judge in checks.
-    """
+    """What the end of a case is decided by. `exclusive`: see `kept`; the rest as in `Progress`."""
     spans_ns = [spans_ns[number] for number in kept(spans_ns, exclusive, facts)] if spans_ns else []
     count = len(spans_ns)
     mean_ns = max(fmean(spans_ns) - facts.mean_ns, FLOOR_NS) if spans_ns else 0.0

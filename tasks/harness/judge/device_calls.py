@@ -112,10 +112,7 @@ class Measured:
     def of_device(cls, flush_bytes: int | None) -> Measured:
         """Let the clocks of the current device rise, load kernels, and measure.
 
-        Needs no worker: others may make their contexts meanwhile.
-
-        Args:
-            flush_bytes: bytes to write to empty the caches; None: as many as `flush_size` finds.
+        Needs no worker: others may make their contexts meanwhile. `flush_bytes`: see `flush_size`.
         """
         torch.cuda.init()  # type: ignore[no-untyped-call]  # torch lacks it
         nbytes = flush_size(flush_bytes, torch.cuda.get_device_properties("cuda"))
@@ -152,15 +149,9 @@ def _hold() -> None:
 
 
 class DeviceCalls:
-    """The judge's side of calls on the current device.
+    """The judge's side of calls on the current device; DriverError: it cannot do it.
 
-    Args:
-        flags: a page that the worker's device sees, too.
-        activity: of the worker's processes.
-        measured: what is known of the device.
-
-    Raises:
-        DriverError: the device cannot do it.
+    `flags`: a page that the worker's device sees, too; `activity`: of the worker's processes.
     """
 
     def __init__(self, flags: CallFlags, activity: Activity, measured: Measured) -> None:
@@ -300,7 +291,6 @@ class DeviceCalls:
         """Wait for the copy, and let go of the worker's memory. Then the judge has all of the output.
 
         Raises:
-            DriverError: the driver refused.
             RuntimeError: the device failed.
         """
         torch.cuda.synchronize()

@@ -41,13 +41,9 @@ def gather(
 ) -> tuple[Reply, ...]:
     """One message of each channel, in the order of arrival. Channels that time out are missing.
 
-    Args:
-        channels: the channels to read.
-        good: whether a message leaves the others their full time.
-        deadline_ns: on time.monotonic_ns.
-        wake_fd: ends the wait like a bad answer once it is readable.
-        spin_ns: how long to poll without sleeping, which is quicker than being woken up.
-        grace_ns: time after the first bad answer, or after `wake_fd` became readable.
+    `good`: whether a message leaves the others their full time, else they have `grace_ns`; the same once `wake_fd` is
+    readable. `deadline_ns`: on time.monotonic_ns. `spin_ns`: how long to poll without sleeping, which is quicker than
+    being woken up.
     """
     pending = dict(enumerate(channels))
     heard: list[Reply] = []

@@ -70,13 +70,8 @@ class Costs:
     ) -> Bound:
         """The least time that a call with this span must have taken.
 
-        Args:
-            outside_ns: the span on the judge's clock.
-            tensors: number of input tensors.
-            input_bytes: of all inputs.
-            output_bytes: that were copied back.
-            parts: tensors in the output.
-            skippable: the worker does the work of the hand-over itself, and may have left it out.
+        `output_bytes`: that were copied back; `parts`: tensors in the output; `skippable`: the worker does the work of
+        the hand-over itself, and may have left it out.
         """
         base = self.short if outside_ns < self.short.median_ns + self.long_kernel_ns / 2 else self.long
         volume = (
@@ -127,12 +122,9 @@ class DeviceCosts:
     floor_ns: float = 500
 
     def bound(self, *, outside_ns: int, output_bytes: int, exclusive: bool) -> Bound:
-        """The least time that a call with this span must have taken.
+        """The least time that a call with this span, by the judge's events, must have taken.
 
-        Args:
-            outside_ns: the span by the judge's events.
-            output_bytes: of the call's output.
-            exclusive: whether the worker used nothing but its stream. Else it could work during the whole span.
+        `exclusive`: whether the worker used nothing but its stream. Else it could work during the whole span.
         """
         spread = min(self.hand_over.spread_ns, _MARGIN_SPREAD_NS / 4)
         middle = self.hand_over.median_ns + self.dirty_ns * min(output_bytes / self.full_bytes, 1.0)

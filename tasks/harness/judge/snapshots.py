@@ -145,12 +145,9 @@ class Copy:
     """Memory for a copy of an output, and the secret order of its blocks. Best made before the clock runs."""
 
     def __init__(self, sizes: Sequence[int], *, pace: Pace | None = None, is_trusted: bool = False) -> None:
-        """Allocate it.
+        """Allocate it for tensors of these sizes.
 
-        Args:
-            sizes: bytes of each tensor.
-            pace: of control calls.
-            is_trusted: the output is that of a control call; the pace learns from it.
+        `pace`: of control calls; it learns from this copy if the output `is_trusted`: that of a control call.
         """
         self._sizes = sizes
         self._pace = pace or Pace()
@@ -170,11 +167,7 @@ class Copy:
         )
 
     def fill(self, places: Sequence[tuple[Readable, int]]) -> Filled:
-        """Copy every tensor from its memory and offset.
-
-        Raises:
-            Unreadable: see Readable.
-        """
+        """Copy every tensor from its memory and offset."""
         clock = time.perf_counter_ns
         read_ns: list[int] = []
         for part, start, into in self._blocks:
@@ -218,16 +211,9 @@ class Copy:
 
 
 def take_like(layout: Layout, copy: Copy, places: Sequence[tuple[Readable, int]]) -> Taken:
-    """The output of a call whose layout is that of an earlier one.
+    """The output of a call whose layout is that of an earlier one; a Fault if it is still changing.
 
-    Args:
-        layout: of the output.
-        copy: for tensors of its sizes.
-        places: memory and offset of each tensor, by the worker's word.
-
-    Raises:
-        Unreadable: see Readable.
-        Fault: it is still changing.
+    `copy`: for tensors of its sizes; `places`: memory and offset of each tensor, by the worker's word.
     """
     filled = copy.fill(places)
     copy.require_settled(places)
@@ -273,13 +259,9 @@ def take(
 
 
 def take_copied(tree: object, parts: Sequence[torch.Tensor], *, input_bytes: int, memory_bytes: int) -> Taken:
-    """The output that a worker's `tree` describes in copies that the judge has in its own memory.
+    """The output that a worker's `tree`, which has arrived, describes in copies that the judge has in its own memory.
 
-    Args:
-        tree: it has arrived.
-        parts: bytes of each tensor, in the order of the tree, on any device.
-        input_bytes: of the call's inputs.
-        memory_bytes: what the case may hold.
+    `parts`: bytes of each tensor, in the order of the tree, on any device.
 
     Raises:
         Fault: the description is invalid or no description of these parts, or the output is too large.

@@ -157,16 +157,10 @@ def noise_of(
     span_ci95: tuple[float, float],
     disturbed: float,
 ) -> Noise:
-    """Judge the spread of a case.
+    """Judge the spread of a case, in ns.
 
-    Args:
-        rule: has the limits.
-        runs: how many calls were timed.
-        mean: of the times that count, in ns, as all that follow.
-        mean_ci95: its interval.
-        span: median of the calls' spans on the judge's clock.
-        span_ci95: its interval.
-        disturbed: share of the control calls that something disturbed.
+    `mean`: of the times that count; `span`: median of the calls' spans on the judge's clock; each with its interval.
+    `disturbed`: share of the control calls that something disturbed.
     """
     low, high = span_ci95
     if runs >= FEWEST_FOR_REFUSAL and high - low > rule.refuse * span and disturbed > DISTURBED_SHARE:

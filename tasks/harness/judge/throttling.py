@@ -50,13 +50,7 @@ class Span(Generic[S]):
 
 
 def reasons(moments: Sequence[Moment], start_ns: int, end_ns: int) -> tuple[str, ...]:
-    """Why a span does not count, by the readings within it, the last one before and the first one after.
-
-    Args:
-        moments: in order of time.
-        start_ns: of the span.
-        end_ns: of the span.
-    """
+    """Why a span does not count, by the readings within it, the last one before and the first one after, in order."""
     times = [moment.at_ns for moment in moments]
     first = max(bisect_right(times, start_ns) - 1, 0)
     last = bisect_left(times, end_ns) + 1

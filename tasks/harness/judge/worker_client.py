@@ -227,11 +227,7 @@ class WorkerClient:
         return self._by_flags is not None
 
     def warm_up(self, *, deadline_ns: int) -> None:
-        """Make the first calls, which cost more than others, with the calibration kernel.
-
-        Raises:
-            Fault: see the class.
-        """
+        """Make the first calls, which cost more than others, with the calibration kernel."""
         # Whatever the cases of a request may hold.
         asked, self.memory_bytes = self.memory_bytes, UNASKED_BYTES
         for nbytes in (64, 64 << 10, 512 << 10):
@@ -244,11 +240,7 @@ class WorkerClient:
     def load(
         self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None
     ) -> None:
-        """Give the worker its files. It imports the submission, or compiles and loads it.
-
-        Raises:
-            Fault: see the class.
-        """
+        """Give the worker its files. It imports the submission, or compiles and loads it."""
         message = {"op": "load", "files": dict(files), "submission": submission}
         if compiled is not None:
             message["compiled"] = asdict(compiled)
@@ -263,19 +255,11 @@ class WorkerClient:
         self._ask({"op": "parse", "code": code}, "parsed", deadline_ns)
 
     def load_module(self, code: str, entry_points: Sequence[str], *, deadline_ns: int) -> None:
-        """Give the worker the text of a module. It runs it, and finds the first of these classes that is there.
-
-        Raises:
-            Fault: see the class.
-        """
+        """Give the worker the text of a module. It runs it, and finds the first of these classes that is there."""
         self._ask({"op": "load_module", "code": code, "entry_points": list(entry_points)}, "loaded", deadline_ns)
 
     def flush(self, *, deadline_ns: int) -> None:
-        """Make the worker flush stdout and stderr.
-
-        Raises:
-            Fault: see the class.
-        """
+        """Make the worker flush stdout and stderr."""
         self._ask({"op": "flush"}, "flushed", deadline_ns)
 
     def close(self) -> None:
@@ -323,9 +307,6 @@ class WorkerClient:
         """Take back the call that the worker was told of: it waits for a message again, not for the start flag.
 
         Needed before any other message, and before a long pause.
-
-        Raises:
-            Fault: see the class.
         """
         if self._by_flags is None or self._armed is None:
             return
@@ -339,9 +320,6 @@ class WorkerClient:
 
         Returns False where both sides share a core: a side that spins would keep the other from running. And where one
         core may see the stores of another in another order.
-
-        Raises:
-            Fault: see the class.
         """
         if self._core is None or not KEEPS_ORDER:
             return False
@@ -381,15 +359,8 @@ class WorkerClient:
     ) -> Called:
         """Make one call on fresh memory.
 
-        Args:
-            packed: its inputs.
-            output_capacity: bytes of the output of an earlier call like this one; None: not known.
-            deadline_ns: on the monotonic clock.
-            by_message: not by flags.
-            ahead: another call like it will probably follow.
-
-        Raises:
-            Fault: see the class.
+        `output_capacity`: bytes of the output of an earlier call like this one; None: not known. `by_message`: not by
+        flags. `ahead`: another call like it will probably follow.
         """
         # The tree holds numbers and texts of the input. By flags, the worker gets the tree before the clock runs, so it
         # must be one that the worker knows already. On a device the worker's tensors are copies of existing inputs.
@@ -414,15 +385,7 @@ class WorkerClient:
     def begin_device(self, *, flush_bytes: int | None, deadline_ns: int, tried: bool) -> None:
         """Let the worker begin what `prepare_device` waits for, while this process does other things.
 
-        Nothing else may be asked of the worker in between.
-
-        Args:
-            flush_bytes: as for `prepare_device`.
-            deadline_ns: on the monotonic clock.
-            tried: as for `prepare_device`.
-
-        Raises:
-            Fault: see the class.
+        Nothing else may be asked of the worker in between. For the arguments see there.
         """
         self.withdraw_call(deadline_ns=deadline_ns)
         self._preparing = CallFlags.create()
@@ -430,11 +393,7 @@ class WorkerClient:
         self._send(encode(message, descriptors=1), (self._preparing.fd,), deadline_ns)
 
     def await_device(self, *, deadline_ns: int) -> None:
-        """Wait until the worker has done what `begin_device` has asked of it, so that it uses the device no longer.
-
-        Raises:
-            Fault: see the class.
-        """
+        """Wait until the worker has done what `begin_device` has asked of it, so that it uses the device no longer."""
         if self._prepared is None:
             self._prepared = self._receive(deadline_ns, min(self._spin_ns, ASK_SPIN_NS))
             expect(self._prepared, "device_prepared")
@@ -442,19 +401,11 @@ class WorkerClient:
     def prepare_device(
         self, *, flush_bytes: int | None, deadline_ns: int, known: Measured | None = None, tried: bool = False
     ) -> str | None:
-        """Make the worker's device ready for calls by flags. Must come before a submission is loaded.
+        """Make the worker's device ready for calls by flags, before `load`; why it cannot, in the worker's words.
 
-        Args:
-            flush_bytes: bytes to write between two calls to empty the device's caches; None: the worker decides.
-            deadline_ns: on the monotonic clock.
-            known: what was measured of the device; None: it is measured now.
-            tried: an earlier worker has found that streams of this device can wait. Else this one tries it.
-
-        Returns:
-            Why it cannot, in the worker's words; None if it can.
-
-        Raises:
-            Fault: see the class.
+        `flush_bytes`: to write between two calls to empty the device's caches; None: the worker decides. `known`: what
+        was measured of the device; None: it is measured now. `tried`: an earlier worker has found that streams of this
+        device can wait. Else this one tries it.
         """
         if self._preparing is None:
             self.begin_device(flush_bytes=flush_bytes, deadline_ns=deadline_ns, tried=tried or known is not None)
@@ -775,11 +726,7 @@ class WorkerClient:
         return taken, claimed(answer)
 
     def profile(self, packed: Packed, *, capture: Capture | None, deadline_ns: int) -> Profiled:
-        """Run the kernel once under torch's profiler, and with a capture once more under the vendor's.
-
-        Raises:
-            Fault: see the class.
-        """
+        """Run the kernel once under torch's profiler, and with a capture once more under the vendor's."""
         placed, size = packed.place()
         with Arena.create(size) as inputs, Arena.create(PROFILE_BYTES) as output_arena:
             packed.write(inputs, placed)

@@ -150,13 +150,9 @@ class Workers(Protocol):
         output_capacities: tuple[int, ...],
         deadline_ns: int,
     ) -> Call:
-        """Make one call.
+        """Make one call. `rng_seed`: of the global generators; None: unpredictable.
 
-        Args:
-            arguments: of the case.
-            rng_seed: of the global generators; None: unpredictable.
-            output_capacities: of an earlier call of the same shape, or empty.
-            deadline_ns: on the monotonic clock.
+        `output_capacities`: of an earlier call of the same shape, or empty.
         """
 
     def call_batch(

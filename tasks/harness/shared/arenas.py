@@ -95,11 +95,7 @@ class Arena:
         return arena
 
     def enter(self, fd: int, *, populate: bool = True) -> None:
-        """Map a memory file over reserved addresses; the descriptor stays the caller's.
-
-        Raises:
-            OSError: the kernel refused.
-        """
+        """Map a memory file over reserved addresses; the descriptor stays the caller's."""
         flags = mmap.MAP_SHARED | _MAP_FIXED | (mmap.MAP_POPULATE if populate else 0)
         address = self.addresses.start
         if _libc.mmap(address, self.size, _READ_WRITE, flags, fd, 0) != address:

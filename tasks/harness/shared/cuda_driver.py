@@ -49,81 +49,53 @@ class _Handle(ctypes.Structure):
 
 
 class Driver:
-    """The library, for the context that is current in the calling thread."""
+    """The library, for the context that is current in the calling thread. Every method may raise DriverError."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
 
     @classmethod
     def open(cls) -> Driver:
-        """Open the library.
-
-        Raises:
-            DriverError: there is none.
-        """
+        """Open the library."""
         try:
             return cls(ctypes.CDLL(_LIBRARY))
         except OSError as error:
             raise DriverError(f"there is no {_LIBRARY}: {error}") from error
 
     def register(self, address: int, nbytes: int) -> int:
-        """Map host memory for the device; its address on the device.
-
-        Raises:
-            DriverError: see the class.
-        """
+        """Map host memory for the device; its address on the device."""
         self._do("cuMemHostRegister_v2", ctypes.c_void_p(address), ctypes.c_size_t(nbytes), ctypes.c_uint(_REGISTER))
         found = ctypes.c_uint64()
         self._do("cuMemHostGetDevicePointer_v2", ctypes.byref(found), ctypes.c_void_p(address), ctypes.c_uint(0))
         return found.value
 
     def unregister(self, address: int) -> None:
-        """Undo `register`. The device must not use the memory any more.
-
-        Raises:
-            DriverError: see the class.
-        """
+        """Undo `register`. The device must not use the memory any more."""
         self._do("cuMemHostUnregister", ctypes.c_void_p(address))
 
     def wait_for(self, stream: int, pointer: int, value: int) -> None:
-        """Block a stream until the number at a device address is at least this one.
-
-        Raises:
-            DriverError: see the class.
-        """
+        """Block a stream until the number at a device address is at least this one."""
         self._do(
             "cuStreamWaitValue32_v2",
             *(ctypes.c_void_p(stream), ctypes.c_uint64(pointer), ctypes.c_uint32(value), ctypes.c_uint(_WAIT_GEQ)),
         )
 
     def write(self, stream: int, pointer: int, value: int) -> None:
-        """Make a stream write a number to a device address after all earlier work.
-
-        Raises:
-            DriverError: see the class.
-        """
+        """Make a stream write a number to a device address after all earlier work."""
         self._do(
             "cuStreamWriteValue32_v2",
             *(ctypes.c_void_p(stream), ctypes.c_uint64(pointer), ctypes.c_uint32(value), ctypes.c_uint(_WRITE_DEFAULT)),
         )
 
     def allocate(self, nbytes: int) -> range:
-        """Allocate device memory that shares no block with other memory; its addresses.
-
-        Raises:
-            DriverError: see the class.
-        """
+        """Allocate device memory that shares no block with other memory; its addresses."""
         size = max(-(-nbytes // _BLOCK_BYTES), 1) * _BLOCK_BYTES
         found = ctypes.c_uint64()
         self._do("cuMemAlloc_v2", ctypes.byref(found), ctypes.c_size_t(size))
         return range(found.value, found.value + size)
 
     def free(self, address: int) -> None:
-        """Undo `allocate`.
-
-        Raises:
-            DriverError: see the class.
-        """
+        """Undo `allocate`."""
         self._do("cuMemFree_v2", ctypes.c_uint64(address))
 
     def export(self, address: int) -> tuple[bytes, int]:
@@ -141,7 +113,6 @@ class Driver:
         """Map an allocation of another process; its addresses here.
 
         Raises:
-            DriverError: see the class.
             ValueError: the handle has a wrong size.
         """
         if len(handle) != HANDLE_BYTES:
@@ -153,11 +124,7 @@ class Driver:
         return range(found.value, base + size)
 
     def close_handle(self, address: int) -> None:
-        """Undo `open_handle`.
-
-        Raises:
-            DriverError: see the class.
-        """
+        """Undo `open_handle`."""
         self._do("cuIpcCloseMemHandle", ctypes.c_uint64(address))
 
     def _allocation(self, address: int) -> tuple[int, int]:
@@ -173,11 +140,7 @@ class Driver:
             self._do("cuCtxResetPersistingL2Cache")
 
     def new_stream(self) -> int:
-        """A stream in a new context on the first device, current in this thread; for a process without torch.
-
-        Raises:
-            DriverError: see the class.
-        """
+        """A stream in a new context on the first device, current in this thread; for a process without torch."""
         device, context, stream = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
         self._do("cuInit", ctypes.c_uint(0))
         self._do("cuDeviceGet", ctypes.byref(device), ctypes.c_int(0))

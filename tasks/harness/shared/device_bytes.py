@@ -21,12 +21,7 @@ class _Memory:
 
 
 def device_bytes(addresses: range, offset: int, nbytes: int) -> torch.Tensor:
-    """A uint8 tensor, shape (nbytes,), over memory of the current device. It does not own the memory.
-
-    Args:
-        addresses: of an allocation.
-        offset: where the tensor begins in it.
-        nbytes: its length.
+    """A uint8 tensor, shape (nbytes,), over a part of an allocation on the current device. It does not own the memory.
 
     Raises:
         ValueError: the range is not inside the allocation.

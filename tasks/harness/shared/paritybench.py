@@ -28,11 +28,7 @@ class Config:
         return iter(self.__dict__)
 
     def __getitem__(self, name: str) -> object:
-        """The value of a name.
-
-        Raises:
-            KeyError: there is none.
-        """
+        """The value of a name."""
         return self.__dict__[name]
 
     def __contains__(self, name: object) -> bool:

@@ -148,13 +148,8 @@ def run(
 ) -> Report:
     """Run a program under a profiler. Failures become text in the report.
 
-    Args:
-        tool: the profiler.
-        target: the program's command line.
-        directory: an empty directory for the profiler's files.
-        capture: what it captures.
-        limit_s: limit of all commands together, in seconds; None: the caller has one.
-        pass_fds: descriptors that the program inherits.
+    `directory`: an empty one for the profiler's files; `limit_s`: of all commands together, None: the caller has one;
+    `pass_fds`: descriptors that the program inherits.
     """
     commands = _Commands(limit_s, pass_fds)
     try:

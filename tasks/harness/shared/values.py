@@ -462,11 +462,7 @@ def regions(tree: object, *, placed: Sequence[Placed], output_bytes: int) -> lis
 
 
 def check_tree(tree: object) -> None:
-    """Check the shape of a tree that a worker sent.
-
-    Raises:
-        WireViolation: see `regions`.
-    """
+    """Check the shape of a tree that a worker sent."""
     for node in _nodes(tree, trusted=False):
         if node["t"] == "tensor":
             _check_tensor(node)

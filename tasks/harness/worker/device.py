@@ -30,15 +30,10 @@ class Device:
         self._stream_block: StreamBlock | None = None
 
     def prepare(self, *, flush_bytes: int | None, page: Arena | None, tried: bool = False) -> str | None:
-        """Prepare calls by flags.
+        """Prepare calls by flags; the reason why streams cannot wait for the page, if so. All other calls work.
 
-        Args:
-            flush_bytes: bytes to write to empty the device's caches; None: as many as `flush_size` finds.
-            page: a page of flags in shared memory.
-            tried: whether another process of this container has found that streams can wait.
-
-        Returns:
-            None, or the reason why streams cannot wait for the page. All other calls work.
+        `flush_bytes`: see `flush_size`; `page`: of flags in shared memory; `tried`: whether another process of this
+        container has found that streams can wait.
         """
         self._flush_bytes = flush_bytes
         if page is None:

@@ -31,14 +31,10 @@ class Inputs:
     def build(
         cls, arena: Arena, storages: Sequence[tuple[int, int]], tree: Any, *, batch: int, adapt: Callable[[Any], Any]
     ) -> Self:
-        """Build the inputs that `tree` describes.
+        """Build the inputs that `tree` describes, over an arena that holds them, now or later.
 
-        Args:
-            arena: the memory that holds them, now or later.
-            storages: offset and bytes of each storage in the arena.
-            tree: the judge's description (`tasks.harness.shared.values`).
-            batch: 0, or how many inputs the tree has, for a call each.
-            adapt: makes the kernel's argument from the inputs as the task made them.
+        `storages`: offset and bytes of each in the arena; `batch`: 0, or how many inputs the tree has, for a call each;
+        `adapt`: makes the kernel's argument from the inputs as the task made them.
         """
         views = [arena.bytes_at(offset, nbytes) for offset, nbytes in storages]
         raw = unpack(tree, views)

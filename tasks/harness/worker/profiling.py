@@ -37,14 +37,7 @@ class Profile:
 
 
 def profile_call(submission: Submission, inputs: Inputs, *, capture: Capture | None, limit_s: float) -> Profile:
-    """Call a kernel under torch's profiler, and a second time under the vendor's.
-
-    Args:
-        submission: the kernel, and the file that the second process loads it from.
-        inputs: of both calls.
-        capture: what the vendor's profiler captures; None: it is not used.
-        limit_s: seconds for it.
-    """
+    """Call a kernel under torch's profiler, and under the vendor's for at most `limit_s` where there is a capture."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(torch.profiler.ProfilerActivity.CUDA)

@@ -15,15 +15,7 @@ class Rank:
     """Makes the calling process a rank, for good."""
 
     def __init__(self, channel: Channel, home: Path, *, rank: int, world_size: int, device: str) -> None:
-        """Take the rank's device or share of the cores.
-
-        Args:
-            channel: the judge's.
-            home: the directory where all ranks meet.
-            rank: this process's number.
-            world_size: how many ranks there are.
-            device: "cpu", or the kind of device that the rank takes one of.
-        """
+        """Take the rank's device or share of the cores. `home`: where all ranks meet; `device`: "cpu", or a kind."""
         self._home = home
         self._rank, self._world_size, self._device = rank, world_size, device
         become_rank(rank=rank, world_size=world_size, device=device)

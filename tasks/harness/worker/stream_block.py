@@ -95,16 +95,7 @@ class StreamBlock:
         self._arena = range(0)
 
     def enqueue(self, order: StreamCall, kernel: Callable[[Any], Any], *, adapt: Callable[[Any], Any]) -> QueuedCall:
-        """Enqueue a call.
-
-        Args:
-            order: the call that the judge asks for.
-            kernel: the submission's.
-            adapt: makes the kernel's arguments from the inputs.
-
-        Raises:
-            DriverError: the driver refused.
-        """
+        """Enqueue a call. `adapt`: makes the kernel's arguments from the inputs."""
         self._enter(order.arena)
         buffers = [device_bytes(self._arena, offset, nbytes) for offset, nbytes in order.storages]
         value = adapted(unpack(order.tree, buffers), adapt, batch=order.batch)

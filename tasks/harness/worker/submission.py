@@ -38,14 +38,11 @@ class Submission:
 def load(directory: Path, files: Mapping[str, str], name: str, compiled: Mapping[str, Any] | None) -> Submission:
     """Write a submission's files and load it. What the submission raises passes through.
 
-    Args:
-        directory: where the files go, and where the compiler runs.
-        files: text of each file, by its path in the directory.
-        name: the submission's own file.
-        compiled: None for Python; else `program`, the library's name, and `argv`, the compiler's command line.
+    `name`: the submission's own file; `compiled`: None for Python, else `program`, the library's name, and `argv`, the
+    compiler's command line.
 
     Raises:
-        LoadFailed: see the class.
+        LoadFailed: it is no Python file, or defines no kernel.
         CompileFailed: the compiler refused the sources.
         KernelFailed: the library cannot be used.
     """

@@ -555,11 +555,7 @@ class _Attempt:
         self._client: WorkerClient | None = None
 
     def judge(self) -> Result:
-        """Judge it; whatever it does, there is a result.
-
-        Raises:
-            HarnessFailed: init gave no worker.
-        """
+        """Judge it; whatever it does, there is a result."""
         start = self._part_began_ns = time.monotonic_ns()
         result = self._result
         client = self._group.fresh_worker()
@@ -583,7 +579,6 @@ class _Attempt:
 
         Raises:
             InvalidReference, DeviceUnsteady, DeviceFailed: by the reference's own calls.
-            HarnessFailed: see `judge`.
         """
         result = self._result
         if not self._guarded(lambda: self._parse(client)):
@@ -609,11 +604,7 @@ class _Attempt:
             client.close()
 
     def _guarded(self, work: Callable[[], _T]) -> _T | None:
-        """Do what touches a candidate's values. Whatever it raises is that candidate's verdict, and no other's.
-
-        Raises:
-            HarnessFailed: see `judge`.
-        """
+        """Do what touches a candidate's values. Whatever it raises is that candidate's verdict, and no other's."""
         try:
             return work()
         except HarnessFailed:
@@ -863,11 +854,7 @@ class _Attempt:
         side.rest()
 
     def _compare_times(self, own: Row) -> bool:
-        """Time the reference once more, now that the candidate is gone, and compare; whether times count.
-
-        Raises:
-            HarnessFailed: see `judge`.
-        """
+        """Time the reference once more, now that the candidate is gone, and compare; whether times count."""
         group, in_eval = self._group, self._timed_in_eval
         self._leave(kill=True)
         self._end_part("worker")

@@ -115,11 +115,7 @@ class Group:
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> Group:
-        """Read a group.
-
-        Raises:
-            GroupError: see the class.
-        """
+        """Read a group."""
         if message.get("kind") != KIND:
             raise GroupError(f"the group is of kind {message.get('kind')!r}, expected {KIND!r}")
         reference = _text(message, "reference")

@@ -77,7 +77,7 @@ class Expected:
 
 @dataclass(kw_only=True)
 class Prepared:
-    """Everything about a reference that does not depend on candidates."""
+    """Everything about a reference that does not depend on candidates. Its calls may raise InvalidReference."""
 
     reference: Reference
     settings: Settings
@@ -138,11 +138,7 @@ class Prepared:
         return inputs
 
     def expected(self, trial: Trial, *, perturbed: bool) -> Expected:
-        """What the reference does in a trial, from its untouched state.
-
-        Raises:
-            InvalidReference: it fails.
-        """
+        """What the reference does in a trial, from its untouched state."""
         found = self._kept.get((trial.number, perturbed))
         if found is not None:
             return found
@@ -166,11 +162,7 @@ class Prepared:
         self.reference.set_eval(on=in_eval)
 
     def depends_on_history(self, args: list[Any], seed: int | None, *, perturbed: bool, in_eval: bool) -> bool:
-        """Whether a new module gives another output than this one, which has been called before.
-
-        Raises:
-            InvalidReference: it fails.
-        """
+        """Whether a new module gives another output than this one, which has been called before."""
         new = self.reference.anew()
         new.construct()
         outputs = []
@@ -181,11 +173,7 @@ class Prepared:
         return compare(outputs[0], outputs[1], self.tolerance).problem is not None
 
     def draws(self, trial: Trial, *, perturbed: bool, all_of_them: bool) -> Draws:
-        """Outputs of the reference for a trial's inputs and weights, under several seeds: fewer where calls are slow.
-
-        Raises:
-            InvalidReference: it fails.
-        """
+        """Outputs of the reference for a trial's inputs and weights, under several seeds; fewer of slow ones."""
         made = self._draws.setdefault((trial.number, perturbed), Draws())
         most = _DRAWN_SHARE * self.settings.timeout_s / max(self.call_s * len(self.trials), 1e-9)
         missing = (DRAWS if all_of_them else round(min(max(most, _FEWEST_DRAWS), DRAWS))) - len(made)
@@ -389,11 +377,7 @@ def _is_degenerate(prepared: Prepared) -> bool:
 
 
 def require_fit(inputs: list[Any], state: State, output: object, memory_bytes: int) -> None:
-    """Require room for a call: its inputs twice, its output and the inputs that it leaves three times; and for weights.
-
-    Raises:
-        InvalidReference: there is none.
-    """
+    """Require room for weights and a call: its inputs twice, its output and the inputs that it leaves three times."""
     given, made = (sum(item.nbytes for item in tensors_of(value)) for value in (inputs, output))
     needed = held(given, given + made)
     own = sum(item.nbytes for item in state.values())

@@ -57,7 +57,7 @@ class _TooSlow(Exception):
 
 
 class Reference:
-    """A reference that has been loaded, and whose module has been made."""
+    """A reference that has been loaded, and whose module has been made. Every method may raise InvalidReference."""
 
     def __init__(
         self,
@@ -71,20 +71,10 @@ class Reference:
         device: str = "cpu",
         precision: torch.dtype | None = None,
     ) -> None:
-        """Run the file.
+        """Run the file. `weight_seed`: of the generators when the module is made; `limit_s`: for one piece of its code.
 
-        Args:
-            text: of the file.
-            entry_point: the name of its class.
-            directory: for the file.
-            weight_seed: of the generators when the module is made.
-            limit_s: that one piece of its code may take.
-            memory_bytes: that its tensors may have in this process; None: any.
-            device: of its tensors.
-            precision: that its floating tensors are cast to; None: they stay as they are.
-
-        Raises:
-            InvalidReference: see the module.
+        `memory_bytes`: that its tensors may have in this process; None: any. `precision`: that its floating tensors are
+        cast to; None: they stay as they are.
         """
         self._file = text, entry_point, directory
         self._limit_s = limit_s
@@ -107,11 +97,7 @@ class Reference:
         self._modes: list[tuple[torch.nn.Module, bool]] = []
 
     def anew(self) -> Reference:
-        """The same file, run once more: nothing of it has been called.
-
-        Raises:
-            InvalidReference: see the module.
-        """
+        """The same file, run once more: nothing of it has been called."""
         text, entry_point, directory = self._file
         made = Reference(
             text,
@@ -151,11 +137,7 @@ class Reference:
         return isinstance(self.module, torch.nn.Module)
 
     def init_inputs(self) -> tuple[list[Any], dict[str, Any]]:
-        """Arguments of the constructor: a flat list (KernelBench), or `[[args], {kwargs}]` (KernelBook).
-
-        Raises:
-            InvalidReference: see the module.
-        """
+        """Arguments of the constructor: a flat list (KernelBench), or `[[args], {kwargs}]` (KernelBook)."""
         function = self._namespace.get("get_init_inputs")
         if function is None:
             return [], {}
@@ -170,11 +152,7 @@ class Reference:
         return list(found), {}
 
     def construct(self) -> None:
-        """Make the module, with the weight seed. One with lazy parts is called once.
-
-        Raises:
-            InvalidReference: see the module.
-        """
+        """Make the module, with the weight seed. One with lazy parts is called once."""
         args, kwargs = self.init_inputs()
         make: Callable[..., Any] = self._make  # type: ignore[assignment]  # callable, as __init__ has checked
         seed_all(self.weight_seed)
@@ -193,11 +171,7 @@ class Reference:
             self.run(self.first_args(), self.weight_seed)
 
     def first_args(self) -> list[Any]:
-        """Arguments of the call that a module with lazy parts makes first.
-
-        Raises:
-            InvalidReference: see the module.
-        """
+        """Arguments of the call that a module with lazy parts makes first."""
         return self.inputs(self.weight_seed)
 
     @property
@@ -234,11 +208,7 @@ class Reference:
                     item.copy_(state[name])
 
     def inputs(self, seed: int) -> list[Any]:
-        """Positional arguments of one call, under a seed, cast and moved as asked.
-
-        Raises:
-            InvalidReference: see the module.
-        """
+        """Positional arguments of one call, under a seed, cast and moved as asked."""
         seed_all(seed)
         with self._fault("get_inputs", again=lambda: self.inputs(seed)):
             found = self._namespace["get_inputs"]()
@@ -255,11 +225,7 @@ class Reference:
         return item.detach().to(device=self.device, dtype=self.precision if cast else None)
 
     def run(self, args: list[Any], seed: int | None) -> tuple[Any, list[torch.Tensor]]:
-        """Call the module with copies of the arguments: its output, and the copies as the call left them.
-
-        Raises:
-            InvalidReference: see the module.
-        """
+        """Call the module with copies of the arguments: its output, and the copies as the call left them."""
         again = partial(self.run, args, seed)
         with self._fault("the reference's forward", again=again):
             own = copied(args)

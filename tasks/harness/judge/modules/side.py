@@ -93,7 +93,7 @@ def encoded(value: object) -> object:
 
 
 class ModuleSide:
-    """One worker with one module."""
+    """One worker with one module. Every method may raise Fault: the worker failed."""
 
     def __init__(
         self, client: WorkerClient, reference: Reference, *, control: Control | None, subject: str, clock: Clock
@@ -125,14 +125,8 @@ class ModuleSide:
     ) -> Constructed:
         """Make the module with the reference's arguments and weight seed.
 
-        Args:
-            args: of the constructor.
-            kwargs: of the constructor.
-            first_args: of a call that a module with lazy parts makes first, under the same seed.
-            baseline: how its calls run; of a candidate always `eager`, as it is.
-
-        Raises:
-            Fault: the worker failed, or its answer is none that its own code gives.
+        `first_args`: of a call that a module with lazy parts makes first, under the same seed. `baseline`: how its
+        calls run; of a candidate always `eager`, as it is.
         """
         order = {
             "do": "construct",
@@ -156,28 +150,16 @@ class ModuleSide:
         return made
 
     def limit_memory(self, nbytes: int) -> None:
-        """Let the worker have only so much more memory of its own; for code that a group's sender is trusted with.
-
-        Raises:
-            Fault: the worker failed.
-        """
+        """Let the worker have only so much more memory of its own; for code that a group's sender is trusted with."""
         self._order({"do": "limit", "bytes": nbytes})
 
     def load_state(self, state: State) -> None:
-        """Copy tensors into the module's own.
-
-        Raises:
-            Fault: the worker failed.
-        """
+        """Copy tensors into the module's own."""
         if state:
             self._order({"do": "state", "state": dict(state)})
 
     def set_eval(self, *, on: bool) -> None:
-        """Put it into eval mode, or back into the mode of construction.
-
-        Raises:
-            Fault: the worker failed.
-        """
+        """Put it into eval mode, or back into the mode of construction."""
         self._order({"do": "mode", "eval": on})
 
     def observe(self, args: list[Any], seed: int | None) -> tuple[object, list[torch.Tensor]]:
@@ -320,11 +302,7 @@ class ModuleSide:
             )
 
     def rest(self) -> None:
-        """Let the worker wait without using a core.
-
-        Raises:
-            Fault: the worker failed.
-        """
+        """Let the worker wait without using a core."""
         self.client.withdraw_call(deadline_ns=self.clock.deadline_ns)
 
 
