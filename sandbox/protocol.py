@@ -11,14 +11,13 @@ gone; then init ends the container.
 Container to daemon, in this order: `ready` once, before init reads the request; any number of `progress`, `step` and
 `artifact`; any number of `archive`, if the request asks for a build archive; one `end`.
 
-    {"type": "ready",    "protocol": 2, "facts": {...}}              what init observes of its container
-    {"type": "prepared"}                                             its judge waits for a request, all imported
-    {"type": "progress", "phase": str, "done": int, "total": int}    in cases; total 0: only the program knows it
-    {"type": "step",     ...StepResult}                              one finished program or judged mode
-    {"type": "artifact", "name": str, "media_type": str, "data_b64": str}
-    {"type": "archive",  "data_b64": str, "refused": str | null}     one piece; refused: why no archive is sent
-    {"type": "end",      "ok": bool, "message": str | null,          ok false: the harness itself failed
-                         "author_exit": {...AuthorExit} | null}      what of the author's ended the judge's process
+    {"type": "ready",    ...Ready}
+    {"type": "prepared"}              its judge waits for a request, all imported
+    {"type": "progress", ...Progress} in cases; total 0: only the program knows it
+    {"type": "step",     ...StepResult}
+    {"type": "artifact", ...Artifact}
+    {"type": "archive",  ...ArchivePiece}
+    {"type": "end",      ...End}
 
 A build archive holds the files that a build leaves behind (`sandbox.inside.build_archive`). One container packs it,
 another unpacks it. A submission made its content, so the daemon counts its bytes and never reads them.
@@ -30,12 +29,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import json
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 VERSION = 2
 #: Limit of a single frame. A request carries one submission (1 MB) and the task's files.
@@ -49,6 +50,9 @@ AUTHOR_PAGE_FD = "KR_AUTHOR_PAGE_FD"
 AUTHOR_PAGE_BYTES = 4096
 
 _HEADER = struct.Struct("!I")
+#: Keys that a frame has beside the fields of its record.
+_FRAME_KEYS = frozenset({"type", "protocol", "kind"})
+_Record = TypeVar("_Record")
 
 
 class FrameError(ValueError):
@@ -117,16 +121,111 @@ def to_b64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def from_b64(text: str) -> bytes:
-    """Decode the value of a `_b64` key.
+def written(value: Any) -> Any:  # noqa: ANN401 whatever a record holds
+    """A record, or a value of one, in JSON's types: bytes as base64, under a key that ends in `_b64`."""
+    if is_dataclass(value):
+        return {key: written(getattr(value, item.name)) for key, item in _keys(type(value)).items()}  # type: ignore[arg-type]
+    if isinstance(value, Mapping):
+        return {key: written(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [written(item) for item in value]
+    return to_b64(value) if isinstance(value, bytes) else value
+
+
+def read(kind: type[_Record], values: object, what: str) -> _Record:
+    """A record from a JSON object: each value is checked against its field's type. Fields with a default may lack.
 
     Raises:
-        FrameError: not base64.
+        FrameError: a missing or unknown key, or a value of the wrong type. `what` names the object in the message.
+    """
+    if not isinstance(values, Mapping):
+        raise FrameError(f"{what} is {type(values).__name__}, expected an object")
+    keys = _keys(kind)  # type: ignore[arg-type]  # a class can be hashed
+    unknown = sorted(map(str, values.keys() - keys.keys() - _FRAME_KEYS))
+    if unknown:
+        raise FrameError(f"{what} has an unknown key {unknown[0]!r}")
+    given = {}
+    for key, item in keys.items():
+        if key in values:
+            given[item.name] = _checked(item.type, values[key], f"{what}: {key!r}")
+        elif item.default is MISSING and item.default_factory is MISSING:
+            raise FrameError(f"{what} lacks {key!r}")
+    return kind(**given)
+
+
+@dataclass(frozen=True)
+class _Field:
+    name: str
+    type: Any
+    default: Any
+    default_factory: Any
+
+
+@functools.cache
+def _keys(kind: type[Any]) -> Mapping[str, _Field]:
+    """A record's fields by their keys in JSON."""
+    hints = get_type_hints(kind)
+    found = [_Field(item.name, hints[item.name], item.default, item.default_factory) for item in fields(kind)]
+    return {f"{item.name}_b64" if item.type is bytes else item.name: item for item in found}
+
+
+def _checked(hint: Any, value: Any, what: str) -> Any:  # noqa: ANN401, PLR0911 one branch per kind of type
+    arguments, origin = get_args(hint), get_origin(hint)
+    if origin in (Union, UnionType):
+        (kind,) = (each for each in arguments if each is not NoneType)
+        return None if value is None else _checked(kind, value, what)
+    if hint is Any or (origin is Literal and value in arguments):
+        return value
+    if is_dataclass(hint):
+        return read(hint, value, what)  # type: ignore[arg-type]  # a class
+    if origin is tuple and isinstance(value, list | tuple) and (arguments[-1] is ... or len(value) == len(arguments)):
+        kinds = arguments[:1] * len(value) if arguments[-1] is ... else arguments
+        return tuple(_checked(each, item, what) for each, item in zip(kinds, value, strict=True))
+    if origin is Mapping and isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: _checked(arguments[1], item, what) for key, item in value.items()}
+    if hint is bytes:
+        return from_b64(_checked(str, value, what))
+    accepted = (int, float) if hint is float else hint if origin is None else ()
+    if not isinstance(value, accepted) or (isinstance(value, bool) and hint is not bool):
+        expected = hint.__name__ if origin is None else str(hint).replace("collections.abc.", "")
+        raise FrameError(f"{what} is {type(value).__name__}, expected {expected}")
+    return value
+
+
+def from_b64(text: str) -> bytes:
+    """Decode base64.
+
+    Raises:
+        FrameError: it is none.
     """
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise FrameError(f"not base64: {error}") from error
+
+
+class Frame:
+    """A record that is a frame of its own."""
+
+    TYPE: ClassVar[str]
+
+    def to_message(self) -> dict[str, Any]:
+        """The frame."""
+        return {"type": self.TYPE, **written(self)}
+
+    @classmethod
+    def from_message(cls, message: object) -> Self:
+        """Read a frame; FrameError: see `read`."""
+        return read(cls, message, f"{cls.TYPE} frame")
+
+
+class _Request(Frame):
+    TYPE = "request"
+    KIND: ClassVar[str]
+
+    def to_message(self) -> dict[str, Any]:
+        """The `request` frame."""
+        return {**super().to_message(), "protocol": VERSION, "kind": self.KIND}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,14 +246,16 @@ class Step:
     result_pipe: bool = True
     #: "always": the next step runs in any case. "passed": only if the result has check = pass.
     #: "exit_0": only if the program exited with 0.
-    continue_if: str = "always"
+    continue_if: Literal["always", "passed", "exit_0"] = "always"
     #: Files that the program may leave behind; those that are there are sent back as artifacts.
     artifacts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepsRequest:
+class StepsRequest(_Request):
     """Programs to run one after the other (boot kind `steps`)."""
+
+    KIND = "steps"
 
     #: Written to /work first: relative POSIX name -> bytes.
     files: Mapping[str, bytes]
@@ -164,29 +265,12 @@ class StepsRequest:
     #: Size of the build archive that follows and is unpacked in /work first; 0: none follows.
     archive_bytes: int = 0
 
-    def to_message(self) -> dict[str, Any]:
-        """The `request` frame."""
-        return {
-            "type": "request",
-            "protocol": VERSION,
-            "kind": "steps",
-            "keep": list(self.keep),
-            "archive_bytes": self.archive_bytes,
-            "files": {name: to_b64(data) for name, data in self.files.items()},
-            "steps": [
-                {
-                    **asdict(step),
-                    "env": dict(step.env),
-                    "files": {name: to_b64(data) for name, data in step.files.items()},
-                }
-                for step in self.steps
-            ],
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
-class PairRequest:
+class PairRequest(_Request):
     """A request for the judge (boot kind `pair`). Init forwards `payload` without reading it."""
+
+    KIND = "pair"
 
     payload: Mapping[str, Any]
     #: None: one worker, which runs already. Else so many workers, and as many rank checkers; init starts what lacks.
@@ -199,51 +283,36 @@ class PairRequest:
     #: which init unpacks in /work when the judge asks for it by name. None is unpacked before.
     archives: Mapping[str, int] = field(default_factory=dict)
 
-    def to_message(self) -> dict[str, Any]:
-        """The `request` frame."""
-        return {
-            "type": "request",
-            "protocol": VERSION,
-            "kind": "pair",
-            "ranks": self.ranks,
-            "successive": self.successive,
-            "archive_bytes": self.archive_bytes,
-            "archives": dict(self.archives),
-            "payload": dict(self.payload),
-        }
-
 
 Request = StepsRequest | PairRequest
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class Ready(Frame):
+    """What init observes of its container, before it reads the request."""
+
+    TYPE = "ready"
+
+    protocol: int = VERSION
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress(Frame):
     """Progress within a phase."""
+
+    TYPE = "progress"
 
     phase: str
     done: int
     total: int
 
-    def to_message(self) -> dict[str, Any]:
-        """The `progress` frame."""
-        return {"type": "progress", **asdict(self)}
-
-    @classmethod
-    def from_message(cls, message: Mapping[str, Any]) -> Progress:
-        """Parse a `progress` frame."""
-        try:
-            return cls(
-                phase=_typed(message, "phase", str)[:100],
-                done=_typed(message, "done", int),
-                total=_typed(message, "total", int),
-            )
-        except KeyError as error:
-            raise FrameError(f"progress frame lacks {error.args[0]!r}") from error
-
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class Reading(Frame):
     """The state of a slot's device at one moment, as the daemon observes it from outside."""
+
+    TYPE = "reading"
 
     #: On the host's monotonic clock; None: the time of arrival.
     at_ns: int | None = None
@@ -255,83 +324,27 @@ class Reading:
     temperature_c: float | None = None
     power_w: float | None = None
 
-    def to_message(self) -> dict[str, Any]:
-        """The `reading` frame."""
-        return {"type": "reading", **asdict(self), "held": list(self.held), "noted": list(self.noted)}
-
-    @classmethod
-    def from_message(cls, message: Mapping[str, Any]) -> Reading:
-        """Parse a `reading` frame."""
-        try:
-            return cls(
-                at_ns=_optional(message, "at_ns", int),
-                held=_words(message, "held"),
-                noted=_words(message, "noted"),
-                sm_clock_mhz=_number(message, "sm_clock_mhz"),
-                memory_clock_mhz=_number(message, "memory_clock_mhz"),
-                temperature_c=_number(message, "temperature_c"),
-                power_w=_number(message, "power_w"),
-            )
-        except KeyError as error:
-            raise FrameError(f"reading frame lacks {error.args[0]!r}") from error
-
 
 @dataclass(frozen=True, kw_only=True)
-class Artifact:
+class Artifact(Frame):
     """A file that comes back with the report."""
+
+    TYPE = "artifact"
 
     name: str
     media_type: str
     data: bytes
 
-    def to_message(self) -> dict[str, Any]:
-        """The `artifact` frame."""
-        return {"type": "artifact", "name": self.name, "media_type": self.media_type, "data_b64": to_b64(self.data)}
-
-    @classmethod
-    def from_message(cls, message: Mapping[str, Any]) -> Artifact:
-        """Parse an `artifact` frame.
-
-        Raises:
-            FrameError: a missing key, a value of the wrong type, or no base64.
-        """
-        try:
-            return cls(
-                name=_typed(message, "name", str)[:255],
-                media_type=_typed(message, "media_type", str)[:100],
-                data=from_b64(_typed(message, "data_b64", str)),
-            )
-        except KeyError as error:
-            raise FrameError(f"artifact frame lacks {error.args[0]!r}") from error
-
 
 @dataclass(frozen=True, kw_only=True)
-class ArchivePiece:
+class ArchivePiece(Frame):
     """One piece of a build archive, in order."""
 
-    data: bytes = b""
+    TYPE = "archive"
+
+    data: bytes
     #: Why there is no archive, even if pieces came before; None: there is one.
     refused: str | None = None
-
-    def to_message(self) -> dict[str, Any]:
-        """The `archive` frame."""
-        return {"type": "archive", "data_b64": to_b64(self.data), "refused": self.refused}
-
-    @classmethod
-    def from_message(cls, message: Mapping[str, Any]) -> ArchivePiece:
-        """Parse an `archive` frame.
-
-        Raises:
-            FrameError: a missing key, a value of the wrong type, no base64, or a piece that is too large.
-        """
-        try:
-            data = from_b64(_typed(message, "data_b64", str))
-        except KeyError as error:
-            raise FrameError(f"archive frame lacks {error.args[0]!r}") from error
-        if len(data) > ARCHIVE_PIECE_BYTES:
-            raise FrameError(f"archive frame of {len(data)} bytes, at most {ARCHIVE_PIECE_BYTES} allowed")
-        refused = _optional(message, "refused", str)
-        return cls(data=data, refused=None if refused is None else refused[:1000])
 
 
 def archive_size(request: Mapping[str, Any]) -> int:
@@ -368,17 +381,18 @@ class AuthorExit:
         call, _, place = text.decode("utf-8", "replace").partition("\n")
         return cls(call=call, place=place, how=how) if call else None
 
-    @classmethod
-    def from_message(cls, value: object) -> AuthorExit | None:
-        """Parse the `author_exit` of an `end` frame."""
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            raise FrameError("end frame: 'author_exit' is not an object")
-        try:
-            return cls(**{key: _typed(value, key, str) for key in ("call", "place", "how")})
-        except KeyError as error:
-            raise FrameError(f"end frame: 'author_exit' lacks {error.args[0]!r}") from error
+
+@dataclass(frozen=True, kw_only=True)
+class End(Frame):
+    """The last frame of a report."""
+
+    TYPE = "end"
+
+    #: False: the harness itself failed, and `message` says how.
+    ok: bool
+    message: str | None
+    #: What of the author's ended the judge's process, if anything did.
+    author_exit: AuthorExit | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -400,8 +414,10 @@ class Judged:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepResult:
+class StepResult(Frame):
     """The result of one finished program, or of one mode that the judge ran."""
+
+    TYPE = "step"
 
     name: str
     command: str
@@ -423,82 +439,3 @@ class StepResult:
     #: counts. A mode that the judge ran has none.
     result: Mapping[str, str] = field(default_factory=dict)
     judged: Judged | None = None
-
-    def to_message(self) -> dict[str, Any]:
-        """The `step` frame."""
-        return {"type": "step", **asdict(self)}
-
-    @classmethod
-    def from_message(cls, message: Mapping[str, Any]) -> StepResult:
-        """Parse a `step` frame, checking every type."""
-        judged = message.get("judged")
-        try:
-            return cls(
-                name=_typed(message, "name", str),
-                command=_typed(message, "command", str),
-                start_ns=_typed(message, "start_ns", int),
-                duration_ns=_typed(message, "duration_ns", int),
-                exit_code=_optional(message, "exit_code", int),
-                signal=_optional(message, "signal", int),
-                timed_out=_typed(message, "timed_out", bool),
-                output_limit=_typed(message, "output_limit", bool),
-                stdout=_typed(message, "stdout", str),
-                stderr=_typed(message, "stderr", str),
-                stdout_bytes=_typed(message, "stdout_bytes", int),
-                stderr_bytes=_typed(message, "stderr_bytes", int),
-                result=_strings(message, "result"),
-                judged=None if judged is None else _judged(judged),
-            )
-        except KeyError as error:
-            raise FrameError(f"step frame lacks {error.args[0]!r}") from error
-
-
-def _judged(value: object) -> Judged:
-    if not isinstance(value, dict):
-        raise FrameError("step frame: 'judged' is not an object")
-    details = value.get("details", {})
-    if not isinstance(details, dict):
-        raise FrameError("step frame: 'judged.details' is not an object")
-    cases = value.get("cases", ())
-    if not isinstance(cases, list | tuple) or not all(isinstance(case, dict) for case in cases):
-        raise FrameError("step frame: 'judged.cases' is not a list of objects")
-    return Judged(
-        verdict=_typed(value, "verdict", str),
-        message=_optional(value, "message", str),
-        assurance=_strings(value, "assurance"),
-        details=details,
-        announced=_optional(value, "announced", int),
-        cases=tuple(cases),
-    )
-
-
-def _typed(message: Mapping[str, Any], key: str, kind: type[Any]) -> Any:  # noqa: ANN401 the checked type is `kind`
-    value = message[key]
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise FrameError(f"{key!r} is {type(value).__name__}, expected {kind.__name__}")
-    return value
-
-
-def _optional(message: Mapping[str, Any], key: str, kind: type[Any]) -> Any:  # noqa: ANN401 the checked type is `kind`
-    return None if message.get(key) is None else _typed(message, key, kind)
-
-
-def _strings(message: Mapping[str, Any], key: str) -> dict[str, str]:
-    value = message[key]
-    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
-        raise FrameError(f"{key!r} is not an object of strings")
-    return value
-
-
-def _words(message: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    value = message[key]
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise FrameError(f"{key!r} is not a list of strings")
-    return tuple(item[:100] for item in value[:32])
-
-
-def _number(message: Mapping[str, Any], key: str) -> float | None:
-    value = message[key]
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        raise FrameError(f"{key!r} is {type(value).__name__}, expected a number")
-    return value

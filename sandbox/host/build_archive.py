@@ -66,7 +66,7 @@ class BuildArchive:
         self._bytes += len(piece.data)
         if self._bytes > protocol.MAX_ARCHIVE_BYTES:
             raise protocol.FrameError(f"a build archive of more than {protocol.MAX_ARCHIVE_BYTES} bytes")
-        self._refused = self._refused or piece.refused
+        self._refused = self._refused or (piece.refused or "")[:1000] or None
         if self._refused is None:
             try:
                 self._write(piece.data)

@@ -68,7 +68,7 @@ class _ReceivedReport:
     prepared: bool = False
     steps: list[protocol.StepResult] = field(default_factory=list)
     artifacts: list[tuple[str, str, bytes]] = field(default_factory=list)
-    end: tuple[bool, str | None, protocol.AuthorExit | None] | None = None
+    end: protocol.End | None = None
     on_progress: OnProgress | None = None
     #: None: no build archive was requested.
     archive: BuildArchive | None = None
@@ -90,40 +90,27 @@ class _ReceivedReport:
     def _take(self, kind: str, message: dict[str, Any]) -> None:
         match kind:
             case "ready":
-                self.facts = _ready_facts(message)
+                ready = protocol.Ready.from_message(message)
+                if ready.protocol != protocol.VERSION:
+                    raise protocol.FrameError(f"'ready' has protocol {ready.protocol}, expected {protocol.VERSION}")
+                self.facts = ready.facts
             case "prepared":
                 self.prepared = True
             case "progress":
                 progress = protocol.Progress.from_message(message)
                 if self.on_progress is not None:
-                    self.on_progress(progress.phase, progress.done, progress.total)
+                    self.on_progress(progress.phase[:100], progress.done, progress.total)
             case "step":
                 self.steps.append(protocol.StepResult.from_message(message))
             case "artifact":
                 artifact = protocol.Artifact.from_message(message)
-                self.artifacts.append((artifact.name, artifact.media_type, artifact.data))
+                self.artifacts.append((artifact.name[:255], artifact.media_type[:100], artifact.data))
             case "archive" if self.archive is not None:
                 self.archive.take(protocol.ArchivePiece.from_message(message))
             case "end":
-                self.end = _end(message)
+                self.end = protocol.End.from_message(message)
             case _:
                 raise protocol.FrameError(f"a frame of type {kind!r}, which the protocol does not know")
-
-
-def _ready_facts(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    if message.get("protocol") != protocol.VERSION or not isinstance(message.get("facts"), dict):
-        raise protocol.FrameError(
-            f"'ready' has protocol {message.get('protocol')!r}, expected {protocol.VERSION} and an object 'facts'"
-        )
-    facts: Mapping[str, Any] = message["facts"]
-    return facts
-
-
-def _end(message: Mapping[str, Any]) -> tuple[bool, str | None, protocol.AuthorExit | None]:
-    ok, text = message.get("ok"), message.get("message")
-    if not isinstance(ok, bool) or not isinstance(text, str | None):
-        raise protocol.FrameError(f"'end' has ok={ok!r}, expected true or false, with a message or null")
-    return ok, text, protocol.AuthorExit.from_message(message.get("author_exit"))
 
 
 class _CpuMeter:
@@ -256,7 +243,7 @@ class Container:
                     raise ProtocolError(f"container {self.id[:12]}: {error}{self._stderr_note()}") from error
                 if self._received.end is not None and self._received.facts is None:
                     raise ProtocolError(
-                        f"container {self.id[:12]}: the container's init gave up: {self._received.end[1]}"
+                        f"container {self.id[:12]}: the container's init gave up: {self._received.end.message}"
                     )
                 if not more:
                     end = self._ended(EXIT_PATIENCE_S)
@@ -343,13 +330,13 @@ class Container:
         if end is not None and end.oom_killed:
             # The kernel may have killed the last process after the counter was read.
             oom_kills = max(oom_kills or 0, 1)
-        ok, message, author_exit = self._received.end or (None, None, None)
+        received_end = self._received.end
         return ContainerReport(
             steps=tuple(self._received.steps),
             artifacts=tuple(self._received.artifacts),
-            ok=ok,
-            message=message,
-            author_exit=author_exit,
+            ok=None if received_end is None else received_end.ok,
+            message=None if received_end is None else received_end.message,
+            author_exit=None if received_end is None else received_end.author_exit,
             outcome=Outcome(
                 ending=ending,
                 exit_code=None if end is None else end.exit_code,

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from sandbox import protocol
 from sandbox.inside.process import Account, InitError
+from sandbox.protocol import VERSION, read
 
 WORK = "/work"
 JUDGE = "/judge"
@@ -22,19 +23,32 @@ PATH = "/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 class BootConfig:
     """The boot document, parsed."""
 
-    kind: str
-    judge_argv: tuple[str, ...]
-    worker_argv: tuple[str, ...]
-    rank_checker_argv: tuple[str, ...]
+    protocol: int
+    kind: Literal["pair", "steps"]
+    #: argv of each.
+    judge: tuple[str, ...]
+    worker: tuple[str, ...]
+    rank_checker: tuple[str, ...]
     #: Python code that a template runs before these programs, which are forks of it; empty: there is no template.
     preload: str
-    judge: Account
-    worker: Account
+    judge_uid: int
+    worker_uid: int
+    groups: tuple[int, ...]
     #: The whole environment of every program. Variables of the image are not passed on.
     environment: Mapping[str, str]
     output_bytes: int
     output_kill_bytes: int
     report_bytes: int
+
+    @property
+    def judge_account(self) -> Account:
+        """Whom the judge runs as."""
+        return Account(uid=self.judge_uid, groups=self.groups, directory=JUDGE, umask=0o077, oom_score_adj=200)
+
+    @property
+    def worker_account(self) -> Account:
+        """Whom workers and programs run as."""
+        return Account(uid=self.worker_uid, groups=self.groups, directory=WORK, umask=0o022, oom_score_adj=1000)
 
     def worker_environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         """The environment of a worker program: defaults, overridden by the spec, then by `extra`."""
@@ -62,24 +76,9 @@ def parse_boot(text: str) -> BootConfig:
         InitError: not a boot document of this version.
     """
     try:
-        boot = json.loads(text)
-        if boot["protocol"] != protocol.VERSION:
-            raise InitError(f"boot document has protocol {boot['protocol']!r}, this init supports {protocol.VERSION}")
-        if boot["kind"] not in ("pair", "steps"):
-            raise InitError(f"boot kind is {boot['kind']!r}, expected 'pair' or 'steps'")
-        groups = tuple(int(group) for group in boot["groups"])
-        return BootConfig(
-            kind=boot["kind"],
-            judge_argv=tuple(boot["judge"]),
-            worker_argv=tuple(boot["worker"]),
-            rank_checker_argv=tuple(boot["rank_checker"]),
-            preload=str(boot["preload"]),
-            judge=Account(uid=boot["judge_uid"], groups=groups, directory=JUDGE, umask=0o077, oom_score_adj=200),
-            worker=Account(uid=boot["worker_uid"], groups=groups, directory=WORK, umask=0o022, oom_score_adj=1000),
-            environment=dict(boot["environment"]),
-            output_bytes=boot["output_bytes"],
-            output_kill_bytes=boot["output_kill_bytes"],
-            report_bytes=boot["report_bytes"],
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise InitError(f"boot document does not parse: {type(error).__name__}: {error}") from error
+        boot = read(BootConfig, json.loads(text), "boot document")
+    except ValueError as error:
+        raise InitError(f"boot document does not parse: {error}") from error
+    if boot.protocol != VERSION:
+        raise InitError(f"boot document has protocol {boot.protocol}, this init supports {VERSION}")
+    return boot

@@ -50,9 +50,11 @@ def check_name(name: str) -> str:
 def send_archive(keep: Sequence[str], *, boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
     """Send the daemon the files of these names that exist, or the reason why they may not travel."""
     try:
-        data = run_as(boot.worker, lambda fd: pack(keep, fd), reaper=reaper, max_bytes=protocol.MAX_ARCHIVE_BYTES)
+        data = run_as(
+            boot.worker_account, lambda fd: pack(keep, fd), reaper=reaper, max_bytes=protocol.MAX_ARCHIVE_BYTES
+        )
     except HelperError as error:
-        daemon.send(protocol.ArchivePiece(refused=str(error)).to_message())
+        daemon.send(protocol.ArchivePiece(data=b"", refused=str(error)).to_message())
         return
     for begin in range(0, len(data), protocol.ARCHIVE_PIECE_BYTES):
         piece = data[begin : begin + protocol.ARCHIVE_PIECE_BYTES]
@@ -67,7 +69,7 @@ def unpack_archive(data: bytes, *, boot: BootConfig, reaper: Reaper) -> None:
     """
     if data:
         try:
-            run_as(boot.worker, lambda _: unpack(data), reaper=reaper)
+            run_as(boot.worker_account, lambda _: unpack(data), reaper=reaper)
         except HelperError as error:
             raise InitError(f"the build archive cannot be unpacked in {WORK}: {error}") from error
 

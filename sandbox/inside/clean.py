@@ -40,7 +40,7 @@ def clean_up(boot: BootConfig, reaper: Reaper) -> None:
     """
     try:
         # The worker may have forbidden its own directory.
-        worker, judge = (replace(account, directory="/") for account in (boot.worker, boot.judge))
+        worker, judge = (replace(account, directory="/") for account in (boot.worker_account, boot.judge_account))
         while True:
             removed, left = _pass(worker, reaper)
             if not left:

@@ -19,7 +19,6 @@ import resource
 import stat
 import sys
 import traceback
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -59,33 +58,31 @@ def main() -> None:
 def _serve(document: str) -> int:
     reaper = Reaper()
     daemon = DaemonConnection(report_bytes=64 << 20, reaper=reaper)
-    ok, message, author_exit = True, None, None
+    end = protocol.End(ok=True, message=None)
     try:
         boot = parse_boot(document)
         daemon.report_bytes = boot.report_bytes
         _run(boot, daemon, reaper)
     except JudgeEnded as error:
-        ok, message, author_exit = False, str(error), error.author_exit
+        end = protocol.End(ok=False, message=str(error), author_exit=error.author_exit)
     except (InitError, protocol.FrameError) as error:
-        ok, message = False, str(error)
+        end = protocol.End(ok=False, message=str(error))
     except DaemonGone:
         raise
     except Exception as error:  # noqa: BLE001 the daemon must get every failure as a sentence
         traceback.print_exc()
-        ok, message = False, f"the container's init failed: {type(error).__name__}: {error}"
-    exit_message = None if author_exit is None else asdict(author_exit)
-    daemon.send({"type": "end", "ok": ok, "message": message, "author_exit": exit_message})
+        end = protocol.End(ok=False, message=f"the container's init failed: {type(error).__name__}: {error}")
+    daemon.send(end.to_message())
     daemon.wait_for_close()
     return DONE
 
 
 def _run(boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
+    # First, since the engine checks the facts meanwhile: judge and worker exist once their libraries are imported.
+    daemon.send(protocol.Ready(facts=facts()).to_message())
     if boot.kind == "pair":
-        # First, since the engine checks the facts meanwhile: judge and worker exist once their libraries are imported.
-        daemon.send({"type": "ready", "protocol": protocol.VERSION, "facts": facts()})
         Pair(boot=boot, daemon=daemon, reaper=reaper).serve()
     else:
-        daemon.send({"type": "ready", "protocol": protocol.VERSION, "facts": facts()})
         request, archive = daemon.request()
         unpack_archive(archive, boot=boot, reaper=reaper)
         run_steps(request, boot=boot, daemon=daemon, reaper=reaper)

@@ -24,6 +24,7 @@ Standard library only: this runs inside the container.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import selectors
 import socket
@@ -68,7 +69,7 @@ class Pair:
         self._to_judge = bytearray()
         self._requested = False
         #: A request whose archive has not arrived completely, and the part that has.
-        self._pending: tuple[dict[str, Any], IncomingArchive] | None = None
+        self._pending: tuple[protocol.PairRequest, IncomingArchive] | None = None
         self._worker_reported = False
         self._successive = False
         #: Parts of the archive that no worker has had, and whether the worker that is there has had one.
@@ -98,8 +99,8 @@ class Pair:
         #: None where the boot document names no preload.
         self._template = self._start_template()
         self._judge_pid = self._spawn(
-            boot.judge_argv,
-            account=boot.judge,
+            boot.judge,
+            account=boot.judge_account,
             descriptors=Descriptors(
                 stdin=judge_stdin,
                 stdout=judge_stdout,
@@ -127,7 +128,7 @@ class Pair:
         boot = self._boot
         if not boot.preload:
             return None
-        return Template(boot.judge_argv[0], boot.preload, env=boot.worker_environment({}), reaper=self._reaper)
+        return Template(boot.judge[0], boot.preload, env=boot.worker_environment({}), reaper=self._reaper)
 
     def _spawn(self, argv: Sequence[str], *, account: Account, descriptors: Descriptors, env: Mapping[str, str]) -> int:
         if self._template is not None:
@@ -139,8 +140,8 @@ class Pair:
         stdin, stdout, stderr = self._worker_fds
         boot, extra = self._boot, {"KR_JUDGE_FD": "3"}
         return self._spawn(
-            boot.worker_argv,
-            account=boot.judge if trusted else boot.worker,
+            boot.worker,
+            account=boot.judge_account if trusted else boot.worker_account,
             descriptors=Descriptors(stdin=stdin, stdout=stdout, stderr=stderr, more=(line.fileno(),)),
             env=boot.judge_environment(extra) if trusted else boot.worker_environment(extra),
         )
@@ -155,7 +156,7 @@ class Pair:
         if not self._successive or role not in ("candidate", "reference"):
             raise protocol.FrameError(f"a spawn frame for {role!r}, which the request does not allow")
         if role == "candidate":
-            kill_all_of(self._boot.worker.uid, self._reaper)
+            kill_all_of(self._boot.worker_uid, self._reaper)
             self._reaper.final_status(self._worker_pids[0])
             clean_up(self._boot, self._reaper)
         # If the judge has died, its exit status says how.
@@ -215,8 +216,8 @@ class Pair:
     def _spawn_rank_checker(self, line: socket.socket) -> None:
         boot, (stdin, _, _) = self._boot, self._worker_fds
         self._spawn(
-            boot.rank_checker_argv,
-            account=boot.judge,
+            boot.rank_checker,
+            account=boot.judge_account,
             descriptors=Descriptors(
                 stdin=stdin, stdout=self._judge_stderr, stderr=self._judge_stderr, more=(line.fileno(),)
             ),
@@ -253,7 +254,7 @@ class Pair:
 
     def _finish(self) -> None:
         """After the judge's end: kill the rest, forward what is left in the pipes, and check how the judge ended."""
-        for uid in (self._boot.worker.uid, self._boot.judge.uid):
+        for uid in (self._boot.worker_uid, self._boot.judge_uid):
             kill_all_of(uid, self._reaper)
         while self._on_stderr():
             pass
@@ -287,15 +288,16 @@ class Pair:
                 continue
             if self._pending is None:
                 request = check_request(message)
-                if request.get("kind") != "pair" or not isinstance(request.get("payload"), dict):
+                if request.get("kind") != "pair":
                     raise InitError(f"request of kind {request.get('kind')!r} in a container booted for 'pair'")
-                self._pending = request, IncomingArchive(protocol.archive_size(request))
+                incoming = IncomingArchive(protocol.archive_size(request))
+                self._pending = protocol.read(protocol.PairRequest, request, "request"), incoming
             else:
                 self._pending[1].take(message)
-            request, archive = self._pending
+            pending, archive = self._pending
             if archive.complete:
                 self._pending = None
-                self._begin(request, archive.data)
+                self._begin(pending, archive.data)
 
     def _on_reading(self, message: dict[str, Any]) -> None:
         """Forward the state of the devices. If the judge reads too slowly, it misses some readings."""
@@ -305,19 +307,18 @@ class Pair:
         if len(self._to_judge) < MAX_UNREAD_BYTES:
             self._send_to_judge(reading.to_message())
 
-    def _begin(self, request: Mapping[str, Any], archive: bytes) -> None:
+    def _begin(self, request: protocol.PairRequest, archive: bytes) -> None:
         """Send the judge its request, after the submission's files are in the workers' directory."""
-        ranks = request.get("ranks")
-        if ranks is not None and (type(ranks) is not int or not 1 <= ranks <= MAX_RANKS):
-            raise InitError(f"request for {ranks!r} ranks, expected none, or 1 to {MAX_RANKS}")
+        if request.ranks is not None and not 1 <= request.ranks <= MAX_RANKS:
+            raise InitError(f"request for {request.ranks} ranks, expected none, or 1 to {MAX_RANKS}")
         self._requested = True
-        self._successive = request.get("successive") is True
+        self._successive = request.successive
         if self._successive:
-            self._archives = split_archive(archive, request.get("archives"))
+            self._archives = split_archive(archive, request.archives)
         else:
             unpack_archive(archive, boot=self._boot, reaper=self._reaper)
-        self._add_ranks(ranks)
-        self._send_to_judge({"type": "request", "payload": request["payload"]})
+        self._add_ranks(request.ranks)
+        self._send_to_judge({"type": "request", "payload": request.payload})
 
     def _send_to_judge(self, message: Mapping[str, Any]) -> None:
         self._to_judge += protocol.encode(message)
@@ -343,7 +344,7 @@ class Pair:
         if status is None or self._worker_reported:
             return
         self._worker_reported = True
-        kill_all_of(self._boot.worker.uid, self._reaper)
+        kill_all_of(self._boot.worker_uid, self._reaper)
         exit_code, signal = decode_status(status)
         rank += self._replaced
         self._send_to_judge({"type": "worker_exit", "rank": rank, "exit_code": exit_code, "signal": signal})
@@ -390,20 +391,16 @@ class Pair:
         return data
 
 
-def split_archive(archive: bytes, sizes: object) -> dict[str, bytes]:
+def split_archive(archive: bytes, sizes: Mapping[str, int]) -> dict[str, bytes]:
     """The parts of a successive request's archive, by name.
 
     Raises:
         InitError: the sizes are not those of this archive.
     """
-    named = sizes if isinstance(sizes, dict) else {}
-    if not all(type(size) is int and size > 0 for size in named.values()) or sum(named.values()) != len(archive):
-        raise InitError(f"request names archives {sizes!r}, found {len(archive)} bytes")
-    found, begin = {}, 0
-    for name, size in named.items():
-        found[name] = archive[begin : begin + size]
-        begin += size
-    return found
+    if not all(size > 0 for size in sizes.values()) or sum(sizes.values()) != len(archive):
+        raise InitError(f"request names archives {dict(sizes)!r}, found {len(archive)} bytes")
+    content = io.BytesIO(archive)
+    return {name: content.read(size) for name, size in sizes.items()}
 
 
 def rebuild_frame(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -413,14 +410,11 @@ def rebuild_frame(message: Mapping[str, Any]) -> dict[str, Any]:
         FrameError: a judge may not send this frame.
     """
     kind = message["type"]
-    if kind == "step":
-        return protocol.StepResult.from_message(message).to_message()
-    if kind == "progress":
-        return protocol.Progress.from_message(message).to_message()
-    if kind == "artifact":
-        return protocol.Artifact.from_message(message).to_message()
     if kind == "prepared":
         return {"type": "prepared"}
+    for frame in (protocol.StepResult, protocol.Progress, protocol.Artifact):
+        if kind == frame.TYPE:
+            return frame.from_message(message).to_message()
     raise protocol.FrameError(f"a judge may send prepared, progress, step and artifact frames, found {kind!r}")
 
 

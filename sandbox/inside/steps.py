@@ -90,34 +90,17 @@ def parse_request(request: Mapping[str, Any]) -> protocol.StepsRequest:
     if request.get("kind") != "steps":
         raise InitError(f"request of kind {request.get('kind')!r} in a container booted for 'steps'")
     try:
-        return protocol.StepsRequest(
-            files=_parse_files(request["files"]),
-            steps=tuple(_parse_step(step) for step in request["steps"]),
-            keep=tuple(check_name(name) for name in request["keep"]),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InitError(f"steps request does not parse: {type(error).__name__}: {error}") from error
-
-
-def _parse_step(step: Mapping[str, Any]) -> protocol.Step:
-    parsed = protocol.Step(
-        **{
-            **step,
-            "argv": tuple(step["argv"]),
-            "files": _parse_files(step["files"]),
-            "remove_after": tuple(check_name(name) for name in step["remove_after"]),
-            "artifacts": tuple(check_name(name) for name in step["artifacts"]),
-        }
-    )
-    if not parsed.argv or not all(isinstance(part, str) for part in parsed.argv):
-        raise ValueError(f"step {parsed.name!r} has argv {parsed.argv!r}, expected one or more strings")
-    if parsed.continue_if not in ("always", "passed", "exit_0"):
-        raise ValueError(f"step {parsed.name!r} has continue_if {parsed.continue_if!r}")
+        parsed = protocol.read(protocol.StepsRequest, request, "steps request")
+        for name in (*parsed.files, *parsed.keep):
+            check_name(name)
+        for step in parsed.steps:
+            for name in (*step.files, *step.remove_after, *step.artifacts):
+                check_name(name)
+    except ValueError as error:
+        raise InitError(f"steps request does not parse: {error}") from error
+    if not all(step.argv for step in parsed.steps):
+        raise InitError("steps request does not parse: a step has an empty argv")
     return parsed
-
-
-def _parse_files(files: Mapping[str, str]) -> dict[str, bytes]:
-    return {check_name(name): protocol.from_b64(data) for name, data in files.items()}
 
 
 def shorten(result: protocol.StepResult, max_bytes: int) -> dict[str, Any]:
@@ -252,7 +235,7 @@ class _Runner:
             begin_ns = time.monotonic_ns()
             pid = self._start(step, streams)
             end = self._supervise(pid, step, streams, begin_ns)
-            kill_all_of(self.boot.worker.uid, self.reaper)
+            kill_all_of(self.boot.worker_uid, self.reaper)
             streams.drain()
         finally:
             streams.close()
@@ -285,7 +268,9 @@ class _Runner:
             env["POPCORN_FD"] = "3"
         try:
             descriptors = Descriptors(stdin=null, stdout=stdout, stderr=stderr, more=tuple(ours[3:]))
-            return spawn(step.argv, account=self.boot.worker, descriptors=descriptors, env=env, reaper=self.reaper)
+            return spawn(
+                step.argv, account=self.boot.worker_account, descriptors=descriptors, env=env, reaper=self.reaper
+            )
         finally:
             for fd in ours:
                 os.close(fd)
@@ -323,13 +308,13 @@ class _Runner:
             HelperError: the files cannot be written.
         """
         if files:
-            run_as(self.boot.worker, lambda _: write_below(files), reaper=self.reaper)
+            run_as(self.boot.worker_account, lambda _: write_below(files), reaper=self.reaper)
 
     def _remove(self, names: tuple[str, ...]) -> list[str]:
         if not names:
             return []
         try:
-            run_as(self.boot.worker, lambda _: clear_all(names), reaper=self.reaper)
+            run_as(self.boot.worker_account, lambda _: clear_all(names), reaper=self.reaper)
         except HelperError as error:
             return [f"sandbox: cannot remove {', '.join(names)}: {error}"]
         return []
@@ -338,7 +323,7 @@ class _Runner:
         """Return the artifact's frame, if the file is there, or the reason why it cannot be read."""
         limit = min(ARTIFACT_BYTES, max(0, self.daemon.remaining_bytes // 4))
         try:
-            data = run_as(self.boot.worker, lambda fd: copy_out(name, fd), reaper=self.reaper, max_bytes=limit)
+            data = run_as(self.boot.worker_account, lambda fd: copy_out(name, fd), reaper=self.reaper, max_bytes=limit)
         except HelperError as error:
             return [], [f"sandbox: no artifact {name!r}: {error}"]
         if not data:

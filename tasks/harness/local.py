@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
-from sandbox.protocol import AUTHOR_PAGE_BYTES, AUTHOR_PAGE_FD, AuthorExit, Decoder, StepResult, encode, from_b64
+from sandbox.protocol import AUTHOR_PAGE_BYTES, AUTHOR_PAGE_FD, Artifact, AuthorExit, Decoder, StepResult, encode
 
 from .emulate import VARIABLE as EMULATE
 from .fork_server import MODULES
@@ -267,7 +267,8 @@ class Pair:
                     case "step":
                         steps.append(StepResult.from_message(message))
                     case "artifact":
-                        artifacts.append((message["name"], message["media_type"], from_b64(message["data_b64"])))
+                        artifact = Artifact.from_message(message)
+                        artifacts.append((artifact.name, artifact.media_type, artifact.data))
                     case "progress":
                         progress.append((message["phase"], message["done"], message["total"]))
         code = self._judge.wait()

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
+from sandbox.protocol import read
+
 from .stats import Summary
 
 
@@ -67,8 +69,7 @@ class CaseReport:
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> Self:
         """Read a report of the caller's own judge. The daemon, which trusts none, checks every type instead."""
-        parts = {name: _timing_of(message[name]) for name in ("timing", "batches")}
-        return cls(**{**message, **parts})
+        return read(cls, message, "case report")
 
 
 def result_lines(mode: str, reports: Sequence[CaseReport], *, count: int | None, passed: bool) -> dict[str, str]:
@@ -140,11 +141,3 @@ def _text(value: object) -> str:
 def _one_line(text: str | None) -> str | None:
     """A text as a value of a result line; frontends turn the two characters back into one."""
     return None if text is None else text.replace("\n", "\\n")
-
-
-def _timing_of(message: Mapping[str, Any] | None) -> TimingReport | None:
-    if message is None:
-        return None
-    summary = message["summary"]
-    pairs = {name: message[name] and tuple(message[name]) for name in ("mean_ci95", "interval")}
-    return TimingReport(**{**message, **pairs, "summary": Summary(**{**summary, "ci95": tuple(summary["ci95"])})})

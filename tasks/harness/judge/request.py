@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sandbox.protocol import FrameError, read
 from tasks.harness.shared.profilers import Capture
 
 from .stopping import Timing
@@ -119,27 +120,6 @@ class JudgeRequest:
         if version != VERSION:
             raise RequestError(f"judge request has version {version!r}, this harness understands {VERSION}")
         try:
-            values["modes"] = tuple(_mode(mode) for mode in values["modes"])
-            values["worker_files"] = tuple(values["worker_files"])
-            values["compiled"] = _compiled(values.get("compiled"))
-            values["capture"] = None if values.get("capture") is None else Capture(**values["capture"])
-            return cls(**values)
-        except (KeyError, TypeError) as error:
-            raise RequestError(f"judge request does not parse: {error}") from error
-
-
-def _compiled(values: Mapping[str, Any] | None) -> Compiled | None:
-    return None if values is None else Compiled(program=values["program"], argv=tuple(values["argv"]))
-
-
-def _mode(values: Mapping[str, Any]) -> ModeRequest:
-    floors = tuple(None if floor is None else Floor(**floor) for floor in values["floors"])
-    timing = values.get("timing")
-    return ModeRequest(
-        **{
-            **values,
-            "cases": tuple(values["cases"]),
-            "floors": floors,
-            "timing": None if timing is None else Timing(**timing),
-        }
-    )
+            return read(cls, values, "judge request")
+        except FrameError as error:
+            raise RequestError(str(error)) from error

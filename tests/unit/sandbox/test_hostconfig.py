@@ -110,12 +110,12 @@ def test_the_boot_document_is_what_init_reads() -> None:
     """Programs, accounts, caps and environment arrive as they were written."""
     boot = parse_boot(boot_document(FULL))
     assert boot.kind == "pair"
-    assert boot.judge_argv == ("python", "judge")
-    assert boot.worker_argv == ("python", "worker")
-    assert boot.rank_checker_argv == ("python", "checker")
-    assert (boot.judge.uid, boot.worker.uid) == (10001, 10002)
-    assert boot.worker.groups == (105,)
-    assert (boot.judge.oom_score_adj, boot.worker.oom_score_adj) == (200, 1000)
+    assert boot.judge == ("python", "judge")
+    assert boot.worker == ("python", "worker")
+    assert boot.rank_checker == ("python", "checker")
+    assert (boot.judge_account.uid, boot.worker_account.uid) == (10001, 10002)
+    assert boot.worker_account.groups == (105,)
+    assert (boot.judge_account.oom_score_adj, boot.worker_account.oom_score_adj) == (200, 1000)
     assert boot.report_bytes == FULL.limits.report_bytes
     assert boot.worker_environment({"A": "b"})["PATH"] == "/bin"
     assert boot.judge_environment({})["TMPDIR"] == "/judge"

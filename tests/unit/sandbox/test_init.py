@@ -132,11 +132,11 @@ def test_a_steps_request_is_the_same_after_its_journey() -> None:
     ("change", "reason"),
     [
         ({"kind": "pair"}, "booted for 'steps'"),
-        ({"steps": [{}]}, "KeyError"),
-        ({"steps": 5}, "TypeError"),
+        ({"steps": [{}]}, "'steps' lacks 'name'"),
+        ({"steps": 5}, "'steps' is int"),
         ({"files": {"../x": ""}}, "does not stay below"),
         ({"files": {"x": "%"}}, "not base64"),
-        ({"files": None}, "AttributeError"),
+        ({"files": None}, "'files' is NoneType"),
         ({"keep": ["/etc"]}, "does not stay below"),
     ],
 )
@@ -190,14 +190,15 @@ def test_a_step_is_cut_until_it_fits() -> None:
     judged = Judged(verdict="accepted", message=None, assurance={}, announced=1, cases=({"profile": "y" * 500_000},))
     message = shorten(StepResult(**{**vars(big), "judged": judged}), 200_000)
     assert len(protocol.encode(message)) <= 200_000
-    assert message["judged"] == {**asdict(judged), "cases": ()}
+    assert message["judged"] == {**asdict(judged), "cases": []}
 
 
 def test_a_judge_may_say_four_things() -> None:
-    """Unknown keys of known frames are dropped, other frames are refused."""
-    message = {"type": "progress", "phase": "x" * 200, "done": 1, "total": 2, "extra": 1}
-    assert rebuild_frame(message) == {"type": "progress", "phase": "x" * 100, "done": 1, "total": 2}
-    assert rebuild_frame({**_RESULT.to_message(), "extra": 1}) == _RESULT.to_message()
+    """Unknown keys of known frames are refused, as other frames are."""
+    message = {"type": "progress", "phase": "x", "done": 1, "total": 2}
+    assert rebuild_frame(message) == message
+    with pytest.raises(FrameError, match="unknown key 'extra'"):
+        rebuild_frame({**_RESULT.to_message(), "extra": 1})
     assert rebuild_frame({"type": "prepared", "extra": 1}) == {"type": "prepared"}
     for kind in ("end", "ready", "request", "other"):
         with pytest.raises(FrameError, match="may send prepared, progress"):
@@ -215,7 +216,7 @@ def test_a_wait_status_is_an_exit_code_or_a_signal() -> None:
 def test_an_archive_of_several_parts_is_what_the_request_says() -> None:
     """Parts by name, in order; sizes that are not those of the archive are the daemon's fault."""
     assert split_archive(b"aabbb", {"7": 2, "3": 3}) == {"7": b"aa", "3": b"bbb"}
-    assert split_archive(b"", {}) == split_archive(b"", None) == {}
-    for archive, sizes in ((b"aa", {}), (b"aa", {"7": 3}), (b"aa", {"7": 2, "3": 0}), (b"a", {"7": True})):
+    assert split_archive(b"", {}) == {}
+    for archive, sizes in ((b"aa", {}), (b"aa", {"7": 3}), (b"aa", {"7": 2, "3": 0})):
         with pytest.raises(InitError, match="names archives"):
             split_archive(archive, sizes)
