@@ -1,12 +1,12 @@
-"""Judges and workers for `local` without the wait: forks of processes that have imported torch and their own code.
+"""Judges and workers for `local` without the wait: forks of a process that has imported torch and the judge's code.
 
 For many small evaluations in a row. A fork has a process and memory of its own, as a fresh interpreter has; it saves
 the import, one to two seconds of a core for each.
 
-`ForkServers` is the caller's side. A server is this module as a program: it imports what a role runs, then forks on
-order. An order is one packet on a socket: a JSON object {role, cwd, env, keep, first} with the descriptors stdin,
-stdout, stderr and those whose numbers `keep` names. The answer is {pid}; when a fork has ended, {pid, code}. A server
-ends with the socket. Its forks end with it, however it ends.
+The server is this module as a program. An order is one packet on a socket: a JSON object {role, cwd, env, keep, first}
+with the descriptors of a pipe, of stdin, stdout, stderr and those whose numbers `keep` names. The server writes two
+lines to the pipe: the fork's pid, and its exit code when it has ended. It ends with the socket. Its forks end with it,
+however it ends.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import fcntl
 import importlib
 import json
 import os
-import queue
 import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import traceback
+import weakref
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn, Self
 
@@ -35,8 +35,6 @@ MODULES: Final = {
     "worker": "tasks.harness.worker.main",
     "rank_checker": "tasks.harness.judge.rank_checker",
 }
-#: Roles whose processes are forks of another role's server, which has imported nearly all that they need.
-_SERVED_BY: Final = {"rank_checker": "judge"}
 _ROOT = Path(__file__).resolve().parents[2]
 _PROGRAM = (
     "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
@@ -48,111 +46,71 @@ _ORDER_BYTES = 1 << 18
 _MOST_DESCRIPTORS = 16
 #: Above every number that is asked for: descriptors are copied there before they get their numbers.
 _COPIED_FROM = 600
-#: How long a server may take to import what its role runs, to make a fork, and to end. A busy host needs much of it.
+#: How long the server may take to import, to make a fork, and to end. A busy host needs much of it.
 _PATIENCE_S = 600.0
 _PR_SET_PDEATHSIG = 1
 
 
 class ForkServerLost(Exception):
-    """A server cannot fork: it has ended, or does not answer."""
+    """The server cannot fork: it has ended, or does not answer."""
 
 
-@dataclass(kw_only=True)
 class _Fork:
     """A forked process, as `local.Started` has it. Thread-safe."""
 
-    pid: int
-    stdin: IO[bytes] | None = None
-    stdout: IO[bytes] | None = None
-    stderr: IO[bytes] | None = None
-    _code: int | None = field(default=None, init=False)
-    _ended: threading.Event = field(default_factory=threading.Event, init=False)
-
-    def end(self, code: int) -> None:
-        """Note how it ended."""
-        self._code = code
-        self._ended.set()
+    def __init__(self, ours: Sequence[IO[bytes] | None], pipe: int) -> None:
+        """`ours`: ends of stdin, stdout and stderr; `pipe`: see the module."""
+        self.stdin, self.stdout, self.stderr = ours
+        self._pipe = pipe
+        weakref.finalize(self, os.close, pipe)
+        self._reading = threading.Lock()
+        self._code: int | None = None
+        pid = self._line() if self._readable(_PATIENCE_S) else b""
+        if not pid:
+            raise ForkServerLost("the fork server has ended, or does not answer (its stderr, which is ours, says why)")
+        self.pid = int(pid)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; see `local.Started`.
-
-        Args:
-            timeout: in seconds; None waits without limit.
-
-        Raises:
-            TimeoutExpired: it has not ended by then.
-        """
-        self._ended.wait(timeout)
-        if self._code is None:
+        """Wait for its end; see `local.Started`. TimeoutExpired: it has not ended after `timeout` seconds."""
+        if self._code is None and not self._readable(timeout):
             raise subprocess.TimeoutExpired(f"fork {self.pid}", timeout or 0.0)
+        with self._reading:
+            if self._code is None:
+                # Without a line the kernel has killed it, since the server has ended: see `_become`.
+                self._code = int(self._line() or -signal.SIGKILL)
         return self._code
 
+    def _readable(self, timeout_s: float | None) -> bool:
+        poller = select.poll()
+        poller.register(self._pipe, select.POLLIN)
+        return bool(poller.poll(None if timeout_s is None else timeout_s * 1e3))
 
-class _Server:
-    """One role's process. Thread-safe."""
-
-    def __init__(self, role: str) -> None:
-        self._line, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM, str(_ROOT), role],
-            env={**os.environ, _LINE_FD: str(other.fileno())},
-            pass_fds=(other.fileno(),),
-        )
-        other.close()
-        self._role = role
-        self._lock = threading.Lock()
-        #: What an order brought about; None: the server has ended.
-        self._answers: queue.SimpleQueue[_Fork | None] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, name=f"fork server {role}", daemon=True).start()
-
-    def fork(self, order: Mapping[str, object], descriptors: Sequence[int]) -> _Fork:
-        """A new fork with these descriptors.
-
-        Raises:
-            ForkServerLost: the server has ended, or did not answer for `_PATIENCE_S`.
-        """
-        with self._lock:
-            try:
-                socket.send_fds(self._line, [json.dumps(order).encode()], list(descriptors))
-                fork = self._answers.get(timeout=_PATIENCE_S)
-            except queue.Empty:
-                raise ForkServerLost(f"the {self._role} fork server did not answer for {_PATIENCE_S:g} s") from None
-            except ConnectionError:
-                fork = None
-            if fork is None:
-                raise ForkServerLost(f"the {self._role} fork server has ended (its stderr, which is ours, says why)")
-            return fork
-
-    def close(self) -> None:
-        """End it and its forks."""
-        with contextlib.suppress(OSError):
-            self._line.shutdown(socket.SHUT_RDWR)
-        self._process.wait(timeout=_PATIENCE_S)
-        self._line.close()
-
-    def _listen(self) -> None:
-        forks: dict[int, _Fork] = {}
-        with contextlib.suppress(ConnectionError):
-            while data := self._line.recv(_ORDER_BYTES):
-                message = json.loads(data)
-                pid = message["pid"]
-                if "code" in message:
-                    forks.pop(pid).end(message["code"])
-                else:
-                    forks[pid] = _Fork(pid=pid)
-                    self._answers.put(forks[pid])
-        # The kernel has killed them: see `_become`.
-        for fork in forks.values():
-            fork.end(-signal.SIGKILL)
-        self._answers.put(None)
+    def _line(self) -> bytes:
+        line = b""
+        while not line.endswith(b"\n") and (more := os.read(self._pipe, 1)):
+            line += more
+        return line
 
 
 class ForkServers:
-    """One server for each role, started when it is first needed. Close it, or use it as a context manager."""
+    """The server, started when it is first needed. Close it, or use it as a context manager. Thread-safe."""
 
     def __init__(self) -> None:
-        self._servers: dict[str, _Server] = {}
         self._starting = threading.Lock()
+        self._server: tuple[socket.socket, subprocess.Popen[bytes]] | None = None
+
+    def _line(self) -> socket.socket:
+        with self._starting:
+            if self._server is None:
+                line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                with theirs:
+                    process = subprocess.Popen(
+                        [sys.executable, "-P", "-c", _PROGRAM, str(_ROOT)],
+                        env={**os.environ, _LINE_FD: str(theirs.fileno())},
+                        pass_fds=(theirs.fileno(),),
+                    )
+                self._server = line, process
+            return self._server[0]
 
     def start(
         self,
@@ -172,64 +130,50 @@ class ForkServers:
         calls with a list of texts before it runs.
 
         Raises:
-            ForkServerLost: the role's server has ended.
+            ForkServerLost: see the class.
         """
-        given: list[int] = []
-        ours: list[IO[bytes] | None] = []
-        made: list[int] = []
-        for number, wanted in enumerate((stdin, stdout, stderr)):
-            if wanted >= 0:
-                given.append(wanted)
-                ours.append(None)
-                continue
-            if wanted == subprocess.DEVNULL:
-                given.append(os.open(os.devnull, os.O_RDWR))
-                ours.append(None)
-            else:
-                read, write = os.pipe()
-                given.append(read if number == 0 else write)
-                ours.append(os.fdopen(write, "wb") if number == 0 else os.fdopen(read, "rb"))
-            made.append(given[-1])
         order = {"role": role, "cwd": str(cwd), "env": dict(env), "keep": list(keep), "first": first}
+        line = self._line()
+        pipe, theirs = os.pipe()
+        given, ours, made = [theirs], [], [theirs]
+        for number, wanted in enumerate((stdin, stdout, stderr)):
+            stream: IO[bytes] | None = None
+            if wanted == subprocess.PIPE:
+                read, write = os.pipe()
+                its, stream = (read, os.fdopen(write, "wb")) if number == 0 else (write, os.fdopen(read, "rb"))
+                made.append(its)
+            elif wanted == subprocess.DEVNULL:
+                its = os.open(os.devnull, os.O_RDWR)
+                made.append(its)
+            else:
+                its = wanted
+            given.append(its)
+            ours.append(stream)
+        # Of a server that has ended the pipe tells.
+        with contextlib.suppress(ConnectionError):
+            socket.send_fds(line, [json.dumps(order).encode()], [*given, *keep])
+        for descriptor in made:
+            os.close(descriptor)
         try:
-            with self._starting:
-                serving = _SERVED_BY.get(role, role)
-                if serving not in self._servers:
-                    self._servers[serving] = _Server(serving)
-            child = self._servers[serving].fork(order, (*given, *keep))
+            return _Fork(ours, pipe)
         except ForkServerLost:
-            for stream in ours:
-                if stream is not None:
-                    stream.close()
+            for each in ours:
+                if each is not None:
+                    each.close()
             raise
-        finally:
-            for descriptor in made:
-                os.close(descriptor)
-        child.stdin, child.stdout, child.stderr = ours
-        return child
 
     def close(self) -> None:
         """End everything."""
-        for server in self._servers.values():
-            server.close()
+        if self._server is not None:
+            (line, process), self._server = self._server, None
+            line.close()
+            process.wait(timeout=_PATIENCE_S)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _load(role: str) -> Callable[[], int]:
-    """Import what a role runs, as its own interpreter would; its entry point."""
-    # The worker's module leaves the judge's core alone where a judge waits for it; forks inherit that.
-    if role == "worker":
-        os.environ["KR_JUDGE_FD"] = "-1"
-    try:
-        main: Callable[[], int] = importlib.import_module(MODULES.get(role, role)).main
-    finally:
-        os.environ.pop("KR_JUDGE_FD", None)
-    return main
 
 
 def _become(order: Mapping[str, Any], descriptors: Sequence[int], server: int) -> NoReturn:
@@ -246,10 +190,10 @@ def _become(order: Mapping[str, Any], descriptors: Sequence[int], server: int) -
             os.dup2(source, target, inheritable=True)
         os.closerange(_COPIED_FROM, _COPIED_FROM + 2 * _MOST_DESCRIPTORS)
         os.chdir(order["cwd"])
-        main = _load(order["role"])
         os.environ.clear()
         os.environ.update(order["env"])
         sys.argv = ["-c"]
+        main = importlib.import_module(MODULES.get(order["role"], order["role"])).main
         if order["first"] is not None:
             where, arguments = order["first"]
             module, _, name = where.partition(":")
@@ -257,6 +201,8 @@ def _become(order: Mapping[str, Any], descriptors: Sequence[int], server: int) -
         code = main()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
+    except BaseException:  # noqa: BLE001 a fork must never return into the server's loop
+        traceback.print_exc()
     finally:
         os._exit(code)
 
@@ -265,33 +211,41 @@ def _serve(line: socket.socket) -> None:
     """Fork on order, report ends, until the other side is gone."""
     poller = select.poll()
     poller.register(line, select.POLLIN)
-    children: dict[int, int] = {}
+    #: By the descriptor of a fork: its pid and the pipe for its exit code.
+    forks: dict[int, tuple[int, int]] = {}
+    server = os.getpid()
     while True:
         for ready, _ in poller.poll():
             if ready != line.fileno():
-                pid = children.pop(ready)
                 poller.unregister(ready)
+                pid, pipe = forks.pop(ready)
                 os.close(ready)
-                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                line.send(json.dumps({"pid": pid, "code": code}).encode())
+                _say(pipe, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                os.close(pipe)
                 continue
             data, received, _, _ = socket.recv_fds(line, _ORDER_BYTES, _MOST_DESCRIPTORS)
             if not data:
                 return
-            server = os.getpid()
+            pipe, *given = received
             pid = os.fork()
             if pid == 0:
-                line.close()
-                _become(json.loads(data), received, server)
-            for descriptor in received:
+                _become(json.loads(data), given, server)
+            for descriptor in given:
                 os.close(descriptor)
             watched = os.pidfd_open(pid)
-            children[watched] = pid
+            forks[watched] = pid, pipe
             poller.register(watched, select.POLLIN)
-            line.send(json.dumps({"pid": pid}).encode())
+            _say(pipe, pid)
+
+
+def _say(pipe: int, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        os.write(pipe, f"{number}\n".encode())
 
 
 if __name__ == "__main__":
     connection = socket.socket(fileno=int(os.environ.pop(_LINE_FD)))
-    _load(sys.argv[1])
+    # As in a container. What the judge's own code needs beside is most of what a worker's does.
+    for module in ("tasks.harness.preload", MODULES["judge"]):
+        importlib.import_module(module)
     _serve(connection)
