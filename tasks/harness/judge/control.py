@@ -30,7 +30,7 @@ from .audit import CROWDED_NS
 from .faults import Fault
 from .snapshots import Pace
 from .worker_client import Called, WorkerClient
-from .worker_output import WorkerExit
+from .worker_output import Unwatched
 from .workers import Call
 
 _PR_SET_PDEATHSIG = 1
@@ -85,7 +85,7 @@ class Control:
         Raises:
             RuntimeError: it does not answer.
         """
-        self._client = WorkerClient(self._sock, _Unwatched(), core=self._core)
+        self._client = WorkerClient(self._sock, Unwatched(), core=self._core)
         self._client.memory_bytes = _MEMORY_BYTES
         self._client.pace, self._client.is_trusted = self.pace, True
         with _our_fault():
@@ -186,17 +186,6 @@ def _our_fault() -> Iterator[None]:
         if fault.timed_out:
             raise
         raise RuntimeError(f"the control process failed: {fault.message}") from fault
-
-
-class _Unwatched:
-    """Stands in for a worker's collector: the control process writes nothing."""
-
-    wake_fd = None
-    flooded = False
-
-    def wait_exit(self, timeout_s: float) -> WorkerExit | None:  # noqa: ARG002 it is not waited for
-        """Return None: nothing is known."""
-        return None
 
 
 def read_all(data: tuple[Any, int, int]) -> Any:

@@ -36,14 +36,14 @@ from .author_code import open_page_if_given
 from .control import Control
 from .evaluation import START_TIMEOUT_NS, Judge
 from .frames import Frames
-from .modules.evaluation import GroupJudge, Unwatched
+from .modules.evaluation import GroupJudge
 from .modules.request import KIND, GroupRequest
 from .multi_rank import MultiRank
 from .problem import guard_heap, scramble
 from .request import JudgeRequest
 from .single_rank import SingleRank
 from .worker_client import WorkerClient
-from .worker_output import Collector, read_request
+from .worker_output import Collector, Unwatched, read_request
 from .workers import Workers
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from tasks.harness.shared.module_values import map_tensors
 from tasks.harness.shared.profilers import Capture
 from tasks.harness.shared.values import Packed, Snapshot, pack, signature, tensors_in, tree_signature
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, MAX_FROM_WORKER_BYTES
@@ -167,7 +168,9 @@ class SingleRank:
     def probe(self, *, deadline_ns: int) -> int:
         """See Workers."""
         value = (0, torch.zeros(64, dtype=torch.uint8), 64)
-        called = self._client.call(pack(_moved(value, self._device)), output_capacity=64, deadline_ns=deadline_ns)
+        called = self._client.call(
+            pack(map_tensors(value, lambda item: item.to(self._device))), output_capacity=64, deadline_ns=deadline_ns
+        )
         if not torch.equal(torch.as_tensor(called.output.value()).cpu(), value[1]):
             raise RuntimeError("the worker's answer to a known kernel is not what it was given")
         return called.outside_ns
@@ -217,7 +220,7 @@ class SingleRank:
     def _calibration_call(self, deadline_ns: int, *, by_message: bool = False) -> CalibrationCall:
         def call(value: tuple[object, ...], output_capacity: int) -> tuple[int, int]:
             called = self._client.call(
-                pack(_moved(value, self._device)),
+                pack(map_tensors(value, lambda item: item.to(self._device))),
                 output_capacity=output_capacity,
                 deadline_ns=deadline_ns,
                 by_message=by_message,
@@ -364,12 +367,3 @@ def _known_kernel_failed(fault: Fault) -> str:
     if fault.gone:
         raise fault
     return f"a known kernel failed: {fault.message}"
-
-
-def _moved(value: object, device: str) -> object:
-    """A calibration kernel's input with its tensors on a device."""
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    if isinstance(value, (tuple, list)):
-        return type(value)(_moved(item, device) for item in value)
-    return value

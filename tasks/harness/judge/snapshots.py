@@ -53,7 +53,18 @@ _CLAIM_LIMIT_NS = 1 << 62
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class Filled:
+    """When a call was over whose output has been copied."""
+
+    #: On time.perf_counter_ns; 0 where the judge's events on a device say it.
+    ended_ns: int
+    #: How long the copy went on after that, and whether a block of it stalled.
+    copy_ns: int = 0
+    stalled: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken(Filled):
     """What the judge has of a call's output."""
 
     output: Snapshot
@@ -61,11 +72,6 @@ class Taken:
     output_bytes: int
     #: Tensors in the output.
     parts: int
-    #: When the call was over, on time.perf_counter_ns. 0 where the judge's events on a device say it.
-    ended_ns: int
-    #: How long the copy went on, and whether a block of it stalled.
-    copy_ns: int = 0
-    stalled: bool = False
 
 
 class Readable(Protocol):
@@ -108,15 +114,6 @@ class WorkerMemory:
             if not count:
                 raise Unreadable
             done += count
-
-
-@dataclass(frozen=True, kw_only=True)
-class Filled:
-    """When a call was over whose output has been copied; see Taken."""
-
-    ended_ns: int
-    copy_ns: int
-    stalled: bool
 
 
 class Pace:
@@ -175,7 +172,7 @@ class Copy:
             memory.read_into(into, offset + start)
             read_ns.append(clock())
         if self._at_once or not read_ns:
-            return Filled(ended_ns=read_ns[-1] if read_ns else clock(), copy_ns=0, stalled=False)
+            return Filled(ended_ns=read_ns[-1] if read_ns else clock())
         took_ns = [later - earlier for earlier, later in pairwise(read_ns)]
         middle_ns = median(took_ns) if took_ns else 0
         limit_ns = min(_LONG_FACTOR * middle_ns + _LONG_NS, self._pace.most_ns(self._pages))
@@ -221,9 +218,7 @@ def take_like(layout: Layout, copy: Copy, places: Sequence[tuple[Readable, int]]
         output=Snapshot(layout.tree, copy.tensors),
         output_bytes=sum(map(aligned, layout.sizes)),
         parts=len(layout.sizes),
-        ended_ns=filled.ended_ns,
-        copy_ns=filled.copy_ns,
-        stalled=filled.stalled,
+        **vars(filled),
     )
 
 
@@ -252,9 +247,7 @@ def take(
         output=Snapshot(tree, copy.tensors),
         output_bytes=sum(aligned(region.nbytes) for region in described if not region.inputs),
         parts=len(described),
-        ended_ns=filled.ended_ns,
-        copy_ns=filled.copy_ns,
-        stalled=filled.stalled,
+        **vars(filled),
     )
 
 

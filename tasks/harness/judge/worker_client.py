@@ -21,7 +21,7 @@ from tasks.harness.shared.call_flags import DRY_BYTES, KEEPS_ORDER, MAX_PARTS, C
 from tasks.harness.shared.cores import judge_core, stay_on
 from tasks.harness.shared.cuda_driver import DriverError
 from tasks.harness.shared.profilers import FILES, Capture, Tool
-from tasks.harness.shared.values import Layout, Packed, Placed, Snapshot, pack, place, size_of
+from tasks.harness.shared.values import Layout, Packed, Placed, pack, place, size_of
 from tasks.harness.shared.wire import (
     MAX_FROM_WORKER_BYTES,
     MAX_TABLE_BYTES,
@@ -80,17 +80,12 @@ _CROWDED_NS = 500_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Called:
-    """One finished call."""
+class Called(Taken):
+    """One finished call, and its output."""
 
-    output: Snapshot
     claim_ns: int
     #: From the release of the inputs until the call was over (see `snapshots`).
     outside_ns: int
-    #: Bytes of its tensors, but for those that lie in the inputs.
-    output_bytes: int
-    #: Tensors in the output.
-    parts: int
     #: Whether it began and ended by flags in shared memory, not by messages.
     by_flags: bool = False
     #: Whether inputs that are large enough for huge pages were handed over in huge pages.
@@ -99,23 +94,6 @@ class Called:
     exclusive: bool = True
     #: How long judge and worker were ready to run while other processes had the cores.
     delayed_ns: int | None = None
-    #: How long the copy of the output went on after the span, and whether a block of it stalled.
-    copy_ns: int = 0
-    stalled: bool = False
-
-    @classmethod
-    def of(cls, taken: Taken, *, claim_ns: int, outside_ns: int, **facts: Any) -> Self:
-        """A call whose output has been taken."""
-        return cls(
-            output=taken.output,
-            output_bytes=taken.output_bytes,
-            parts=taken.parts,
-            copy_ns=taken.copy_ns,
-            stalled=taken.stalled,
-            claim_ns=claim_ns,
-            outside_ns=outside_ns,
-            **facts,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -478,8 +456,8 @@ class WorkerClient:
         self.waiting_cpu_ns = waiting_ns + time.thread_time_ns() - began_ns
         done = self._ask({"op": "collect"}, "done", deadline_ns)
         taken = take_copied(answer.get("tree"), output.parts, input_bytes=packed.nbytes, memory_bytes=self.memory_bytes)
-        return Called.of(
-            taken,
+        return Called(
+            **vars(taken),
             claim_ns=claimed(done),
             outside_ns=marked.outside_ns if in_time and alike else max(marked.outside_ns, host_ns),
             by_flags=True,
@@ -564,8 +542,8 @@ class WorkerClient:
             if ahead and calm and delivery is not None:
                 # The worker answers this while the judge looks at the output and makes the next inputs.
                 self._arm(sizes, _placed(sizes), deadline_ns=deadline_ns)
-        return Called.of(
-            taken,
+        return Called(
+            **vars(taken),
             claim_ns=claimed({"claim_ns": claim_ns}),
             outside_ns=taken.ended_ns - start,
             by_flags=delivery is not None,
@@ -686,8 +664,8 @@ class WorkerClient:
             start = time.perf_counter_ns()
             self._send(encoded, (inputs.fd,), deadline_ns)
             taken, claim_ns = self._take_by_message(inputs, placed, output_arena, packed, deadline_ns=deadline_ns)
-        return Called.of(
-            taken,
+        return Called(
+            **vars(taken),
             claim_ns=claim_ns,
             outside_ns=taken.ended_ns - start,
             delayed_ns=self._sched_delay.since(before),

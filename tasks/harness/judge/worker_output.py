@@ -86,6 +86,17 @@ class Watcher(Protocol):
         """How it ended, if that is known within `timeout_s`."""
 
 
+class Unwatched:
+    """A watcher of a process of which init says nothing, and whose output nobody reads."""
+
+    wake_fd = None
+    flooded = False
+
+    def wait_exit(self, timeout_s: float) -> WorkerExit | None:  # noqa: ARG002 it is not waited for
+        """Return None: nothing is known."""
+        return None
+
+
 class Collector:
     """Drains the worker's streams and init's messages until closed."""
 

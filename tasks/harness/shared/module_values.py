@@ -80,6 +80,33 @@ def plain(value: Any) -> Any:
     return value
 
 
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """The tensors of an argument, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [found for item in value for found in tensors_of(item)] if isinstance(value, (tuple, list)) else []
+
+
+def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The argument with each tensor changed. Tensors that are there twice stay one."""
+    made: dict[int, torch.Tensor] = {}
+
+    def walk(item: Any) -> Any:
+        if isinstance(item, torch.Tensor):
+            if id(item) not in made:
+                made[id(item)] = change(item)
+            return made[id(item)]
+        if type(item) in (tuple, list):
+            return type(item)(walk(part) for part in item)
+        if type(item) is dict:
+            return {key: walk(part) for key, part in item.items()}
+        return item
+
+    return walk(value)
+
+
 def loadable_state(module: Any) -> dict[str, torch.Tensor]:
     """The entries of a module's state_dict that other numbers can be copied to, by name.
 

@@ -425,13 +425,8 @@ class Snapshot:
 
         def tensor(node: Mapping[str, Any]) -> torch.Tensor:
             storage = next(copies).to(node["device"]).untyped_storage()
-            shape = node["shape"]
-            stride: list[int] = []
-            step = 1
-            for size in reversed(shape):
-                stride.insert(0, step)
-                step *= max(size, 1)
-            return torch.empty(0, dtype=DTYPES[node["dtype"]], device=node["device"]).set_(storage, 0, shape, stride)
+            item = torch.empty(0, dtype=DTYPES[node["dtype"]], device=node["device"])
+            return item.set_(storage, 0, node["shape"])  # type: ignore[no-any-return, call-overload]  # stubs want strides
 
         return _build(self._tree, tensor)
 
@@ -445,9 +440,7 @@ def regions(tree: object, *, placed: Sequence[Placed], output_bytes: int) -> lis
     check_tree(tree)
     found = []
     for node in tensor_nodes(tree):
-        nbytes = ITEM_BYTES[node["dtype"]]
-        for size in node["shape"]:
-            nbytes *= size
+        nbytes = ITEM_BYTES[node["dtype"]] * math.prod(node["shape"])
         region, start = node["at"]
         if region == OUTPUT_REGION:
             available, base = output_bytes, 0

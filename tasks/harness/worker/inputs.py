@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 
 from tasks.harness.shared.arenas import Arena
-from tasks.harness.shared.values import identity, unpack
+from tasks.harness.shared.values import identity, tensor_nodes, unpack
 
 
 @dataclass(kw_only=True)
@@ -38,7 +38,7 @@ class Inputs:
         """
         views = [arena.bytes_at(offset, nbytes) for offset, nbytes in storages]
         raw = unpack(tree, views)
-        cuda = any(node["device"] != "cpu" for node in _tensor_nodes(tree))
+        cuda = any(node["device"] != "cpu" for node in tensor_nodes(tree))
         identities = {identity(view): number for number, view in enumerate(views) if view.numel()}
         return cls(
             value=adapted(raw, adapt, batch=batch),
@@ -69,11 +69,3 @@ def map_memory(descriptor: int, size: int) -> Arena:
     arena = Arena(descriptor, size)
     arena.forget()
     return arena
-
-
-def _tensor_nodes(tree: Any) -> Sequence[Mapping[str, Any]]:
-    if tree["t"] == "tensor":
-        return [tree]
-    items = tree.get("items", [])
-    children = [item for _, item in items] if tree["t"] in ("dict", "record") else items
-    return [node for child in children for node in _tensor_nodes(child)]

@@ -31,7 +31,7 @@ import torch
 
 from tasks.harness.shared import paritybench, torch_headers
 from tasks.harness.shared.generators import seed_all, seed_some
-from tasks.harness.shared.module_values import decode_value, has_lazy_parts, loadable_state, plain
+from tasks.harness.shared.module_values import decode_value, has_lazy_parts, loadable_state, plain, tensors_of
 from tasks.harness.shared.own_memory import limit_memory
 
 from .submission import LoadFailed, Submission
@@ -165,7 +165,7 @@ class Host:
 
     def _left(self, _: dict[str, Any]) -> object:
         args, self._args = self._args, ()
-        return _tensors_in(args)
+        return tensors_of(args)
 
 
 class Graphed:
@@ -184,7 +184,7 @@ class Graphed:
         self._graphs.clear()
 
     def __call__(self, *args: Any) -> Any:
-        tensors = _tensors_in(args)
+        tensors = tensors_of(args)
         kind = tuple((item.shape, item.dtype) for item in tensors)
         if kind not in self._graphs:
             self._graphs[kind] = self._capture(args)
@@ -206,7 +206,7 @@ class Graphed:
         graph: Any = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             output = self._module(*own)
-        return graph, _tensors_in(own), output
+        return graph, tensors_of(own), output
 
 
 def _with_tf32(module: Any) -> Any:
@@ -221,11 +221,3 @@ _BASELINES: Mapping[str, Callable[[Any], Any]] = {
     "tf32": _with_tf32,
     "graphs": Graphed,
 }
-
-
-def _tensors_in(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [found for item in value for found in _tensors_in(item)] if isinstance(value, (tuple, list)) else []

@@ -7,11 +7,13 @@ to a sign), and a kernel that relies on that structure stays right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from tasks.harness.shared.module_values import map_tensors, tensors_of
 
 ORIGINAL = "original"
 #: Dtypes whose numbers are changed. Of others torch knows no least one, or single steps are all they have.
@@ -29,33 +31,6 @@ class Range:
     is_binary: bool
     #: Whether every draw was the same.
     is_fixed: bool
-
-
-def tensors_of(value: Any) -> list[torch.Tensor]:
-    """The tensors of an argument, in order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [found for item in value for found in tensors_of(item)] if isinstance(value, (tuple, list)) else []
-
-
-def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """The argument with each tensor changed. Tensors that are there twice stay one."""
-    made: dict[int, torch.Tensor] = {}
-
-    def walk(item: Any) -> Any:
-        if isinstance(item, torch.Tensor):
-            if id(item) not in made:
-                made[id(item)] = change(item)
-            return made[id(item)]
-        if type(item) in (tuple, list):
-            return type(item)(walk(part) for part in item)
-        if type(item) is dict:
-            return {key: walk(part) for key, part in item.items()}
-        return item
-
-    return walk(value)
 
 
 def copied(value: Any) -> Any:

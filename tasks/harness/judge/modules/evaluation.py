@@ -39,13 +39,13 @@ from tasks.harness.judge.system_facts import facts
 from tasks.harness.judge.throttling import DeviceUnsteady
 from tasks.harness.judge.timed_case import TimedCase
 from tasks.harness.judge.worker_client import WorkerClient
-from tasks.harness.judge.worker_output import Captured, Collector
+from tasks.harness.judge.worker_output import Captured, Collector, Unwatched
 from tasks.harness.judge.workers import Workers
+from tasks.harness.shared.module_values import tensors_of
 from tasks.harness.shared.own_memory import limit_note
 
 from .clock import Clock
 from .compare import Tolerance, compare, kernelbench_allclose, kind_of
-from .distributions import tensors_of
 from .group import CANDIDATES, DEVICE_BASELINES, Candidate, Group, Result
 from .moments import DRAWS
 from .prepare import DEPENDS_ON_HISTORY, Expected, Prepared, Trial, prepare, require_fit
@@ -90,47 +90,41 @@ class GroupJudge:
         frames: Frames,
         collector: Collector,
         first: WorkerClient,
-        reference: WorkerClient | None = None,
+        reference: WorkerClient | None,
         control: Control | None,
         new_worker: NewWorker,
-        calibration: Calibration | None = None,
-        gate: str = "",
-        builds: Mapping[int, str | None] | None = None,
-        unpack: Unpack | None = None,
+        calibration: Calibration | None,
+        gate: str,
+        builds: Mapping[int, str | None],
+        unpack: Unpack,
     ) -> None:
         """Make the judge of one group.
 
-        Args:
-            group: what is judged.
-            request: what the timing of calls asks of a request.
-            device: where its tensors are.
-            frames: to the daemon.
-            collector: of what the candidates' workers print.
-            first: a worker that has run no candidate's code.
-            reference: one for the reference, which has begun to prepare its device; None: none has been started.
-            control: the control process; None on a device, or where it would say nothing.
-            new_worker: see `NewWorker`.
-            calibration: on a device, what calls cost there.
-            gate: on a device, `open` if the judge's own work marks calls, or why not.
-            builds: of candidates that were built ahead, as `GroupRequest` has them.
-            unpack: see `Unpack`; None: nothing was built.
+        `request`: what the timing of calls asks of one. `first`: a worker that has run no candidate's code.
+        `reference`: one for the reference, which has begun to prepare its device; None: none has been started.
+        `control`: None on a device, or where it would say nothing. `calibration`: on a device, what calls cost there.
+        `gate`: on a device, `open` if the judge's own work marks calls, or why not.
         """
         self._group = group
         self._settings = group.settings
         self._request = request
-        self._device = device
+        self.device = device
         self._frames = frames
         self._collector = collector
-        self._control = control
+        self.control = control
         self._new_worker = new_worker
-        self._builds = builds or {}
+        self._builds = builds
         self._unpack = unpack
         self._core = first.core
         self._for_reference = reference
         self._calibration = calibration
         self.gate = gate
+        #: A claim counts if it is bounded to within this part of it.
+        self.tolerance = request.tolerance
         #: What was measured of the device; None: calls on it go by message.
         self._measured = first.device_measured
+        #: Whether the judge's own work on a device marks calls, so that launches are not in their time.
+        self.is_marked = self._measured is not None
         #: The candidate's worker that is there, or was last: what the judge holds for it is freed when it is gone.
         self._spent = first
         system = facts(device)
@@ -140,13 +134,14 @@ class GroupJudge:
         self._fresh: WorkerClient | None = first
         self._used = 0
         self._began_ns = time.monotonic_ns()
-        self._reference_side: ModuleSide | None = None
-        #: The reference's row before the next candidate, by mode.
-        self._rows: dict[bool, Row] = {}
+        self._reference_side: ModuleSide
+        #: The reference's row before the next candidate, by mode: one at most.
+        self.rows: dict[bool, Row] = {}
         #: A worker for each further baseline, and its row by mode.
         self._further: dict[str, ModuleSide] = {}
         self._further_rows: dict[tuple[str, bool], Row] = {}
-        self._prepared: Prepared
+        #: Facts about the reference.
+        self.prepared: Prepared
         #: Calls with wrong answers of which a new reference has been asked, too.
         self.compared_with_new: set[object] = set()
 
@@ -215,7 +210,7 @@ class GroupJudge:
         except (InvalidReference, HarnessFailed):
             raise
         except Exception as error:
-            failed = device_failure(self._device)
+            failed = device_failure(self.device)
             if failed is not None:
                 raise failed from error
             traceback.print_exc()
@@ -233,17 +228,17 @@ class GroupJudge:
             weight_seed=secrets.randbelow(_SEEDS),
             limit_s=settings.timeout_s,
             # What a device's driver maps would count, too.
-            memory_bytes=self._request.memory_bytes if self._device == "cpu" else None,
-            device=self._device,
+            memory_bytes=self._request.memory_bytes if self.device == "cpu" else None,
+            device=self.device,
             precision=None if settings.precision is None else getattr(torch, settings.precision),
         )
         for name in (settings.baseline, *settings.further_baselines):
-            if name in DEVICE_BASELINES and self._device == "cpu":
+            if name in DEVICE_BASELINES and self.device == "cpu":
                 raise InvalidReference(f"the baseline {name} needs a device, and this GPU type has none")
         if failed is not None:
             raise InvalidReference(f"the reference does not run: {_of_module(failed)}") from failed
         side = self._reference_worker(reference, settings.baseline, client)
-        self._prepared = prepare(reference, settings, memory_bytes=self._request.memory_bytes)
+        self.prepared = prepare(reference, settings, memory_bytes=self._request.memory_bytes)
         self._reference_side = side
         further = [name for name in settings.further_baselines if name != settings.baseline]
         if settings.timed_calls:
@@ -255,7 +250,7 @@ class GroupJudge:
         try:
             for each in (side, *self._further.values()):
                 each.clock = Clock(settings.timeout_s)
-                each.load_state(self._prepared.state)
+                each.load_state(self.prepared.state)
         except Fault as fault:
             raise InvalidReference(f"the reference's weights cannot be loaded: {_of_module(fault)}") from fault
 
@@ -290,7 +285,7 @@ class GroupJudge:
         inputs = reference.inputs(secrets.randbelow(_SEEDS))
         require_fit(inputs, {}, None, self._request.memory_bytes)
         clock = Clock(self._settings.timeout_s)
-        side = ModuleSide(client, reference, control=self._control, subject="the reference", clock=clock)
+        side = ModuleSide(client, reference, control=self.control, subject="the reference", clock=clock)
         try:
             if reference.memory_bytes is not None and baseline == "eager":
                 # Compilers need memory of their own.
@@ -304,49 +299,26 @@ class GroupJudge:
             raise InvalidReference(f"the reference does not run: {text}{note}") from fault
         return side
 
-    @property
-    def prepared(self) -> Prepared:
-        """Facts about the reference."""
-        return self._prepared
-
-    @property
-    def control(self) -> Control | None:
-        """The control process."""
-        return self._control
-
-    @property
-    def device(self) -> str:
-        """Where tensors are."""
-        return self._device
-
     def reference_row(self, calls: int, *, in_eval: bool, side: ModuleSide | None = None) -> Row:
         """Timed calls of the reference, now. Its worker serves all candidates, so no candidate's time limit ends them.
 
-        No candidate may live meanwhile: its processes could slow the reference.
-
-        Args:
-            calls: how many.
-            in_eval: in eval mode.
-            side: a further baseline; None: the one that counts.
+        No candidate may live meanwhile: its processes could slow the reference. `side`: a further baseline.
 
         Raises:
-            HarnessFailed: it has no worker.
             InvalidReference: it failed there, which has worked before.
             DeviceFailed: since the device did.
         """
         side = side or self._reference_side
-        if side is None:
-            raise HarnessFailed("the reference has no worker")
         if self._fresh is None:
             raise HarnessFailed("a candidate lives while the reference is to be timed")
-        side.clock = Clock(self._settings.timeout_s + _START_NS / 1e9 + calls * self._prepared.call_s)
+        side.clock = Clock(self._settings.timeout_s + _START_NS / 1e9 + calls * self.prepared.call_s)
         try:
-            side.generators = self._prepared.used_generators(in_eval=in_eval)
+            side.generators = self.prepared.used_generators(in_eval=in_eval)
             side.set_eval(on=in_eval)
             row = self.timed_row(side, calls)
             side.rest()
         except Fault as fault:
-            failed = device_failure(self._device)
+            failed = device_failure(self.device)
             if failed is not None:
                 raise failed from fault
             raise InvalidReference(f"the reference failed in a later call: {_of_module(fault)}") from fault
@@ -357,17 +329,9 @@ class GroupJudge:
 
         Else what is wrong is found wrong all the same, and what is right has no time.
         """
-        if in_eval not in self._rows:
+        if in_eval not in self.rows:
             with contextlib.suppress(DeviceUnsteady):
-                self._rows = {in_eval: self.reference_row(calls, in_eval=in_eval)}
-
-    def take_row(self, calls: int, *, in_eval: bool) -> Row:
-        """The row from before a candidate; where that was of the other mode, one that is made now."""
-        return self._rows.pop(in_eval, None) or self.reference_row(calls, in_eval=in_eval)
-
-    def keep_reference_row(self, row: Row, *, in_eval: bool) -> None:
-        """Keep a row for the next candidate."""
-        self._rows = {in_eval: row}
+                self.rows = {in_eval: self.reference_row(calls, in_eval=in_eval)}
 
     def further_rows(self, calls: int, *, in_eval: bool) -> Mapping[str, Row]:
         """A row of each further baseline, made once for all candidates."""
@@ -375,16 +339,6 @@ class GroupJudge:
             if (name, in_eval) not in self._further_rows:
                 self._further_rows[name, in_eval] = self.reference_row(calls, in_eval=in_eval, side=side)
         return {name: self._further_rows[name, in_eval] for name in self._further}
-
-    @property
-    def tolerance(self) -> float:
-        """A claim counts if it is bounded to within this part of it."""
-        return self._request.tolerance
-
-    @property
-    def is_marked(self) -> bool:
-        """Whether the judge's own work on a device marks calls, so that launches are not in their time."""
-        return self._measured is not None
 
     def timed_row(self, side: ModuleSide, calls: int) -> Row:
         """Timed calls of a module, each with new inputs and each checked.
@@ -395,7 +349,7 @@ class GroupJudge:
         now = time.monotonic_ns()
         mode = ModeRequest(name="benchmark", cases=("seed: 1",), timeout_s=0.0)
         cases = parse_cases(mode.cases, global_seed=None)
-        side.inputs, side.control_inputs = self._prepared.timed_inputs(), self._prepared.timed_inputs()
+        side.inputs, side.control_inputs = self.prepared.timed_inputs(), self.prepared.timed_inputs()
         run = ModeRun(request=mode, cases=cases, start_ns=now, deadline_ns=_NO_DEADLINE_NS)
         begin_at("timed calls")
         # Of Workers, timing uses these methods alone: call, check, control.
@@ -408,7 +362,7 @@ class GroupJudge:
         )
         benchmark = Benchmark(
             self._request,
-            device=self._device,
+            device=self.device,
             workers=workers,
             readings=self._collector.readings,
             calibration=self._calibration,
@@ -417,7 +371,7 @@ class GroupJudge:
         timed.call_first_controls()
         row = benchmark.time(run, timed, stopping)
         # What the host does is not in the times of calls that a device marks.
-        by_host = self._device == "cpu" or any(sample.by_host for sample in row.samples)
+        by_host = self.device == "cpu" or any(sample.by_host for sample in row.samples)
         return Row(
             samples=row.samples, controls_ns=timed.controls_ns, skippable_ns=side.skippable_ns if by_host else 0.0
         )
@@ -429,7 +383,7 @@ class GroupJudge:
         if self._fresh is None:
             self._fresh = self._connect("candidate")
             # None lives any more.
-            self._prepared.reference.is_alone = True
+            self.prepared.reference.is_alone = True
         return self._fresh
 
     def discard_worker(self) -> None:
@@ -446,8 +400,8 @@ class GroupJudge:
     def use_up(self, candidate: int) -> None:
         """From now on the worker is the candidate's, and so is what was built for it."""
         self._fresh = None
-        self._prepared.reference.is_alone = False
-        if self._unpack is not None and candidate in self._builds:
+        self.prepared.reference.is_alone = False
+        if candidate in self._builds:
             # Without it the candidate compiles for itself.
             self._unpack(candidate)
 
@@ -456,12 +410,6 @@ class GroupJudge:
         return self._builds.get(candidate)
 
     def _connect(self, role: str) -> WorkerClient:
-        try:
-            return self._connected(role)
-        except RuntimeError as error:
-            raise HarnessFailed(str(error)) from error
-
-    def _connected(self, role: str) -> WorkerClient:
         client = self._for_reference if role == "reference" else None
         if client is None:
             client = self._started(role)
@@ -469,19 +417,24 @@ class GroupJudge:
             self._for_reference = None
         deadline = time.monotonic_ns() + _START_NS
         try:
-            if self._control is not None and client.open_flags(deadline_ns=deadline):
+            if self.control is not None and client.open_flags(deadline_ns=deadline):
                 client.warm_up(deadline_ns=deadline)
             if self._measured is not None:
                 why_not = client.prepare_device(flush_bytes=None, deadline_ns=deadline, known=self._measured)
                 if why_not is not None:
-                    raise RuntimeError(f"a worker cannot be timed as the first one was: {why_not}")
+                    raise HarnessFailed(f"a worker cannot be timed as the first one was: {why_not}")
         except Fault as fault:
-            raise RuntimeError(f"a worker failed before any code was loaded: {fault.message}") from fault
+            raise HarnessFailed(f"a worker failed before any code was loaded: {fault.message}") from fault
+        except RuntimeError as error:
+            raise HarnessFailed(str(error)) from error
         client.memory_bytes = self._request.memory_bytes
         return client
 
     def _started(self, role: str) -> WorkerClient:
-        sock = self._new_worker(role)
+        try:
+            sock = self._new_worker(role)
+        except RuntimeError as error:
+            raise HarnessFailed(str(error)) from error
         if role == "reference":
             return WorkerClient(sock, Unwatched(), core=self._core)
         # Now the last worker is dead, so nothing that it wrote counts as this one's.
@@ -490,17 +443,6 @@ class GroupJudge:
         self._spent.free_device()
         self._spent = WorkerClient(sock, self._collector, core=self._core)
         return self._spent
-
-
-class Unwatched:
-    """Stands in for a collector: init says nothing of the reference's worker."""
-
-    wake_fd = None
-    flooded = False
-
-    def wait_exit(self, timeout_s: float) -> None:  # noqa: ARG002 it is not waited for
-        """Return None: nothing is known."""
-        return
 
 
 class _Wrong(Exception):
@@ -858,11 +800,12 @@ class _Attempt:
         group, in_eval = self._group, self._timed_in_eval
         self._leave(kill=True)
         self._end_part("worker")
-        before = group.take_row(self._reference_calls, in_eval=in_eval)
+        # Where the row from before the candidate was of the other mode, one is made now.
+        before = group.rows.pop(in_eval, None) or group.reference_row(self._reference_calls, in_eval=in_eval)
         after = group.reference_row(self._reference_calls, in_eval=in_eval)
         found = self._guarded(lambda: speedup_of(before.joined(after), own, tolerance=group.tolerance))
         further = group.further_rows(self._reference_calls, in_eval=in_eval)
-        group.keep_reference_row(after, in_eval=in_eval)
+        group.rows = {in_eval: after}
         self._end_part("reference_timing")
         if found is None:
             return False

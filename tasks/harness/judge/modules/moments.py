@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from tasks.harness.shared.module_values import tensors_of
+
 from .compare import as_real, kind_of
-from .distributions import tensors_of
 
 #: Draws of each side.
 DRAWS = 48

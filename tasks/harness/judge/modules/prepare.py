@@ -16,11 +16,11 @@ import torch
 
 from tasks.harness.judge.snapshots import held
 from tasks.harness.shared.generators import SEEDS, seed_all, seed_some, states
-from tasks.harness.shared.module_values import encode_value
+from tasks.harness.shared.module_values import encode_value, tensors_of
 from tasks.harness.shared.values import Unsupported, pack
 
 from .compare import DEFAULT_TOLERANCE, Tolerance, compare, default_tolerance, in_double, kernelbench_allclose
-from .distributions import ORIGINAL, copied, names_for, observe, tensors_of, transformed
+from .distributions import ORIGINAL, copied, names_for, observe, transformed
 from .group import Settings
 from .moments import DRAWS, Draws
 from .reference_module import InvalidReference, Reference, alike, identical, same_bits
@@ -108,7 +108,7 @@ class Prepared:
     call_s: float = 0.0
     _kept: dict[tuple[int, bool], Expected] = field(default_factory=dict)
     _kept_bytes: int = 0
-    _ranges: list[Any] = field(default_factory=list)
+    ranges: list[Any] = field(default_factory=list)
     _draws: dict[tuple[int, bool], Draws] = field(default_factory=dict)
 
     @property
@@ -132,7 +132,7 @@ class Prepared:
             if not deck:
                 deck.extend(self.timed_distributions)
                 secrets.SystemRandom().shuffle(deck)
-            args: list[Any] = transformed(self.reference.inputs(seed), deck.pop(), self._ranges)
+            args: list[Any] = transformed(self.reference.inputs(seed), deck.pop(), self.ranges)
             return args
 
         return inputs
@@ -142,7 +142,7 @@ class Prepared:
         found = self._kept.get((trial.number, perturbed))
         if found is not None:
             return found
-        args = transformed(self.reference.inputs(trial.seed), trial.distribution, self._ranges)
+        args = transformed(self.reference.inputs(trial.seed), trial.distribution, self.ranges)
         self.enter(perturbed=perturbed, in_eval=trial.in_eval)
         if trial.is_second:
             self.reference.set_eval(on=False)
@@ -249,7 +249,7 @@ def prepare(reference: Reference, settings: Settings, *, memory_bytes: int) -> P
         tolerance_shown=_shown_tolerance(first, settings),
     )
     draws = [inputs, *(reference.inputs(_fresh()) for _ in range(_RANGE_DRAWS - 1))]
-    prepared._ranges = observe(draws)  # noqa: SLF001 made here
+    prepared.ranges = observe(draws)
     prepared.distributions = _usable(prepared, draws, in_eval=only_eval)
     prepared.timed_distributions = _timeable(prepared, inputs)
     prepared.shifted_state = _usable_shift(prepared, inputs, in_eval=only_eval) if settings.perturb else None
@@ -312,7 +312,7 @@ def _usable(prepared: Prepared, draws: list[list[Any]], *, in_eval: bool) -> lis
     """The distributions on which the reference gives finite numbers."""
     found = [ORIGINAL]
     for name in names_for(draws)[1:]:
-        args = transformed(draws[0], name, prepared._ranges)  # noqa: SLF001 of this module
+        args = transformed(draws[0], name, prepared.ranges)
         prepared.enter(perturbed=False, in_eval=in_eval)
         if _is_sound(prepared.reference, args):
             found.append(name)
@@ -324,7 +324,7 @@ def _timeable(prepared: Prepared, inputs: list[Any]) -> tuple[str, ...]:
     """The distributions whose tensors lie in memory as those of the original do, so that times compare."""
 
     def handed_over(name: str) -> object:
-        packed = pack(encode_value(transformed(inputs, name, prepared._ranges)))  # noqa: SLF001 of this module
+        packed = pack(encode_value(transformed(inputs, name, prepared.ranges)))
         return packed.tree, packed.sizes
 
     as_it_is = handed_over(ORIGINAL)
