@@ -21,7 +21,6 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +33,7 @@ from tasks.harness.judge.cases import LARGEST_SEED, Case, CaseError, parse_cases
 from tasks.harness.judge.problem import CheckRaised, Problem, TaskFault, rng_seed_of
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.local import JudgeFailed, evaluate
+from tasks.harness.shared.module_values import tensors_of
 
 #: Seconds that the import of a template may take; it may compile.
 _IMPORT_TIMEOUT_S = 180.0
@@ -78,6 +78,7 @@ _TRIED = re.compile(r"^test (\d+) of \d+: ")
 
 Value = TypeVar("Value")
 Emit = Callable[[Mapping[str, Any]], None]
+Reference = Callable[[object], object]
 
 
 def main() -> int:
@@ -109,15 +110,6 @@ def _finding(name: str, mark: str, found: str, remedy: str | None = None) -> Map
     return {"finding": {"name": name, "mark": mark, "found": found, "remedy": remedy}}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Spoiler:
-    """A way to be wrong that every check must notice."""
-
-    name: str
-    #: The bytes of an output tensor and its dtype -> other bytes.
-    spoil: Callable[[torch.Tensor, torch.dtype], torch.Tensor]
-
-
 def _has_nan(dtype: torch.dtype) -> bool:
     return str(dtype).removeprefix("torch.") in _NAN_TYPES
 
@@ -132,14 +124,6 @@ def _poisoned(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return data
 
 
-def _shifted(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    return data.roll(dtype.itemsize)
-
-
-def _zeroed(data: torch.Tensor, _: torch.dtype) -> torch.Tensor:
-    return torch.zeros_like(data)
-
-
 def _averaged(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     if not _has_nan(dtype) and dtype not in (torch.int32, torch.int64):
         return data
@@ -147,12 +131,13 @@ def _averaged(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.full_like(values, values.double().mean().item()).view(torch.uint8)
 
 
-_SPOILERS = (
-    _Spoiler(name="one element poisoned", spoil=_poisoned),
-    _Spoiler(name="all elements shifted by one", spoil=_shifted),
-    _Spoiler(name="zeros", spoil=_zeroed),
-    _Spoiler(name="its mean everywhere", spoil=_averaged),
-)
+#: Ways to be wrong that every check must notice: the bytes of an output tensor and its dtype -> other bytes.
+_SPOILERS: Mapping[str, Callable[[torch.Tensor, torch.dtype], torch.Tensor]] = {
+    "one element poisoned": _poisoned,
+    "all elements shifted by one": lambda data, dtype: data.roll(dtype.itemsize),
+    "zeros": lambda data, _: torch.zeros_like(data),
+    "its mean everywhere": _averaged,
+}
 #: The right output for the inputs of another seed.
 _REPLAYED = "another seed's answer"
 
@@ -166,7 +151,7 @@ class _Rehearsal:
         self._place = place
         self._emit = emit
         #: Spoiler -> on how many cases its output was refused, and accepted.
-        names = (*(spoiler.name for spoiler in _SPOILERS), _REPLAYED)
+        names = (*_SPOILERS, _REPLAYED)
         self._refused = dict.fromkeys(names, 0)
         self._accepted: dict[str, list[str]] = {name: [] for name in names}
         #: Inputs of which another seed's values make a wrong answer on some case, ...
@@ -192,7 +177,7 @@ class _Rehearsal:
         cases = parse_cases(self._request["lines"], global_seed=self._request["seed"])
         worked = [case for case in cases if self._measure(problem, case)]
         if len(worked) == len(cases):
-            self._emit(_finding("cases", "ok", f"all {len(cases)} generate, also with the largest secret seed"))
+            self._find("cases", "ok", f"all {len(cases)} generate, also with the largest secret seed")
         if worked:
             timed = [case for case in worked if case.spec in self._request["timed_lines"]]
             self._seeds(problem, worked[0], timed or worked[:1])
@@ -200,6 +185,14 @@ class _Rehearsal:
         for kind in ("correct", "wrong"):
             self._solutions(kind)
         self._templates()
+
+    def _find(self, name: str, mark: str, found: str, remedy: str | None = None) -> None:
+        self._emit(_finding(name, mark, found, remedy))
+
+    def _note(self, spoiler: str, case: Case, good: bool) -> None:  # noqa: FBT001 the check's answer
+        """Note what the check says of a wrong output."""
+        self._refused[spoiler] += not good
+        self._accepted[spoiler] += [case.spec] if good else []
 
     def _generate(self, problem: Problem, case: Case) -> Sequence[object]:
         """The inputs of every rank."""
@@ -216,13 +209,14 @@ class _Rehearsal:
             measured["generate_ns"], inputs = _timed(lambda: self._generate(problem, case))
             measured["input_bytes"] = self._bytes_of(problem, inputs)
             # Several ranks need their process group: the judge has one, the correct solutions stand in.
-            if self._request["ranks"] is None and _reference() is not None:
-                self._judge(problem, case, inputs[0], measured)
+            reference = _reference()
+            if self._request["ranks"] is None and reference is not None:
+                self._judge(problem, case, inputs[0], measured, reference)
         except TaskFault as fault:
-            self._emit(_finding(f"case {case.spec}", "failed", str(fault), "correct reference.py or the case"))
+            self._find(f"case {case.spec}", "failed", str(fault), "correct reference.py or the case")
             return False
         except Exception as error:  # noqa: BLE001 the author's code may raise anything, and is to hear of it
-            self._emit(_finding(f"case {case.spec}", "failed", f"ref_kernel raised {sentence_of(error)}", _trace()))
+            self._find(f"case {case.spec}", "failed", f"ref_kernel raised {sentence_of(error)}", _trace())
             return False
         self._emit({"case": measured})
         return self._generates_in_secret(problem, case)
@@ -245,17 +239,16 @@ class _Rehearsal:
         except TaskFault as fault:
             found = f"with seed {LARGEST_SEED}, which a secret run may have: {fault}"
             remedy = "take every seed from 0 to 2**32 - 1: reduce what is computed of `seed`, e.g. by `% 2**32`"
-            self._emit(_finding(f"case {case.spec}", "failed", found, remedy))
+            self._find(f"case {case.spec}", "failed", found, remedy)
             return False
         return True
 
-    def _judge(self, problem: Problem, case: Case, data: object, measured: dict[str, Any]) -> None:
-        reference = _reference()
-        if reference is None:
-            return
+    def _judge(
+        self, problem: Problem, case: Case, data: object, measured: dict[str, Any], reference: Reference
+    ) -> None:
         with running(_REFERENCE):
             measured["reference_ns"], right = _timed(lambda: reference(data))
-        leaves = list(_leaves(right))
+        leaves = tensors_of(right)
         measured["output_bytes"] = sum(leaf.numel() * leaf.element_size() for leaf in leaves)
         measured["check_ns"], (good, message) = _timed(lambda: self._answer(problem, case, right))
         if not good:
@@ -267,25 +260,24 @@ class _Rehearsal:
         if measured["reference_ns"] + measured["check_ns"] <= _PRECISE_NS:
             self._replay(problem, case, reference, leaves)
             self._round(problem, case, right)
-        for spoiler in _SPOILERS:
-            spoiled = [_spoil(leaf, spoiler) for leaf in leaves]
-            if spoiler.spoil is _poisoned:
+        for name, spoil in _SPOILERS.items():
+            spoiled = [
+                spoil(_raw(leaf), leaf.dtype).view(leaf.dtype).view(leaf.shape) if leaf.numel() else leaf
+                for leaf in leaves
+            ]
+            if spoil is _poisoned:
                 spoiled[:-1] = leaves[:-1]
-            if any(not torch.equal(_raw(one), _raw(other)) for one, other in zip(leaves, spoiled, strict=True)):
-                good, _ = self._answer(problem, case, _rebuilt(right, iter(spoiled)))
-                self._refused[spoiler.name] += not good
-                self._accepted[spoiler.name] += [case.spec] if good else []
+            if not _same(leaves, spoiled):
+                self._note(name, case, self._answer(problem, case, _rebuilt(right, iter(spoiled)))[0])
 
-    def _compare_precisely(
-        self, problem: Problem, case: Case, reference: Callable[[object], object], right: object
-    ) -> None:
+    def _compare_precisely(self, problem: Problem, case: Case, reference: Reference, right: object) -> None:
         """Note how far the reference is from itself in float64, where its code can be run in it."""
         data = self._generate(problem, case)[0]
         try:
-            widened = _rebuilt(data, map(_widened, list(_leaves(data))))
+            widened = _rebuilt(data, map(_widened, tensors_of(data)))
             with running(_REFERENCE):
-                precise = list(_leaves(reference(widened)))
-            pairs = list(zip(_leaves(right), precise, strict=True))
+                precise = tensors_of(reference(widened))
+            pairs = list(zip(tensors_of(right), precise, strict=True))
             if not any(two.dtype is torch.float64 for two in precise):
                 return
             far = max((_distance(one, two) for one, two in pairs if two.dtype is torch.float64), default=0.0)
@@ -294,14 +286,12 @@ class _Rehearsal:
             return
         self._precise[case.spec] = far, self._answer(problem, case, _rebuilt(right, iter(rounded)))[0]
 
-    def _replay(
-        self, problem: Problem, case: Case, reference: Callable[[object], object], right: Sequence[torch.Tensor]
-    ) -> None:
+    def _replay(self, problem: Problem, case: Case, reference: Reference, right: Sequence[torch.Tensor]) -> None:
         """Try the answer to another seed's inputs, and to inputs of which one is another seed's."""
         if case.seed is None:
             return
         other_case = Case(spec=case.spec, arguments=case.with_seed(case.seed ^ 1))
-        own, other = (list(_leaves(self._generate(problem, each)[0])) for each in (case, other_case))
+        own, other = (tensors_of(self._generate(problem, each)[0]) for each in (case, other_case))
         if [(leaf.shape, leaf.dtype) for leaf in own] != [(leaf.shape, leaf.dtype) for leaf in other]:
             return
         differing = [
@@ -316,14 +306,13 @@ class _Rehearsal:
 
         def answer(replaced: Sequence[int]) -> object | None:
             data = self._generate(problem, case)[0]
-            leaves = [other[index].clone() if index in replaced else leaf for index, leaf in enumerate(_leaves(data))]
+            leaves = [
+                other[index].clone() if index in replaced else leaf for index, leaf in enumerate(tensors_of(data))
+            ]
             # Inputs may belong together.
             with contextlib.suppress(Exception):
                 return reference(_rebuilt(data, iter(leaves)))
             return None
-
-        def is_right(answer: object) -> bool:
-            return _same([*map(_raw, _leaves(answer))], [*map(_raw, right)])
 
         for index in differing:
             name = f"input {index + 1} of {len(own)}"
@@ -333,26 +322,24 @@ class _Rehearsal:
             changed = answer([index])
             if changed is None or not self._answer(problem, case, changed)[0]:
                 self._matter.add(name)
-            elif not is_right(changed):
+            elif not _same(changed, right):
                 self._faint.add(name)
             else:
                 self._unread.add(name)
             self._inputs_ns += time.perf_counter_ns() - start_ns
         replayed = answer(differing)
-        if replayed is not None and not is_right(replayed):
-            good = self._answer(problem, case, replayed)[0]
-            self._refused[_REPLAYED] += not good
-            self._accepted[_REPLAYED] += [case.spec] if good else []
+        if replayed is not None and not _same(replayed, right):
+            self._note(_REPLAYED, case, self._answer(problem, case, replayed)[0])
 
     def _round(self, problem: Problem, case: Case, right: object) -> None:
         """Try the output with fewer digits than the task states."""
-        types = [str(leaf.dtype).removeprefix("torch.") for leaf in _leaves(right) if leaf.is_floating_point()]
+        types = [str(leaf.dtype).removeprefix("torch.") for leaf in tensors_of(right) if leaf.is_floating_point()]
         stated = min((_BITS.get(name, 0) for name in (*types, self._request["math"] or "float64")), default=0)
         if not types:
             return
         for bits in _FEWER_BITS.get(stated, ()):
-            rounded = [_rounded(leaf, bits) if leaf.is_floating_point() else leaf for leaf in _leaves(right)]
-            if _same([*map(_raw, rounded)], [*map(_raw, _leaves(right))]):
+            rounded = [_rounded(leaf, bits) if leaf.is_floating_point() else leaf for leaf in tensors_of(right)]
+            if _same(rounded, right):
                 continue
             tried = self._fewer.setdefault((stated, bits), [0, 0])
             good = self._answer(problem, case, _rebuilt(right, iter(rounded)))[0]
@@ -371,13 +358,11 @@ class _Rehearsal:
     def _check_of_reference(self, *, all_worked: bool) -> None:
         if self._request["ranks"] is not None:
             found = "not run outside the judge, as it has several ranks: the correct solutions stand in for it"
-            self._emit(_finding("reference", "ok", found))
+            self._find("reference", "ok", found)
             return
         if _reference() is None:
             remedy = "define ref_kernel, and make check_implementation of it by make_match_reference"
-            self._emit(
-                _finding("reference", "warning", "reference.py defines no ref_kernel to try the check with", remedy)
-            )
+            self._find("reference", "warning", "reference.py defines no ref_kernel to try the check with", remedy)
             return
         if all_worked:
             far, spec = max(((far, spec) for spec, (far, _) in self._precise.items()), default=(0.0, ""))
@@ -386,28 +371,26 @@ class _Rehearsal:
                 away = "; not tried in float64: it is for other types, or its cases are too large or slow"
             elif not far:
                 away = f"; in float64 it is the same on {len(self._precise)} cases"
-            self._emit(_finding("reference", "ok", f"passes its own check{away}"))
+            self._find("reference", "ok", f"passes its own check{away}")
         imprecise = [spec for spec, (_, good) in self._precise.items() if not good]
         if imprecise:
             found = f"its own check refuses it on {len(imprecise)} of {len(self._precise)} cases ({imprecise[0]})"
             remedy = "compute the reference more precisely, or widen the tolerance: a better kernel would be refused"
-            self._emit(_finding("reference in float64", "warning", found, remedy))
+            self._find("reference in float64", "warning", found, remedy)
         for name, accepted in self._accepted.items():
             refused = self._refused[name]
             if accepted:
-                self._emit(
-                    _finding(
-                        f"check of {name}",
-                        "warning" if refused else "failed",
-                        f"check_implementation accepts it on {len(accepted)} of {len(accepted) + refused} cases "
-                        f"({accepted[0]})",
-                        "make inputs whose answers differ by more than the tolerance"
-                        if name == _REPLAYED
-                        else "compare every element, with a tighter tolerance, and let NaN fail",
-                    )
+                self._find(
+                    f"check of {name}",
+                    "warning" if refused else "failed",
+                    f"check_implementation accepts it on {len(accepted)} of {len(accepted) + refused} cases "
+                    f"({accepted[0]})",
+                    "make inputs whose answers differ by more than the tolerance"
+                    if name == _REPLAYED
+                    else "compare every element, with a tighter tolerance, and let NaN fail",
                 )
             elif refused:
-                self._emit(_finding(f"check of {name}", "ok", f"refused on {refused} cases"))
+                self._find(f"check of {name}", "ok", f"refused on {refused} cases")
         self._shortcuts()
 
     def _shortcuts(self) -> None:
@@ -417,19 +400,17 @@ class _Rehearsal:
         if faint:
             found = f"check_implementation accepts answers for another seed's {', '.join(sorted(faint))}"
             remedy = "let every input change the output by more than the tolerance, on some case at least"
-            self._emit(_finding("inputs", "warning", found, remedy))
+            self._find("inputs", "warning", found, remedy)
         elif self._matter:
-            self._emit(
-                _finding("inputs", "ok", f"an answer for another seed's is refused, for each of {len(self._matter)}")
-            )
+            self._find("inputs", "ok", f"an answer for another seed's is refused, for each of {len(self._matter)}")
         if unread:
             remedy = "leave them out, unless they hold in another form what is in the others"
             found = f"ref_kernel does not use {', '.join(sorted(unread))}"
-            self._emit(_finding("unused inputs", "note", found, remedy))
+            self._find("unused inputs", "note", found, remedy)
         if self._constant:
             found = f"the same with another seed: {', '.join(sorted(self._constant))}"
             remedy = "draw them anew from the seed, or a submission may keep what it has computed of them"
-            self._emit(_finding("constant inputs", "note", found, remedy))
+            self._find("constant inputs", "note", found, remedy)
         # A case that refuses the output is enough: all of them are tried in every ranked run.
         loose = [key for key, (tried, accepted) in self._fewer.items() if accepted == tried]
         if loose:
@@ -439,23 +420,23 @@ class _Rehearsal:
                 f"{_FEWER_BITS[stated][bits]}, where the task states {stated}"
             )
             remedy = "tighten the tolerance on one case at least, or state `math` in runner.yml if fewer digits will do"
-            self._emit(_finding("digits", "warning", found, remedy))
+            self._find("digits", "warning", found, remedy)
         elif self._fewer:
             stated, bits = max(self._fewer)
             found = f"outputs rounded to the {bits} significant bits of {_FEWER_BITS[stated][bits]} are refused"
-            self._emit(_finding("digits", "ok", found))
+            self._find("digits", "ok", found)
 
     def _seeds(self, problem: Problem, case: Case, timed: Sequence[Case]) -> None:
         """Whether a case's inputs depend on nothing but its seed, and those of timed ones on that."""
         once, again = self._bytes(problem, case), self._bytes(problem, case)
         if not _same(once, again):
             remedy = "seed a torch.Generator with `seed`, and fill output buffers with NaN instead of leaving them"
-            self._emit(_finding("seed", "warning", "the same case has other inputs the second time", remedy))
+            self._find("seed", "warning", "the same case has other inputs the second time", remedy)
         same = [each.spec for each in timed if each.seed is None or self._is_constant(problem, each)]
         if same:
             found = f"another seed makes the same inputs on {len(same)} of {len(timed)} timed cases ({same[0]})"
             remedy = "draw them from a generator that `seed` seeds; secret runs and timed calls differ by it alone"
-            self._emit(_finding("seed", "warning", found, remedy))
+            self._find("seed", "warning", found, remedy)
 
     def _is_constant(self, problem: Problem, case: Case) -> bool:
         other = Case(spec=case.spec, arguments=case.with_seed((case.seed or 0) ^ 1))
@@ -471,23 +452,23 @@ class _Rehearsal:
             try:
                 verdict, message = self._verdict(text)
             except JudgeFailed as error:
-                self._emit(_finding(title, "failed", f"the harness broke on it: {error}"))
+                self._find(title, "failed", f"the harness broke on it: {error}")
                 continue
             said = f"{verdict}: {message}" if message else verdict
             if verdict == "invalid":
-                self._emit(_finding(title, "failed", said, "correct the task"))
+                self._find(title, "failed", said, "correct the task")
             elif kind == "correct":
                 good = verdict == "accepted"
                 remedy = None if good else "correct it, or the reference, or the tolerance"
-                self._emit(_finding(title, "ok" if good else "failed", said, remedy))
+                self._find(title, "ok" if good else "failed", said, remedy)
             elif verdict == "accepted":
                 remedy = "add a case that shows what is wrong with it, or compare more strictly"
-                self._emit(_finding(title, "failed", said, remedy))
+                self._find(title, "failed", said, remedy)
             elif verdict == "wrong_answer":
-                self._emit(_finding(title, "ok", f"refused, {said}"))
+                self._find(title, "ok", f"refused, {said}")
             else:
                 remedy = "let it return a wrong answer: its end says nothing of the check"
-                self._emit(_finding(title, "warning", said, remedy))
+                self._find(title, "warning", said, remedy)
 
     def _verdict(self, text: str) -> tuple[str, str]:
         """What the judge says to a submission on every case, and the message's first line."""
@@ -533,12 +514,12 @@ class _Rehearsal:
                 ast.parse(text)
             except SyntaxError as error:
                 found = f"found {error.msg} in line {error.lineno}, expected Python"
-                self._emit(_finding(title, "failed", found, "correct the template"))
+                self._find(title, "failed", found, "correct the template")
                 continue
             if _compiles(language):
                 self._emit(_imported(title, text, directory, language))
             else:
-                self._emit(_finding(title, "ok", "parses; not imported, since nothing here compiles it"))
+                self._find(title, "ok", "parses; not imported, since nothing here compiles it")
 
 
 def _imported(title: str, text: str, directory: Path, language: str) -> Mapping[str, Any]:
@@ -575,7 +556,7 @@ def _compiles(language: str) -> bool:
     return bool(torch.version.hip) if language == "HIP" else language != "CUDA" or bool(torch.version.cuda)
 
 
-def _reference() -> Callable[[object], object] | None:
+def _reference() -> Reference | None:
     found = getattr(sys.modules["reference"], "ref_kernel", None)
     return found if callable(found) else None
 
@@ -586,17 +567,6 @@ def _timed(function: Callable[[], Value]) -> tuple[int, Value]:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter_ns() - start_ns, value
-
-
-def _leaves(value: object) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _leaves(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _leaves(item)
 
 
 def _rebuilt(value: object, leaves: Iterator[torch.Tensor]) -> object:
@@ -628,19 +598,15 @@ def _rounded(leaf: torch.Tensor, bits: int) -> torch.Tensor:
     return torch.ldexp((mantissa * 2**bits).round() / 2**bits, exponent).to(leaf.dtype)
 
 
-def _spoil(leaf: torch.Tensor, spoiler: _Spoiler) -> torch.Tensor:
-    if leaf.numel() == 0:
-        return leaf
-    return spoiler.spoil(_raw(leaf), leaf.dtype).view(leaf.dtype).view(leaf.shape)
-
-
 def _raw(leaf: torch.Tensor) -> torch.Tensor:
     """A copy of a tensor's elements as bytes."""
     return leaf.detach().clone(memory_format=torch.contiguous_format).view(-1).view(torch.uint8)
 
 
-def _same(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
-    return len(one) == len(other) and all(map(torch.equal, one, other))
+def _same(one: object, other: object) -> bool:
+    """Whether two values have tensors of the same bytes."""
+    ones, others = (list(map(_raw, tensors_of(value))) for value in (one, other))
+    return len(ones) == len(others) and all(map(torch.equal, ones, others))
 
 
 def _trace() -> str:
