@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -118,9 +117,8 @@ class Pair:
         ranks: int | None = None,
         start: Start | None = None,
         environment: Mapping[str, str] | None = None,
-        successive: bool = False,
     ) -> None:
-        """`ranks`: as in the request. `successive`: the judge may ask for further workers, one after the other."""
+        """`ranks`: as in the request."""
         start = start or with_interpreter()
         base = {
             key: value for key, value in os.environ.items() if key == EMULATE or not key.startswith(("POPCORN_", "KR_"))
@@ -138,10 +136,7 @@ class Pair:
         judge_stderr, judge_stderr_end = os.pipe()
         self._base, self._start = base, start
         self._streams: tuple[int, ...] = (out_write, err_write)
-        self._number = 0
         self.workers = [self._start_worker(worker_end, places["worker"]) for _, worker_end in lines]
-        #: The reference's workers, if the judge asked for any: one for each baseline.
-        self._references: list[Started] = []
         author_page = os.memfd_create("author page")
         os.ftruncate(author_page, AUTHOR_PAGE_BYTES)
         judge_end = lines[0][0]
@@ -182,8 +177,7 @@ class Pair:
             os.close(descriptor)
         self._author_page = author_page
         self._judge_stderr = os.fdopen(judge_stderr, "rb", buffering=0)
-        if not successive:
-            self._close_worker_ends()
+        self._all_started()
         self._stderr = bytearray()
         self._write_lock = threading.Lock()
         self._ended = threading.Lock()
@@ -208,40 +202,12 @@ class Pair:
             keep=(worker_end.fileno(),),
         )
 
-    def _close_worker_ends(self) -> None:
-        if self._streams:
-            self._ranks_line.close()
-            for descriptor in self._streams:
-                os.close(descriptor)
+    def _all_started(self) -> None:
+        """Close what only the start of workers needs."""
+        self._ranks_line.close()
+        for descriptor in self._streams:
+            os.close(descriptor)
         self._streams = ()
-
-    def _spawn(self, role: str) -> None:
-        """Give the judge a new worker. A candidate's takes the place of the last one, which is killed first."""
-        place = Path(self._directory.name) / f"{role}-{len(self._references)}"
-        if role == "candidate":
-            # First, so that its end is not taken for one to tell the judge of.
-            replaced, self.workers = self.workers, []
-            _kill(replaced)
-            replaced[0].wait()
-            shutil.rmtree(Path(self._directory.name) / "worker", ignore_errors=True)
-            shutil.rmtree(Path(self._directory.name) / f"candidate-{self._number}", ignore_errors=True)
-            self._number += 1
-            place = Path(self._directory.name) / f"candidate-{self._number}"
-        place.mkdir(mode=0o700)
-        judge_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with judge_end, worker_end:
-            started = self._start_worker(worker_end, place)
-            if role == "candidate":
-                self.workers = [started]
-                number = self._number
-                thread = threading.Thread(
-                    target=self._await_worker, args=(0, started, number), name=f"worker {number} exit", daemon=True
-                )
-                self._threads.append(thread)
-                thread.start()
-            else:
-                self._references.append(started)
-            socket.send_fds(self._ranks_line, [b"w"], [judge_end.fileno()])
 
     def run(
         self, request: JudgeRequest | Mapping[str, Any], *, on_frame: Callable[[dict[str, Any]], None] | None = None
@@ -262,8 +228,6 @@ class Pair:
                 if on_frame is not None:
                     on_frame(message)
                 match message["type"]:
-                    case "spawn":
-                        self._spawn(message["role"])
                     case "step":
                         steps.append(StepResult.from_message(message))
                     case "artifact":
@@ -290,11 +254,10 @@ class Pair:
     def close(self) -> None:
         """Kill all processes and their sessions, and remove their directories."""
         _kill(self.workers)
-        rest = [self._judge, *self._checkers, *self._references]
+        rest = [self._judge, *self._checkers]
         _kill(rest)
         for process in (*rest, *self.workers):
             process.wait()
-        self._close_worker_ends()
         os.close(self._author_page)
         for thread in self._threads:
             if thread.ident is not None:
@@ -328,15 +291,17 @@ class Pair:
         while data := self._judge_stderr.read(_CHUNK_BYTES):
             self._stderr += data
 
-    def _await_worker(self, rank: int, worker: Started, number: int = 0) -> None:
-        """Tell the judge how a worker ended; `number`: of a worker that took another's place."""
+    def _await_worker(self, rank: int, worker: Started) -> None:
+        """Tell the judge how a worker ended."""
         code = worker.wait()
         # All ranks end with the first one. Only the first says why.
-        if worker not in self.workers or not (number or self._ended.acquire(blocking=False)):
-            return
-        _kill([worker] if number else self.workers)
+        if worker in self.workers and self._ended.acquire(blocking=False):
+            _kill(self.workers)
+            self._tell_end(rank, code)
+
+    def _tell_end(self, rank: int, code: int) -> None:
         ending = {"exit_code": code if code >= 0 else None, "signal": -code if code < 0 else None}
-        self._to_judge({"type": "worker_exit", "rank": number or rank, **ending})
+        self._to_judge({"type": "worker_exit", "rank": rank, **ending})
 
 
 def _kill(processes: Sequence[Started]) -> None:

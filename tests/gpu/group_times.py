@@ -18,8 +18,9 @@ from typing import Any, Final
 from sandbox.protocol import StepResult
 from tasks.harness.fork_server import ForkServers
 from tasks.harness.judge.modules.request import payload_of
-from tasks.harness.local import Pair, Start
+from tasks.harness.local import Start
 from tests.acceptance.modules.problems import sent
+from tests.support.local_modules import SuccessivePair
 
 SETTINGS: Final = {"timed_calls": 20, "inputs": 5, "timeout_s": 60.0}
 #: Parts of a group, in the order of their first moments.
@@ -66,7 +67,7 @@ class Groups:
             "candidates": [{"id": index, "code": code} for index, code in enumerate(codes)],
         }
         began_s = time.monotonic()
-        with Pair(start=start, successive=True) as pair:
+        with SuccessivePair(start=start) as pair:
             # As a daemon says of a device on which a group has run.
             payload = payload_of(group, device="cuda", memory_bytes=4 << 30) | {"streams_wait": True}
             steps = pair.run(payload).steps

@@ -9,9 +9,9 @@ import torch
 
 from tasks.harness.emulate import asked
 from tasks.harness.fork_server import ForkServers
-from tasks.harness.local_modules import evaluate
 from tests.gpu.group_times import measure
 from tests.gpu.recording import measured
+from tests.support.local_modules import evaluate
 
 _MODULE = """
 import torch

@@ -6,14 +6,93 @@ a process of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from sandbox.protocol import StepResult
+from tasks.harness.judge.modules.group import Group, GroupError, Result, failed_results
+from tasks.harness.judge.modules.request import payload_of
+from tasks.harness.local import JudgeFailed, LocalReport, Pair, Start, Started
 
-from .judge.modules.group import Group, GroupError, Result, failed_results
-from .judge.modules.request import payload_of
-from .local import JudgeFailed, Pair, Start
+
+class SuccessivePair(Pair):
+    """A judge that may ask for further workers, one after the other, as init gives them."""
+
+    def __init__(self, *, start: Start | None = None) -> None:
+        #: The reference's workers, one for each baseline; candidates' workers so far.
+        self._references: list[Started] = []
+        self._number = 0
+        super().__init__(start=start)
+
+    def _all_started(self) -> None:
+        """Leave open what the start of further workers needs."""
+
+    def run(
+        self, request: Mapping[str, Any], *, on_frame: Callable[[dict[str, Any]], None] | None = None
+    ) -> LocalReport:
+        """See Pair."""
+
+        def heard(message: dict[str, Any]) -> None:
+            if on_frame is not None:
+                on_frame(message)
+            if message["type"] == "spawn":
+                self._spawn(message["role"])
+
+        return super().run(request, on_frame=heard)
+
+    def close(self) -> None:
+        """See Pair."""
+        for reference in self._references:
+            _kill(reference)
+        super().close()
+        super()._all_started()
+
+    def _spawn(self, role: str) -> None:
+        """Give the judge a new worker. A candidate's takes the place of the last one, which is killed first."""
+        directory = Path(self._directory.name)
+        place = directory / f"{role}-{len(self._references)}"
+        if role == "candidate":
+            # First, so that its end is not taken for one to tell the judge of.
+            (replaced,), self.workers = self.workers, []
+            _kill(replaced)
+            for earlier in ("worker", f"candidate-{self._number}"):
+                shutil.rmtree(directory / earlier, ignore_errors=True)
+            self._number += 1
+            place = directory / f"candidate-{self._number}"
+        place.mkdir(mode=0o700)
+        judge_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with judge_end, worker_end:
+            started = self._start_worker(worker_end, place)
+            if role == "candidate":
+                self.workers = [started]
+                number = self._number
+                thread = threading.Thread(target=self._await, args=(number, started), name=f"worker {number} exit")
+                self._threads.append(thread)
+                thread.start()
+            else:
+                self._references.append(started)
+            socket.send_fds(self._ranks_line, [b"w"], [judge_end.fileno()])
+
+    def _await(self, number: int, worker: Started) -> None:
+        """Tell the judge how a worker ended that took another's place."""
+        code = worker.wait()
+        if worker in self.workers:
+            _kill(worker)
+            self._tell_end(number, code)
+
+
+def _kill(process: Started) -> None:
+    """Kill a process and what it has started in its session."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def evaluate(
@@ -35,7 +114,7 @@ def evaluate(
     frames: list[dict[str, Any]] = []
     verdict, lost = "internal_error", "the judge ended without a result for this candidate"
     try:
-        with Pair(start=start, successive=True) as pair:
+        with SuccessivePair(start=start) as pair:
             report = pair.run(payload, on_frame=frames.append)
         if report.author_exit is not None:
             verdict, lost = "invalid", str(report.author_exit)

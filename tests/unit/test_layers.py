@@ -321,7 +321,7 @@ def test_a_container_gets_the_modules_that_run_inside_and_no_other() -> None:
 
 def test_judge_and_worker_import_only_what_they_share() -> None:
     """The judge imports nothing of the worker, nor the worker of the judge: a submission may rewrite the worker."""
-    starts_both = {"local": {"judge", "emulate", "fork_server"}, "local_modules": {"judge", "local"}}
+    starts_both = {"local": {"judge", "emulate", "fork_server"}}
     foreign = set()
     for path in (path for path in modules() if dotted(path).startswith(f"{HARNESS}.")):
         folder = dotted(path).split(".")[2]

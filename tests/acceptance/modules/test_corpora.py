@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from tasks.harness.judge.modules.group import MOST_CANDIDATES
-from tasks.harness.local_modules import evaluate
 from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.acceptance.modules import plain
 from tests.acceptance.modules.cheats import CHEATS
 from tests.acceptance.modules.honest import HONEST
 from tests.acceptance.modules.problems import PROBLEMS, candidate
 from tests.acceptance.modules.wrong import WRONG
+from tests.support.local_modules import evaluate
 
 #: A cheat has gained a time if the lower end of its interval is above this.
 _GAIN = 1.5

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.harness.local_modules import evaluate
 from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.acceptance.modules.problems import module
+from tests.support.local_modules import evaluate
 
 
 def pair(forward: str, init: str = "", *, inputs: str = "[torch.randn(8, 16)]", pre: str = "") -> tuple[str, str]:

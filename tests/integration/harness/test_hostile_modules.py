@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from tasks.harness.local import Start
-from tasks.harness.local_modules import evaluate
 from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.acceptance.modules.problems import PROBLEMS, candidate
 from tests.support import emulated_gpu
 from tests.support.hostile_values import VALUES
+from tests.support.local_modules import evaluate
 
 ROUNDS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1"))
 _GOOD = candidate("linear")

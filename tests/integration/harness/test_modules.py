@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tasks.harness.local_modules import evaluate
 from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.acceptance.modules.problems import PROBLEMS, candidate, module, new
+from tests.support.local_modules import evaluate
 
 
 def _judged(processes: ForkedJudges, reference: str, *codes: str, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting

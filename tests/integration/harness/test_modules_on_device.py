@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tasks.harness.local_modules import evaluate
 from tests.acceptance.modules.problems import PROBLEMS, candidate
 from tests.support import emulated_gpu
+from tests.support.local_modules import evaluate
 from tests.support.waiting import PATIENCE_S
 
 _REFERENCE_NS = 400_000
