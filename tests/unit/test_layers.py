@@ -213,13 +213,6 @@ def test_every_part_of_the_runner_has_a_layer() -> None:
     assert not unplaced
 
 
-def test_the_runner_has_nine_parts() -> None:
-    """Each is a folder: what a module belongs to can be seen from its path."""
-    parts = {relative(path).split("/")[1] for path in modules() if relative(path).startswith("runner/")}
-    assert len(parts - {"__init__.py"}) <= 9, sorted(parts)
-    assert [part for part in parts if part.endswith(".py")] == ["__init__.py"]
-
-
 def test_imports_go_downwards_only() -> None:
     """No module of runner/ imports one of a higher layer."""
     upwards = {

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import io
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from runner.base.results import MAX_CASES, cases
+from runner.base.results import cases
 from runner.base.units import between, duration, spread
 from runner.cli.render_submission import run_block
 from runner.cli.view import ShownRun
@@ -97,19 +96,6 @@ def test_a_lying_count_is_not_believed() -> None:
     assert cases({"test-count": "999999999999"}) == ()
     assert cases({"test-count": "-4", "test.0.spec": "n: 1"}) == ()
     assert cases({"test-count": "inf", "test.0.spec": "n: 1"})[0].spec == "n: 1"
-
-
-@pytest.mark.parametrize("result", [None, [], "x", {}, {"test-count": "-1", "test.0.spec": "a"}, {"test-count": None}])
-def test_no_cases_are_read_from_what_holds_none(result: object) -> None:
-    """Another type, nothing, or a count below one."""
-    assert cases(result) == ()
-
-
-def test_no_more_cases_are_read_than_asked_for() -> None:
-    """A program may write as many as it likes."""
-    result = {f"test.{index}.spec": "n" for index in range(MAX_CASES + 10)}
-    assert len(cases(result)) == MAX_CASES
-    assert [case.index for case in cases(result, most=2)] == [0, 1]
 
 
 _KEYS = st.sampled_from(

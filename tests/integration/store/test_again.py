@@ -12,7 +12,7 @@ import pytest
 from runner.base.errors import NotFoundError, SubmissionError
 from runner.base.model import Job, JobState, Verdict
 from runner.store import Selection
-from tests.integration.store.conftest import TASK, Bench, notes, ranked, result, run_record
+from tests.integration.store.conftest import Bench, notes, ranked, result, run_record
 from tests.integration.store.test_queue import words
 from tests.integration.store.test_submit import count, one, together
 
@@ -95,25 +95,6 @@ def test_the_old_results_count_until_the_new_ones_are_there(bench: Bench, db: Db
     kinds = [(event.kind, event.job_id) for event in bench.store.events(submission_id)]
     assert kinds == [("rerun", 3), ("rerun", 4), ("superseded", old.id), ("superseded", secret.id)]
     assert bench.store.events(submission_id)[0].detail == {"replaces": old.id, "reason": "mended task"}
-
-
-def test_a_rerun_evaluates_with_the_board_as_it_is_now(bench: Bench) -> None:
-    """That is what it is for when a task was mended."""
-    bench.board()
-    submission_id = ranked_submission(bench)
-    mended = {**TASK, "tests": [{"size": 5, "seed": 1}]}
-    bench.store.update_board(
-        name="identity",
-        deadline=datetime.fromisoformat("2001-01-01T00:00Z"),
-        task=mended,
-        description="",
-        gpus=["CPU"],
-        templates={},
-        extra=None,
-    )
-    assert bench.store.rerun(Selection(leaderboard="identity")) == 2, "a passed deadline is no obstacle"
-    job = bench.claim()
-    assert (job.submission_id, job.task) == (submission_id, mended)
 
 
 FILTERS: list[tuple[Selection, set[str]]] = [
@@ -347,18 +328,6 @@ def test_a_rerun_of_thousands_is_one_call_with_one_wake_up(bench: Bench, db: Db)
     assert [json.loads(note.payload) for note in notes(db)] == [{"event": "invalidated", "submissions": None}], (
         "too many to name in one notification"
     )
-
-
-def test_what_is_rerun_on_a_board_that_is_deleted_goes_with_it(bench: Bench, db: Db) -> None:
-    """Nothing is left behind, and a result that comes too late finds nothing to write to."""
-    bench.board()
-    submission_id = ranked_submission(bench)
-    bench.store.rerun(Selection(submission_id=submission_id))
-    evaluate(bench)
-    assert count(db, "runner", "superseded_run") == 3
-    bench.store.delete_board("identity", force=True)
-    for table in ("job", "job_run", "superseded_run", "event"):
-        assert count(db, "runner", table) == 0, table
 
 
 def test_reruns_that_are_asked_for_at_once_make_the_jobs_once(bench: Bench, db: Db) -> None:

@@ -189,11 +189,6 @@ BAD: tuple[tuple[dict[str, object], str], ...] = (
         {"settings": {"further_baselines": ["compile", "best"]}},
         "setting further_baselines is not a list of eager, compile, tf32 and graphs",
     ),
-    (
-        {"settings": {"further_baselines": "compile"}},
-        "setting further_baselines is not a list of eager, compile, tf32 and graphs",
-    ),
-    ({"settings": {"perturb": 1}}, "setting perturb is neither true nor false"),
     ({"settings": {"perturb": 1}}, "setting perturb is neither true nor false"),
     ({"settings": {"inptus": 1}}, "setting inptus is not known"),
     ({"reference": None, "reference_hash": "00" * 32}, "no reference with this reference_hash is stored"),
@@ -349,18 +344,6 @@ def test_a_lost_lease_costs_no_result(bench: Bench, db: Db) -> None:
         assert reclaimed.submission_id is None
     assert reclaimed.state is JobState.DONE
     assert verdicts(db) == {"k1": "internal_error"}
-
-
-def test_a_restarted_daemon_gives_its_groups_back(bench: Bench, db: Db) -> None:
-    """Also those of a claim whose answer was lost."""
-    submit(db, [item(1)])
-    bench.claim()
-    (back,) = bench.store.recover(host="host-a", keep=())
-    assert back.state is JobState.QUEUED
-    (died,) = (bench.claim(), bench.store.recover(host="host-a", keep=(), died=True))[1]
-    assert died.state is JobState.QUEUED
-    work(bench, db)
-    assert verdicts(db) == {"k1": "accepted"}
 
 
 def test_cancelling_ends_what_waits_and_asks_what_runs(bench: Bench, db: Db) -> None:

@@ -14,10 +14,7 @@ import pytest
 
 from runner.base.errors import BoardError, NotFoundError, SubmissionError
 from runner.base.model import Json, Verdict
-from runner.store import queries
 from runner.store.boards import EVALUATOR
-from runner.store.clean import to_jsonb
-from runner.store.results import _result
 from tests.integration.store.conftest import TASK, Bench, ranked, result, run_record
 from tests.integration.store.test_submit import one
 from tests.support.waiting import PATIENCE_S
@@ -240,40 +237,6 @@ def test_a_large_board_goes_in_batches(bench: Bench, db: Db) -> None:
     assert [line.name for line in bench.store.boards()] == ["other"]
     assert one(db, "SELECT count(*) FROM runner.job")["count"] == 1
     assert one(db, "SELECT count(*) FROM runner.score")["count"] == 0
-
-
-def test_a_board_is_deleted_beside_a_result_that_is_being_committed(bench: Bench, db: Db) -> None:
-    """The deletion waits for the transaction, and takes its rows along."""
-    bench.board()
-    bench.submit()
-    results = to_jsonb([_result(bench.claim(), result(Verdict.ACCEPTED, run_record()))])
-    with db.transaction():
-        db.execute(queries.COMPLETE.sql, {"results": results})
-        thread, outcomes = deleting(bench)
-        until_it_waits(bench)
-    thread.join(timeout=PATIENCE_S)
-    assert outcomes == [None]
-    assert one(db, "SELECT count(*) FROM leaderboard.runs")["count"] == 0
-
-
-def test_a_deletion_that_is_given_up_for_anothers_sake_is_tried_again(bench: Bench, db: Db) -> None:
-    """KernelBot deletes the results before the submission, so the two meet."""
-    bench.board()
-    bench.submit()
-    bench.store.complete(bench.claim(), result(Verdict.ACCEPTED, run_record()))
-    # Ours is the one that PostgreSQL gives up. A session looks for a deadlock once, so long after it began to wait: by
-    # then this test has to wait for it.
-    set_for_all = "EXECUTE format('ALTER DATABASE %I SET deadlock_timeout = %L', current_database(), '10s')"
-    db.execute(f"DO $$ BEGIN {set_for_all}; END $$".encode())
-    db.execute("SET deadlock_timeout = '60s'")
-    with db.transaction():
-        db.execute("DELETE FROM leaderboard.runs")
-        thread, outcomes = deleting(bench)
-        until_it_waits(bench)
-        db.execute("DELETE FROM leaderboard.submission")
-    thread.join(timeout=PATIENCE_S)
-    assert outcomes == [None]
-    assert bench.store.boards() == []
 
 
 def test_a_claim_does_not_wait_for_a_deletion(bench: Bench, db: Db) -> None:

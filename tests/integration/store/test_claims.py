@@ -206,30 +206,6 @@ def test_every_cause_is_kept(bench: Bench, db: Db) -> None:
     assert (len(causes), causes[-1]["attempt"]) == (20, 33)
 
 
-def test_a_job_that_kills_its_daemon_ends_some_day(bench: Bench, db: Db) -> None:
-    """Each restart counts like a lost lease: a job must not circle for ever because its daemon comes back at once."""
-    bench.board()
-    submission_id = bench.submit()
-    for number in range(1, MAX_RECLAIMS + 1):
-        assert bench.claim().attempt == number
-        (back,) = bench.store.recover(host="host-a", keep=(), died=True)
-        over = number == MAX_RECLAIMS
-        assert (back.state, back.submission_done) == (JobState.DONE if over else JobState.QUEUED, over)
-    (job,) = bench.store.submission(submission_id).jobs
-    assert (job.verdict, job.failures) == (Verdict.INTERNAL_ERROR, 0)
-    assert job.error == f"{MAX_RECLAIMS} leases were lost, at last because host host-a was started again"
-    assert [cause["kind"] for cause in job.causes] == ["reclaim"] * MAX_RECLAIMS
-    assert one(db, "SELECT done FROM leaderboard.submission")["done"]
-
-
-def test_only_the_owner_of_a_name_says_goodbye_in_it(bench: Bench) -> None:
-    """A daemon whose name was taken over while it was cut off must not declare the other one stopped."""
-    bench.register("host-a", instance="the one that is there now")
-    bench.store.unregister_host("host-a", instance="the one before")
-    (host,) = bench.store.hosts()
-    assert host.stopped_at is None
-
-
 @pytest.mark.parametrize(
     "holding",
     [
@@ -272,21 +248,6 @@ def test_a_lock_on_a_result_delays_no_other_result(bench: Bench, db: Db) -> None
     assert bench.store.complete(jobs[0], found).submission_done
 
 
-def test_a_result_given_with_others_or_alone_waits_for_no_lock(bench: Bench, db: Db) -> None:
-    """Held: it comes back at once, and nothing of it was written. Gone: it is stale, and says so."""
-    bench.board()
-    job, gone = bench.claim_of(bench.submit()), bench.claim_of(bench.submit())
-    found = result(Verdict.ACCEPTED, run_record())
-    with db.transaction():
-        db.execute("SELECT FROM leaderboard.submission WHERE id = %s FOR UPDATE", (job.submission_id,))
-        assert bench.store.complete_all([(job, found)]) == [None]
-    assert bench.store.complete_all([(job, found)]) == [Completion(submission_done=True)]
-    db.execute("DELETE FROM leaderboard.submission WHERE id = %s", (gone.submission_id,))
-    (outcome,) = bench.store.complete_all([(gone, found)])
-    assert isinstance(outcome, StaleAttemptError)
-    assert outcome.gone
-
-
 @pytest.mark.parametrize("table", ["runner.job", "leaderboard.submission_job_status"])
 def test_a_batch_gives_up_after_a_moment_where_something_else_is_held(bench: Bench, db: Db, table: str) -> None:
     """A forgotten transaction must not keep a host's only connection for results: what was given is given again."""
@@ -298,26 +259,6 @@ def test_a_batch_gives_up_after_a_moment_where_something_else_is_held(bench: Ben
         with pytest.raises(DatabaseUnavailableError, match="lock timeout"):
             bench.store.complete_all([(job, found)])
     assert bench.store.complete_all([(job, found)]) == [Completion(submission_done=True)]
-
-
-def test_results_of_both_jobs_in_one_batch_end_the_submission_once(bench: Bench, db: Db) -> None:
-    """Each result gets its own answer, in order; of those that end a submission together the last one says so."""
-    bench.board()
-    bench.submit(mode="leaderboard")
-    bench.free_secret_jobs()
-    public, secret = claim(bench, CPU=2).jobs
-    late = bench.claim_of(bench.submit())
-    bench.store.release(late, reason="x")
-    wrong = result(Verdict.WRONG_ANSWER, run_record("test"), run_record("leaderboard", passed=False))
-    answers = bench.store.complete_all([(public, wrong), (late, wrong), (secret, wrong)])
-    assert [getattr(answer, "submission_done", None) for answer in answers] == [False, None, True]
-    assert isinstance(answers[1], StaleAttemptError)
-    rows = db.execute(
-        "SELECT x.job_id, r.mode FROM leaderboard.runs r JOIN runner.job_run x ON x.run_id = r.id ORDER BY r.id"
-    ).fetchall()
-    assert [tuple(row.values()) for row in rows] == [
-        (job.id, mode) for job in (public, secret) for mode in ("test", "leaderboard")
-    ]
 
 
 def test_cancelling_a_running_job_calls_its_host(bench: Bench, db: Db) -> None:
@@ -334,21 +275,6 @@ def test_cancelling_a_running_job_calls_its_host(bench: Bench, db: Db) -> None:
     assert heard[:2] == [("runner_hosts", "host-a,host-b"), ("runner_queue", "A100")]
     assert [channel for channel, _ in heard[2:]] == ["runner_events"]
     assert bench.store.cancelled(job) == Ended(state=JobState.CANCELLED, submission_done=False)
-
-
-def test_a_server_that_takes_no_writes_is_away(bench: Bench, db: Db) -> None:
-    """A claim on a read-only database says that it is unavailable, and the next one works again."""
-    bench.board()
-    bench.submit()
-    name = one(db, "SELECT current_database() AS name")["name"]
-    db.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on".encode())
-    store = bench.other()
-    with pytest.raises(DatabaseUnavailableError, match="read-only"):
-        store.claim(host="host-a", slots={"CPU": 1}, lease_s=60)
-    db.execute("SET default_transaction_read_only = off")
-    db.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only".encode())
-    assert len(store.claim(host="host-a", slots={"CPU": 1}, lease_s=60).jobs) == 1
-    store.close()
 
 
 def test_a_name_that_another_daemon_has_taken_serves_its_owner_only(bench: Bench, db: Db) -> None:

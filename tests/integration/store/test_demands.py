@@ -9,7 +9,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.base.errors import NotFoundError, SubmissionError
 from runner.base.model import Demand, Job, JobResult, TimingAssurance, Verdict
 from runner.store import Selection
 from tests.integration.store.conftest import Bench, result, run_record
@@ -248,11 +247,3 @@ def test_a_bad_demand_is_refused_and_named(
         demand(db, *arguments)
     assert caught.value.sqlstate == state
     assert bench.store.board("identity").demand == Demand()
-
-
-def test_the_store_says_so_in_its_own_words(bench: Bench) -> None:
-    """A refusal of the function is an error of ours, and a board that is refused is not made."""
-    with pytest.raises(SubmissionError, match="tolerance is 7"):
-        bench.board(tolerance=7)
-    with pytest.raises(NotFoundError):
-        bench.store.board("identity")

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from runner.base.errors import SubmissionError
-from runner.store import Selection, queries
-from tests.integration.store.conftest import Bench, notes, ranked
+from runner.store import queries
+from tests.integration.store.conftest import Bench, notes
 from tests.integration.store.test_plans import Meter, meter  # noqa: F401 - a fixture
 from tests.integration.store.test_submit import one
 
@@ -106,20 +106,6 @@ def test_a_start_that_comes_while_a_board_is_paused_waits_for_it(bench: Bench, d
     assert bench.claim().submission_id == come
     assert bench.idle()
     assert bench.store.submission(ahead).status.phase == "queued for later"
-
-
-def test_reruns_of_a_paused_board_wait(bench: Bench) -> None:
-    """As submissions do."""
-    bench.board()
-    bench.submit(mode="leaderboard")
-    for _ in range(2):
-        job = bench.claim()
-        bench.store.complete(job, ranked(job))
-    bench.store.pause_board("identity", reason="x")
-    assert bench.store.rerun(Selection(leaderboard="identity")) == 2
-    assert bench.idle()
-    bench.store.resume_board("identity")
-    assert not bench.idle()
 
 
 def test_a_pause_needs_a_board_and_a_reason(bench: Bench) -> None:

@@ -40,22 +40,6 @@ def test_a_transaction_with_one_snapshot_is_refused(bench: Bench, db: Db, level:
         assert refused.value.sqlstate == "KR027", call
 
 
-def test_a_cancellation_beside_a_rerun_that_ends_leaves_nothing_undone(bench: Bench, db: Db) -> None:
-    """The frontend's transaction begins while the rerun runs, and cancels after it has ended."""
-    bench.board()
-    submission_id = bench.submit()
-    bench.store.complete(bench.claim(), result(Verdict.ACCEPTED, run_record()))
-    db.execute("SELECT runner.rerun(submission_id => %s)", (submission_id,))
-    job = bench.claim()
-    db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-    db.execute("SELECT count(*) FROM runner.job")
-    bench.store.complete(job, result(Verdict.ACCEPTED, run_record()))
-    with pytest.raises(psycopg.Error, match="expected read committed"):
-        db.execute("SELECT runner.cancel(%s)", (submission_id,))
-    db.execute("ROLLBACK")
-    assert bench.store.submission(submission_id).status.done
-
-
 def test_the_reaper_finishes_what_has_no_open_job(bench: Bench, db: Db) -> None:
     """With the status that its jobs say; what waits, runs, has no job or is held stays as it is."""
     bench.board()

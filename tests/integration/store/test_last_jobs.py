@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 
 from runner.base.model import Job, JobState, Mode, Verdict
-from runner.store import Completion, Store
+from runner.store import Store
 from tests.chaos.script import Ended, final_status
 from tests.integration.store.conftest import Bench, ranked, result
 from tests.support.waiting import PATIENCE_S
@@ -223,18 +223,3 @@ def test_a_cancellation_and_the_last_results_agree_on_the_last_word(bench: Bench
         " GROUP BY s.id, t.status HAVING NOT s.done OR t.status <> 'failed' OR count(d.*) <> 1"
     ).fetchall()
     assert not wrong
-
-
-def test_a_result_that_is_given_twice_at_once_is_committed_once(bench: Bench, db: Db) -> None:
-    """A batch may hold what was spooled beside what is still being committed: its rows are not doubled."""
-    bench.board("identity", *GPU_TYPES)
-    bench.submit(mode="leaderboard", gpu_types=["A100"])
-    bench.free_secret_jobs()
-    public, secret = bench.store.claim(host="host-a", slots={"A100": 2}, lease_s=600).jobs
-    given = [(public, ranked(public)), (secret, ranked(secret)), (public, ranked(public))]
-    outcomes = bench.store.complete_all(given)
-    assert [type(outcome) for outcome in outcomes] == [Completion, Completion, type(None)]
-    bench.store.complete(*given[2])
-    rows = db.execute("SELECT job_id, count(*) AS rows FROM runner.job_run GROUP BY job_id ORDER BY job_id").fetchall()
-    assert rows == [{"job_id": public.id, "rows": 3}, {"job_id": secret.id, "rows": 3}]
-    assert not db.execute("SELECT FROM runner.stale_result").fetchall()

@@ -43,12 +43,6 @@ def test_the_schema_has_no_object_that_kernelbots_has_not(database_url: str) -> 
     assert others == [(0, 0, 0, 0)]
 
 
-def test_a_code_hash_is_the_sha256_of_the_code(database_url: str) -> None:
-    """The generated column holds the hex digest."""
-    ((digest,),) = fetch(database_url, "INSERT INTO leaderboard.code_files (code) VALUES ('abc') RETURNING hash")
-    assert digest == hashlib.sha256(b"abc").hexdigest()
-
-
 def test_the_second_migration_applies_nothing(empty_database_url: str) -> None:
     """The tables are made once, and their version is recorded."""
     assert tuple(migrate(empty_database_url)) == VERSIONS
@@ -345,26 +339,3 @@ def test_an_index_that_is_held_up_costs_nothing_but_itself(
     assert valid_indexes(empty_database_url) == set(schema.indexes()) - {"job_user_idx"}
     assert migrate(empty_database_url) == ()
     assert valid_indexes(empty_database_url) == set(schema.indexes())
-
-
-def test_scores_that_were_there_before_are_copied(database_url: str) -> None:
-    """In batches, after the migration; the ranking has them meanwhile."""
-    fetch(database_url, "UPDATE runner.score_mark SET run_id = 0, next_id = 100000, noted_at = '-infinity'")
-    fetch(
-        database_url,
-        "INSERT INTO leaderboard.leaderboard (id, name, deadline, task, forum_id, description)"
-        " VALUES (1, 'b', now(), '{}', 0, '');"
-        "INSERT INTO leaderboard.user_info (id) VALUES ('u');"
-        "INSERT INTO leaderboard.code_files (id, code) VALUES (1, 'x');"
-        "INSERT INTO leaderboard.submission (id, leaderboard_id, file_name, user_id, code_id, submission_time)"
-        " SELECT n, 1, 'x.py', 'u', 1, now() FROM generate_series(1, 25) n;"
-        "INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed,"
-        " system_info) SELECT n, now(), now(), 'leaderboard', x, 'CPU', n, true, '{}' FROM generate_series(1, 25) n,"
-        " unnest(ARRAY[false, true]) x",
-    )
-    assert fetch(database_url, "SELECT score, submission_id FROM runner.ranking") == [(1, 1)]
-    for copied in (10, 20, 25):
-        assert fetch(database_url, "SELECT runner.keep_scores(10)") == [(True,)]
-        assert fetch(database_url, "SELECT count(*) FROM runner.score") == [(copied,)]
-        assert fetch(database_url, "SELECT score, submission_id FROM runner.ranking") == [(1, 1)]
-    assert fetch(database_url, "SELECT runner.keep_scores(10)") == [(False,)]

@@ -237,20 +237,6 @@ def test_what_is_not_ranked_is_found_behind_all_ranked_jobs(bench: Bench, db: Db
     assert {job.mode for job in claims.jobs} == {Mode.LEADERBOARD}
 
 
-def test_the_way_to_a_job_does_not_depend_on_how_many_run(bench: Bench, db: Db, meter: Meter) -> None:
-    """A completion planned when nothing ran finds its job by number when thousands run."""
-    bench.board()
-    bench.submit()
-    job = bench.claim()
-    db.execute("ANALYZE")
-    parameters = {"results": to_jsonb([_result(job, result(Verdict.ACCEPTED, run_record()))])}
-    short = meter.cost(queries.COMPLETE.sql, parameters)
-    load(db, MANY)
-    db.execute(CHURNED.partition(";")[0].encode())
-    deep = meter.cost(queries.COMPLETE.sql, parameters)
-    assert deep.pages < short.pages + 40, (short, deep)
-
-
 #: What the finished jobs have found.
 RESULTS = """\
 WITH written AS (
@@ -341,25 +327,3 @@ def test_a_ranking_costs_what_its_users_cost(bench: Bench, db: Db, meter: Meter)
         assert cost.entries["score_place_idx"] < 1000, (analyzed, cost)
         assert sum(cost.entries.values()) < 3000, (analyzed, cost)
     assert len(bench.store.ranking("identity")) == 100
-
-
-def test_a_turn_is_found_behind_all_jobs(bench: Bench, db: Db, meter: Meter) -> None:
-    """A submission of a user with a long queue looks at the end of that queue only."""
-    bench.board("identity", *TYPES)
-    bench.submit(gpu_types=["L4"])
-    meter.cost(SUBMIT)
-    load(db, MANY)
-    cost = meter.cost(SUBMIT)
-    assert cost.entries["job_user_idx"] < 10, cost
-    assert "job_ready_idx" not in cost.entries or cost.entries["job_ready_idx"] < 10, cost
-
-
-def test_a_submissions_results_are_deleted_by_an_index(bench: Bench, db: Db, meter: Meter) -> None:
-    """The foreign key of the results asks for each submission whether there is one."""
-    bench.board()
-    bench.submit()
-    db.execute(SCORES.encode())
-    db.execute("ANALYZE")
-    ids = [row["id"] for row in db.execute("SELECT id FROM leaderboard.submission ORDER BY id DESC LIMIT 20")]
-    cost = meter.cost(b"SELECT runner.delete_submission(id) FROM unnest(%(ids)s::bigint[]) AS u (id)", {"ids": ids})
-    assert cost.walked == {}, cost

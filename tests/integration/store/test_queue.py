@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import select
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from runner.base.errors import DatabaseUnavailableError, StaleAttemptError
+from runner.base.errors import StaleAttemptError
 from runner.base.model import Artifact, JobState, Mode, Progress, Verdict
-from runner.store import Stop, Store, Wakeup
+from runner.store import Stop, Wakeup
 from tests.integration.store.conftest import CODE, TASK, Bench, notes, ranked, result, run_record
 from tests.integration.store.test_submit import count, one
 from tests.support.jobs import of_submission
@@ -57,14 +55,6 @@ def test_a_claim_carries_everything_an_evaluation_needs(bench: Bench, db: Db) ->
         db, "SELECT extract(epoch FROM lease_expires_at - started_at)::int AS s FROM runner.job WHERE id = %s", job.id
     )
     assert lease["s"] == 30
-
-
-def test_a_job_on_a_board_with_odd_content_is_still_claimed(bench: Bench, db: Db) -> None:
-    """A task that is no task is the evaluation's business; the queue does not choke on it, nor on the first of days."""
-    bench.board()
-    bench.submit()
-    db.execute("""UPDATE leaderboard.leaderboard SET task = '{"files": [1, null]}', deadline = '0001-01-02Z'""")
-    assert bench.claim().task == {"files": [1, None]}
 
 
 def test_a_result_is_committed_with_kernelbots_columns(bench: Bench, db: Db) -> None:
@@ -285,46 +275,6 @@ def test_listen_hears_everything_that_is_pending_and_the_stop_event(bench: Bench
     threading.Timer(0.05, stop.set).start()
     assert bench.store.listen(stop=stop, timeout_s=60) is None
     assert stop.is_set()
-
-
-def test_who_listens_sleeps_until_there_is_something_to_hear(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One wait for connection and stop together, however long: no looking in several times a second."""
-    stop = Stop()
-    bench.store.listen(stop=stop, timeout_s=5)
-    waits: list[float] = []
-    really = select.select
-
-    def counted(*arguments: Any) -> Any:  # noqa: ANN401 whatever it is given
-        waits.append(arguments[-1])
-        return really(*arguments)
-
-    monkeypatch.setattr(select, "select", counted)
-    threading.Timer(0.6, stop.set).start()
-    assert bench.store.listen(stop=stop, timeout_s=60) is None
-    assert waits == [pytest.approx(60, abs=1)]
-
-
-def test_a_store_comes_back_after_its_connection_was_killed(bench: Bench, db: Db) -> None:
-    """The broken call says that the database is unavailable; the next one connects again. LISTEN does as well."""
-    bench.board()
-    stop = Stop()
-    assert bench.store.listen(stop=stop, timeout_s=5) == Wakeup(all_hosts=True)
-    db.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'kernel-runner test%'"
-    )
-    with pytest.raises(DatabaseUnavailableError, match="PostgreSQL"):
-        bench.submit()
-    with pytest.raises(DatabaseUnavailableError, match="PostgreSQL"):
-        bench.store.listen(stop=stop, timeout_s=60)
-    assert bench.submit() > 0
-    assert bench.store.listen(stop=stop, timeout_s=5) == Wakeup(all_hosts=True)
-
-
-def test_a_database_that_is_not_there_is_said_so(tmp_path: Path) -> None:
-    """No server behind the socket: our error, from every method."""
-    store = Store(f"postgresql://nobody@/none?host={tmp_path}", application_name="test")
-    with pytest.raises(DatabaseUnavailableError, match="PostgreSQL"):
-        store.ping()
 
 
 def test_kernelbots_deletes_take_our_rows_along(bench: Bench, db: Db, finish: Callable[..., None]) -> None:

@@ -175,19 +175,6 @@ def test_what_is_being_written_right_now_delays_no_cleanup(bench: Bench, db: Db)
     assert (found.hosts, found.shares) == (1, 1)
 
 
-@pytest.mark.parametrize("table", ["artifact", "stale_result", "event", "idempotency"])
-def test_looking_for_what_is_due_walks_an_index(bench: Bench, db: Db, table: str) -> None:
-    """An hourly call on a large table costs nothing when nothing is due."""
-    column = {"artifact": "expires_at", "stale_result": "received_at", "event": "at", "idempotency": "created_at"}[
-        table
-    ]
-    found = db.execute(
-        "SELECT 1 FROM pg_catalog.pg_indexes WHERE schemaname = 'runner' AND tablename = %s AND indexdef LIKE %s",
-        (table, f"%({column})%"),
-    ).fetchall()
-    assert found
-
-
 def test_reports_go_by_outcome(bench: Bench, db: Db) -> None:
     """That of an accepted job stays; those of others go with age, and so does what was replaced. Verdicts stay."""
     bench.board()

@@ -119,14 +119,6 @@ def test_how_long_a_secret_run_took_is_not_told(bench: Bench, db: Db, mode: str)
             assert row["score"] is None or not row["secret"]
 
 
-def test_the_end_of_public_runs_is_told_as_it_was(bench: Bench, db: Db) -> None:
-    """There is nothing to hide."""
-    bench.board()
-    submission_id = bench.submit()
-    bench.store.complete(bench.claim(), result(Verdict.ACCEPTED, run_record()))
-    assert status(db, submission_id)["finished_at"] == one(db, "SELECT finished_at FROM runner.job")["finished_at"]
-
-
 def test_a_type_that_no_host_serves_is_told_since_when(bench: Bench, db: Db) -> None:
     """From the submission's time, or from the last sign of a host that served it; none once one does."""
     bench.board("identity", "A100", "H100")
@@ -165,16 +157,6 @@ def test_the_phases_of_several_types_stand_side_by_side(bench: Bench, db: Db) ->
     assert phase(db, submission_id) == "H100: queued; A100: secret run"
     for _ in range(2):
         evaluate(bench, "H100")
-    assert phase(db, submission_id) == "secret run"
-
-
-def test_of_both_jobs_the_phase_is_that_of_the_one_that_runs(bench: Bench, db: Db) -> None:
-    """The public one went back to the queue, the secret one runs: that is what happens now."""
-    bench.board()
-    submission_id = bench.submit(mode="leaderboard")
-    bench.free_secret_jobs()
-    public, _ = bench.claim(), bench.claim()
-    bench.store.release(public, reason="the slot is lost")
     assert phase(db, submission_id) == "secret run"
 
 
@@ -340,18 +322,6 @@ def test_a_status_costs_the_same_however_long_the_queue_and_the_history(bench: B
         assert "Seq Scan" not in kinds
         assert rows < 20 * 1100
         assert [line.submission_id for line in bench.store.queue(limit=20)] == list(range(last, last - 20, -1))
-
-
-def test_a_submission_of_very_many_jobs_misleads_no_plan(bench: Bench, db: Db) -> None:
-    """What the planner thinks of an average submission does not make it walk the queue for another one."""
-    bench.board()
-    first = ranked_submission(bench)
-    bench.submit(file_name="many.py")
-    queued(db, 5_000, gpu_type="CPU", priority=1)
-    db.execute("ANALYZE")
-    for submission_id in (first, bench.submit()):
-        _, rows = read(db, queries.STATUS.sql, {"submission_id": submission_id})
-        assert rows < 1100
 
 
 def test_the_list_shows_what_runs_then_what_waits_then_what_is_over(bench: Bench, db: Db) -> None:

@@ -19,8 +19,6 @@ from runner.base.model import JobState, Verdict
 from runner.cli import main, program
 from runner.cli.app import ExitCode, app, exit_code_for, out_json
 from runner.cli.finding import Finding, Mark, verdict_of
-from runner.cli.leaderboard import with_directive
-from runner.cli.leaderboard_publish import parse_deadline
 from runner.cli.submit import exit_code_of
 from runner.cli.view import from_store
 from sandbox.errors import EngineUnavailable
@@ -185,29 +183,3 @@ def test_a_cancelled_submission_is_not_accepted() -> None:
     """There is no verdict, so the exit code cannot be 0."""
     view = samples.submission(line=samples.status(state=JobState.CANCELLED))
     assert exit_code_of(from_store(view, admin=False)) == ExitCode.NOT_ACCEPTED
-
-
-def test_deadlines_are_read_in_utc() -> None:
-    """Unless an offset says otherwise; anything else is refused."""
-    assert parse_deadline("2030-06-30").isoformat() == "2030-06-30T00:00:00+00:00"
-    assert parse_deadline(" 2030-06-30 18:05 ").isoformat() == "2030-06-30T18:05:00+00:00"
-    assert parse_deadline("2030-06-30T18:05:09-08:00").isoformat() == "2030-07-01T02:05:09+00:00"
-    with pytest.raises(typer.BadParameter, match="expected a date like 2030-06-30"):
-        parse_deadline("30.06.2030")
-
-
-@pytest.mark.parametrize(
-    ("text", "lang", "first"),
-    [
-        ("x = 1\n", "py", "#!POPCORN leaderboard sort"),
-        ("int x;\n", "cu", "//!POPCORN leaderboard sort"),
-        ("#!POPCORN gpus H100\nx = 1\n", "py", "#!POPCORN leaderboard sort"),
-        ("#!POPCORN leaderboard sort\nx = 1\n", "py", "#!POPCORN leaderboard sort"),
-    ],
-)
-def test_a_template_names_its_leaderboard_once(text: str, lang: str, first: str) -> None:
-    """The directive is added in the task's language, above others, unless it is there."""
-    printed = with_directive(text, "sort", lang=lang)
-    assert printed.splitlines()[0] == first
-    assert printed.count("leaderboard sort") == 1
-    assert printed.endswith(text)

@@ -37,20 +37,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("output", "reason"),
-    [("missing/dir/x", "No such file or directory"), ("file/x", "Not a directory"), ("x" * 300, "File name too long")],
-)
-def test_a_place_that_takes_no_file_is_named(
-    here: Path, capsys: pytest.CaptureFixture[str], output: str, reason: str
-) -> None:
-    """One line, and how to name another."""
-    (here / "file").touch()
-    assert main(["artifact", "3", "--output", output]) == ExitCode.USAGE
-    said = f"kernel-runner: {output} cannot be written: {reason}; name another with --output\n"
-    assert capsys.readouterr().err == said
-
-
 def test_a_full_disk_keeps_no_part_of_the_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The next try would take it for an existing file."""
     with full_disk():

@@ -10,7 +10,7 @@ import pytest
 from runner.base.gpu_types import Vendor
 from runner.base.model import Device
 from runner.cli import engines
-from runner.cli.finding import Finding, Mark, render
+from runner.cli.finding import Mark
 from sandbox.host.engine import EngineFacts
 from tests.unit import samples
 
@@ -49,13 +49,6 @@ def test_an_engine_that_can_make_no_sandbox_is_a_failure(given: EngineFacts, wor
     """Of its kind, before anything is tried; with a way out."""
     (finding,) = engines.engine_kind(given)
     assert (finding.mark, words in finding.found, bool(finding.remedy)) == (Mark.FAILED, True, True)
-
-
-def test_an_engine_of_a_good_kind_is_no_failure() -> None:
-    """Docker as root needs no line; rootless with delegated limits is said."""
-    assert list(engines.engine_kind(facts())) == []
-    (finding,) = engines.engine_kind(facts(rootless=True))
-    assert (finding.mark, finding.found) == (Mark.OK, "rootless")
 
 
 def test_a_runtime_that_a_slot_needs_must_be_there() -> None:
@@ -116,9 +109,3 @@ def test_how_containers_get_their_devices_is_said(image: str, device: Device, ma
     assert found in finding.found
     assert (finding.remedy is not None) == (mark is Mark.FAILED or "runtime" in found)
     assert list(engines.device_access(samples.CPU, [samples.SLOT], {})) == []
-
-
-def test_every_mark_can_be_shown() -> None:
-    """Notes too."""
-    for mark in Mark:
-        assert render(Finding(name="n", mark=mark, found="f", remedy="r")).renderables

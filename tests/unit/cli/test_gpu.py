@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -64,25 +63,6 @@ def test_a_good_file_is_good_before_it_is_installed_and_after(
     path.rename(tmp_path / "gpus.d" / "X.toml")
     assert validate(config) == ExitCode.OK
     assert f"({tmp_path / 'gpus.d' / 'X.toml'})" in capsys.readouterr().out
-
-
-def test_a_file_takes_the_place_of_the_installed_one(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """So a new version is tried beside the old, with what extends the type."""
-    (tmp_path / "gpus.d" / "X.toml").write_text(GOOD)
-    (tmp_path / "gpus.d" / "Xx4.toml").write_text('extends = "X"\nname = "Xx4"\ncount = 4\n')
-    path = tmp_path / "new.toml"
-    path.write_text(GOOD.replace("bandwidth_gb_s = 1792\n", ""))
-    assert validate(config, path, "--json") == ExitCode.OK
-    said = json.loads(capsys.readouterr().out)
-    assert said["types"] == ["X"]
-    assert [(check["mark"], check["found"][:21]) for check in said["checks"]] == [
-        ("ok", "nvidia, 32 GiB, fp8 8"),
-        ("warning", "device.bandwidth_gb_s"),
-    ]
-    assert validate(config) == ExitCode.OK
-    assert "✓ Xx4: 4 x nvidia, 32 GiB, 1792 GB/s" in capsys.readouterr().out
 
 
 def test_a_mistake_is_an_error_that_says_where(

@@ -13,7 +13,7 @@ from runner.cli import main
 from runner.cli.app import ExitCode
 from tests.fakes.amd import AmdSmi
 from tests.fakes.nvml import Nvml
-from tests.fakes.recordings import AMD, lost, nvidia
+from tests.fakes.recordings import AMD, nvidia
 from tests.unit.cli.gpu_host import GpuHost, manual
 
 H100 = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0))
@@ -47,22 +47,6 @@ def test_detect_says_what_is_here_and_why(host: GpuHost) -> None:
     assert host.gpu("detect")[0] == ExitCode.OK
     host.devices = []
     assert host.gpu("detect")[:2] == (ExitCode.OK, "✓ devices: none here; this host serves processor cores\n")
-
-
-def test_detect_as_json_has_all_that_is_known(host: GpuHost) -> None:
-    """Settings, state, types with the reason for each, and what went wrong."""
-    host.devices = [H100, lost(RTX5090)]
-    code, text, _ = host.gpu("detect", "--json")
-    said = json.loads(text)
-    assert code == ExitCode.NOT_ACCEPTED
-    (only,) = said["devices"]
-    assert only["details"]["architecture"] == "9.0"
-    assert only["reading"]["temperature_c"] == 31
-    assert only["types"] == [
-        {"name": name, "detect": True, "count": count, "why": "its name matches 'NVIDIA H100( .*)?'"}
-        for name, count in (("H100", 1), ("H100x8", 8))
-    ]
-    assert said["problems"] == ["nvidia device 1 cannot be used: NVMLError_GpuIsLost: GpuIsLost"]
 
 
 def test_a_type_is_written_for_a_device(host: GpuHost) -> None:
@@ -99,15 +83,6 @@ def test_what_is_wrong_is_not_written(host: GpuHost, arguments: list[str], messa
     assert (code, out) == (ExitCode.USAGE, "")
     assert message in err
     assert not host.types.exists() or list(host.types.iterdir()) == []
-
-
-def test_a_file_is_no_directory_of_types(host: GpuHost) -> None:
-    """Nothing of the name exists there."""
-    host.types.touch()
-    for arguments in (["detect", "--write", "MINE", "--device", "1"], ["validate"]):
-        code, _, err = host.gpu(*arguments)
-        assert code == ExitCode.USAGE
-        assert f"{host.types} is no directory (gpus_dir)" in err
 
 
 def test_a_device_without_a_name_is_known_by_its_number(

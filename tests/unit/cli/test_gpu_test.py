@@ -84,22 +84,6 @@ def marks(found: SlotTest) -> dict[str, tuple[Mark, str]]:
     return {finding.name: (finding.mark, finding.found) for finding in found.findings}
 
 
-def test_rates_stand_beside_what_the_type_states(tried: Callable[..., SlotTest]) -> None:
-    """A healthy device: what it moves and multiplies, as a part of its data sheet; how steady; its state."""
-    scripted = Scripted()
-    found = tried(scripted)
-    assert scripted.modes == [Mode.TEST, Mode.BENCHMARK]
-    said = marks(found)
-    assert said["sandbox sees"] == (Mark.OK, f"{UUID} and 4 cores, as the slot has; 52 settings attested")
-    assert said["copy"] == (Mark.OK, "2902 GB/s (370 µs), 87% of H100's 3350")
-    assert said["matmul fp16"] == (Mark.OK, "646.8 TFLOP/s (1.70 ms), 65% of H100's 989.4")
-    assert said["noise"][0] is Mark.OK
-    assert said[DEVICE.name] == (Mark.OK, "1980 MHz, 41 °C, 312.5 W, clocks held by sw_power_cap")
-    document = json.loads(json.dumps(found.to_json()))
-    assert [one["name"] for one in document["measured"]] == ["copy", "matmul fp16", "matmul bf16", "matmul fp32"]
-    assert document["measured"][0]["fraction"] == pytest.approx(0.866, abs=0.001)
-
-
 @pytest.mark.parametrize(
     ("medians", "spread", "name", "mark"),
     [

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from runner.base.gpu_types import Registry
-from runner.base.units import size
 from runner.cli.finding import Mark
 from runner.cli.task_check import MeasuredCase, _slow, offered, rehearse
 from runner.task_format.model import HARNESS, SUBMISSION, Case, CaseSet, Extra, Lang, PyConfig, Task, TaskFolder
@@ -47,17 +46,6 @@ def test_the_largest_case_is_compared_with_the_types_memory() -> None:
     assert "--gpu CPU" in small.remedy
 
 
-def test_the_benchmarks_of_a_perfect_kernel_are_shown() -> None:
-    """An author sees from the times whether the work is stated right; a type without figures has none."""
-    made = folder([{"n": 4}], gpus=("H100", "CPU"))
-    task = replace(made.task, benchmarks=({"n": 1 << 20}, {"n": 1 << 30}))
-    found = {finding.name: finding.found for finding in offered(replace(made, task=task), Registry.load())}
-    assert found["H100"] == (
-        "3 cases, the largest moves 4.00 GiB, benchmarks take 1.25 µs to 1.28 ms at the speed of light (memory)"
-    )
-    assert "speed of light" not in found["CPU"]
-
-
 def test_a_case_that_cannot_fit_is_a_failure() -> None:
     """More than a device has is refused by the daemon, so the author is told first."""
     (found,) = offered(folder([{"n": 1 << 40}], gpus=("T4",)), Registry.load())
@@ -66,34 +54,6 @@ def test_a_case_that_cannot_fit_is_a_failure() -> None:
         "case n: 1099511627776 has at least 2048 GiB of tensors (half of its `bytes`), more than the 16 GiB of T4's "
         "device memory"
     )
-
-
-def test_a_case_without_work_is_counted_all_the_same() -> None:
-    """A test may be empty, and its `bytes` zero."""
-    (found,) = offered(folder([{"n": 0}, {"n": 4}]), Registry.load())
-    assert (found.mark, found.found) == (Mark.OK, "2 cases, the largest moves 16 B")
-
-
-def test_a_types_own_cases_count() -> None:
-    """runner.yml's cases replace the task's, so the task's large one does no harm."""
-    own = {"CPU": CaseSet(tests=({"n": 4},))}
-    (found,) = offered(folder([{"n": 1 << 40}], cases=own), Registry.load())
-    assert (found.mark, found.found) == (Mark.OK, "1 cases, the largest moves 16 B")
-
-
-def test_without_work_only_the_cases_are_counted() -> None:
-    """Nothing is said about sizes that are not known; a type without any case is a failure."""
-    (found,) = offered(folder([{"n": 4}], work=None), Registry.load())
-    assert (found.mark, found.found) == (Mark.OK, "1 cases")
-    (none,) = offered(folder([]), Registry.load())
-    assert (none.mark, none.found) == (Mark.FAILED, "no cases")
-
-
-def test_an_unknown_type_is_a_warning() -> None:
-    """A host's own registry may know it."""
-    (found,) = offered(folder([{"n": 4}], gpus=("H1000",)), Registry.load())
-    assert found.mark is Mark.WARNING
-    assert "H100" in found.found
 
 
 @pytest.mark.parametrize(
@@ -145,12 +105,3 @@ def test_what_is_no_interpreter_is_a_failure(tmp_path: Path, content: str, reaso
     assert found[-1].found.startswith(f"{other} is no Python interpreter ({reason}")
     assert found[-1].remedy is not None
     assert found[-1].remedy.startswith("set eval_python")
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(None, "-"), (0, "0 B"), (999, "999 B"), (1024, "1.00 KiB"), (1 << 30, "1.00 GiB"), (1 << 50, "1024 TiB")],
-)
-def test_sizes_read_well(value: int | None, shown: str) -> None:
-    """Three digits, binary units."""
-    assert size(value) == shown

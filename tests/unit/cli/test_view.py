@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from runner.base.model import JobResult, JobState, Mode, RunRecord, Verdict
+from runner.base.model import JobState, Mode, Verdict
 from runner.cli import render_submission
-from runner.cli.view import from_result, from_store
+from runner.cli.view import from_store
 from runner.store.records import SubmissionView
-from tests.unit import samples as planned
 from tests.unit.cli import samples
 from tests.unit.cli.test_render import text_of
 
@@ -84,33 +83,3 @@ def test_progress_that_is_no_progress_is_ignored() -> None:
     """A daemon of another release may write other objects; they do not break the waiting."""
     view = samples.submission(samples.job(state=JobState.RUNNING, progress={"phase": 3}))
     assert from_store(view, admin=False).jobs[0].progress is None
-
-
-def test_a_local_result_looks_like_a_job() -> None:
-    """`eval --json` prints the same object as a job of `submit --wait --json`."""
-    job = planned.job(mode=Mode.TEST)
-    result = JobResult(
-        verdict=Verdict.ACCEPTED,
-        runs=(
-            RunRecord(
-                mode="test",
-                start_offset_ns=0,
-                end_offset_ns=1,
-                passed=True,
-                score_s=None,
-                compilation=None,
-                meta={},
-                result={"check": "pass"},
-                system_info={},
-            ),
-        ),
-        error=None,
-        report={},
-        build_ns=0,
-        eval_ns=1,
-    )
-    document = from_result(job, result).to_json()
-    stored = from_store(samples.submission(samples.job()), admin=False).to_json()["jobs"][0]
-    assert document.keys() == stored.keys()
-    assert (document["id"], document["verdict"]) == (None, "accepted")
-    assert document["runs"][0]["result"] == {"check": "pass"}

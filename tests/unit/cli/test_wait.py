@@ -57,40 +57,6 @@ def _ignore(_: object) -> None:
     """Explain nothing."""
 
 
-def test_it_looks_until_the_submission_is_over_and_shows_every_view() -> None:
-    """The final view is returned, the earlier ones were shown, and the pauses grow to their limit."""
-    clock, shown = Clock(), list[JobState]()
-    queued, running, done = _view(JobState.QUEUED), _view(JobState.RUNNING), _view(JobState.DONE)
-    view = wait_until(
-        _answers(queued, *[running] * 40, done),
-        _over,
-        show=lambda seen: shown.append(seen.status.state),
-        explain=_ignore,
-        clock=clock,
-        pause=clock.pause,
-    )
-    assert view is done
-    assert shown == [JobState.QUEUED, *[JobState.RUNNING] * 40]
-    assert clock.pauses == sorted(clock.pauses)
-    assert clock.pauses[-1] == LAST_INTERVAL_S
-
-
-def test_it_gives_up_at_the_timeout_and_never_pauses_past_it() -> None:
-    """None is returned after exactly the time asked for."""
-    clock = Clock()
-    view = wait_until(
-        _answers(_view(JobState.QUEUED)),
-        _over,
-        show=_ignore,
-        explain=_ignore,
-        timeout_s=5.0,
-        clock=clock,
-        pause=clock.pause,
-    )
-    assert view is None
-    assert sum(clock.pauses) == pytest.approx(5.0)
-
-
 def test_an_outage_of_the_database_is_explained_and_survived() -> None:
     """The waiting goes on, at one look a second, and ends when the database is back with a verdict."""
     clock, said = Clock(), list[str]()

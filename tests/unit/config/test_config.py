@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,13 +98,6 @@ def test_an_empty_variable_counts_as_absent(load: Callable[..., Config]) -> None
     assert load('docker_host = "unix:///file"', DOCKER_HOST="", KERNEL_RUNNER_LEASE_S="").docker_host == "unix:///file"
 
 
-def test_an_empty_variable_names_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`KERNEL_RUNNER_CONFIG=` means the default place."""
-    monkeypatch.setattr(config_module, "DEFAULT_PATH", tmp_path / "there.toml")
-    (tmp_path / "there.toml").write_text("lease_s = 99", encoding="utf-8")
-    assert Config.load(environ={"KERNEL_RUNNER_CONFIG": ""}).lease_s == 99.0
-
-
 def test_slots_in_the_environment_are_json(load: Callable[..., Config]) -> None:
     """A list fits into one variable."""
     slots = load(KERNEL_RUNNER_SLOTS='[{"gpu_type": "H100", "devices": [0], "cpus": [1, 2]}]').slots
@@ -113,11 +105,6 @@ def test_slots_in_the_environment_are_json(load: Callable[..., Config]) -> None:
     assert [(slot.gpu_type, slot.devices, slot.cpus) for slot in slots] == [("H100", ("0",), (1, 2))]
     with pytest.raises(ConfigError, match="KERNEL_RUNNER_SLOTS is not JSON"):
         load(KERNEL_RUNNER_SLOTS="[nonsense")
-
-
-def test_the_host_is_called_what_the_system_calls_it(load: Callable[..., Config]) -> None:
-    """No configuration is needed for a name."""
-    assert load().host_name == socket.gethostname()
 
 
 @pytest.mark.parametrize(
@@ -162,12 +149,6 @@ def test_an_unknown_variable_is_refused_with_the_nearest(load: Callable[..., Con
 def test_the_test_suites_own_variables_are_no_keys(load: Callable[..., Config]) -> None:
     """A daemon under test inherits them."""
     assert load(KERNEL_RUNNER_TEST_DATABASE_URL="x").database_url is None
-
-
-def test_a_wrong_variable_is_named(load: Callable[..., Config]) -> None:
-    """The error says that the value came from the environment."""
-    with pytest.raises(ConfigError, match="environment: KERNEL_RUNNER_LEASE_S: found 'x'"):
-        load(KERNEL_RUNNER_LEASE_S="x")
 
 
 def test_a_named_file_must_exist_and_the_default_one_need_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

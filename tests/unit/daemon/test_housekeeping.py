@@ -10,10 +10,8 @@ from structlog.testing import capture_logs
 
 from runner.base.config import Config
 from runner.base.errors import DatabaseUnavailableError
-from runner.daemon import housekeeping
 from runner.daemon.housekeeping import BATCH, Housekeeper
 from runner.store import Reaped, Store
-from tests.support.waiting import PATIENCE_S
 
 
 class FakeStore:
@@ -63,27 +61,3 @@ def test_a_failure_is_logged_and_harms_nothing(error: Exception) -> None:
         housekeeper(store).tidy(threading.Event())
     assert [line["event"] for line in logs] == ["housekeeping_failed"]
     assert store.closed == 1
-
-
-def test_a_daemon_that_stops_does_not_begin_another_batch() -> None:
-    """However much is left."""
-    stop = threading.Event()
-    stop.set()
-    store = FakeStore(BATCH)
-    housekeeper(store).tidy(stop)
-    assert store.calls == []
-
-
-def test_it_happens_again_and_again_until_the_daemon_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a pause each time, the first time too."""
-    monkeypatch.setattr(housekeeping, "PERIOD_S", 0.01)
-    store = FakeStore(0, 0, 0, *[0] * 10_000)
-    stop = threading.Event()
-    thread = threading.Thread(target=housekeeper(store).run, args=(stop,))
-    thread.start()
-    for _ in range(3):
-        assert store.called.wait(PATIENCE_S)
-        store.called.clear()
-    stop.set()
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()

@@ -90,14 +90,6 @@ def test_an_environment_that_containers_cannot_use_is_said_before_anything_is_up
     assert all("\n" not in text and str(tmp_path / "base") in text for text in said)
 
 
-def test_serving_reads_the_operators_gpu_types(tmp_path: Path) -> None:
-    """`gpus_dir` is where they are looked for."""
-    (tmp_path / "gpus.d").mkdir()
-    (tmp_path / "gpus.d/x.toml").write_text('name = "X"\nvendor = "martian"\n', encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"gpus\.d/x\.toml: vendor: found 'martian'"):
-        serve(config(tmp_path))
-
-
 def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Engine, evaluator, stores and log get what the keys say."""
     seen: dict[str, Any] = {}

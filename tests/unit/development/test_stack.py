@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +11,7 @@ import pytest
 
 from development import stack as module
 from development.__main__ import _start_gateway, main
-from development.demo import _show_page
-from development.stack import Engine, Stack, orderly, own_environment
-from runner.base.errors import ConfigError, InfrastructureError
+from development.stack import Engine, Stack, own_environment
 from tests.support import ports
 
 
@@ -110,63 +106,6 @@ def test_a_second_stack_takes_another_port_and_each_finds_its_own(
     assert two.gateway_url() is None
 
 
-def test_the_number_of_an_old_gateway_may_be_that_of_the_daemon(stack: Stack) -> None:
-    """Both name the configuration: the last argument says which of them it is."""
-    configure(stack, 1)
-    sleeper = "import sys; sys.stdin.read()"
-    for command, runs in (("serve", (True, False)), ("gateway", (False, True))):
-        arguments = [sys.executable, "-c", sleeper, "--config", str(stack.config_file), command]
-        with subprocess.Popen(arguments, stdin=subprocess.PIPE) as process:
-            for name in ("daemon.pid", "gateway.pid"):
-                (stack.directory / name).write_text(f"{process.pid}\n", encoding="utf-8")
-            assert (stack.daemon_runs(), stack.gateway_runs()) == runs
-            # It does not listen.
-            assert stack.gateway_url() is None
-    with subprocess.Popen([sys.executable, "-c", sleeper, str(stack.daemon_log)], stdin=subprocess.PIPE) as process:
-        (stack.directory / "daemon.pid").write_text(f"{process.pid}\n", encoding="utf-8")
-        assert not stack.daemon_runs()
-
-
-def test_a_folder_for_all_may_hold_another_ones_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither it nor a link to a folder of ours is used."""
-    (tmp_path / "ours").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "ours")
-    with pytest.raises(ConfigError, match="link is a link, expected a folder"):
-        Stack(tmp_path / "link")
-    monkeypatch.setattr(os, "getuid", lambda: 4711)
-    with pytest.raises(ConfigError, match=r"ours belongs to user \d+, not to us \(remove it and try again\)"):
-        Stack(tmp_path / "ours")
-
-
-def test_an_engine_that_takes_connections_and_says_nothing_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Such as one that was stopped with SIGSTOP."""
-    monkeypatch.setattr(module, "_ENGINE_ANSWER_S", 0.2)
-    path = tmp_path / "docker.sock"
-    with socket.socket(socket.AF_UNIX) as silent:
-        silent.bind(str(path))
-        silent.listen()
-        assert not module._answers(f"unix://{path}")
-    assert not module._answers(f"unix://{path}")
-
-
-def test_the_demo_gets_its_page(stack: Stack, free_port: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """From a gateway on the port that the configuration names; a page that is not there is a failure."""
-    stack.write_config(
-        database_url="postgresql://nobody@127.0.0.1:1/nothing",
-        engine=Engine(url="unix:///nowhere", ours=False),
-        gateway_listen=f"127.0.0.1:{free_port}",
-    )
-    base = stack.serve_gateway()
-    assert base == f"http://127.0.0.1:{free_port}"
-    _show_page(f"{base}/login")
-    assert f"{base}/login" in capsys.readouterr().err
-    with pytest.raises(InfrastructureError, match="does not show"):
-        _show_page(f"{base}/nothing")
-    stack.stop_all()
-
-
 def test_a_gateway_that_ends_does_not_stop_the_stack(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
     """It says where its log is."""
     # Without a database's address it ends at once, as it does when it cannot listen.
@@ -189,24 +128,6 @@ def test_a_shell_set_up_for_another_database_does_not_reach_the_stacks_processes
     assert not {"DATABASE_URL", "DOCKER_HOST", "KERNEL_RUNNER_STATE_DIR"} & environment.keys()
 
 
-def test_the_engine_of_a_stack_that_is_down_counts_as_none(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shell keeps DOCKER_HOST from `make env` after `make down`; the next `make up` starts an engine again."""
-    monkeypatch.setattr(module, "_answers", lambda _: False)
-    monkeypatch.setattr(os, "getuid", lambda: 4711)
-    monkeypatch.setenv("DOCKER_HOST", "unix:///var/tmp/kernel-runner-4711-0a1b2c3d/docker.sock")
-    with pytest.raises(ConfigError, match="starting one needs root"):
-        stack.start_engine()
-
-
-def test_a_named_engine_that_does_not_answer_is_no_reason_to_start_another(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An engine that is named is the one to use."""
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
-    with pytest.raises(ConfigError, match=r"DOCKER_HOST is 'unix:///nowhere.sock'.*unset DOCKER_HOST"):
-        stack.start_engine()
-
-
 def test_the_last_user_stops_the_engine(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two commands share one engine, and neither takes it from the other."""
     stops: list[str] = []
@@ -218,15 +139,6 @@ def test_the_last_user_stops_the_engine(stack: Stack, monkeypatch: pytest.Monkey
             assert first == second == engine
         assert not stops
     assert stops == ["stopped"]
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_being_ended_is_as_orderly_as_an_interrupt(number: signal.Signals) -> None:
-    """A closed terminal or a service manager must not leave engine and database behind."""
-    before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), orderly():
-        signal.raise_signal(number)
-    assert signal.getsignal(number) == before
 
 
 def test_clean_removes_what_the_stacks_of_this_checkout_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 from runner.base.config import Config, SlotConfig
 from runner.base.errors import ConfigError
 from runner.base.gpu_types import Registry
-from runner.devices import Listing, detect_slots, list_devices, sysfs
+from runner.devices import detect_slots, list_devices, sysfs
 
 
 class FakeNvml(types.ModuleType):
@@ -190,14 +190,6 @@ def test_a_broken_driver_is_a_problem_and_not_the_end(host: Callable[..., FakeNv
     assert len(listing.problems) == 1
     assert f"nvidia devices cannot be listed: {error.__name__}: from the driver" in listing.problems[0]
     assert [slot[1] for slot in shape(Config(cpu_slots=1))] == ["CPU"]
-
-
-def test_a_host_without_the_bindings_is_normal(host: Callable[..., FakeNvml], monkeypatch: pytest.MonkeyPatch) -> None:
-    """nvidia-ml-py is optional."""
-    host()
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    if not Path("/dev/nvidiactl").exists():
-        assert list_devices() == Listing(devices=(), problems=())
 
 
 def test_explicit_slots_are_taken_as_they_are(host: Callable[..., FakeNvml]) -> None:

@@ -365,23 +365,6 @@ def test_a_run_off_the_clocks_that_are_demanded_says_so(rig: Rig) -> None:
     rig.wait(lambda: not rig.quarantine.degraded())
 
 
-def test_devices_of_a_slot_are_told_of_together(rig: Rig) -> None:
-    """Who hears of one hears of the others that answer, since a run is as slow as the slowest."""
-    slot = replace(rig.slots[0], devices=(*rig.slots[0].devices, *rig.slots[1].devices))
-    rig.answers[1] = {**rig.answers[1], "nvmlDeviceGetTemperature": 80}
-    heard: queue.SimpleQueue[list[int | None]] = queue.SimpleQueue()
-    with rig.gate.sampling(
-        slot, 0.05, on_round=lambda found: heard.put([reading.temperature_c for reading in found])
-    ) as sampler:
-        assert heard.get(timeout=PATIENCE_S) == [31, 80]
-        rig.answers[0] = lost(rig.answers[0])
-        while (found := heard.get(timeout=PATIENCE_S)) == [31, 80]:
-            pass
-        assert found == [80]
-    assert sampler is not None
-    assert sampler.summary(1)["samples"] > sampler.summary(0)["samples"]
-
-
 def test_a_slot_without_devices_is_always_fit(rig: Rig) -> None:
     """There is nothing to ask."""
     found = rig.gate.inspect(Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,)))

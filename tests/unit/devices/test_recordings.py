@@ -243,55 +243,6 @@ def test_what_is_known_of_an_amd_device(machine: Machine) -> None:
     assert vars(sys.modules["amdsmi"])["open"] == 0
 
 
-@pytest.mark.parametrize(
-    ("answer", "toolkit"),
-    [((True, "7.0.2"), "ROCm 7.0.2"), ("6.2.0", "ROCm 6.2.0"), ((False, "librocm-core.so was not found"), None)],
-)
-def test_the_release_of_rocm_is_known_in_every_form(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, answer: object, toolkit: str | None
-) -> None:
-    """Some versions of the bindings return a text, others a pair; a pair may say that there is none."""
-    machine(AMD["MI300X"][1])
-    (device,) = list_devices().devices
-    monkeypatch.setattr(sys.modules["amdsmi"], "amdsmi_get_rocm_version", lambda: answer, raising=False)
-    library = AmdSmi.open()
-    assert library is not None
-    assert library.details(device).toolkit == toolkit
-    library.close()
-
-
-def test_an_amd_device_is_sampled_without_the_slow_answer(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The violation status takes 100 ms for each device. The counters that it is made of say the same, at once."""
-    answers = dict(AMD["MI300X"][1])
-    machine(answers)
-    asked: list[int] = []
-    slow = {"active_socket_thrm": True, "active_low_utilization": [False]}
-
-    def violations(handle: int) -> dict[str, object]:
-        asked.append(handle)
-        return slow
-
-    monkeypatch.setattr(sys.modules["amdsmi"], "amdsmi_get_violation_status", violations, raising=False)
-    (device,) = list_devices().devices
-    library = AmdSmi.open()
-    assert library is not None
-    assert library.read(device).throttle == ("socket_thrm",)
-    metrics = answers["amdsmi_get_gpu_metrics_info"]
-    assert library.sample(device).throttle == ()
-    for grown, reasons in (
-        ({"ppt_residency_acc": 121}, ("ppt_pwr",)),
-        ({"ppt_residency_acc": 121}, ()),
-        ({"ppt_residency_acc": 130, "vr_thm_residency_acc": 4}, ("ppt_pwr", "vr_thrm")),
-        ({"hbm_thm_residency_acc": 7}, ()),
-        ({"xcp_stats.gfx_below_host_limit_acc": [[5, 2, "N/A"], ["N/A"] * 3]}, ("gfx_clk_below_host_limit",)),
-    ):
-        answers["amdsmi_get_gpu_metrics_info"] = {**metrics, **grown}
-        assert library.sample(device).throttle == reasons
-    assert library.sample(device).sm_clock_mhz == 132
-    assert asked == [0]
-    library.close()
-
-
 def test_instances_and_partitions_come_with_the_nodes_that_open_them(machine: Machine, tmp_path: Path) -> None:
     """An instance of NVIDIA's needs two capabilities beside its device's nodes; a partition of AMD's has its own."""
     device = divided(NVIDIA["H100 SXM"][1], "1g.10gb", "1g.10gb")
@@ -311,18 +262,6 @@ def test_instances_and_partitions_come_with_the_nodes_that_open_them(machine: Ma
         ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-caps/nvidia-cap75", "nvidia-caps/nvidia-cap76"),
         ("kfd", "dri/renderD131"),
     ]
-
-
-def test_bindings_that_are_too_old_leave_gaps_only(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A function or constant that they lack is a None, not an error."""
-    nvml = machine(NVIDIA["H100 SXM"][1])
-    for name in ("NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", "nvmlEventTypeXidCriticalError", "NVML_CLOCK_SM"):
-        monkeypatch.delattr(nvml, name)
-    (device,) = list_devices().devices
-    library = Nvml.open()
-    assert library is not None
-    reading = library.read(device)
-    assert (reading.recovery, reading.xids, reading.sm_clock_mhz, reading.memory_clock_mhz) == (None, (), None, 2619)
 
 
 def test_nothing_at_all_is_a_normal_host(machine: Machine) -> None:

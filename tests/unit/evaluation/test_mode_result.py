@@ -14,31 +14,6 @@ from tasks.harness.judge.report import CaseReport, result_lines
 from tests.unit import samples
 
 
-@pytest.mark.parametrize("text", ["", "fast", "nan", "inf", "-1", "0", "1e-4", "1_000ns"])
-def test_a_mean_that_is_no_time_is_none(text: str) -> None:
-    """What a program wrote is kept for the message."""
-    step = samples.step("benchmark", {"benchmark-count": "1", "benchmark.0.mean": text})
-
-    (timing,) = ModeResult.of_program(step.result, asked=1).timings
-
-    assert (timing.mean_ns, timing.mean_text) == (None, text)
-
-
-@pytest.mark.parametrize("text", ["", "-1", "two", "²", "1234567"])
-def test_a_count_that_is_no_sane_number_is_none(text: str) -> None:
-    """Digits, and at most six of them."""
-    reported = ModeResult.of_program({"test-count": text, "benchmark-count": "2"}, asked=2)
-
-    assert (reported.tests, reported.benchmarks) == (None, 2)
-
-
-def test_no_more_timings_are_read_than_were_asked_for() -> None:
-    """A program may announce a million cases; the announced number is kept for the verdict."""
-    reported = ModeResult.of_program({"benchmark-count": "999999"}, asked=2)
-
-    assert (reported.benchmarks, len(reported.timings)) == (999_999, 2)
-
-
 def test_only_the_judge_vouches_for_a_time() -> None:
     """The same numbers in the lines of an eval program say nothing of what its times are worth."""
     cases = (
@@ -55,24 +30,7 @@ def test_only_the_judge_vouches_for_a_time() -> None:
     assert [(each.timing, each.interval_ns) for each in claims] == [(None, None)] * 2
 
 
-def test_the_first_failed_case_is_the_failure() -> None:
-    """Tests come before benchmarks; what a program leaves out is said to be missing."""
-    lines = {"test-count": "2", "test.1.status": "fail", "benchmark-count": "1", "benchmark.0.status": "fail"}
-
-    assert ModeResult.of_program(lines, asked=2).failure == "case 1 (?): no reason given"
-    assert ModeResult.of_program({"test-count": "2"}, asked=2).failure is None
-
-
 CASE = CaseReport(spec="n: 1", status="fail", error="late", timing=samples.timing(1234.5, interval=(1200.0, 1300.1)))
-
-
-def test_the_judges_reports_arrive_as_the_same_records() -> None:
-    """Nothing is lost or changed on the way, and a case that was not begun has no time."""
-    reported = ModeResult.of_judge("benchmark", samples.judged(CASE, announced=2), asked=2)
-
-    assert reported.cases == (CASE,)
-    assert [timing.mean_ns for timing in reported.timings] == [1234.5, None]
-    assert (reported.check, reported.tests, reported.benchmarks) == ("pass", None, 2)
 
 
 def test_a_judge_reports_no_more_cases_than_it_announces() -> None:

@@ -11,9 +11,8 @@ import pytest
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import REFUSED
 from runner.evaluation.context import GroupContext
-from runner.evaluation.kinds.group import Group, archives_of, phases_of, refusal_of, rows_of, with_build
-from runner.evaluation.kinds.kind import Run
-from runner.evaluation.plan import Plan, make_probe
+from runner.evaluation.kinds.group import Group, archives_of, refusal_of, rows_of, with_build
+from runner.evaluation.plan import Plan
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import ContainerReport
 from sandbox.protocol import (
@@ -91,11 +90,6 @@ def test_the_container_is_that_of_every_job() -> None:
     assert plan.request.payload["group"] == _GROUP
     assert plan.spec.limits.wall_s == pytest.approx(60 + 6 * 10)
     assert plan.spec.boot.kind == "pair"
-
-
-def _run(report: ContainerReport, asked_ns: int, ready_ns: int, ended_ns: int, gone_ns: int) -> Run:
-    plan = make_probe(samples.PLACE)
-    return Run(plan=plan, report=report, asked_ns=asked_ns, ready_ns=ready_ns, ended_ns=ended_ns, gone_ns=gone_ns)
 
 
 def _build(tmp_path: Path, *, size: int = 0, exit_code: int = 0, stderr: str = "") -> Build:
@@ -194,29 +188,3 @@ def test_a_row_with_other_keys_is_none() -> None:
     bad = replace(step, judged=replace(step.judged, details={"module": {"id": 5, "verdict": "accepted"}}))
     rows = rows_of(_GROUP, replace(_report(), steps=(bad,)))
     assert [row["verdict"] for row in rows] == ["internal_error"] * 2
-
-
-def test_a_report_says_where_the_time_went() -> None:
-    """The engine's spans, and what the judge says of the reference and of the candidates' parts; nothing absurd."""
-    ms = 1_000_000
-
-    def step(number: int, *, ended_ms: int, took_ms: int, parts: dict[str, Any]) -> StepResult:
-        made = _step(Result(id=number, verdict="accepted"))
-        assert made.judged is not None
-        judged = replace(made.judged, details={**made.judged.details, "parts_ms": parts})
-        return replace(made, start_ns=ended_ms * ms, duration_ns=took_ms * ms, judged=judged)
-
-    steps = (
-        step(5, ended_ms=30, took_ms=20, parts={"worker": 1.5, "timing": 10, "foreign": 3.0}),
-        step(3, ended_ms=70, took_ms=40, parts={"worker": 2.5, "timing": float("nan"), "compile": -1, "done": "x"}),
-    )
-    found = phases_of(_run(replace(_report(), steps=steps), 0, 100 * ms, 300 * ms, 340 * ms))
-    assert found == {
-        "container": 100 * ms,
-        "removal": 40 * ms,
-        "reference": 10 * ms,
-        "import": 130 * ms,
-        "worker": 4 * ms,
-        "timing": 10 * ms,
-    }
-    assert phases_of(_run(_report(), 0, 1, 2, 3)) == {"container": 1, "removal": 1}

@@ -9,7 +9,7 @@ import pytest
 
 from runner.base.errors import TaskError
 from runner.base.gpu_types import Registry
-from runner.base.gpu_types.model import Figures, GpuType, Vendor
+from runner.base.gpu_types.model import GpuType
 from runner.base.model import Demand, Device, Mode, ProfileOptions, TimingAssurance
 from runner.evaluation.case_memory import tensor_bytes
 from runner.evaluation.container_spec import cdi_name, make_spec
@@ -350,13 +350,6 @@ def test_what_cannot_be_evaluated_is_refused_with_a_sentence(task: Task, mode: M
         planned(task, mode=mode)
 
 
-def test_cuda_sources_are_refused_on_amd() -> None:
-    """There is no nvcc for an AMD type."""
-    assert samples.MI300.vendor is Vendor.AMD
-    with pytest.raises(TaskError, match="vendor of MI300 is amd"):
-        plan_of(samples.context(samples.cu_task(), gpu=samples.MI300))
-
-
 def test_the_probe_asks_for_facts_and_holds_no_submission() -> None:
     """The daemon's own container at start-up runs no mode."""
     plan = make_probe(samples.PLACE)
@@ -470,12 +463,6 @@ def test_a_task_states_what_its_cases_need() -> None:
     )
     at = {"job": samples.job(mode=Mode.BENCHMARK, gpu_type="H100"), "gpu": Registry.load().get("H100")}
     assert plan_of(samples.context(large, **at)).run_names == ("benchmark",)
-
-
-def test_device_memory_bounds_a_case_where_it_is_less_than_the_containers() -> None:
-    """A small device in a large container."""
-    small = replace(samples.H100, memory_gib=64.0, device=Figures(memory_gib=16))
-    assert tensor_bytes(small) == 8 << 30
 
 
 def test_a_test_case_without_work_is_no_misfit() -> None:

@@ -143,26 +143,6 @@ def test_ranks_without_devices_share_one_processor() -> None:
     assert speed_of_light(work, {"world_size": 2}, cpu).sol_ns == speed_of_light(work, {"world_size": 1}, cpu).sol_ns
 
 
-@pytest.mark.parametrize(
-    ("work", "figures"),
-    [
-        (task(), FIGURES),
-        (task(flops="1", moved="1"), Figures()),
-        (task(flops="1", moved="1"), replace(FIGURES, bandwidth_gb_s=None)),
-        (task(flops="1", moved="1"), replace(FIGURES, peak_tflops={})),
-    ],
-)
-def test_half_of_what_is_needed_makes_no_speed_of_light(work: Task, figures: Figures) -> None:
-    """Absent, not zero, where the task states no work or the type lacks a rate that it takes."""
-    light = speed_of_light(work, {}, replace(GPU, device=figures))
-    assert (light.sol_ns, light.limit, light.fraction(1.0)) == (None, None, None)
-
-
-def test_an_unknown_cache_makes_no_floor_of_memory() -> None:
-    """It could be of any size."""
-    assert speed_of_light(task(moved="1e9"), {}, replace(GPU, device=replace(FIGURES, l2_mib=None))).floor is None
-
-
 def test_a_product_is_measured_by_its_own_figures() -> None:
     """The slot's device decides: a PCIe board is not held against an SXM module."""
     gpu, work = Registry.load().get("H100"), task(moved="3.9e9")

@@ -111,15 +111,6 @@ def test_a_free_slot_gets_its_containers_and_no_more(engine: FakeEngine, make: C
     assert engine.labels == [{warm_pool.WARM_LABEL: "cpu0", SLOT_LABEL: "cpu0"}] * 2
 
 
-def test_labels_and_the_wall_clock_limit_do_not_matter(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
-    """A warm container cannot know its job; what it is otherwise must be what the job asks for."""
-    pool = make(1)
-    pool.release("cpu0", SPEC)
-    eventually(lambda: len(engine.containers) == 1)
-    wanted = replace(SPEC, labels={"job": "7"}, limits=replace(SPEC.limits, wall_s=1234))
-    assert take(pool, wanted) is engine.containers[0]
-
-
 def test_a_container_that_does_not_fit_is_removed(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """Another boot, image or limit: the job starts its own, and nothing idles beside it."""
     pool = make(1)
@@ -216,18 +207,6 @@ def test_a_job_that_finds_none_has_one_started_for_the_next_job_too(
     assert len(engine.containers) == 5
     assert take(pool, spec) in engine.containers[3:]
     assert taken[0] in engine.containers[3:]
-
-
-def test_imports_of_one_slot_hold_up_no_other(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
-    """Slots with cores of their own import at the same time."""
-    engine.quick = False
-    pool = make(1)
-    pool.release("cpu0", SPEC)
-    pool.release("cpu1", SPEC)
-    eventually(lambda: len(engine.containers) == 2)
-    for container in engine.containers:
-        container.prepared.set()
-    eventually(lambda: set(pool.counts().values()) == {1})
 
 
 def test_a_cancelled_job_waits_for_no_container(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:

@@ -286,20 +286,3 @@ def test_a_device_that_is_lost_in_a_workers_call_is_not_the_submissions_fault(
     step = judged(workers, tmp_path, device="cuda")
     assert step["judged"]["verdict"] == verdict
     assert "cuStreamWriteValue32_v2 failed" in step["judged"]["message"]
-
-
-def test_judge_and_worker_make_their_contexts_side_by_side(cuda: Cuda, tmp_path: Path) -> None:
-    """The worker begins before the judge tries its own device, and is heard after the task has been imported."""
-    workers = _Workers(DeviceFailed("enough"))
-
-    def arange(count: int, *, device: str) -> torch.Tensor:
-        workers.done.append(f"judge on {device}")
-        return cuda.arange(count, device=device)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(torch, "arange", arange)
-        judged(workers, tmp_path, device="cuda", mode="benchmark")
-    assert workers.done[:4] == ["begin_device", "judge on cuda", "prepare", "prepare_device"]
-    workers = _Workers(DeviceFailed("enough"))
-    judged(workers, tmp_path, device="cuda")
-    assert "begin_device" not in workers.done

@@ -36,14 +36,6 @@ def test_an_arena_is_mapped_where_addresses_were_reserved(nbytes: int) -> None:
         assert arena.bytes_at(nbytes - 1, 1).item() == 9
 
 
-def test_sizes_are_whole_pages_and_huge_ones_from_where_they_pay() -> None:
-    """So that a huge page can be mapped whole."""
-    assert size_for_later(1) == PAGE_BYTES
-    assert size_for_later(HUGE_FROM_BYTES - 1) == HUGE_FROM_BYTES
-    assert size_for_later(HUGE_FROM_BYTES) == HUGE_PAGE_BYTES
-    assert size_for_later(HUGE_PAGE_BYTES + 1) == 2 * HUGE_PAGE_BYTES
-
-
 def test_huge_pages_lie_at_whole_huge_addresses() -> None:
     """Elsewhere the kernel would map them page by page; and no two reservations need be at one address."""
     arenas = [Arena.reserve(HUGE_PAGE_BYTES) for _ in range(8)]
@@ -58,17 +50,6 @@ def test_a_large_arena_lies_in_huge_pages_before_it_is_filled() -> None:
         assert not arena.bytes_at(0, nbytes).any()
         assert arena.collapse() == has_huge_pages()
         assert fresh == (nbytes >> 10 if has_huge_pages() else 0)
-
-
-def test_small_arenas_and_old_kernels_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is gathered where it cannot be, and the arena is as good as before."""
-    with Arena.create_for_later(100) as arena:
-        assert not arena.collapse()
-    monkeypatch.setattr("tasks.harness.shared.arenas._MADV_COLLAPSE", 9999)
-    with Arena.create_for_later(HUGE_PAGE_BYTES) as arena:
-        arena.fill(5, memoryview(b"x"))
-        assert not arena.collapse()
-        assert arena.bytes_at(5, 1).item() == ord("x")
 
 
 def test_what_is_no_memory_file_is_not_mapped() -> None:

@@ -6,7 +6,6 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,7 +20,6 @@ from tasks.harness.judge.snapshots import Copy, Pace, Taken, Unreadable, WorkerM
 from tasks.harness.shared.arenas import PAGE_BYTES, Arena, aligned
 from tasks.harness.shared.call_flags import FLAGS_BYTES, MAX_PARTS, CallFlags
 from tasks.harness.shared.values import Outgoing, Placed, Snapshot
-from tests.support.mappings import mapped_kb
 
 
 def _other_end(flags: CallFlags) -> CallFlags:
@@ -41,15 +39,6 @@ def test_each_side_sees_what_the_other_says() -> None:
     assert not judge.finished(1, spin_ns=0)
     worker.finish(1)
     assert judge.finished(1, spin_ns=0)
-
-
-def test_what_is_said_while_one_looks_is_seen() -> None:
-    """Looking goes on until it is there."""
-    judge = CallFlags.create()
-    worker = _other_end(judge)
-    threading.Timer(0.02, judge.release, args=(7,)).start()
-
-    assert worker.released(7, spin_ns=60_000_000_000)
 
 
 def test_a_withdrawn_call_is_not_waited_for() -> None:
@@ -117,13 +106,6 @@ def test_a_call_that_ends_by_message_has_delivered_nothing() -> None:
     assert judge.delivered(1) == ([16], 2)
 
 
-def test_more_tensors_than_have_room_are_not_delivered() -> None:
-    """Nothing behind the page is written."""
-    flags = CallFlags.create()
-    with pytest.raises(ValueError, match="at most"):
-        flags.deliver([0] * (MAX_PARTS + 1), claim_ns=0)
-
-
 @pytest.fixture
 def own_memory() -> Iterator[WorkerMemory]:
     """This process's memory, as the judge reads a worker's."""
@@ -187,17 +169,6 @@ def test_a_copy_does_not_change_with_its_output(own_memory: WorkerMemory, sizes:
     assert len({tensor.untyped_storage().data_ptr() for tensor in copy.tensors if tensor.numel()}) == sum(
         size > 0 for size in sizes
     )
-
-
-def test_a_large_copy_lies_in_huge_pages(own_memory: WorkerMemory) -> None:
-    """Where the kernel has some for those who ask, before anything is copied."""
-    nbytes = (3 << 20) + 1
-    copy = Copy([nbytes])
-    if "[never]" not in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text():
-        assert mapped_kb(copy.tensors[0].data_ptr(), "AnonHugePages") >= 2 << 10
-    output = torch.full((nbytes,), 7, dtype=torch.uint8)
-    copy.fill([(own_memory, output.data_ptr())])
-    assert _copied(copy) == [b"\x07" * nbytes]
 
 
 def _order(sizes: Sequence[int]) -> list[tuple[int, int]]:
@@ -317,12 +288,6 @@ def test_few_trusted_outputs_and_slow_ones_set_no_pace() -> None:
     for _ in range(60):
         pace.learn(4, 1_000_000)
     assert pace.most_ns(4) == usual_ns
-
-
-def test_blocks_that_differ_as_blocks_do_stall_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three times the middle one is usual."""
-    ended_ns, _ = _ended_ns(monkeypatch, (1 << 20,), itertools.cycle([5_000, 6_000, 12_000]))
-    assert ended_ns == 5_000
 
 
 def _take_like(memory: Memory, value: torch.Tensor) -> Taken:

@@ -114,29 +114,6 @@ def _hidden_ns(what: str) -> int:
     return 400_000 if "test_batches" in what else 10_000
 
 
-def test_the_record_of_a_test_is_replayed(tmp_path: Path) -> None:
-    """Its lines hold several evaluations or none, and say how many bytes were returned."""
-    row = {
-        "what": "60 rounds, 4096 numbers",
-        "gate": "open",
-        "hand_over_ns": [289_000.0, 289_100.0, 289_200.0],
-        "dirty_ns": 4_000.0,
-        "cases": [{"case": "size: 64; rounds: 1", "samples": [[100_000, 391_100, 1]] * 20, "output_bytes": 2 << 20}],
-    }
-    by_message = {**row, "hand_over_ns": [None, None, None]}
-    test = {"test": "tests/gpu/test_audit.py::test_x", "layer": "clock", "outcome": "passed", "seconds": 1, "said": ""}
-    lines = [{"device": "NVIDIA H200"}, {**test, "outcome": "begun"}, {**test, "evaluations": [row, by_message]}]
-    path = tmp_path / "record.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    ((what, case, costs, samples, nbytes),) = recorded([path])
-    assert (what, case) == ("tests/gpu/test_audit.py::test_x: 60 rounds, 4096 numbers", "size: 64; rounds: 1")
-    assert (len(samples), nbytes) == (20, 2 << 20)
-    found = replayed(costs, samples, nbytes)
-    assert (found.timing, found.contradicted, found.excess_ns) == ("audited", False, -2_000)
-    forged = replayed(costs, [(claim // 2, span, exclusive) for claim, span, exclusive in samples], nbytes)
-    assert (forged.timing, forged.contradicted) == ("measured", True)
-
-
 def test_calls_with_work_beside_them_count_as_whole_spans() -> None:
     """A submission that synchronises, a busy thread, a kernel that stays on the device; and solutions that do."""
     seen = set()

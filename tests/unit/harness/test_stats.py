@@ -10,17 +10,6 @@ import pytest
 from tasks.harness.judge.stats import median_interval, summarise
 
 
-def test_summary_of_known_samples() -> None:
-    """Every number of a summary, for samples whose statistics are easy to check."""
-    summary = summarise([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0])
-
-    assert (summary.runs, summary.mean, summary.best, summary.worst, summary.median) == (8, 5.0, 2.0, 9.0, 4.5)
-    assert summary.std == pytest.approx(math.sqrt(32 / 7))
-    assert summary.err == pytest.approx(summary.std / math.sqrt(8))
-    assert summary.p10 == pytest.approx(3.4)
-    assert summary.p90 == pytest.approx(7.6)
-
-
 def test_single_sample_has_no_spread() -> None:
     """One sample has a mean and no deviation, and its interval is itself."""
     summary = summarise([7.0])
@@ -33,23 +22,6 @@ def test_impossible_samples_are_refused(samples: list[float]) -> None:
     """Nothing that is no duration is averaged."""
     with pytest.raises(ValueError, match="samples"):
         summarise(samples)
-
-
-def test_median_interval_by_order_statistics() -> None:
-    """The ranks of published tables: (1, 6) of 6, (2, 9) of 10, (40, 61) of 100."""
-    assert median_interval([float(i) for i in range(1, 7)]) == (1.0, 6.0)
-    assert median_interval([float(i) for i in range(1, 11)]) == (2.0, 9.0)
-    assert median_interval([float(i) for i in range(1, 101)]) == (40.0, 61.0)
-
-
-def test_median_interval_covers_the_median() -> None:
-    """Of many samples with a known median, at least 93 in 100 intervals hold it."""
-    generator = random.Random(7)  # noqa: S311 a simulation
-    hits = 0
-    for _ in range(400):
-        low, high = median_interval(sorted(generator.expovariate(math.log(2)) for _ in range(25)))
-        hits += low <= 1.0 <= high
-    assert hits >= 372
 
 
 @pytest.mark.parametrize("count", [2, 7, 100])

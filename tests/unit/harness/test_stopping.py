@@ -136,8 +136,3 @@ def test_a_kernel_that_is_erratic_by_itself_is_marked(disturbed: float) -> None:
     assert _noise(span_ci95=(50e3, 700e3), disturbed=disturbed) == Noise(remark=None, refusal=None)
     wide = _noise(span_ci95=(50e3, 700e3), mean_ci95=(80e3, 300e3), disturbed=disturbed)
     assert wide == Noise(remark="the mean lies between 80 and 300 µs", refusal=None)
-
-
-def test_calm_times_are_neither() -> None:
-    """A narrow interval needs no remark, even where trusted calls were disturbed."""
-    assert _noise(span_ci95=(99e3, 101e3), disturbed=0.5) == Noise(remark=None, refusal=None)

@@ -29,15 +29,6 @@ def test_bootstrap_agrees_with_scipy(count: int) -> None:
     assert high == pytest.approx(expected.high, abs=0.1 * (expected.high - expected.low))
 
 
-def test_bootstrap_covers_the_mean() -> None:
-    """Of many rows of skewed samples at least 90 in 100 intervals hold the true mean."""
-    hits = 0
-    for seed in range(200):
-        low, high = examine(_skewed(40, seed)).mean_ci95
-        hits += low <= 20_800 <= high
-    assert hits >= 180
-
-
 def test_the_same_samples_have_the_same_interval() -> None:
     """A report can be worked out again."""
     samples = _skewed(50)

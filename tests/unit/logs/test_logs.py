@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import structlog
-from structlog.testing import capture_logs
 
 from runner.base import logs
 from runner.base.logs import LOG_INTERVAL_S, LogRateLimit
@@ -58,17 +57,6 @@ def test_a_stream_that_is_no_terminal_gets_json_lines() -> None:
     assert datetime.fromisoformat(line["timestamp"]).tzinfo is not None
 
 
-def test_a_terminal_gets_lines_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`auto` on a terminal is the console form."""
-    stream = io.StringIO()
-    monkeypatch.setattr(stream, "isatty", lambda: True)
-    logs.configure("auto", "info", stream)
-    logs.get_logger("x").info("hello", n=1)
-    assert "hello" in stream.getvalue()
-    with pytest.raises(json.JSONDecodeError):
-        lines(stream)
-
-
 @pytest.mark.parametrize(("level", "heard"), [("debug", 3), ("info", 2), ("warning", 1), ("error", 0)])
 def test_the_level_decides_what_is_heard(level: str, heard: int) -> None:
     """`log_level` drops what is below it."""
@@ -78,14 +66,6 @@ def test_the_level_decides_what_is_heard(level: str, heard: int) -> None:
     log.info("b")
     log.warning("c")
     assert len(lines(stream)) == heard
-
-
-def test_a_logger_made_before_configuration_follows_it() -> None:
-    """Modules make their loggers at import."""
-    log = logs.get_logger("early")
-    stream = configured()
-    log.info("hello")
-    assert len(lines(stream)) == 1
 
 
 def test_every_line_of_a_jobs_thread_has_its_ids() -> None:
@@ -166,14 +146,3 @@ def test_what_comes_again_and_again_is_said_once_a_minute() -> None:
     assert sparing.due("y") == 0
     now_s += LOG_INTERVAL_S
     assert [sparing.due("x"), sparing.due("x"), sparing.due("y")] == [3, None, 0]
-
-
-def test_the_level_is_structlogs_own_again_when_its_configuration_is_another() -> None:
-    """A logger that left a line out for its level writes it under a configuration that has another one."""
-    log = logs.get_logger("x")
-    configured("json", "error")
-    log.info("left out")
-    structlog.reset_defaults()
-    with capture_logs() as seen:
-        log.info("heard")
-    assert [line["event"] for line in seen] == ["heard"]

@@ -107,16 +107,3 @@ def test_the_cache_is_the_same_in_all_formats(bench: Bench) -> None:
     assert torch.equal(bench.module("formats").dequantize(packed[:, 0], scales), cache[:, 0].float())
     q_scale = q.abs().amax().float() / 448
     assert torch.equal((q / q_scale).to(torch.float8_e4m3fn).float() * q_scale, q.float())
-
-
-@MLA
-def test_outputs_of_any_length_are_about_as_large(bench: Bench) -> None:
-    """One, with few entries and with many; and the last entry cannot be left out where a head looks for it."""
-    reference = bench.module("reference")
-    for length in (64, 1024, 8192):
-        data = bench.generate({**MLA_CASE, "kvseqlen": length})
-        output = reference.ref_kernel(data).float()
-        assert 0.8 < output.std() < 1.3, length
-        data[1]["bf16"][length - 1 :: length] = 0
-        errors = (reference.ref_kernel(data).float() - output)[:, 0].abs()
-        assert (errors > 0.1 + 0.1 * output[:, 0].abs()).float().mean() > 0.5

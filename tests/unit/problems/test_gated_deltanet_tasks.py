@@ -24,16 +24,3 @@ def test_the_stages_make_the_layer(bench: Bench, edge: int) -> None:
         rows.append((q[:, step, :, None] @ state)[:, :, 0] / 32**0.5)
     answer = bench.module("reference").ref_kernel(bench.generate({**CASE, "edge": edge}))
     assert torch.allclose(answer.double(), torch.stack(rows, dim=1), rtol=1e-4, atol=1e-5)
-
-
-def test_gates_differ_and_reset() -> None:
-    """A chunk without a reset keeps a fifth to nine tenths of the state; a reset leaves nothing that float32 shows."""
-    *_, g = stages.layer(B=2, T=2048, H=8, K=32, V=32, seed=3, edge=0)
-    gates = stages.to_chunks(g)
-    steps = torch.diff(gates, dim=-1)
-    resets = steps < -100
-    assert 0.5 < resets.double().mean() * 256 < 2
-    assert torch.exp(-gates.float()).isinf().any()
-    kept = gates[..., -1][~resets.any(dim=-1) & (gates[..., 0] > -100)].exp()
-    assert 0.05 < kept.min() < 0.3
-    assert 0.85 < kept.max() < 0.97

@@ -9,7 +9,6 @@ import torch
 
 from tests.unit.problems.bench import Bench
 from tests.unit.problems.nvfp4 import wide
-from tests.unit.problems.oracle import oracle_of
 
 FP4, FP8, HALF = torch.float4_e2m1fn_x2, torch.float8_e4m3fn, torch.float16
 ONE = pytest.mark.parametrize("bench", ["nvfp4_gemv", "nvfp4_gemm", "nvfp4_dual_gemm"], indirect=True)
@@ -99,20 +98,6 @@ def test_problems_of_a_group_have_the_public_layout(bench: Bench) -> None:
         bench.generate({**case, "g": 3})
 
 
-@ALL
-def test_inputs_show_what_is_easily_got_wrong(bench: Bench) -> None:
-    """Every byte of codes; scales of zero, subnormal ones and large ones; not two neighbouring blocks alike."""
-    for matrix, scales, _ in operands(bench, bench.generate(CASES[bench.folder.name])):
-        assert torch.bincount(matrix.view(torch.uint8).flatten().int(), minlength=256).all()
-        values = scales.float()
-        assert (values == 0).any()
-        assert ((values > 0) & (values < 2.0**-6)).any()
-        largest = values.amax(dim=0)
-        # Exponents differ by the block: that of the next is another in most.
-        assert (largest[1:] != largest[:-1]).float().mean() > 0.5
-        assert values.max() >= 2**8 * values[values > 0].min()
-
-
 @pytest.mark.parametrize(
     ("bench", "case"),
     [
@@ -138,42 +123,3 @@ def test_sums_are_exact_in_float32(bench: Bench, case: dict[str, Any]) -> None:
         # No partial sum is more than those of all that is positive, or of all that is negative.
         assert max(products.clamp(min=0).sum(dim=-1).max(), -products.clamp(max=0).sum(dim=-1).min()) < 2**24 * unit
         assert torch.equal((left.float() @ right.float().T).double(), left @ right.T)
-
-
-def scaled(value: float, shape: tuple[int, ...]) -> torch.Tensor:
-    """Scales that are all the same."""
-    return torch.full(shape, value).to(FP8)
-
-
-@pytest.mark.parametrize("bench", ["nvfp4_gemm"], indirect=True)
-@pytest.mark.parametrize("solution", ["reference", "templates/torch_dequantize.py", "solutions/correct/pairs.py"])
-def test_made_up_matrices(bench: Bench, solution: str) -> None:
-    """Structure and special values: a row that picks single values of b, zeros, the largest numbers, NaN scales."""
-    m, n, k = 128, 128, 256
-    kernel = bench.candidate(solution)
-    _, b, _, sfb, _, permuted_b, _ = bench.generate({"m": m, "n": n, "k": k, "l": 1, "seed": 5})
-    packed = torch.zeros(m, k // 2, 1, dtype=torch.uint8)
-    for row in range(m):
-        # Code 2 is 1: row r picks value r of each row of b, with the sign bit from 100 on.
-        packed[row, row // 2, 0] = (2 | (8 if row >= 100 else 0)) << (4 * (row % 2))
-    packed[7] = 0x77
-    packed[8] = 0x80
-    scales = scaled(1.0, (m, k // 16, 1))
-    scales[5], scales[7], scales[8] = scaled(0.0, ()), scaled(448.0, ()), scaled(448.0, ())
-    scales[9, 0] = torch.tensor(float("nan")).to(FP8)
-    a = packed.view(FP4)
-    c = torch.full((m, n, 1), float("nan"), dtype=HALF)
-    reordered = bench.module("reference").permuted(scales)
-    found = kernel((a, b, scales, sfb, reordered, permuted_b, c))[..., 0].double()
-    exact = wide(b, sfb)[..., 0]
-    signs = torch.where(torch.arange(m) < 100, 1.0, -1.0).double()
-    picked = (exact[:, :m].T * signs.unsqueeze(1)).half().double()
-    plain = [row for row in range(m) if row not in (5, 7, 8, 9)]
-    assert torch.equal(found[plain], picked[plain])
-    assert not found[[5, 8]].any()
-    assert torch.equal(found[7], (exact.sum(dim=1) * 6 * 448).half().double())
-    assert found[7].isinf().any()
-    assert found[9].isnan().all()
-    oracle = oracle_of("nvfp4_gemm").answer((a, b, scales, sfb))
-    data = (a, b, scales, sfb, reordered, permuted_b, c)
-    assert bench.check(data, oracle) == (True, "")

@@ -180,18 +180,3 @@ def test_half_an_hour_without_a_database(pacer: ConnectPacer, clock: Clock) -> N
     assert 1800 / CAP_S <= len(attempts_s) <= 1800
     assert len(connected_s) == LOOPS
     assert max(connected_s.values()) <= back_s + 10.0
-
-
-def test_hosts_that_lose_their_database_together_do_not_come_back_together() -> None:
-    """Full jitter: the first attempts of a hundred hosts are spread over a second, the next ones over several."""
-    clock = Clock()
-    pacers = [ConnectPacer(clock=clock) for _ in range(100)]
-    for pacer in pacers:
-        pacer.lost("server closed the connection unexpectedly")
-    first = {round(pacer._due_s - clock.now_s, 1) for pacer in pacers}
-    assert min(first) <= 0.2
-    assert max(first) >= 0.8
-    for pacer in pacers:
-        pacer._backoff.failures = 10
-        pacer.failed("connection refused")
-    assert len({round(pacer._due_s - clock.now_s, 1) for pacer in pacers}) > 10

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.base.errors import ConfigError, InfrastructureError
-from runner.cli.installation import PREFIX, RELEASES, Host, run, shipped
+from runner.base.errors import ConfigError
+from runner.cli.installation import PREFIX, RELEASES, Host
 
 RELEASE = f"{RELEASES}/1-a"
 LINK = f"{PREFIX}/bin"
@@ -58,13 +58,6 @@ def test_a_release_is_put_with_all_that_belongs_to_it(
     assert capsys.readouterr().out == ""
 
 
-def test_where_systemd_does_not_run_it_is_not_told(host: Host, commands: Commands) -> None:
-    """A package is installed into images, too."""
-    host.at("/run/systemd/system").rmdir()
-    host.put(RELEASE)
-    assert "systemctl daemon-reload" not in commands.asked
-
-
 @pytest.mark.parametrize("content", [b"", b"mine"])
 def test_a_file_of_the_operators_is_never_written_over(host: Host, content: bytes) -> None:
     """Whatever is in it, also nothing."""
@@ -101,23 +94,3 @@ def test_the_release_in_use_is_where_the_link_leads(host: Host) -> None:
     assert host.release is None
     host.use(RELEASE)
     assert host.release == RELEASE
-
-
-def test_a_command_that_fails_is_told_with_what_it_said(host: Host, commands: Commands) -> None:
-    """Which one, its exit code, its words."""
-    commands.code = 5
-    with pytest.raises(InfrastructureError, match="`systemctl stop x` ended with exit code 5: said"):
-        host.command("systemctl", "stop", "x")
-    assert not host.asks("systemctl", "is-active", "x")
-
-
-def test_a_command_that_is_not_there_is_named() -> None:
-    """A host without systemd, for example."""
-    with pytest.raises(InfrastructureError, match="no-such-command is not on PATH"):
-        run(["no-such-command"])
-
-
-def test_an_unknown_file_of_a_release_is_named() -> None:
-    """A release that lacks a file was not made by `make package`."""
-    with pytest.raises(ConfigError, match=r"nothing\.service did not come with"):
-        shipped("nothing.service")

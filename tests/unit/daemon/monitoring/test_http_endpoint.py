@@ -113,21 +113,6 @@ def test_an_address_that_is_taken_is_said(served: Endpoint) -> None:
     assert logs[0]["error"].startswith("Address already in use: free the address, or name another as http_listen")
 
 
-def test_an_answer_that_breaks_is_a_line_in_the_log(served: Endpoint, answers: Answers) -> None:
-    """500, and the next question is answered; no text of the error leaves the process but its name."""
-
-    def break_down() -> bytes:
-        raise ValueError("a secret")
-
-    answers.metrics_say = break_down
-    with capture_logs() as logs:
-        served.listen(HttpAddress(host="127.0.0.1", port=0))
-        for _ in range(2):
-            assert get(bound(served), "/metrics") == (500, '{"error": "ValueError, see the log"}\n')
-    assert [line["event"] for line in logs].count("http_request_failed") == 1
-    assert get(bound(served), "/healthz")[0] == 200
-
-
 def test_clients_that_say_nothing_keep_no_other_out_for_long(served: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are hung up on, those beyond the limit at once."""
     monkeypatch.setattr(http_endpoint._Handler, "timeout", 0.2)

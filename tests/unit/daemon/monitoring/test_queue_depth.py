@@ -103,15 +103,3 @@ def test_a_silent_database_delays_no_request_for_long(
     wait_until(lambda: database.asked, "the question is under way")
     assert database.asked == 1
     let_go.set()
-
-
-def test_a_bug_is_logged_and_not_raised(database: Database, queue_depths: QueueDepthCache) -> None:
-    """In a thread of its own it would be lost."""
-
-    def break_down() -> Sequence[QueueDepth]:
-        raise ValueError("x")
-
-    database.answer = break_down
-    with capture_logs() as logs:
-        assert queue_depths.get() is None
-    assert [line["log_level"] for line in logs] == ["error"]

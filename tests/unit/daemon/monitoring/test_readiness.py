@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from runner.base.errors import (
     HostNameTakenError,
     InfrastructureError,
 )
-from runner.daemon.monitoring.readiness import DATABASE, ENGINE, HOST_NAME, LINES, LINES_S, Readiness, missing
+from runner.daemon.monitoring.readiness import DATABASE, ENGINE, HOST_NAME, Readiness, missing
 from tests.support.waiting import PATIENCE_S
 
 
@@ -78,17 +77,6 @@ def test_an_error_says_what_is_missing(error: InfrastructureError, what: str) ->
     assert missing(error, otherwise="else") == what
 
 
-def test_an_abstract_socket_is_understood() -> None:
-    """Systemd may hand out a name that starts with @."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
-        # All processes of the machine share these names.
-        name = f"kernel-runner-test-{os.getpid()}"
-        end.bind(f"\0{name}")
-        end.settimeout(PATIENCE_S)
-        Readiness(f"@{name}").working("x")
-        assert end.recv(4096) == b"READY=1\nSTATUS=x"
-
-
 def test_a_state_is_logged_once_however_often_it_is_found() -> None:
     """A thousand failed attempts are one line."""
     with capture_logs() as logs:
@@ -101,29 +89,3 @@ def test_a_state_is_logged_once_however_often_it_is_found() -> None:
         assert (readiness.ready.is_set(), readiness.waiting_for) == (True, None)
         readiness.working("serving less")
     assert [line["event"] for line in logs] == ["not_ready", "ready", "ready"]
-
-
-def test_a_service_manager_that_is_gone_stops_nothing(tmp_path: Path) -> None:
-    """Telling is best effort."""
-    with capture_logs() as logs:
-        Readiness(str(tmp_path / "nowhere")).working("x")
-    assert [line["event"] for line in logs] == ["ready", "service_manager_unreachable"]
-
-
-def test_states_that_come_and_go_fill_no_log(manager: tuple[str, socket.socket]) -> None:
-    """A few lines a minute about each, and the last word in the end; the service manager hears every change."""
-    address, end = manager
-    now_s = 1000.0
-    readiness = Readiness(address, clock=lambda: now_s)
-    with capture_logs() as logs:
-        for _ in range(50):
-            readiness.not_ready("the database", reason="too many connections")
-            readiness.working("serving")
-            assert b"not ready" in end.recv(4096)
-            assert b"STATUS=serving" in end.recv(4096)
-        assert len(logs) == 2 * LINES
-        readiness.not_ready("the database", reason="gone")
-        now_s += LINES_S
-        readiness.not_ready("the database", reason="gone for good")
-        readiness.not_ready("the database", reason="gone for good")
-    assert [line.get("reason") for line in logs[2 * LINES - 1 :]] == [None, "gone for good"]

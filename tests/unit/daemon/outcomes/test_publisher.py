@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from runner.base.errors import DatabaseUnavailableError
 from runner.base.model import Job, Json, Mode, Progress, Verdict
-from runner.daemon.outcomes.publisher import MAX_EVENTS, PERIOD_S, REST_S, TELL_S, EventPublisher
+from runner.daemon.outcomes.publisher import MAX_EVENTS, PERIOD_S, TELL_S, EventPublisher
 from runner.store import Store
 from tests.support.clock import Clock
 from tests.support.waiting import PATIENCE_S
@@ -161,30 +161,6 @@ def test_a_verdict_that_lets_a_secret_job_begin_wakes_daemons(
     assert announcing.store.wakes == woken
 
 
-def test_what_comes_in_quick_succession_is_told_together(
-    announcing: Announcing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first event goes at once, the next ones after a short rest, all in one call."""
-    resting, go_on = threading.Event(), threading.Event()
-
-    def rest(period_s: float) -> bool:
-        assert period_s == REST_S
-        resting.set()
-        return not go_on.wait(PATIENCE_S)
-
-    monkeypatch.setattr(announcing.stop, "wait", rest)
-    announcing.start()
-    announcing.publisher.publish({"n": 0})
-    assert resting.wait(PATIENCE_S)
-    assert announcing.store.calls == 1
-    for number in range(1, 50):
-        announcing.publisher.publish({"n": number})
-    go_on.set()
-    while len(announcing.store.events) < 50:
-        announcing.store.wait()
-    assert announcing.store.calls == 2
-
-
 def test_progress_is_posted_once_a_second_per_job_and_the_latest_wins(announcing: Announcing) -> None:
     """However often the evaluation reports, and other jobs do not wait for it."""
     for done in range(10):
@@ -235,17 +211,6 @@ def test_the_last_progress_of_a_locked_job_is_posted_later(announcing: Announcin
     announcing.clock.now_s += PERIOD_S
     announcing.pass_on()
     assert sorted(announcing.store.posts) == [(1, 7), (2, 8), (4, 7)]
-
-
-def test_events_do_not_wait_for_the_period_of_progress(announcing: Announcing) -> None:
-    """A frontend hears of a verdict at once, although progress was posted just now."""
-    announcing.post_progress(1, 1)
-    announcing.pass_on()
-    announcing.post_progress(1, 2)
-    announcing.publisher.publish({"event": "done"})
-    announcing.pass_on()
-    assert announcing.store.events == [{"event": "done"}]
-    assert announcing.store.posts == [(1, 1)]
 
 
 def test_nothing_that_is_called_by_an_evaluation_waits_for_the_database(announcing: Announcing) -> None:
@@ -354,20 +319,3 @@ def test_what_is_left_at_the_end_is_told_if_the_database_is_there(announcing: An
     assert announcing.store.events == ([] if away else [{"event": "queued"}])
     assert announcing.store.wakes == ([] if away else ["H100"])
     assert announcing.store.closed == 1
-
-
-def test_an_idle_announcer_has_no_connection(announcing: Announcing, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten seconds after the last news it is closed, and opened again by the next."""
-    closing = threading.Event()
-    monkeypatch.setattr(announcing.store, "close", closing.set)
-    announcing.start()
-    announcing.publisher.publish({"n": 0})
-    announcing.store.wait()
-    assert not closing.is_set()
-    while not closing.is_set():
-        announcing.clock.now_s += 10.0
-        announcing.publisher.nudge()
-        closing.wait(0.01)
-    announcing.publisher.publish({"n": 1})
-    announcing.store.wait()
-    assert len(announcing.store.events) == 2

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from runner.base.errors import DatabaseUnavailableError
-from runner.base.retry import MIN_S
 from runner.daemon.outcomes.replay import PATIENCE_S
 from runner.daemon.outcomes.spool import ASIDE
 from runner.store import Store
 from tests.support.waiting import PATIENCE_S as WAIT_S
-from tests.support.waiting import wait_until
 from tests.unit.daemon.fakes import Parts
 from tests.unit.daemon.outcomes.spool.samples import job, result
 
@@ -188,38 +185,9 @@ class Running:
         self.thread = threading.Thread(target=parts.replayer.run, args=(self.stop,))
         self.thread.start()
 
-    def wait_until_empty(self) -> None:
-        """Until nothing is spooled."""
-        wait_until(lambda: not self.parts.spool.count, "the spool is empty")
-
     def end(self) -> None:
         """Stop it."""
         self.stop.set()
         self.parts.replayer.nudge()
         self.thread.join(WAIT_S)
         assert not self.thread.is_alive()
-
-
-def test_a_result_that_can_neither_be_read_nor_moved_does_not_keep_the_thread_spinning(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A disk that fails: it looks again every few seconds, not all the time."""
-    assert parts.replayer.accept(job(1), result(), slot="cpu0")
-    looks: list[object] = []
-    looked = threading.Event()
-
-    def look(spooled: object) -> None:
-        looks.append(spooled)
-        looked.set()
-
-    monkeypatch.setattr(parts.spool, "load", look)
-    began_s = time.monotonic()
-    running = Running(parts)
-    try:
-        assert looked.wait(WAIT_S)
-        running.thread.join(0.3)
-        assert running.thread.is_alive()
-    finally:
-        running.end()
-    # One each second at most, and one when it is to end.
-    assert 1 <= len(looks) <= 3 + (time.monotonic() - began_s) / MIN_S

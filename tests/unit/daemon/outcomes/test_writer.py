@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 from runner.base.model import Artifact, Job, JobResult
 from runner.daemon.outcomes.writer import (
     HELD_S,
-    LEAVING_PATIENCE_S,
     LEFT_TO_ITS_LEASE,
     MAX_RESULTS,
     WAITING_PER_SLOT,
@@ -261,21 +260,6 @@ def test_without_room_in_the_spool_a_result_waits_in_memory(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("_quick")
-def test_room_that_comes_later_is_used(tmp_path: Path) -> None:
-    """A disk that was full for a while."""
-    parts = Parts(tmp_path, max_bytes=10)
-    parts.store.away.set()
-    crowd = Crowd(parts)
-    crowd.start()
-    crowd.submit(1)
-    crowd.wait(lambda: parts.store.calls >= 3)
-    parts.spool.max_bytes = 1 << 20
-    crowd.wait(lambda: crowd.writer.pending == 0)
-    crowd.end()
-    assert parts.replayer.keys() == [(1, 2)]
-
-
-@pytest.mark.usefixtures("_quick")
 @pytest.mark.parametrize("how", ["patience", "give_up"])
 def test_what_is_waited_for_in_vain_is_left_to_the_lease(tmp_path: Path, how: str) -> None:
     """Patience ends, or the daemon goes down at once: the log says what becomes of the job."""
@@ -328,54 +312,6 @@ def test_an_ending_that_waits_for_a_lock_delays_no_result(crowd: Crowd) -> None:
     crowd.go_on.set()
     crowd.wait_empty()
     assert crowd.store.failed == [(1, "the engine went away", "cpu0")]
-
-
-@pytest.mark.usefixtures("_quick")
-def test_a_daemon_that_is_to_end_waits_longer_for_results_than_for_failures(tmp_path: Path) -> None:
-    """Little is lost with a failure: the job is evaluated again either way."""
-    parts = Parts(tmp_path, max_bytes=0)
-    parts.store.away.set()
-    crowd = Crowd(parts)
-    crowd.leaving = True
-    with capture_logs() as logs:
-        crowd.start()
-        crowd.submit(1)
-        crowd.submit(2, Failed(error="the engine went away"))
-        crowd.wait(lambda: parts.store.calls >= 10)
-        assert crowd.writer.pending == 2
-        crowd.now_s += LEAVING_PATIENCE_S + 1.0
-        crowd.wait(lambda: crowd.writer.pending == 1)
-    assert [line["event"] for line in logs].count(LEFT_TO_ITS_LEASE) == 1
-    assert parts.held() == {(1, False)}
-    crowd.end()
-
-
-def test_a_daemon_that_is_to_end_hears_of_the_last_outcome_that_is_written(crowd: Crowd) -> None:
-    """It waits for that alone; while it works, the claiming thread is left in peace."""
-    crowd.start()
-    crowd.submit(1)
-    crowd.wait_empty()
-    assert not crowd.wake.is_set()
-    crowd.store.meanwhile = crowd.hold
-    crowd.leaving = True
-    crowd.submit(2)
-    assert crowd.under_way.wait(PATIENCE_S)
-    # After the first one it may have looked only now.
-    crowd.wake.clear()
-    crowd.go_on.set()
-    assert crowd.wake.wait(PATIENCE_S)
-    assert crowd.writer.pending == 0
-
-
-def test_the_connection_is_closed_when_nothing_has_come_for_a_while(
-    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An idle host has no connection for results."""
-    monkeypatch.setattr("runner.daemon.outcomes.writer.IDLE_S", 0.0)
-    crowd.start()
-    crowd.wait(lambda: crowd.store.closed)
-    crowd.submit(1)
-    crowd.wait_empty()
 
 
 def test_a_thread_that_breaks_finds_its_results_again(crowd: Crowd) -> None:

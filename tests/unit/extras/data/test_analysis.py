@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -107,14 +106,6 @@ def test_a_hostile_name_is_text(
     assert "\u202e" not in text
 
 
-def test_nothing_found_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On stderr; programs get an empty list."""
-    path = samples.write_flat(tmp_path / "x_submissions.parquet", [row(1)])
-    assert main(["data", "top", str(path)]) == 0
-    assert tuple(capsys.readouterr()) == ("", "nothing was found\n")
-    assert document(capsys, "top", path) == []
-
-
 # -- errors ----------------------------------------------------------------------------------------------------------
 
 
@@ -163,17 +154,6 @@ def test_what_is_no_export_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     capsys.readouterr()
     pq.write_table(pa.table({"score": [1.0]}), tmp_path / "columns.parquet")
     assert "has no column submission_id" in refusal(capsys, "top", tmp_path / "columns.parquet")
-
-
-def test_a_damaged_page_is_no_traceback(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The file is named; its footer, which says what it holds, is whole."""
-    broken = tmp_path / "export"
-    shutil.copytree(folder, broken)
-    path = broken / "submissions.parquet"
-    content = path.read_bytes()
-    footer = int.from_bytes(content[-8:-4], "little") + 8
-    path.write_bytes(content[:4] + bytes(len(content) - 4 - footer) + content[-footer:])
-    assert f"{path} is not readable as parquet: " in refusal(capsys, "top", broken)
 
 
 # -- the extra -------------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import math
 import re
-import struct
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from html.parser import HTMLParser
@@ -66,18 +65,6 @@ def values(line: Any, axis: str) -> list[float]:  # noqa: ANN401 a line of matpl
 
 
 # -- every plot ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_picture_is_1200_pixels_wide(busy: plots.Board, kind: str) -> None:
-    """PNG and SVG, and equal bytes for equal data."""
-    png = plots.to_png(plots.draw(kind, busy))
-    assert png.startswith(b"\x89PNG")
-    assert struct.unpack(">II", png[16:24]) == (plots.WIDTH_PX, plots.HEIGHT_PX)
-    assert png == plots.to_png(plots.draw(kind, busy))
-    svg = plots.to_svg(plots.draw(kind, busy))
-    assert svg == plots.to_svg(plots.draw(kind, busy))
-    assert ET.fromstring(svg).attrib["width"] == "864pt"  # noqa: S314 our own picture
 
 
 # -- what each shows -------------------------------------------------------------------------------------------------

@@ -213,14 +213,6 @@ def test_a_submission_is_printed_by_its_id(exported: Path) -> None:
     assert (missing.returncode, missing.stdout) == (1, "Submission 77 not found\n")
 
 
-def test_a_users_submissions_are_listed(exported: Path) -> None:
-    """The fastest first; no match is a sentence and exit code 1."""
-    done = python(exported, "scripts/nvfp4/query_submissions.py")
-    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == ["2", "1", "3"], done.stderr
-    none = python(exported, "scripts/nvfp4/query_submissions.py", "--user", "nobody")
-    assert (none.returncode, none.stdout) == (1, "no submission of nobody on nvfp4_gemv\n")
-
-
 def test_a_hostile_name_reaches_no_terminal(exported: Path) -> None:
     """Control characters of names are escapes wherever they are printed; code in a pipe stays as it is."""
     done = python(exported, "scripts/nvfp4/query_submissions.py", "--id", "5")
@@ -247,14 +239,6 @@ def test_a_terminal_gets_no_control_character_of_a_code(exported: Path) -> None:
     assert done.returncode == 0
     assert "\\x1b[2J" in text.partition("=== CODE ===")[2]
     assert "\x1b" not in text
-
-
-@pytest.mark.parametrize("program", ["get_fastest_submission.py", "query_submissions.py"])
-def test_the_programs_say_which_file_is_missing(exported: Path, program: str) -> None:
-    """One sentence, exit code 1."""
-    done = python(exported, f"scripts/nvfp4/{program}", "--file", "no.parquet")
-    assert done.returncode == 1
-    assert done.stderr == "no file no.parquet; `kernel-runner data export DIR` makes one\n"
 
 
 # -- the helpers -----------------------------------------------------------------------------------------------------
@@ -365,12 +349,6 @@ def test_an_author_needs_an_id_or_a_name() -> None:
     assert author_progression(rows, user_id="2", user_name="pat").empty
 
 
-def test_numeric_ids_of_older_files_are_found_by_their_text() -> None:
-    """Older files have int64."""
-    rows = frame(row(1, score=1e-5)).assign(user_id=7)
-    assert len(author_progression(rows, user_id="7")) == 1
-
-
 def test_a_summary_has_a_row_per_problem() -> None:
     """Counts of all rows and of valid scores; the median of the users' bests."""
     rows = frame(
@@ -422,9 +400,3 @@ def test_a_users_statistics_have_a_row_per_problem_and_runner() -> None:
     assert ranked[["best", "first_score", "speedup", "rank", "of"]].tolist() == [2e-5, 4e-5, 2.0, 2, 2]
     assert found["rank"].isna().tolist() == [True, False, True]
     assert user_stats(rows, user_id="nobody").empty
-
-
-def test_a_table_without_a_column_is_refused_by_name() -> None:
-    """Not with a KeyError from inside pandas."""
-    with pytest.raises(ValueError, match="has no runner"):
-        top_contestants(frame(row(1, score=1e-5)).drop(columns="runner"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -53,24 +52,6 @@ def test_progression(logarithmic: bool) -> None:
     assert {"1 ms"} < set(ticks) <= {"0 ns", "1 µs", "10 µs", "100 µs", "500 µs", "1 ms"}
 
 
-@pytest.mark.parametrize("few", [[], [1e-6]])
-def test_a_few_scores_make_no_drawing(few: list[float]) -> None:
-    """Two are needed."""
-    assert charts.progression(scores(*few), None) is None
-    assert charts.distribution(scores(*few), None) is None
-
-
-def test_distribution_counts_each_user_once() -> None:
-    """By the best score; the tallest bar fills the plot."""
-    found = scores(1e-6, 1.01e-6, 1.02e-6, *[1e-3] * 5)
-    found.append(Score(at=BEGAN, seconds=1.0, user_id="u0", user_name="U0", submission_id=9))
-    made = charts.distribution(found, None)
-    assert made is not None
-    tall, short = made.bars[1][3], made.bars[0][3]
-    assert short == pytest.approx(tall * 3 / 5, abs=0.1)
-    assert made.words == "The best scores of 8 users: from 1.00 µs to 1.00 ms, the middle one 1.00 ms."
-
-
 def test_a_case_is_drawn_beside_the_others_of_its_run() -> None:
     """From best to worst, the interval, and the mean, on one axis; a case without a time has none."""
     result = ran(("4", None, None), ("16", None, None))
@@ -96,46 +77,3 @@ def test_the_speed_of_light_of_a_score(ranking: str | None, light_s: float) -> N
     """As the leaderboard makes a score of the cases."""
     result = ran(("4", "0.5", "math"), ("16", "0.5", "memory"))
     assert figures.light_of(result, ranking) == pytest.approx(light_s)
-
-
-def test_the_interval_of_a_score() -> None:
-    """Errors of independent cases add up in squares; without an interval of each case there is none."""
-    result = ran(("100", None, None), ("200", None, None))
-    result |= {"benchmark.0.runner.mean_ci95": "[97, 103]", "benchmark.1.runner.mean_ci95": "[192, 208]"}
-    assert figures.interval_of(result, "last") == pytest.approx(0.04)
-    assert figures.interval_of(result, "mean") == pytest.approx(math.hypot(3, 8) / 300)
-    assert figures.interval_of(result, "geom") == pytest.approx(0.025)
-    assert figures.interval_of(ran(("100", None, None)), "geom") is None
-
-
-@pytest.mark.parametrize(
-    "result",
-    [
-        None,
-        [],
-        {},
-        {"benchmark-count": "x"},
-        ran(("4", None, None)),
-        ran(("4", "0.5", None), ("4", None, None)),
-        ran(("nan", "0.5", None)),
-        ran(("4", "-1", None)),
-        ran(("4", "0", None)),
-        ran(("1e299", "1e299", None)),
-    ],
-)
-def test_no_speed_of_light_is_made_of_nonsense(result: object) -> None:
-    """Of other programs' rows, and of cases that do not all state it."""
-    assert figures.light_of(result, "geom") is None
-    assert figures.interval_of(result, "geom") is None
-    assert isinstance(figures.roofline(cases(result)), str)
-
-
-def test_the_roofline_in_words() -> None:
-    """How near a run comes, and what binds a perfect kernel."""
-    told = figures.roofline(cases(ran(("4", "0.5", "memory"), ("4", "0.5", "math"), ("4", "0.5", "memory"))))
-    assert told == (
-        "Roofline: 50 % of the speed of light (geometric mean of the cases). A perfect kernel would take 50 % of the "
-        "time. A perfect kernel is bound by memory in 2, by math in 1 of 3 cases."
-    )
-    assert "seldom honest" in figures.roofline(cases(ran(("4", "1.5", "math"))))
-    assert figures.roofline(cases(ran(("4", None, None)))) == ""

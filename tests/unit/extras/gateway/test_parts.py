@@ -6,9 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from runner.extras.gateway import html, limits, watcher
+from runner.extras.gateway import limits, watcher
 from runner.extras.gateway.admin import duration
-from runner.extras.gateway.context import dumps
 
 
 def test_a_bucket_refills(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,20 +61,9 @@ def test_durations(span: timedelta, text: str) -> None:
     assert duration(span) == text
 
 
-def test_json_is_ascii_and_has_no_nan() -> None:
-    """A stream may be cut anywhere."""
-    assert dumps({"é": [float("nan"), float("inf"), 1.5, "\ud800"]}) == '{"\\u00e9":[null,null,1.5,"\\ud800"]}'
-
-
 @pytest.mark.parametrize(
     "payload", ["", "[" * 7999, '{"submission_id": ' + "9" * 7000 + "}", "1", '{"submissions": 1}']
 )
 def test_an_event_of_another_program_concerns_nothing(payload: str) -> None:
     """Every login of the database may send any text of fewer than 8000 bytes."""
     assert watcher._concerned(payload) == []
-
-
-@pytest.mark.parametrize("path", ["", "x", "//x", "/\\x", "https://x", "/a\nb", "/\u00e9", "/" + "a" * 400])
-def test_where_a_login_does_not_lead(path: str) -> None:
-    """To another site, or to what is no path."""
-    assert html.local_path(path) == "/"

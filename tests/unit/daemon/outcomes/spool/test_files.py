@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import signal
 import stat
 import subprocess
@@ -152,14 +151,6 @@ def test_a_result_damaged_while_it_waits_is_set_aside(spool: Spool, directory: P
     assert evidence(directory) == [found.path.name]
 
 
-def test_names_of_evidence_never_collide(spool: Spool, directory: Path) -> None:
-    """Each restart may begin to count anew."""
-    for _ in range(3):
-        assert spool.put(job(), result(), slot="cpu0")
-        spool.set_aside(the_only(spool), "refused")
-    assert len(evidence(directory)) == 3
-
-
 def test_a_disk_that_cannot_be_read_now_loses_nothing(
     spool: Spool, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,36 +265,6 @@ def test_what_may_not_survive_a_power_cut_does_not_count(
     monkeypatch.setattr(os, "fsync", fail)
     assert not spool.put(job(), result(), slot="cpu0")
     assert list(directory.iterdir()) == []
-
-
-def test_a_real_limit_of_the_file_size_is_an_answer(tmp_path: Path) -> None:
-    """RLIMIT_FSIZE stands in for a full disk: a write that is cut short, then an error, from the kernel itself."""
-    program = textwrap.dedent(
-        """
-        import resource, sys
-        from pathlib import Path
-        from runner.daemon.outcomes.spool import DROPPED, Spool
-        from tests.unit.daemon.outcomes.spool.samples import job, result
-
-        spool = Spool(Path(sys.argv[1]), max_bytes=1 << 30)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-        big, bigger = result(b"x" * 60_000), result(text="y" * 60_000)
-        assert spool.put(job(1), big, slot="cpu0")
-        assert not spool.put(job(2), bigger, slot="cpu0")
-        (kept,) = spool.pending()
-        assert spool.load(kept).report[DROPPED] == ["trace-0"]
-        print("as expected")
-        """
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "spool")],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).resolve().parents[5],
-    )
-    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["as expected"]), done.stderr
-    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 50_000
 
 
 def test_a_process_killed_while_it_writes_leaves_nothing_half(tmp_path: Path) -> None:

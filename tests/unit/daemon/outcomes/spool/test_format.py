@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -100,22 +98,6 @@ def test_a_result_without_its_artifacts_says_which() -> None:
     assert less.report == {"slot": "cpu0", DROPPED: ["trace-0", "trace-1"]}
 
 
-def test_artifacts_can_be_checked_without_being_kept() -> None:
-    """At start-up a full spool is looked through without being read into memory."""
-    whole = written(result(b"x" * 5000))
-    assert read(whole, with_artifacts=False).result.artifacts == ()
-    with pytest.raises(UnreadableError, match="damaged"):
-        read(whole[:-1] + b"y", with_artifacts=False)
-
-
-def test_a_reader_of_lines_and_json_understands_it() -> None:
-    """Line 1 says what it is, line 2 is the result: an operator needs no tool of ours."""
-    first, second, rest = written(result(b"blob")).split(b"\n", 2)
-    assert json.loads(first)["format"] == "kernel-runner result"
-    assert json.loads(second)["result"]["verdict"] == "accepted"
-    assert rest == b"blob"
-
-
 @given(st.data())
 def test_whatever_is_damaged_is_found_out(data: st.DataObject) -> None:
     """A cut, a flipped bit, bytes added: nothing of it is taken for a result."""
@@ -137,13 +119,6 @@ def test_whatever_is_damaged_is_found_out(data: st.DataObject) -> None:
     assert found == read(whole)
 
 
-@given(st.binary(max_size=300))
-def test_a_foreign_file_is_told_so(content: bytes) -> None:
-    """Whatever lies there."""
-    with pytest.raises(UnreadableError):
-        read(content)
-
-
 @pytest.mark.parametrize(
     ("header", "reason"),
     [
@@ -160,15 +135,3 @@ def test_a_header_that_lies_costs_nothing(header: object, reason: str) -> None:
     """Neither memory nor the daemon."""
     with pytest.raises(UnreadableError, match=reason):
         read(json.dumps(header).encode() + b"\n{}\n")
-
-
-def test_a_later_process_reads_what_an_earlier_one_wrote() -> None:
-    """Nothing of the format depends on the process, such as its hash seed."""
-    program = (
-        "import sys\nfrom runner.daemon.outcomes.spool.format import decode\n"
-        "found = decode(sys.stdin.buffer)\nprint(found.job.id, found.result.report['x'])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], input=written(result(b"blob", x="y")), capture_output=True, check=True
-    )
-    assert done.stdout == b"7 y\n"

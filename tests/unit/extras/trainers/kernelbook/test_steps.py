@@ -8,18 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from runner.base.errors import ConfigError, DataError
-from runner.extras.trainers.kernelbook import best, difficulty, lengths, prompts, require, scripts, synthesize, upload
+from runner.base.errors import DataError
+from runner.extras.trainers.kernelbook import best, difficulty, lengths, prompts, scripts, synthesize, upload
 from runner.extras.trainers.kernelbook.asking import Request
 from runner.extras.trainers.kernelbook.journal import Answer
-from runner.extras.trainers.kernelbook.rows import Source, facts_of, keep_facts, number_of, read
-from tests.fakes.tokenizer import words
+from runner.extras.trainers.kernelbook.rows import read
 
 
 def write(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
@@ -177,29 +172,6 @@ def test_an_upload_to_a_folder_is_a_data_set(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("**/.*"))
 
 
-def test_the_card_says_where_the_rows_come_from(tmp_path: Path) -> None:
-    """What each step knows goes to the next; an option wins."""
-    file = write(tmp_path / "filtered.jsonl", [evaluation(n, 1.0 + n, f"Net{n}") for n in range(20)])
-    keep_facts(file, {"source": "a/b@0123", "reward": "kernelbook@1", "threshold": 0.85})
-    best.run(file, tmp_path / "unique.jsonl", limit=12)
-    assert facts_of(tmp_path / "unique.jsonl") == facts_of(file)
-    for more, source in ((None, "a/b@0123"), ("c/d", "c/d")):
-        upload.run(
-            upload.TARGETS[1],
-            tmp_path / "unique.jsonl",
-            to=tmp_path / "sets",
-            repository=None,
-            token=None,
-            limit=10,
-            facts={"source": more},
-        )
-        card = (tmp_path / "sets" / "unique" / "README.md").read_text()
-        assert f"- source: {source}\n- reward: kernelbook@1\n- threshold: 0.85\n- rows: 9 train, 1 validation\n" in card
-    (tmp_path / "filtered.facts.json").write_text("{")
-    with pytest.raises(DataError, match=r"cannot read .*filtered\.facts\.json"):
-        facts_of(file)
-
-
 def test_a_file_that_is_no_jsonl_is_named(tmp_path: Path) -> None:
     """Parquet, a folder, a broken line, another encoding: by each step that takes a file."""
     (tmp_path / "rows.parquet").write_bytes(b"PAR1\xff\xfe")
@@ -221,17 +193,6 @@ def test_a_file_that_is_no_jsonl_is_named(tmp_path: Path) -> None:
                 list(read(tmp_path / name))
 
 
-def test_what_is_missing_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray has an extra of its own."""
-    monkeypatch.setattr("runner.extras.optional.find_spec", lambda name: None if name == "ray" else object())
-    require("httpx2")
-    with pytest.raises(ConfigError, match=r"this step needs ray; .*'kernel-runner\[kernelbook,ray\]'"):
-        require("httpx2", "ray")
-    monkeypatch.setattr("runner.extras.optional.find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"this step needs pyarrow and httpx2; .*'kernel-runner\[kernelbook\]'"):
-        require("httpx2")
-
-
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
@@ -249,47 +210,6 @@ def test_rows_that_are_no_data_set_are_refused(tmp_path: Path, rows: list[dict[s
     assert not (tmp_path / "sets").exists()
 
 
-@given(st.lists(st.integers(1, 200_000), min_size=1, max_size=300))
-def test_percentiles_by_their_index(tokens: list[int]) -> None:
-    """The value at int(n * p / 100) - 1 of the sorted list, within it; buckets hold every row once."""
-    found = lengths.Lengths.of(tokens)
-    ordered = sorted(tokens)
-    for share in lengths.PERCENTILES:
-        assert found.percentile(share) == ordered[min(max(int(len(ordered) * share / 100) - 1, 0), len(ordered) - 1)]
-    assert sum(count for _, count in found.buckets()) == len(tokens)
-    for coverage in lengths.COVERAGES:
-        recommended = found.recommended(coverage)
-        if recommended is None:
-            assert found.percentile(coverage) > 65536
-        else:
-            assert found.percentile(coverage) <= recommended
-
-
-def test_messages_carry_their_reasoning_under_the_template_s_name() -> None:
-    """`reasoning` is what templates call `reasoning_content`; nulls are left out; text is a message."""
-    row = evaluation(0, 1.0)
-    row["completion"] = [{"role": "assistant", "content": "x", "reasoning": "because", "tool_calls": None}]
-    assert lengths.messages_of(row)[1] == {"role": "assistant", "content": "x", "reasoning_content": "because"}
-    assert lengths.messages_of({"prompt": "a", "completion": "b"}) == [
-        {"role": "user", "content": "a"},
-        {"role": "assistant", "content": "b"},
-    ]
-    with pytest.raises(ValueError, match="the row has no completion"):
-        lengths.messages_of({"prompt": "a", "completion": []})
-
-
-def test_tokens_are_counted_with_their_reasoning_in_all_splits(tmp_path: Path) -> None:
-    """Role, reasoning and content of each message; a row that cannot be counted is in the report."""
-    (tmp_path / "data").mkdir()
-    row = {"prompt": "a b", "completion": [{"role": "assistant", "content": "c", "reasoning": "a a a"}]}
-    write(tmp_path / "data" / "train.jsonl", [row] * 3)
-    write(tmp_path / "data" / "validation.jsonl", [{"prompt": "a", "completion": "b"}, {"prompt": "a"}])
-    made, found = lengths.run(Source(str(tmp_path / "data")), model=str(words(tmp_path)))
-    assert list(found.tokens) == [4, 8, 8, 8]
-    assert made.found["splits"] == ["train", "validation"]
-    assert made.failed == {"ValueError: the row has no completion": 1}
-
-
 def test_a_tokenizer_that_is_not_there_is_an_error_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,25 +217,6 @@ def test_a_tokenizer_that_is_not_there_is_an_error_in_a_sentence(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(DataError, match="cannot load the tokenizer"):
         lengths.load_tokenizer(str(tmp_path / "nowhere"), None)
-
-
-def test_rows_of_parquet_and_jsonl_are_the_same(tmp_path: Path) -> None:
-    """As dictionaries, nested ones too."""
-    rows = [evaluation(n, 1.0 + n) for n in range(200)]
-    upload.run(upload.TARGETS[2], write(tmp_path / "r.jsonl", rows), to=tmp_path / "sets", repository=None, token=None)
-    (file,) = (tmp_path / "sets" / "synthetic" / "data").iterdir()
-    assert list(read(file)) == rows
-    assert pq.ParquetFile(file).metadata.num_rows == 200
-
-
-@pytest.mark.parametrize("limit", [None, 1, 9, 100])
-def test_rows_are_counted_without_being_read(tmp_path: Path, limit: int | None) -> None:
-    """For progress: as many as a step gets, of files of both kinds."""
-    write(tmp_path / "r.jsonl", [{"n": n} for n in range(30)])
-    pq.write_table(pa.table({"n": range(30)}), tmp_path / "r.parquet")
-    for name in ("r.jsonl", "r.parquet"):
-        source = Source(str(tmp_path / name), limit=limit)
-        assert source.count() == len(list(source.rows())) == min(30, limit or 30)
 
 
 def test_scripts_have_the_published_names(tmp_path: Path) -> None:
@@ -326,13 +227,6 @@ def test_scripts_have_the_published_names(tmp_path: Path) -> None:
     made[0].write_text("something else")
     with pytest.raises(DataError, match="exists and is another file"):
         scripts.write(tmp_path)
-
-
-def test_numbers_of_rows() -> None:
-    """Only finite ones; a truth value is none."""
-    assert [number_of({"r": value}, "r") for value in (1, 2.5)] == [1.0, 2.5]
-    for value in (None, True, "1", math.nan, -math.inf, [1]):
-        assert number_of({"r": value}, "r") is None
 
 
 @pytest.mark.parametrize(
