@@ -92,3 +92,25 @@ def _case_value(value: object) -> object:
 CaseName = Annotated[str, BeforeValidator(_case_name)]
 CaseValue = Annotated[Any, BeforeValidator(_case_value)]
 CaseMapping = Annotated[Mapping[CaseName, CaseValue], BeforeValidator(_case), Field(min_length=1)]
+
+
+def _on_a_line(expected: str, never: str) -> BeforeValidator:
+    pattern = re.compile(rf"[^{never}\u0085\u2028\u2029]*")
+
+    def check(value: object) -> object:
+        if pattern.fullmatch(str(value)) is None:
+            raise PydanticCustomError("program_line", "{expected}", {"expected": expected})
+        return value
+
+    return BeforeValidator(check)
+
+
+#: A case of a stored task with an eval program of its own: whatever KernelBot would write on the program's line.
+ProgramCase = Annotated[
+    Mapping[
+        Annotated[str, _on_a_line("an argument name without ':', ';' and control characters", rf":{_NEVER}")],
+        Annotated[Any, _on_a_line("a value whose text has no ';' and no control characters", _NEVER)],
+    ],
+    BeforeValidator(_case),
+    Field(min_length=1),
+]

@@ -151,9 +151,11 @@ class Extra:
 class Validation:
     """What accepted submissions are validated with: a program, and the version of what it demands."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    #: As `unknown_keys` says, a later KernelBot's keys are kept and not used.
+    __pydantic_config__ = ConfigDict(extra="ignore")
 
-    version: Text
+    #: A number where KernelBot's author wrote one.
+    version: Text | int | float
     source: Text
 
 

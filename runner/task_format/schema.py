@@ -5,6 +5,8 @@ Rules that concern several keys (a main that is a file, world_size in every case
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -12,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from runner.base.dates import EXPECTED, DateError, read_date
-from runner.task_format.cases import CaseMapping
+from runner.task_format.cases import CaseMapping, ProgramCase
 from runner.task_format.model import DAY_S, Text
 
 
@@ -88,10 +90,56 @@ class TaskDocument(TaskCommon):
     gpus: Texts
 
 
+def _listed(value: object) -> object:
+    return [] if value is None else value
+
+
+def _limit(value: object) -> object:
+    """Whole seconds; null, with which KernelBot sets no limit, is the longest."""
+    if value is None:
+        return DAY_S
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return min(math.ceil(value), DAY_S) if is_number else value
+
+
+def _whole(value: object) -> object:
+    """KernelBot hands a seed over as text."""
+    is_digits = isinstance(value, str) and value.isascii() and value.isdigit()
+    return int(value) if is_digits or (isinstance(value, float) and value.is_integer()) else value
+
+
+def _truth(value: object) -> object:
+    return bool(value) if value is None or (isinstance(value, int) and value in (0, 1)) else value
+
+
+def _set(value: object) -> object:
+    return {key: item for key, item in value.items() if item is not None} if isinstance(value, Mapping) else value
+
+
+Limit = Annotated[Seconds, BeforeValidator(_limit)]
+
+
 class StoredTaskDocument(TaskCommon):
-    """`leaderboard.leaderboard.task`."""
+    """`leaderboard.leaderboard.task`. KernelBot checks no types: what it runs is read, in its meaning."""
 
     files: Annotated[dict[Text, str], Field(min_length=1)]
+    config: Annotated[dict[str, Any], BeforeValidator(_set)]
+    tests: Annotated[Cases, BeforeValidator(_listed)]
+    benchmarks: Annotated[Cases, BeforeValidator(_listed)]
+    test_timeout: Limit = 180
+    benchmark_timeout: Limit = 180
+    ranked_timeout: Limit = 180
+    seed: Annotated[Seed | None, BeforeValidator(_whole)] = None
+    multi_gpu: Annotated[bool, BeforeValidator(_truth)] = False
+    libraries: Annotated[Texts, BeforeValidator(_listed)]
+
+
+class StoredProgramDocument(StoredTaskDocument):
+    """The same with an eval program of its own, which alone reads cases and seed."""
+
+    seed: Annotated[int | None, BeforeValidator(_whole)] = None
+    tests: Annotated[list[ProgramCase], Field(default_factory=list), BeforeValidator(_listed)]
+    benchmarks: Annotated[list[ProgramCase], Field(default_factory=list), BeforeValidator(_listed)]
 
 
 class ProblemDocument(_Document):

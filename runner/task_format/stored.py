@@ -13,9 +13,9 @@ from typing import Any
 from runner.base.errors import TaskError
 from runner.base.model import Json
 from runner.task_format.build import build_task
-from runner.task_format.model import CuConfig, Extra, Lang, PyConfig, Task
+from runner.task_format.model import HARNESS, CuConfig, Extra, Harness, Lang, PyConfig, Task, Validation
 from runner.task_format.problems import validate
-from runner.task_format.schema import StoredTaskDocument
+from runner.task_format.schema import StoredProgramDocument, StoredTaskDocument
 
 _CONFIGS: Mapping[str, type[PyConfig | CuConfig]] = {Lang.PY: PyConfig, Lang.CU: CuConfig}
 
@@ -60,9 +60,12 @@ def from_stored(task_json: Json, extra_json: Json | None, *, origin: str) -> Tas
     for found, where in ((task_json, "task"), (extra_json or {}, "extra")):
         if not isinstance(found, Mapping):
             raise TaskError(f"{origin}: {where} is a JSON {type(found).__name__}, expected an object")
-    document = validate(StoredTaskDocument, _known(task_json), where=origin, prefix="task")
     extra_where = f"{origin}: extra"
     extra = validate(Extra, dict(extra_json or {}), where=extra_where)
+    known = _known(task_json)
+    files = known.get("files")
+    judged = extra.harness is Harness.BUILTIN or (isinstance(files, Mapping) and HARNESS in files.values())
+    document = validate(StoredTaskDocument if judged else StoredProgramDocument, known, where=origin, prefix="task")
     return build_task(
         document,
         document.files,
@@ -76,19 +79,33 @@ def from_stored(task_json: Json, extra_json: Json | None, *, origin: str) -> Tas
 
 def unknown_keys(task_json: Json) -> Sequence[str]:
     """The keys of a stored task that this release does not know, as paths: a later KernelBot may have written them."""
-    known = _known(task_json)
-    config = task_json.get("config")
-    inside = [key for key in config if key not in known["config"]] if isinstance(config, Mapping) else []
-    return [*(key for key in task_json if key not in known), *(f"config.{key}" for key in inside)]
+    keys = [key for key in task_json if key not in StoredTaskDocument.model_fields]
+    for name, record in _records(task_json).items():
+        own = {field.name for field in fields(record)}
+        keys += [f"{name}.{key}" for key in task_json[name] if key not in own]
+    return keys
+
+
+def _records(task_json: Json) -> dict[str, type]:
+    """The keys of a stored task whose values are objects of certain keys."""
+    records = {"config": _CONFIGS.get(str(task_json.get("lang"))), "validation": Validation}
+    return {
+        name: record
+        for name, record in records.items()
+        if record is not None and isinstance(task_json.get(name), Mapping)
+    }
 
 
 def _known(task_json: Json) -> dict[str, Any]:
     """A stored task without the keys that are unknown. An author's file is read strictly; this was read before."""
     known = {key: value for key, value in task_json.items() if key in StoredTaskDocument.model_fields}
-    config = _CONFIGS.get(str(known.get("lang")))
-    if config is not None and isinstance(known.get("config"), Mapping):
-        keys = {field.name for field in fields(config)}
-        known["config"] = {key: value for key, value in known["config"].items() if key in keys}
+    if "config" in _records(known):
+        own = {field.name for field in fields(_CONFIGS[known["lang"]])}
+        known["config"] = {key: value for key, value in known["config"].items() if key in own}
+        defines = known["config"].get("defines")
+        if isinstance(defines, Mapping):
+            # As KernelBot writes them for the compiler: -DN, which is -DN=1, and -DN=0.5.
+            known["config"]["defines"] = {name: "1" if value is None else str(value) for name, value in defines.items()}
     return known
 
 

@@ -60,7 +60,7 @@ UNTOUCHED: Final = (
 def live(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[LiveRunner]:
     """A daemon that ends every run soon, and a leaderboard whose task has a validation."""
     with live_runner(create_database(migrated_template), max_run_s=15, warm_containers=0) as runner:
-        for name, program in (("validated", "exit(1)"), ("judged", "@HARNESS@")):
+        for name, program, version in (("validated", "exit(1)", "v1"), ("judged", "@HARNESS@", 2)):
             files = {"submission.py": "@SUBMISSION@", "helper.py": "SIZE = 7\n", "eval.py": program}
             runner.store.create_board(
                 name=name,
@@ -71,7 +71,7 @@ def live(create_database: Callable[[str | None], str], migrated_template: str) -
                     "config": {"main": "eval.py"},
                     "tests": [{"size": 1}],
                     "benchmarks": [{"size": 2}],
-                    "validation": {"version": "v1", "source": SCRIPT},
+                    "validation": {"version": version, "source": SCRIPT, "key of a later KernelBot": 1},
                 },
                 description="Whatever.",
                 gpus=("CPU",),
@@ -145,8 +145,9 @@ def test_words_of_the_process_are_for_operators_where_the_judge_keeps_the_refere
         sweep = live.store.validate("judged", "CPU")
         wait_for(live, sweep.sweep_id)
         jobs = db.execute("SELECT error FROM runner.job WHERE sweep_id = %s ORDER BY id", [sweep.sweep_id]).fetchall()
-    errors = [line.error for line in live.store.validations(leaderboard="judged")]
-    assert errors == [
+    lines = live.store.validations(leaderboard="judged")
+    assert {line.contract_version for line in lines} == {"2"}
+    assert [line.error for line in lines] == [
         "the validation script ended with exit code 1",
         "the validation script's last line of output is no result",
     ]

@@ -91,6 +91,9 @@ class Validating:
         if context.task.validation is None:
             raise TaskError(f"{where}: the task has no validation any more")
         self._contract = validate(Validation, context.task.validation, where=where, prefix="task.validation")
+        version = self._contract.version
+        #: As `->>` gives it in SQL.
+        self._version = version if isinstance(version, str) else json.dumps(version)
         self._runs: list[Run] = []
 
     def build_plans(self, cpus: tuple[int, ...], *, beside: bool) -> Mapping[int, BuildPlan]:  # noqa: ARG002 none
@@ -158,7 +161,7 @@ class Validating:
             error=end.error,
             report={
                 **job_report(Harness.PROGRAM, evidence, {}, eval_ns),
-                "validation": {"contract_version": self._contract.version, **said},
+                "validation": {"contract_version": self._version, **said},
             },
             build_ns=max(0, total_ns - evidence.waited_ns - eval_ns),
             eval_ns=eval_ns,

@@ -11,6 +11,7 @@ import pytest
 
 from runner.base.errors import TaskError
 from runner.task_format import extra_to_stored, from_stored, load, to_stored, unknown_keys
+from runner.task_format.cases import program_line
 from runner.task_format.model import Extra, Harness
 from tasks.harness.judge.cases import spec_line
 from tests.unit.task_format.samples import CU, changed, write
@@ -29,6 +30,7 @@ KEYS = {
     "seed",
     "multi_gpu",
 }
+LIMITS = ("test_timeout", "benchmark_timeout", "ranked_timeout")
 
 
 def jsonb(value: Any) -> Any:  # noqa: ANN401 any JSON
@@ -121,7 +123,7 @@ def test_a_board_that_kernelbot_made_has_no_extra(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("tests", [{"size": "a;b"}], "leaderboard 'x': task.tests[0].size: found 'a;b', expected a text of 1"),
+        ("tests", [{"size": "a;b"}], "leaderboard 'x': task.tests[0].size: found 'a;b', expected a value whose"),
         ("lang", "c", "leaderboard 'x': task.lang: found 'c', expected 'py' or 'cu'"),
         ("config", {"main": "no.py"}, "leaderboard 'x': task.config.main: found 'no.py', expected a file of the task"),
         ("files", {"a": "b"}, "leaderboard 'x': task.files: found 0 files with the source @SUBMISSION@"),
@@ -142,21 +144,57 @@ def test_a_spoilt_row_is_refused_by_its_board(tmp_path: Path, key: str, value: o
 
 @pytest.mark.parametrize("document", [changed(), CU])
 def test_a_stored_task_with_keys_of_a_later_kernelbot_loads(tmp_path: Path, document: dict[str, Any]) -> None:
-    """At the top and in `config`; they are named. `validation` is known, and given back unchanged, null as nothing."""
+    """At each level that has keys; they are named. `validation` is known, and given back unchanged, null as nothing."""
     stored = to_stored(load(write(tmp_path, document)).task)
     plain = from_stored(stored, None, origin="x")
     assert unknown_keys(stored) == []
     assert "validation" not in to_stored(from_stored({**stored, "validation": None}, None, origin="x"))
-    later = {
-        **stored,
-        "gpus": [],
-        "config": {**stored["config"], "cache": True},
-        "validation": {"version": "2", "n": 1},
-    }
-    assert unknown_keys(later) == ["gpus", "config.cache"]
+    validation = {"version": 2, "source": "print()", "timeout": 900}
+    later = {**stored, "gpus": [], "config": {**stored["config"], "cache": True}, "validation": validation}
+    assert unknown_keys(later) == ["gpus", "config.cache", "validation.timeout"]
     loaded = from_stored(later, None, origin="x")
     assert replace(loaded, validation=None) == plain
-    assert to_stored(loaded)["validation"] == {"version": "2", "n": 1}
+    assert to_stored(loaded)["validation"] == validation
+
+
+@pytest.mark.parametrize(
+    ("keys", "odd", "plain"),
+    [
+        *((LIMITS, *pair) for pair in [(None, 86_400), (30.0, 30), (0.5, 1), (100_000, 86_400)]),
+        (("tests", "benchmarks", "libraries"), None, []),
+        (("seed",), "42", 42),
+        (("seed",), 42.0, 42),
+        *((("multi_gpu",), odd, bool(odd)) for odd in (None, 0, 1)),
+        (
+            ("config",),
+            {"sources": ["eval.cu"], "defines": {"N": None, "M": 0.5, "D": 4}, "include_dirs": None},
+            {"sources": ["eval.cu"], "defines": {"N": "1", "M": "0.5", "D": "4"}},
+        ),
+        (("config",), {"sources": ["eval.cu"], "defines": None}, {"sources": ["eval.cu"]}),
+    ],
+)
+def test_a_value_that_kernelbot_runs_is_read_in_its_meaning(
+    tmp_path: Path, keys: tuple[str, ...], odd: object, plain: object
+) -> None:
+    """It checks no types when it stores a task: nulls, floats, texts of digits. In a task.yml they are refused."""
+    document = changed(CU if keys == ("config",) else changed(), tests=[{"world_size": 1}], benchmarks=[])
+    stored = to_stored(load(write(tmp_path, document)).task)
+    for key in keys:
+        written = {**stored, key: odd}
+        assert from_stored(written, None, origin="x") == from_stored({**stored, key: plain}, None, origin="x")
+
+
+@pytest.mark.parametrize("value", [None, "", " a ", 1e-5, 2**70, [0.5], ["a"], [[1, 2], []], {"a": None}, "x" * 2000])
+def test_a_case_of_a_program_is_what_kernelbot_would_write(tmp_path: Path, value: object) -> None:
+    """The program alone reads it: any value, and any name. The judge's cases are as strict as their author's."""
+    cases = [{"bias-size": value}, {"n": value, "flag": True}]
+    stored = to_stored(load(write(tmp_path)).task) | {"tests": cases, "benchmarks": cases, "seed": -1}
+    task = from_stored(json.loads(json.dumps(stored)), None, origin="x")
+    assert list(map(program_line, task.tests)) == [f"bias-size: {value}", f"n: {value}; flag: True"]
+    assert (task.benchmarks, task.seed) == (task.tests, -1)
+    for judged in (stored, {**stored, "tests": [], "benchmarks": []}):
+        with pytest.raises(TaskError, match=r"task\.(tests\[0\]|seed)"):
+            from_stored(judged, {"harness": "builtin"}, origin="x")
 
 
 @pytest.mark.parametrize("task", [{}, {"lang": [], "config": []}, {"lang": "py", "config": 1}, {"config": {"main": 1}}])
