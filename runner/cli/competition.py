@@ -131,8 +131,9 @@ def plan_update(
     deadline: datetime,
     gpus: Sequence[str],
     demand: Demand,
+    open_code: bool,
 ) -> BoardPlan:
-    """What an update does to a leaderboard, whose GPU types and demand become those given."""
+    """What an update does to a leaderboard, whose GPU types, demand and `open_code` become those given."""
     changes = tuple(_changes(folder, deadline, present))
     if set(gpus) != set(present.gpus):
         changes += (Change(key="gpus", text=f"{', '.join(present.gpus)} → {', '.join(gpus)}"),)
@@ -140,6 +141,8 @@ def plan_update(
         before, after = getattr(present.demand, key), getattr(demand, key)
         if before != after:
             changes += (Change(key=key, text=f"{before} → {after}"),)
+    if open_code != present.open_code:
+        changes += (Change(key="code after the deadline", text="closed → open" if open_code else "open → closed"),)
     return BoardPlan(
         name=name,
         action=Action.UPDATE if changes else Action.UNCHANGED,

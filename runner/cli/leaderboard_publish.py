@@ -60,6 +60,14 @@ ToleranceOption = Annotated[
         help="How closely the judge's clock bounds an audited time: 0.01 to 0.5 of it.",
     ),
 ]
+OpenCodeOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--open-code/--closed-code",
+        help="Whether everyone may read ranked code after the deadline.",
+        show_default="open",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -117,6 +125,7 @@ def create(
     deadline: DeadlineOption = None,
     timing: TimingOption = None,
     tolerance: ToleranceOption = None,
+    open_code: OpenCodeOption = None,
 ) -> None:
     """Publish a task as a new leaderboard.
 
@@ -125,6 +134,9 @@ def create(
 
     A time worth less than --timing passes and does not rank (docs/frontends.md#what-a-time-is-worth). A task with its
     own eval program has `claimed` times only: if more is demanded, nothing ranks.
+
+    After the deadline everyone may read ranked code, and a public data export may have it, unless --closed-code is
+    given.
     """
     ends = parse_deadline(deadline) if deadline is not None else datetime.now(UTC) + DEFAULT_LIFETIME
     demanded = None if timing is None else parse_timing(timing)
@@ -134,7 +146,7 @@ def create(
     with session(context).store() as store:
         gpus = _offered(context, store, folder, gpu or folder.gpus, board)
         plan = BoardPlan(name=board, action=Action.CREATE, folder=folder, deadline=ends, gpus=gpus)
-        _create(store, plan, timing=demanded, tolerance=within)
+        _create(store, plan, timing=demanded, tolerance=within, open_code=open_code)
     _warn(folder, demanded)
     for emulating in _emulating(context, gpus):
         note(f"{emulating} emulates CUDA: submissions are tested and timed there, and not ranked")
@@ -155,6 +167,7 @@ def update(
     deadline: DeadlineOption = None,
     timing: TimingOption = None,
     tolerance: ToleranceOption = None,
+    open_code: OpenCodeOption = None,
     force: Annotated[bool, typer.Option("--force", help="Store incomparable changes too.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     as_json: JsonOption = False,
@@ -182,11 +195,19 @@ def update(
             timing=demanded or present.demand.timing,
             tolerance=present.demand.tolerance if within is None else within,
         )
-        plan = plan_update(board, folder, present=present, deadline=ends or present.deadline, gpus=gpus, demand=demand)
+        plan = plan_update(
+            board,
+            folder,
+            present=present,
+            deadline=ends or present.deadline,
+            gpus=gpus,
+            demand=demand,
+            open_code=present.open_code if open_code is None else open_code,
+        )
         stored = not dry_run and (force or not plan.needs_force) and not plan.changes_evaluator
         if stored:
             # Also if nothing would change: the store is asked whether that is so still.
-            store.update_board(**_stored(plan), force=force, timing=demanded, tolerance=within)
+            store.update_board(**_stored(plan), force=force, timing=demanded, tolerance=within, open_code=open_code)
     if as_json:
         out_json(plan.to_json())
     else:

@@ -42,8 +42,11 @@ class Boards(Base):
         forum_id: int = 0,
         timing: TimingAssurance | None = None,
         tolerance: float | None = None,
+        open_code: bool | None = None,
     ) -> int:
-        """Publish a task; returns the leaderboard's id. `timing` and `tolerance`: as `runner.set_demand` has them.
+        """Publish a task; returns the leaderboard's id.
+
+        `timing` and `tolerance`: as `runner.set_demand` has them; `open_code`: as `runner.set_open_code` has it.
 
         Raises:
             BoardError: the name is taken or empty, or there is no GPU type.
@@ -65,6 +68,7 @@ class Boards(Base):
                 )
             _write_board_parts(connection, created["id"], gpus=gpus, templates=templates, extra=extra)
             _set_demand(connection, name, timing, tolerance)
+            _set_open_code(connection, name, open_code=open_code)
         return int(created["id"])
 
     def update_board(
@@ -80,10 +84,11 @@ class Boards(Base):
         force: bool = False,
         timing: TimingAssurance | None = None,
         tolerance: float | None = None,
+        open_code: bool | None = None,
     ) -> int:
         """Publish a task anew under an existing name; returns the leaderboard's id.
 
-        `timing` and `tolerance`: as `runner.set_demand` has them.
+        `timing` and `tolerance`: as `runner.set_demand` has them; `open_code`: as `runner.set_open_code` has it.
 
         Raises:
             NotFoundError: no such leaderboard.
@@ -112,6 +117,7 @@ class Boards(Base):
             rows(connection, queries.UPDATE_BOARD, parameters)
             _write_board_parts(connection, board["id"], gpus=gpus, templates=templates, extra=extra)
             _set_demand(connection, name, timing, tolerance)
+            _set_open_code(connection, name, open_code=open_code)
         return int(board["id"])
 
     def set_open_jobs(self, name: str, max_open_jobs: int | None) -> None:
@@ -267,6 +273,12 @@ def _set_demand(
     """None leaves a setting as it is."""
     if timing is not None or tolerance is not None:
         rows(connection, queries.SET_DEMAND, {"name": name, "timing": timing, "tolerance": tolerance})
+
+
+def _set_open_code(connection: psycopg.Connection[Row], name: str, *, open_code: bool | None) -> None:
+    """None leaves the setting as it is."""
+    if open_code is not None:
+        rows(connection, queries.SET_OPEN_CODE, {"name": name, "open_code": open_code})
 
 
 def _write_board_parts(

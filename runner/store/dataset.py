@@ -59,6 +59,8 @@ class DataBoard:
     description: str
     gpu_types: tuple[str, ...]
     demanded_timing: str
+    #: Whether its ranked code is public (`runner.open_board`).
+    code_open: bool
 
 
 @dataclass(frozen=True, kw_only=True)

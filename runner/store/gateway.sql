@@ -312,6 +312,10 @@ DELETE FROM leaderboard.leaderboard_invite WHERE code = %(code)s::text RETURNING
 -- Opens a leaderboard to everyone, or closes it to all without an invitation.
 UPDATE leaderboard.leaderboard SET visibility = %(visibility)s::text WHERE id = %(board_id)s::integer
 
+-- name: set_open_code
+-- Sets whether a leaderboard's ranked code is public after the deadline.
+SELECT runner.set_open_code(%(leaderboard)s::text, %(open_code)s::boolean)
+
 -- name: set_limit
 -- Sets the hourly limit of a leaderboard.
 INSERT INTO leaderboard.rate_limit AS r (leaderboard_id, mode_category, max_submissions_per_hour)

@@ -109,6 +109,7 @@ INSERT_BOARD_TEMPLATE: Final = ALL["insert_board_template"]
 SAVE_BOARD_EXTRA: Final = ALL["save_board_extra"]
 SET_DEMAND: Final = call("set_demand(name text, timing text, tolerance float8) AS changed")
 SET_OPEN_JOBS: Final = call("set_open_jobs(name text, max_open_jobs integer)")
+SET_OPEN_CODE: Final = call("set_open_code(name text, open_code boolean)")
 DELETE_BOARD: Final = call("delete_board(name text, force boolean) AS left_over")
 MATCHING: Final = ALL["matching"]
 RERUN: Final = call(

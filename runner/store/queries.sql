@@ -190,7 +190,7 @@ WHERE l.deadline > now() ORDER BY l.name
 -- name: board
 -- One leaderboard with its task.
 SELECT l.id, l.name, l.deadline, l.description, l.visibility, l.creator_id, l.forum_id, l.task, b.extra, d.timing,
-       d.tolerance,
+       d.tolerance, coalesce(b.open_code, true) AS open_code,
        ARRAY(SELECT g.gpu_type FROM leaderboard.gpu_type g WHERE g.leaderboard_id = l.id ORDER BY 1) AS gpus,
        (SELECT count(*) FROM leaderboard.submission s WHERE s.leaderboard_id = l.id) AS submissions
 FROM leaderboard.leaderboard l
@@ -465,7 +465,7 @@ SELECT (extract(epoch FROM now()) * 1000000)::bigint AS at_us, current_setting('
 -- name: dataset_boards
 -- The leaderboards that a data export may be of; open: the deadline has not passed.
 SELECT d.id, d.name, d.deadline > now() AS open, d.visibility, d.lang, d.ranking_by, d.description, d.gpu_types,
-       d.demanded_timing,
+       d.demanded_timing, d.code_open,
        (extract(epoch FROM least(greatest(d.deadline, '0001-01-02Z'), '9999-12-30Z')) * 1000000)::bigint AS deadline_us
 FROM runner.dataset_leaderboards d
 ORDER BY d.id

@@ -516,6 +516,8 @@ class BoardView:
     task: Json
     #: What `runner.yml` said, as stored; None for a board without one.
     extra: Json | None
+    #: Whether ranked code is public once the deadline has passed.
+    open_code: bool
     #: Language key -> full text.
     templates: Mapping[str, str] = field(default_factory=dict)
     demand: Demand = field(default_factory=Demand)

@@ -227,7 +227,7 @@ def publish(
 ) -> None:
     """Publish an exported folder as a data set on Hugging Face.
 
-    A private export, one of a leaderboard that was open or not public, one without a licence and one that `data verify`
+    A private export, one of a leaderboard whose code was not public, one without a licence and one that `data verify`
     finds fault with are refused. Only the files of the manifest are sent, all in one commit. Those that the last export
     had and this one has not are removed from the data set; its history keeps them. Other files are left alone.
 

@@ -64,19 +64,22 @@ def chosen(boards: Sequence[DataBoard], options: Options) -> Sequence[DataBoard]
     named(boards, options.notes)
     if options.private:
         return selected
-    kept_back = [
-        f"{board.name} ({'open until ' + manifest.moment(board.deadline_us) if board.open else board.visibility})"
-        for board in selected
-        if board.open or board.visibility != "public"
-    ]
+    kept_back = [f"{board.name} ({_why_closed(board)})" for board in selected if not board.code_open]
     if kept_back:
         raise DataError(
-            f"a public export may not have leaderboards that are open or not public: {', '.join(kept_back)}. Choose "
+            f"a public export may not have leaderboards whose code is not public: {', '.join(kept_back)}. Choose "
             "others with --leaderboard, or export for yourself with --private"
         )
     if not (options.licence or "").strip():
         raise DataError("a public export needs a licence, e.g. --licence cc-by-4.0; --private does without")
     return selected
+
+
+def _why_closed(board: DataBoard) -> str:
+    """Why the code of a leaderboard is not public."""
+    if board.open:
+        return f"open until {manifest.moment(board.deadline_us)}"
+    return board.visibility if board.visibility != "public" else "its owner keeps code closed"
 
 
 def refuse_addresses(people: Sequence[People], options: Options) -> None:

@@ -75,7 +75,7 @@ def export(
     All files are of one moment, and appear in one step: whatever ends the command, DIR holds the old export or the new
     one.
 
-    An export is public unless --private is given: leaderboards that are open or not public are refused, and
+    An export is public unless --private is given: leaderboards whose code is not public are refused, and
     --licence is required. No file has output, cases or seeds of secret runs, login tokens, or names of hosts.
     """
     require()

@@ -244,6 +244,7 @@ class _Writing:
             "deadline": manifest.moment(board.deadline_us),
             "open": board.open,
             "visibility": board.visibility,
+            "code_open": board.code_open,
             "gpu_types": list(board.gpu_types),
             "submissions": 0 if people is None else people.submissions,
             "users": 0 if people is None else people.users,

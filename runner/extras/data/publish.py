@@ -89,22 +89,18 @@ def checked(path: Path) -> Folder:
     """The folder, if it may be published.
 
     Raises:
-        DataError: it is no export, it was exported as private, it has a leaderboard that was open or not public, it has
-            no licence, or a file is missing or has changed.
+        DataError: it is no export, it was exported as private, it has a leaderboard whose code was not public, it
+            has no licence, or a file is missing or has changed.
     """
     document = manifest.read(path)
     if document.get("private") is not False:
         raise DataError(
             f"{path} was exported as private, so it is not published; export it again with the rules of a public export"
         )
-    kept_back = [
-        str(board.get("name"))
-        for board in document["boards"]
-        if board.get("open") is not False or board.get("visibility") != "public"
-    ]
+    kept_back = [str(board.get("name")) for board in document["boards"] if board.get("code_open") is not True]
     if kept_back:
         raise DataError(
-            _list(f"{path} is not published, because it has leaderboards that were open or not public", kept_back)
+            _list(f"{path} is not published, because it has leaderboards whose code was not public", kept_back)
         )
     if not str(document.get("licence") or "").strip():
         raise DataError(f"{path} has no licence, so it is not published; export it again with a licence")

@@ -247,16 +247,23 @@ async def revoke_invite(request: Request) -> Response:
 
 
 async def visibility(request: Request) -> Response:
-    """POST /admin/leaderboards/{name}/visibility."""
+    """POST /admin/leaderboards/{name}/visibility: who sees a leaderboard, and whether its code opens at the end."""
     admin(request)
-    wanted = (await json_body(request)).get("visibility")
-    if wanted not in ("public", "closed"):
+    body = await json_body(request)
+    chosen = {key: body[key] for key in ("visibility", "open_code") if key in body}
+    if not chosen or chosen.get("visibility", "public") not in ("public", "closed"):
         raise Refusal(422, [problem("literal_error", "body.visibility", "Input should be 'public' or 'closed'", None)])
+    if not isinstance(chosen.get("open_code", True), bool):
+        raise Refusal(422, [problem("bool_type", "body.open_code", "Input should be true or false", None)])
     board = await _board(request)
     if board is None:
         return _no_board(request)
-    await app_state(request).store.all("set_visibility", board_id=board["id"], visibility=wanted)
-    return Ascii({"status": "ok", "leaderboard": board["name"], "visibility": wanted})
+    current = app_state(request)
+    if "visibility" in chosen:
+        await current.store.all("set_visibility", board_id=board["id"], visibility=chosen["visibility"])
+    if "open_code" in chosen:
+        await current.store.all("set_open_code", leaderboard=board["name"], open_code=chosen["open_code"])
+    return Ascii({"status": "ok", "leaderboard": board["name"], **chosen})
 
 
 async def limits(request: Request) -> Response:

@@ -77,6 +77,7 @@ GRANT EXECUTE ON FUNCTION
     runner.cancel_validations(bigint),
     runner.set_demand(text, text, double precision),
     runner.set_open_jobs(text, integer),
+    runner.set_open_code(text, boolean),
     runner.set_open_items(text, text, bigint),
     runner.pause(text, text),
     runner.resume(text),
@@ -93,7 +94,8 @@ REVOKE SELECT ON runner.source FROM runner_operator;
 REVOKE SELECT ON runner.board FROM runner_operator;
 REVOKE SELECT ON runner.web_login FROM runner_operator;
 GRANT SELECT (user_id, provider, since) ON runner.web_login TO runner_operator;
-GRANT SELECT (leaderboard_id, harness, timing, tolerance, ranked, max_open_jobs, paused, paused_since) ON runner.board TO runner_operator;
+GRANT SELECT (leaderboard_id, harness, timing, tolerance, ranked, max_open_jobs, paused, paused_since, open_code)
+    ON runner.board TO runner_operator;
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.runs TO runner_operator;
 GRANT SELECT (id, user_name, cli_valid, cli_auth_provider, created_at, is_banned) ON leaderboard.user_info
     TO runner_operator;
@@ -114,13 +116,15 @@ GRANT EXECUTE ON FUNCTION
     runner.delete_submission(bigint, text),
     runner.delete_board(text, boolean),
     runner.board_scores(integer, text, integer),
+    runner.board_records(integer, text, integer),
+    runner.set_open_code(text, boolean),
     runner.web_login(text, text, text),
     runner.attach_login(text, text),
     runner.admit_login(text, text, text),
     runner.validate(text, text, boolean, boolean) TO runner_gateway;
 GRANT SELECT (task), UPDATE (visibility) ON leaderboard.leaderboard TO runner_gateway;
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.code_files TO runner_gateway;
-GRANT SELECT ON runner.seen_run TO runner_gateway;
+GRANT SELECT ON runner.seen_run, runner.open_board, runner.open_code TO runner_gateway;
 GRANT SELECT (id, user_name, is_banned), UPDATE (is_banned) ON leaderboard.user_info TO runner_gateway;
 GRANT SELECT, INSERT, UPDATE, DELETE ON leaderboard.rate_limit TO runner_gateway;
 GRANT SELECT, INSERT, DELETE ON leaderboard.leaderboard_invite TO runner_gateway;

@@ -16,7 +16,8 @@ CREATE TABLE runner.board (
         ELSE ARRAY['audited'] END) STORED,
     max_open_jobs integer CONSTRAINT board_max_open_jobs CHECK (max_open_jobs > 0),
     paused text,
-    paused_since timestamptz
+    paused_since timestamptz,
+    open_code boolean NOT NULL DEFAULT true
 );
 COMMENT ON TABLE runner.board IS 'What only kernel-runner knows of a leaderboard: runner.yml, and who evaluates.';
 COMMENT ON COLUMN runner.board.timing IS 'The assurance that a time needs to rank.';
@@ -25,3 +26,4 @@ COMMENT ON COLUMN runner.board.tolerance IS
 COMMENT ON COLUMN runner.board.ranked IS 'The assurances that are at least `timing`.';
 COMMENT ON COLUMN runner.board.max_open_jobs IS 'How many jobs of a user may wait or run on this leaderboard; NULL: any number.';
 COMMENT ON COLUMN runner.board.paused IS 'Why no job of the leaderboard is claimed; NULL: jobs are claimed.';
+COMMENT ON COLUMN runner.board.open_code IS 'Whether ranked code is public once the deadline has passed.';

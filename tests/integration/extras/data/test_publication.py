@@ -28,7 +28,7 @@ def test_a_public_export_is_published_and_a_private_one_is_not(
         publishing.checked(tmp_path / "private")
     told = manifest.read(tmp_path / "private")
     manifest.write(tmp_path / "private", {**told, "private": False})
-    with pytest.raises(DataError, match=r"open or not public:\n  - running$"):
+    with pytest.raises(DataError, match=r"whose code was not public:\n  - running$"):
         publishing.checked(tmp_path / "private")
     exported(
         database_url,
