@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
 
-from development.stack import REPOSITORY, STACKS, Stack, orderly, own_environment, say, state_directory
+from development.demo import demo
+from development.stack import REPOSITORY, STACKS, Stack, orderly, say, state_directory
 from runner.base.environment import process_environment
-from runner.base.errors import ConfigError, InfrastructureError, KernelRunnerError
-from runner.store import Store
+from runner.base.errors import ConfigError, KernelRunnerError
 
 _LOOK_S = 0.25
 #: How long an interrupted command, and what it leaves running, may take to end.
@@ -35,14 +35,13 @@ def up(stack: Stack) -> None:
         url = stack.start_postgres()
         say(f"PostgreSQL: {url}")
         stack.write_config(database_url=url, engine=engine)
-        _kernel_runner(stack, "migrate")
-        _kernel_runner(
-            stack, "leaderboard", "import", str(REPOSITORY / "tasks" / "problems" / "starter.yaml"), "--force"
-        )
+        stack.kernel_runner("migrate")
+        stack.kernel_runner("leaderboard", "import", str(REPOSITORY / "tasks" / "problems" / "starter.yaml"), "--force")
         began = datetime.now(UTC)
         pid = stack.start_daemon()
         say(f"daemon: process {pid}, log {stack.daemon_log}; it proves its containers with a probe first")
-        _await_daemon(stack, url, began)
+        if not stack.daemon_serves(since=began):
+            say(f"the daemon is not ready; its log says why: {stack.daemon_log}")
         _start_gateway(stack)
         say("""up. Now: eval "$(make -s env)" and kernel-runner submit \
 tasks/problems/vectoradd/solutions/correct/torch_add.py --leaderboard vectoradd --mode test --wait""")
@@ -143,27 +142,11 @@ def _command_of(pid: int) -> str:
     return ""
 
 
-def _await_daemon(stack: Stack, url: str, began: datetime) -> None:
-    store = Store(url, application_name="kernel-runner development")
-    try:
-        if not stack.daemon_serves(store, since=began):
-            say(f"the daemon is not ready; its log says why: {stack.daemon_log}")
-    finally:
-        store.close()
-
-
 def _start_gateway(stack: Stack) -> None:
     """Start the gateway and say where it is; without it the stack is up too."""
     url = stack.serve_gateway()
     if url is not None:
         say(f"gateway: {url}/ (`kernel-runner user token ME` logs you in); log {stack.gateway_log}")
-
-
-def _kernel_runner(stack: Stack, *arguments: str) -> None:
-    command = [sys.executable, "-m", "runner.cli", "--config", str(stack.config_file), *arguments]
-    result = subprocess.run(command, env=own_environment(), check=False)
-    if result.returncode != 0:
-        raise InfrastructureError(f"`kernel-runner {' '.join(arguments)}` ended with exit code {result.returncode}")
 
 
 def _shell(environment: Mapping[str, str]) -> str:
@@ -184,9 +167,6 @@ def main(arguments: Sequence[str]) -> int:
             case ["clean"]:
                 clean()
             case ["demo"]:
-                # It needs rich, the client and the renderers.
-                from development.demo import demo
-
                 demo()
             case ["run", "--", *command] if command:
                 return run(Stack(state_directory("run")), command)

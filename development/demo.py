@@ -1,44 +1,34 @@
-"""`demo`: the whole thing for real, from a row in PostgreSQL to a leaderboard; leaves nothing running.
+"""`demo`: the whole thing for real, by the commands that anybody types; leaves nothing running.
 
 Owns a fresh stack (`development.stack`): an embedded PostgreSQL, an engine if none answers, one daemon and one gateway
-as processes. Submits the right and the wrong solutions of the starter problems.
+as processes. Submits the right and the wrong solutions of the starter problems, and a batch as trainers send it.
 """
 
 from __future__ import annotations
 
 import json
-import secrets
 import shutil
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from hashlib import sha256
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from rich.text import Text
-
-import tasks
-from development import demo_batch
-from development.stack import Stack, orderly, state_directory
+from development.stack import REPOSITORY, Stack, orderly, say, state_directory
 from runner.base.errors import InfrastructureError
-from runner.base.model import JobState, Mode, Verdict
-from runner.base.units import score
-from runner.cli import render, render_submission
-from runner.cli.app import console, note, out
-from runner.cli.view import from_store
-from runner.store import Store, migrate
-from runner.store.records import SubmissionView
-from runner.task_format import extra_to_stored, load_folder, to_stored
+from runner.base.model import Mode, Verdict
 
+_PROBLEMS = REPOSITORY / "tasks" / "problems"
 #: So that the endless submission does not hold the demo up for the task's own three minutes.
 _TIME_LIMIT_S = 5
 #: The whole demo takes a minute or two; beyond this something is wrong and the daemon's log says what.
 _PATIENCE_S = 900.0
-_LOOK_S = 0.25
+_LOOK_S = 1.0
 _PAGE_S = 60.0
+_REWARD = "kernelbook@1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +66,35 @@ ENTRIES = tuple(
     Entry(user=user, leaderboard=leaderboard, file=file, mode=mode, story=story, expected=expected)
     for user, leaderboard, file, mode, story, expected in _ROWS
 )
+_REFERENCE = """\
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = nn.Linear(size, size)
+
+    def forward(self, x):
+        return torch.softmax(torch.relu(self.linear(x)), dim=-1)
+
+
+def get_inputs():
+    return [torch.randn(64, 128)]
+
+
+def get_init_inputs():
+    return [128]
+"""
+_CANDIDATE = _REFERENCE.replace("class Model(", "class ModelNew(")
+#: What a candidate for that module does, its code, and the verdicts it may get.
+CANDIDATES = (
+    ("does what the reference does", _CANDIDATE, _RIGHT),
+    ("leaves the softmax out", _CANDIDATE.replace("torch.softmax(torch.relu(", "((").replace(", dim=-1", ""), _WRONG),
+    ("is off by a thousandth", _CANDIDATE.replace("self.linear(x)", "self.linear(x).detach() * 1.001"), _WRONG),
+    ("is no Python", "class ModelNew(nn.Module:", (Verdict.COMPILE_ERROR,)),
+)
 
 
 def demo() -> None:
@@ -87,98 +106,79 @@ def demo() -> None:
     Raises:
         InfrastructureError: a part does not start, or a verdict is another than expected.
     """
-    directory, began = state_directory("demo"), datetime.now(UTC)
-    with (
-        orderly(),
-        _fresh_stack(directory) as (stack, url),
-        _closing(Store(url, application_name="kernel-runner demo")) as store,
-    ):
-        boards = _publish(store)
-        note("starting the daemon (it proves its containers with a probe first)")
+    began = datetime.now(UTC)
+    with orderly(), _fresh_stack(state_directory("demo")) as stack:
+        boards = _publish(stack)
+        say("starting the daemon (it proves its containers with a probe first)")
         stack.start_daemon()
-        if not stack.daemon_serves(store, since=began):
+        if not stack.daemon_serves(since=began):
             raise InfrastructureError(f"the daemon is not ready; its log says why: {stack.daemon_log}")
-        submissions = [(entry, _submit(store, entry)) for entry in ENTRIES]
-        note(
-            f"{len(submissions)} submissions queued on {len(boards)} leaderboards; "
-            "a ranked one that is right is evaluated again, with a secret seed"
-        )
-        page = _open_pages(stack, store, boards[0])
-        views = _watch(store, stack, submissions)
-        _print_results(store, boards, views)
-        surprises = [
-            f"submission {view.submission_id} ({entry.file}): {view.verdict}, expected {' or '.join(entry.expected)}"
-            for entry, view in views
-            if view.verdict not in entry.expected
-        ]
-        note("a batch of candidates for a PyTorch module, as trainers send them")
-        table, wrong = demo_batch.evaluate(stack.config_file, directory)
-        surprises += wrong
-        out("\ncandidates for a PyTorch module (docs/trainers.md):\n")
-        out(table)
+        submissions = {_submit(stack, entry): entry for entry in ENTRIES}
+        say(f"{len(submissions)} submissions queued; a ranked one that is right is evaluated again, with a secret seed")
+        page = _open_pages(stack, boards[0])
+        surprises = _watch(stack, submissions)
+        for board in boards:
+            stack.kernel_runner("leaderboard", "show", board)
+        best = json.loads(stack.kernel_runner("leaderboard", "show", boards[0], "--json", shown=False))[0]
+        say("one result in full:")
+        stack.kernel_runner("status", str(best["submission_id"]))
+        say("a batch of candidates for a PyTorch module, as trainers send them (docs/trainers.md):")
+        surprises += _batch(stack)
         if page is not None:
             _show_page(page)
-        note("stopping what was started")
+        say("stopping what was started")
     if surprises:
         raise InfrastructureError("the demo did not go as it should: " + "; ".join(surprises))
 
 
 @contextmanager
-def _fresh_stack(directory: Path) -> Iterator[tuple[Stack, str]]:
+def _fresh_stack(directory: Path) -> Iterator[Stack]:
     """PostgreSQL and engine for one demo, on a database that holds nothing yet."""
     stack = Stack(directory)
     with stack.lock():
         stack.stop_all()
         shutil.rmtree(directory / "postgres", ignore_errors=True)
         try:
-            note("starting PostgreSQL (embedded, in a directory of its own)")
+            say("starting PostgreSQL (embedded, in a directory of its own)")
             url = stack.start_postgres()
             engine = stack.start_engine()
-            note(f"container engine: {engine.url}")
-            note(f"migrations applied: {', '.join(migrate(url))}")
+            say(f"container engine: {engine.url}")
             stack.write_config(database_url=url, engine=engine)
-            yield stack, url
+            stack.kernel_runner("migrate", shown=False)
+            yield stack
         finally:
             stack.stop_all()
 
 
-@contextmanager
-def _closing(store: Store) -> Iterator[Store]:
-    try:
-        yield store
-    finally:
-        store.close()
+def _publish(stack: Stack) -> tuple[str, ...]:
+    """The starter problems as leaderboards, one of them with a short time limit."""
+    stack.kernel_runner("leaderboard", "import", str(_PROBLEMS / "starter.yaml"))
+    copy = stack.directory / "problems"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(_PROBLEMS / "vectoradd", copy / "vectoradd")
+    for name in ("eval.py", "utils.py"):
+        shutil.copy(_PROBLEMS / name, copy)
+    with (copy / "vectoradd" / "task.yml").open("a", encoding="utf-8") as file:
+        file.write(f"test_timeout: {_TIME_LIMIT_S}\n")
+    stack.kernel_runner("leaderboard", "update", str(copy / "vectoradd"), "--gpu", "CPU")
+    return tuple(dict.fromkeys(entry.leaderboard for entry in ENTRIES))
 
 
-def _publish(store: Store) -> tuple[str, ...]:
-    root = Path(tasks.__file__).parent / "problems"
-    names = tuple(dict.fromkeys(entry.leaderboard for entry in ENTRIES))
-    for name in names:
-        folder = load_folder(root / name)
-        task = replace(folder.task, test_timeout_s=_TIME_LIMIT_S)
-        store.create_board(
-            name=name,
-            deadline=datetime.now(UTC) + timedelta(days=1),
-            task=to_stored(task),
-            description=folder.description,
-            gpus=("CPU",),
-            templates=folder.templates,
-            extra=extra_to_stored(task.extra),
-        )
-    note(f"leaderboards published for GPU type CPU: {', '.join(names)}")
-    return names
+def _submit(stack: Stack, entry: Entry) -> int:
+    file = str(_PROBLEMS / entry.leaderboard / "solutions" / entry.file)
+    options = ("--leaderboard", entry.leaderboard, "--mode", entry.mode, "--gpu", "CPU")
+    who = ("--user", f"demo-{entry.user}", "--user-name", entry.user)
+    return int(stack.kernel_runner("submit", file, *options, *who, shown=False))
 
 
-def _open_pages(stack: Stack, store: Store, board: str) -> str | None:
+def _open_pages(stack: Stack, board: str) -> str | None:
     """Start the gateway and say where to look; the address of the board's page, or None without a gateway."""
     base = stack.serve_gateway()
     if base is None:
         return None
-    token = secrets.token_urlsafe(12)
-    digest = f"sha256:{sha256(token.encode()).hexdigest()}"
-    store.set_token(_user_id("ada"), user_name="ada", digest=digest)
+    token = stack.kernel_runner("user", "token", "demo-ada", shown=False).split()[-1]
     page = f"{base}/board/{board}"
-    note(f"look at {page} while it runs; {base}/login takes you in as ada with the token {token}")
+    say(f"look at {page} while it runs; {base}/login takes you in as ada with the token {token}")
     return page
 
 
@@ -193,61 +193,45 @@ def _show_page(page: str) -> None:
             size = len(answer.read())
     except OSError as error:
         raise InfrastructureError(f"the gateway does not show {page}: {error}") from error
-    note(f"the ranking as a page ({size} bytes): {page}; `make up` keeps one up")
+    say(f"the ranking as a page ({size} bytes): {page}; `make up` keeps one up")
 
 
-def _user_id(name: str) -> str:
-    """The id of one of the demo's users."""
-    return f"demo-{name}"
-
-
-def _submit(store: Store, entry: Entry) -> int:
-    path = Path(tasks.__file__).parent / "problems" / entry.leaderboard / "solutions" / entry.file
-    return store.submit(
-        leaderboard=entry.leaderboard,
-        user_id=_user_id(entry.user),
-        user_name=entry.user,
-        file_name=path.name,
-        code=path.read_bytes(),
-        mode=entry.mode.value,
-        gpu_types=["CPU"],
-    )
-
-
-def _watch(
-    store: Store, stack: Stack, submissions: Sequence[tuple[Entry, int]]
-) -> tuple[tuple[Entry, SubmissionView], ...]:
-    """Wait until all are over; a line for each as it ends."""
+def _watch(stack: Stack, submissions: Mapping[int, Entry]) -> list[str]:
+    """Wait until all are over, a line for each as it ends; which verdicts were not expected."""
     deadline = time.monotonic() + _PATIENCE_S
-    ended: dict[int, tuple[Entry, SubmissionView]] = {}
-    while len(ended) < len(submissions):
+    verdicts: dict[int, str] = {}
+    while len(verdicts) < len(submissions):
         if time.monotonic() > deadline or not stack.daemon_runs():
             raise InfrastructureError(f"the daemon does not get on; its log: {stack.daemon_log}")
-        for entry, number in submissions:
-            view = store.submission(number)
-            if view.state is JobState.DONE and number not in ended:
-                ended[number] = entry, view
-                console(stderr=True).print(_line(entry, view))
         time.sleep(_LOOK_S)
-    return tuple(ended[number] for _, number in submissions)
+        lines: list[dict[str, Any]] = json.loads(stack.kernel_runner("status", "--json", shown=False))
+        for line in lines:
+            number = line["submission_id"]
+            if line["state"] == "done" and number not in verdicts:
+                verdicts[number] = line["verdict"]
+                entry = submissions[number]
+                say(f"  {number:>3}  {entry.leaderboard:<11} {entry.user:<8} {entry.story}: {line['verdict']}")
+    return [
+        f"submission {number} ({entry.file}): {verdicts[number]}, expected {' or '.join(entry.expected)}"
+        for number, entry in submissions.items()
+        if verdicts[number] not in entry.expected
+    ]
 
 
-def _line(entry: Entry, view: SubmissionView) -> Text:
-    return Text.assemble(
-        f"  {view.submission_id:>3}  {entry.leaderboard:<11} {entry.user:<8} {entry.story}: ",
-        render.verdict_text(view.verdict),
-        "" if view.score_s is None else f", {score(view.score_s)}",
-    )
-
-
-def _print_results(store: Store, boards: Sequence[str], views: Sequence[tuple[Entry, SubmissionView]]) -> None:
-    for board in boards:
-        out(render.ranking_page(f"leaderboard {board}", ("CPU",), store.ranking(board, None)))
-        out("")
-    best = store.ranking(boards[0], None)[0].submission_id
-    view = next(view for _, view in views if view.submission_id == best)
-    out("one result in full (`kernel-runner status ID` prints this):\n")
-    out(render_submission.submission_page(from_store(view, admin=False)))
-    ranked = next(run for job in view.jobs for run in job.runs if run.score_s is not None)
-    out("\nwhat is kept with each of its runs (leaderboard.runs.system_info):\n")
-    out(json.dumps(ranked.system_info, indent=2))
+def _batch(stack: Stack) -> list[str]:
+    """Evaluate the candidates through `batch run`; which verdicts were not expected."""
+    candidates, results = stack.directory / "candidates.jsonl", stack.directory / "results.jsonl"
+    results.unlink(missing_ok=True)
+    items = [{"key": story, "reference": _REFERENCE, "candidate": code} for story, code, _ in CANDIDATES]
+    candidates.write_text("".join(json.dumps(item) + "\n" for item in items), encoding="utf-8")
+    options = ("--gpu", "CPU", "--out", str(results), "--user", "demo-trainer", "--timed-calls", "10")
+    stack.kernel_runner("batch", "run", str(candidates), *options, "--reward", _REWARD, shown=False)
+    rows = {row["key"]: row for row in map(json.loads, results.read_text(encoding="utf-8").splitlines())}
+    surprises = []
+    for story, _, expected in CANDIDATES:
+        verdict, speedup, reward = (rows[story][name] for name in ("verdict", "speedup", "reward"))
+        faster = f", speed-up {speedup:.2f}" if speedup else ""
+        say(f"  {story}: {verdict}{faster}{'' if reward is None else f', reward {_REWARD} {reward:.2f}'}")
+        if verdict not in expected:
+            surprises.append(f"the candidate that {story}: {verdict}: {rows[story]['facts']}")
+    return surprises

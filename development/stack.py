@@ -28,7 +28,6 @@ from pathlib import Path
 from runner.base.config import Config
 from runner.base.environment import process_environment
 from runner.base.errors import ConfigError, InfrastructureError
-from runner.store import Store
 from sandbox.errors import RootFilesystemError, SandboxError
 from sandbox.host.engine import DockerEngine
 from sandbox.host.hostroot import HostRoot
@@ -288,14 +287,30 @@ class Stack:
         """Whether the daemon is alive."""
         return self._daemon_pid() is not None
 
-    def daemon_serves(self, store: Store, *, since: datetime) -> bool:
+    def kernel_runner(self, *arguments: str, shown: bool = True) -> str:
+        """Run a command on this stack; its output, which the person sees unless it is not `shown`.
+
+        Raises:
+            InfrastructureError: it failed.
+        """
+        command = [sys.executable, "-m", "runner.cli", "--config", str(self.config_file), *arguments]
+        output = None if shown else subprocess.PIPE
+        ended = subprocess.run(command, env=own_environment(), stdout=output, encoding="utf-8", check=False)
+        if ended.returncode != 0:
+            raise InfrastructureError(f"`kernel-runner {' '.join(arguments)}` ended with exit code {ended.returncode}")
+        return ended.stdout or ""
+
+    def daemon_serves(self, *, since: datetime) -> bool:
         """Wait for a sign of life in the database: it gives none before it can take submissions. False: none came.
 
         Raises:
             InfrastructureError: it has ended.
         """
         deadline = time.monotonic() + _DAEMON_START_S
-        while not any(host.last_seen >= since for host in store.hosts()):
+        while not any(
+            datetime.fromisoformat(host["last_seen"]) >= since
+            for host in json.loads(self.kernel_runner("host", "list", "--json", shown=False))
+        ):
             if not self.daemon_runs():
                 raise InfrastructureError(f"the daemon did not start; its log: {self.daemon_log}")
             if time.monotonic() > deadline:

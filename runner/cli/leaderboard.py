@@ -90,28 +90,6 @@ def show(
         note_faults(TaskFaults(unknown={name: unknown}))
 
 
-@leaderboard.command(epilog=example("kernel-runner leaderboard personal vectoradd --user alice"))
-def personal(
-    context: typer.Context,
-    *,
-    name: NameArgument,
-    user: Annotated[str, typer.Option("--user", metavar="U", help="User id.")],
-    as_json: JsonOption = False,
-) -> None:
-    """Show one user's ranked submissions.
-
-    All that count, per GPU type, the fastest first.
-    """
-    with session(context).store() as store:
-        name = store.board_name(name)
-        board = store.board(name)
-        lines = store.personal(name, user)
-    if as_json:
-        out_json([json_output.record(line) for line in lines])
-    else:
-        out(render.ranking_page(f"{name}, {user}", board.gpus, lines))
-
-
 @leaderboard.command(epilog=example("kernel-runner leaderboard task vectoradd reference.py"))
 def task(
     context: typer.Context,

@@ -13,7 +13,6 @@ from runner.store import queries
 from runner.store.base import Base, expect, no_board, text, typed
 from runner.store.clean import clean_text, to_jsonb
 from runner.store.connection import Row, row, rows
-from runner.store.queries import Query
 from runner.store.records import (
     ArtifactLine,
     JobView,
@@ -153,15 +152,11 @@ class Frontend(Base):
         Raises:
             NotFoundError: no such leaderboard.
         """
-        return self._places(queries.RANKING, leaderboard, {"gpu_type": gpu_type})
-
-    def personal(self, leaderboard: str, user_id: str) -> Sequence[RankingLine]:
-        """All scores of a user that count; `rank` is among these, per GPU type.
-
-        Raises:
-            NotFoundError: no such leaderboard.
-        """
-        return self._places(queries.PERSONAL, leaderboard, {"user_id": user_id})
+        with self._link.transaction() as connection:
+            found = rows(connection, queries.RANKING, {"leaderboard": leaderboard, "gpu_type": gpu_type})
+            if not found and row(connection, queries.BOARD, {"name": leaderboard}) is None:
+                raise no_board(leaderboard)
+        return [RankingLine(score_s=float(place.pop("score")), **place) for place in found]
 
     def validations(
         self, *, leaderboard: str | None = None, submission_id: int | None = None, sweep_id: int | None = None
@@ -191,13 +186,6 @@ class Frontend(Base):
         if found is None:
             raise NotFoundError(f"artifact {artifact_id} does not exist or has expired")
         return Artifact(**found)
-
-    def _places(self, query: Query, leaderboard: str, parameters: Mapping[str, Any]) -> Sequence[RankingLine]:
-        with self._link.transaction() as connection:
-            found = rows(connection, query, {"leaderboard": leaderboard, **parameters})
-            if not found and row(connection, queries.BOARD, {"name": leaderboard}) is None:
-                raise no_board(leaderboard)
-        return [RankingLine(score_s=float(place.pop("score")), **place) for place in found]
 
 
 def _run_view(found: Row) -> RunView:

@@ -97,8 +97,8 @@ SELECT EXISTS (
 ) AS invited
 
 -- name: submit
--- Stores a submission, its jobs and its trace context. The key makes a repetition harmless.
-SELECT CASE WHEN %(traceparent)s::text IS NULL THEN s.id ELSE runner.trace(s.id, %(traceparent)s) END AS submission_id
+-- Stores a submission and its jobs. The key makes a repetition harmless.
+SELECT s.id AS submission_id
 FROM runner.submit(
     leaderboard => %(leaderboard)s::text, user_id => %(user_id)s::text, file_name => %(file_name)s::text,
     code => %(code)s::bytea, mode => %(mode)s::text, gpu_types => %(gpu_types)s::text[],
@@ -106,7 +106,7 @@ FROM runner.submit(
 
 -- name: submit_late
 -- As submit, by an operator for a user, after the deadline too.
-SELECT CASE WHEN %(traceparent)s::text IS NULL THEN s.id ELSE runner.trace(s.id, %(traceparent)s) END AS submission_id
+SELECT s.id AS submission_id
 FROM runner.submit_late(
     leaderboard => %(leaderboard)s::text, user_id => %(user_id)s::text, file_name => %(file_name)s::text,
     code => %(code)s::bytea, mode => %(mode)s::text, gpu_types => %(gpu_types)s::text[],

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from runner.base.errors import HostNameTakenError
 from runner.store import queries
 from runner.store.base import Base, expect, typed
 from runner.store.clean import to_jsonb
 from runner.store.records import (
-    EndedJob,
     GpuTypeLine,
     HostLine,
     HostRecord,
@@ -83,12 +81,6 @@ class Hosts(Base):
     def queue_depths(self) -> Sequence[QueueDepth]:
         """Waiting jobs by GPU type; types without any are left out."""
         return [QueueDepth(**found) for found in self._link.all(queries.QUEUE_DEPTHS)]
-
-    def ended_jobs(self, *, after: tuple[datetime, int], limit: int) -> Sequence[EndedJob]:
-        """The first jobs that have ended after one, given by its end and its id, in that order."""
-        at, job_id = after
-        found = self._link.all(queries.ENDED_JOBS, {"at": at, "job_id": job_id, "limit": limit})
-        return [EndedJob(**typed(row)) for row in found]
 
     def reap(self, *, keep_s: float, limit: int = 500) -> Reaped:
         """Delete a batch of old records: artifacts, hosts, turns, and files without a submission.

@@ -15,7 +15,7 @@ from runner.base.errors import SubmissionError
 from runner.store import queries
 from runner.store.base import Base, expect, text, typed
 from runner.store.clean import clean_text
-from runner.store.records import EventLine, FailedLine, MatchLine, Selection, ValidationSweep
+from runner.store.records import FailedLine, MatchLine, Selection, ValidationSweep
 
 
 class Operations(Base):
@@ -80,25 +80,6 @@ class Operations(Base):
         """
         return int(expect(self._link.one(queries.CANCEL_VALIDATIONS, {"sweep_id": sweep_id}))["asked"])
 
-    def set_retry(
-        self,
-        *,
-        max_attempts: int,
-        pause_s: float,
-        pause_max_s: float,
-        max_lost_leases: int,
-        max_unanswered_claims: int,
-    ) -> None:
-        """Set how often jobs are tried again, for the whole queue; `runner.retry` says what each value means."""
-        parameters = {
-            "max_attempts": max_attempts,
-            "pause_s": pause_s,
-            "pause_max_s": pause_max_s,
-            "max_lost_leases": max_lost_leases,
-            "max_unanswered_claims": max_unanswered_claims,
-        }
-        self._link.all(queries.SAVE_RETRY, parameters)
-
     def drain(self, host: str, *, reason: str | None = None) -> bool:
         """Let a host finish what runs and claim nothing, until undrained. False: it was draining already.
 
@@ -161,10 +142,6 @@ class Operations(Base):
         """Attempts that gave no result through our fault, the newest first, for as long as events are kept."""
         parameters = {"limit": limit, "since": since, "host": text(host), "leaderboard": text(leaderboard)}
         return [FailedLine(**typed(row)) for row in self._link.all(queries.FAILED, parameters)]
-
-    def events(self, submission_id: int) -> Sequence[EventLine]:
-        """The unusual events of a submission, oldest first; empty for an unknown one."""
-        return [EventLine(**found) for found in self._link.all(queries.EVENTS, {"submission_id": submission_id})]
 
     def moment(self, span: str) -> datetime:
         """The point in time that is a span from now, as PostgreSQL reads intervals: `2 hours ago`, `90 min ago`.

@@ -28,12 +28,6 @@ WHERE (SELECT pg_notification_queue_usage() < 0.5)
 -- Takes jobs back whose lease has expired.
 SELECT * FROM runner.reclaim()
 
--- name: save_retry
--- Sets how often jobs are tried again.
-UPDATE runner.retry
-SET max_attempts = %(max_attempts)s, pause_s = %(pause_s)s, pause_max_s = %(pause_max_s)s,
-    max_lost_leases = %(max_lost_leases)s, max_unanswered_claims = %(max_unanswered_claims)s
-
 -- name: listen_queue
 -- Subscribes to the queue's wake-ups.
 LISTEN runner_queue
@@ -117,18 +111,6 @@ FROM runner.ranking
 WHERE leaderboard = %(leaderboard)s AND gpu_type = coalesce(%(gpu_type)s::text, gpu_type)
 ORDER BY gpu_type, rank
 
--- name: personal
--- All valid scores of a user, best first per GPU type.
-SELECT row_number() OVER (PARTITION BY v.gpu_type ORDER BY v.score, v.submission_id) AS rank, l.name AS leaderboard,
-       v.gpu_type, v.user_id, u.user_name, v.submission_id, s.file_name, v.score, v.submission_time, v.timing,
-       v.correctness, v.submission_time > l.deadline AS late
-FROM runner.valid_score v
-JOIN leaderboard.leaderboard l ON l.id = v.leaderboard_id
-JOIN leaderboard.submission s ON s.id = v.submission_id
-JOIN leaderboard.user_info u ON u.id = v.user_id
-WHERE l.name = %(leaderboard)s AND v.user_id = %(user_id)s
-ORDER BY v.gpu_type, rank
-
 -- name: hosts
 -- The daemons and the jobs they hold.
 SELECT h.name, h.version, h.slots, h.gpu_types, h.draining, h.drain_reason, h.registered_at, h.last_seen, h.stopped_at,
@@ -146,24 +128,6 @@ FROM runner.gpu_type g ORDER BY g.name
 -- How many jobs that may begin wait for each GPU type, and since when.
 SELECT j.gpu_type, count(*) AS jobs, extract(epoch FROM now() - min(j.created_at))::float8 AS oldest_s
 FROM runner.job j WHERE j.state = 'queued' AND j.ready GROUP BY j.gpu_type ORDER BY j.gpu_type
-
--- name: ended_jobs
--- Jobs that have a verdict, in the order of their ends, after one of them; by host, because the index is ordered by host.
-SELECT d.id AS job_id, d.attempt, s.id AS submission_id, l.name AS leaderboard, d.batch_id,
-       coalesce(s.submission_time, b.created_at) AS submitted_at, t.traceparent, h.name AS host, d.slot, d.gpu_type, d.mode,
-       d.secret, d.verdict, d.failures, d.created_at, d.started_at, d.finished_at, d.report -> 'phases_ns' AS phases_ns
-FROM runner.host h
-CROSS JOIN LATERAL (
-    SELECT * FROM runner.job j
-    WHERE j.state = 'done' AND j.host = h.name AND j.finished_at >= %(at)s
-      AND (j.finished_at, j.id) > (%(at)s, %(job_id)s)
-    ORDER BY j.finished_at, j.id LIMIT %(limit)s
-) AS d
-LEFT JOIN leaderboard.submission s ON s.id = coalesce(d.submission_id, d.validates)
-LEFT JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
-LEFT JOIN runner.batch b ON b.id = d.batch_id
-LEFT JOIN runner.trace t ON t.submission_id = d.submission_id
-ORDER BY d.finished_at, d.id LIMIT %(limit)s
 
 -- name: boards
 -- All leaderboards, open ones first.
@@ -259,10 +223,6 @@ ORDER BY m.leaderboard, m.gpu_type, m.mode, m.obstacle NULLS FIRST
 -- Deletes one batch of old rows, and finishes submissions without an open job.
 SELECT artifacts, stale_results, events, hosts, shares, settled, reports, superseded, code
 FROM runner.reap(keep => %(keep_s)s * interval '1 second', at_most => %(limit)s::integer)
-
--- name: events
--- The recorded events of a submission, oldest first.
-SELECT id, at, kind, job_id, attempt, host, detail FROM runner.event WHERE submission_id = %(submission_id)s ORDER BY id
 
 -- name: failed
 -- Attempts that gave no result, the newest first.

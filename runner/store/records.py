@@ -158,35 +158,6 @@ class QueueDepth:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EndedJob:
-    """A job that has a verdict, and when it was where."""
-
-    job_id: int
-    attempt: int
-    #: None: a group of a batch.
-    submission_id: int | None
-    leaderboard: str | None
-    batch_id: int | None
-    #: When its submission was, or its batch was begun.
-    submitted_at: datetime
-    #: The trace context that a frontend gave with the submission.
-    traceparent: str | None
-    host: str
-    slot: str | None
-    gpu_type: str
-    mode: Mode
-    secret: bool
-    verdict: Verdict
-    #: Attempts that failed before.
-    failures: int
-    created_at: datetime
-    started_at: datetime
-    finished_at: datetime
-    #: Where the time of the attempt went, by phase; None: its report does not say.
-    phases_ns: Mapping[str, int] | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class RunView:
     """One row of `leaderboard.runs`."""
 
@@ -375,20 +346,6 @@ class ValidationLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EventLine:
-    """Something out of the ordinary that happened to a submission."""
-
-    id: int
-    at: datetime
-    #: failed, reclaimed, released, stale, superseded, invalidated or rerun.
-    kind: str
-    job_id: int | None
-    attempt: int | None
-    host: str | None
-    detail: Json
-
-
-@dataclass(frozen=True, kw_only=True)
 class FailedLine:
     """An attempt that gave no result through no fault of the submission, and what became of its job."""
 
@@ -458,7 +415,7 @@ class SubmissionView:
 
 @dataclass(frozen=True, kw_only=True)
 class RankingLine:
-    """A place on a leaderboard, or (from `personal`) one of a user's own scores."""
+    """A place on a leaderboard."""
 
     rank: int
     leaderboard: str

@@ -35,7 +35,6 @@ LAYERS = {
     "runner.extras.data.analysis_commands": 11,
     "runner.extras.data.commands": 11,
     "runner.extras.gateway.commands": 11,
-    "runner.extras.tracing.commands": 11,
     "runner.extras.trainers.client.commands": 11,
     "runner.extras.trainers.kernelbook.commands": 11,
 }
@@ -43,8 +42,7 @@ LAYERS = {
 #: Guest -> the other guests that it may import. The core imports none.
 GUESTS = {
     "data": set[str](),
-    "gateway": {"tracing"},
-    "tracing": set[str](),
+    "gateway": set[str](),
     "trainers.client": set[str](),
     "trainers.kernelbook": {"trainers.client"},
 }
@@ -61,7 +59,6 @@ CONFINED = {
     "psycopg": ("runner/store/",),
     "psycopg_pool": ("runner/store/",),
     "pyarrow": ("runner/extras/data/", "runner/extras/trainers/kernelbook/"),
-    "opentelemetry": ("runner/extras/tracing/exporter.py",),
     "transformers": ("runner/extras/trainers/kernelbook/",),
     "dotenv": ("runner/extras/trainers/kernelbook/",),
     "ray": ("runner/extras/trainers/kernelbook/spread.py",),

@@ -30,7 +30,6 @@ from runner.extras.gateway.context import (
 )
 from runner.extras.gateway.identity import User, admin, cli_user, user
 from runner.extras.gateway.upload import Upload, upload
-from runner.extras.tracing.spans import TRACEPARENT
 from runner.store.gateway import RefusedError, Row
 from runner.store.session import load_json
 
@@ -121,7 +120,6 @@ async def _accepted(request: Request, who: User, *, late: bool = False, profiled
         sent=sent,
         options=profile_options(sent.fields) if profiled else None,
         late=late,
-        traceparent=_traceparent(request),
     )
 
 
@@ -144,12 +142,6 @@ def profile_options(fields: Mapping[str, str]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _traceparent(request: Request) -> str | None:
-    """The client's trace context; one that is malformed is ignored, as W3C Trace Context has it."""
-    text = request.headers.get("traceparent", "")
-    return text if TRACEPARENT.fullmatch(text) else None
-
-
 async def store(
     current: AppState,
     who: User,
@@ -160,7 +152,6 @@ async def store(
     sent: Upload,
     late: bool = False,
     options: Mapping[str, Any] | None = None,
-    traceparent: str | None = None,
 ) -> tuple[int, Row, str]:
     """Store a submission of a user, `late` after the deadline too; its id, its leaderboard, the GPU type.
 
@@ -190,7 +181,6 @@ async def store(
             gpu_types=[chosen],
             # An answer that was lost is asked for again, and stores nothing twice.
             key=f"gateway-{uuid.uuid4()}",
-            traceparent=traceparent,
             options=None if options is None else json.dumps(options),
         )
     except RefusedError as error:

@@ -53,7 +53,6 @@ GRANT EXECUTE ON FUNCTION
                   jsonb),
     runner.enqueue(bigint, text, text[], integer, jsonb),
     runner.cancel(bigint, text),
-    runner.trace(bigint, text),
     runner.submit_batch(jsonb, text, text, text, jsonb, integer, integer, boolean, timestamptz, timestamptz, interval),
     runner.batch_results(text, text[], bigint, integer, text),
     runner.batch_progress(text, text),

@@ -158,7 +158,7 @@ class Host:
         began, began_s = datetime.now(UTC), time.monotonic()
         self.stack.start_daemon()
         try:
-            if not self.stack.daemon_serves(self.store, since=began):
+            if not self.stack.daemon_serves(since=began):
                 raise Unlike(f"the daemon does not serve: {self.log[-2000:]}")
         except KernelRunnerError as error:
             raise Unlike(f"{error}: {self.log[-2000:]}") from error

@@ -186,7 +186,6 @@ def test_an_empty_ranking_is_shown_per_gpu_type(cli: Call, board: str) -> None:
     """No user is ranked yet, and an unknown board is a usage error."""
     assert "echo on CPU\nno ranked submissions yet" in cli("leaderboard", "show", board).out
     assert cli("leaderboard", "show", board, "--json").document == []
-    assert cli("leaderboard", "personal", board, "--user", "alice", "--json").document == []
     said = cli("leaderboard", "show", "nowhere")
     assert said.code == 2
     assert "nowhere" in said.err
@@ -407,7 +406,6 @@ def test_a_leaderboard_is_named_by_its_name_or_its_number(
     number = str(cli("leaderboard", "list", "--json").document[0]["id"])
     readers = [
         *(("leaderboard", word, "{}", "--json") for word in ("show", "task")),
-        ("leaderboard", "personal", "{}", "--user", "ada", "--json"),
         ("leaderboard", "template", "{}", "Python"),
         ("leaderboard", "update", task_folder, "--name", "{}", "--dry-run"),
         ("rerun", "--leaderboard", "{}", "--dry-run", "--json"),

@@ -32,20 +32,6 @@ def test_migrate_prints_what_it_applied_and_is_safe_to_repeat(call: Call, empty_
     assert "up to date" in second.err
 
 
-def test_migrate_sets_how_often_jobs_are_tried_again(
-    call: Call, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As the configuration says: the queue's own table has every key's value."""
-    values = {"max_attempts": 7, "retry_pause_s": 2.5, "retry_pause_max_s": 9.0}
-    values |= {"max_lost_leases": 6, "max_unanswered_claims": 8}
-    for key, value in values.items():
-        monkeypatch.setenv(f"KERNEL_RUNNER_{key.upper()}", str(value))
-    assert call("migrate", database=empty_database_url).code == 0
-    with psycopg.connect(empty_database_url) as connection:
-        columns = b"SELECT max_attempts, pause_s, pause_max_s, max_lost_leases, max_unanswered_claims FROM runner.retry"
-        assert connection.execute(columns).fetchall() == [tuple(values.values())]
-
-
 def test_the_roles_can_be_printed_without_a_database(call: Call) -> None:
     """--print-roles gives SQL for an administrator and touches nothing."""
     said = call("migrate", "--print-roles")

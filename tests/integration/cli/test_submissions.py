@@ -178,7 +178,6 @@ def test_waiting_gives_one_document_and_tells_the_verdict_by_its_exit_code(
     ranked = cli("leaderboard", "show", board)
     assert "2.50 µs" in ranked.out
     assert "alice" in ranked.out
-    assert cli("leaderboard", "personal", board, "--user", "alice", "--json").document[0]["score"] == 2.5e-6
 
 
 def test_a_failed_secret_run_fails_the_submission_without_saying_why(

@@ -41,8 +41,6 @@ def test_the_ranking_holds_the_best_valid_score_of_every_user(bench: Bench, fini
     finish("H100", public=False)
     assert places(bench) == [(1, "A100", "a", 2e-6), (2, "A100", "b", 2.5e-6), (1, "H100", "b", 9e-7)]
     assert places(bench, "H100") == [(1, "H100", "b", 9e-7)]
-    own = bench.store.personal("identity", "a")
-    assert [(line.rank, line.score_s) for line in own] == [(1, 2e-6), (2, 3e-6)]
 
 
 def test_a_score_counts_only_once_the_secret_run_has_passed(bench: Bench) -> None:
@@ -116,7 +114,6 @@ def test_bad_boards_are_refused(bench: Bench) -> None:
         lambda: bench.store.board("nope"),
         lambda: bench.store.delete_board("nope"),
         lambda: bench.store.ranking("nope"),
-        lambda: bench.store.personal("nope", "u"),
     ):
         with pytest.raises(NotFoundError, match="'nope' does not exist"):
             call()

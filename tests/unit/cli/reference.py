@@ -48,7 +48,7 @@ of this page, which is made from the commands (`python -m tests.unit.cli.referen
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "For participants": (
         *("submit", "status", "artifact", "cancel"),
-        *("leaderboard list", "leaderboard show", "leaderboard personal", "leaderboard template"),
+        *("leaderboard list", "leaderboard show", "leaderboard template"),
     ),
     "For task authors": (
         *("task new", "task check", "eval", "leaderboard create", "leaderboard update"),
@@ -61,7 +61,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "kernelbook scripts",
     ),
     "For operators": (
-        *("logs", "traces", "check", "install", "migrate", "serve"),
+        *("check", "install", "migrate", "serve"),
         *("failed", "rerun", "invalidate"),
         *("host list", "host drain", "host undrain", "gpu list", "gpu show", "gpu pause", "gpu resume"),
         *("leaderboard pause", "leaderboard resume", "leaderboard validate"),

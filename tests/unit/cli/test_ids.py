@@ -16,7 +16,6 @@ LARGE = "99999999999999999999"
         ["status", LARGE],
         ["artifact", LARGE],
         ["cancel", LARGE],
-        ["logs", LARGE],
         ["rerun", LARGE],
         ["invalidate", LARGE, "--reason", "x"],
         ["status", "--", f"-{LARGE}"],

@@ -15,6 +15,7 @@ DIGESTS: Final[Mapping[str, str]] = {
     "0003_profile_options": "0fd1e7a94471d77f7e9b9768d7bfcac727a9e03f67ef3d76f503fd85d04897da",
     "0004_one_slot_per_device": "f7e63fc6d1c9831adfdb630e4147a476a38a10e9644ba4e402de61256cb1ec06",
     "0007_open_code": "d8f27e9ad4263b4b579f006cd7ddb46adc63ee283495aad14b7095993f7b8f69",
+    "0008_left_out": "77875ab5229958263cce58849ca2b1a9f1130c8c1fde6154ac291fae7f8ac169",
 }
 
 

@@ -167,14 +167,6 @@ def test_a_submission_is_answered_at_once(gate: Gate, mode: str) -> None:
     assert gate.sql("SELECT user_name FROM leaderboard.user_info WHERE id = 'ada'") == [("Ada",)]
 
 
-def test_the_clients_trace_goes_on(gate: Gate) -> None:
-    """A malformed one is ignored, as the standard has it."""
-    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    for sent in (trace, "nonsense", trace.replace("0af", "0AF"), f"00-{'0' * 32}-b7ad6b7169203331-01"):
-        assert gate.submit(headers={"traceparent": sent}).status == 202
-    assert gate.sql("SELECT submission_id, traceparent FROM runner.trace") == [(1, trace)]
-
-
 def test_a_website_submits_for_its_user(gate: Gate) -> None:
     """As kernelboard does; an unnamed part is `submission.py`, of a path the last part counts."""
     assert gate.submit(cli=None, web="ada-web", name="").status == 202
