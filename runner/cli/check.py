@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -460,7 +460,7 @@ def _own_paths(config: Config) -> tuple[str, ...]:
     return tuple(str(path.resolve()) for path in paths)
 
 
-def _step(name: str, *argv: str, continue_if: str = "always") -> Step:
+def _step(name: str, *argv: str, continue_if: Literal["always", "exit_0"] = "always") -> Step:
     return Step(name=name, argv=argv, timeout_s=_COMPILE_TIMEOUT_S, result_pipe=False, continue_if=continue_if)
 
 

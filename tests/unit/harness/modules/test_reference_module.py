@@ -162,7 +162,7 @@ def test_timed_calls_have_every_distribution_as_often(tmp_path: Path) -> None:
     assert len(names) > 2
     assert prepared.timed_distributions == tuple(names)
     inputs = prepared.timed_inputs()
-    expected = {name: transformed(prepared.reference.inputs(7), name, prepared._ranges)[0] for name in names}
+    expected = {name: transformed(prepared.reference.inputs(7), name, prepared.ranges)[0] for name in names}
     drawn = [inputs(7)[0] for _ in range(3 * len(names))]
     counts = [sum(torch.equal(item, one) for item in drawn) for one in expected.values()]
     assert counts == [3] * len(names)
