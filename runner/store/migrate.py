@@ -123,7 +123,7 @@ def _migrate(connection: psycopg.Connection[Row], *, roles: bool) -> Sequence[st
     _refuse_drift(connection)
     version = _version(connection)
     _refuse_unknown_version(version)
-    texts = (*schema.objects(), schema.rights_sql())
+    texts = (schema.validations_sql(), *schema.objects(), schema.rights_sql())
     files = hashlib.sha256("\0".join(texts).encode()).hexdigest()
     pending = [name for name in schema.versions() if version is None or name > version]
     if pending or not _is_applied(connection, files):

@@ -36,6 +36,11 @@ def leaderboard_sql() -> str:
     return _text("leaderboard")
 
 
+def validations_sql() -> str:
+    """SQL that applies KernelBot's thirtieth migration where only that is missing; part of every `migrate`."""
+    return _text("validations")
+
+
 def tables() -> Sequence[str]:
     """What makes the tables, types and sequences of a database that has none, in order."""
     files = _files("tables")

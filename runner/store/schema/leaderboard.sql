@@ -132,37 +132,6 @@ BEGIN
     );
     CREATE INDEX idx_leaderboard_invite_scope_leaderboard ON leaderboard.leaderboard_invite_scope (leaderboard_id);
 
-    -- When a task's own script was asked about submissions, and what it said. Kernelboard's ranking joins the second.
-    CREATE TABLE leaderboard.validation_sweep (
-        id bigserial PRIMARY KEY,
-        leaderboard_id integer NOT NULL REFERENCES leaderboard.leaderboard (id) ON DELETE CASCADE,
-        gpu_type text NOT NULL,
-        contract_version text NOT NULL,
-        scheduled_for date,
-        status text NOT NULL CHECK (status IN ('running', 'completed', 'failed')),
-        started_at timestamptz NOT NULL DEFAULT now(),
-        completed_at timestamptz,
-        error text,
-        UNIQUE (leaderboard_id, gpu_type, contract_version, scheduled_for)
-    );
-    CREATE TABLE leaderboard.submission_validation (
-        id bigserial PRIMARY KEY,
-        submission_id integer NOT NULL REFERENCES leaderboard.submission (id) ON DELETE CASCADE,
-        gpu_type text NOT NULL,
-        contract_version text NOT NULL,
-        status text NOT NULL CHECK (status IN ('completed', 'failed')),
-        passed_shapes integer NOT NULL DEFAULT 0 CHECK (passed_shapes >= 0),
-        total_shapes integer NOT NULL DEFAULT 0 CHECK (total_shapes >= 0),
-        fully_validated boolean NOT NULL DEFAULT false,
-        geomean_sync_wall_speedup double precision,
-        result jsonb NOT NULL DEFAULT '{}',
-        error text,
-        checked_at timestamptz NOT NULL DEFAULT now(),
-        UNIQUE (submission_id, gpu_type, contract_version)
-    );
-    CREATE INDEX submission_validation_latest_idx
-        ON leaderboard.submission_validation (submission_id, gpu_type, checked_at DESC);
-
     -- KernelBot's migration tool (yoyo 9, bookkeeping version 2) finds its migrations recorded as applied, so that
     -- KernelBot can take this database over. It looks in `public`; a role that may not write there leaves this out.
     IF NOT has_schema_privilege(current_user, 'public', 'CREATE') THEN
@@ -232,8 +201,7 @@ BEGIN
             '20260313_01_invite-multi-leaderboard',
             '20260317_01_rate-limits',
             '20260318_01_ban-user',
-            '20260319_01_allow-zero-rate-limits',
-            '20260726_01_application-validation'
+            '20260319_01_allow-zero-rate-limits'
         ]) WITH ORDINALITY AS m (id, number)
         ON CONFLICT DO NOTHING
         RETURNING migration_hash, migration_id, applied_at_utc

@@ -123,26 +123,41 @@ def test_indexes_are_built_by_one_at_a_time(database_url: str, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("migrations", [29, 30])
-def test_kernelbots_own_schema_is_adopted_untouched(
-    create_database: Callable[[str | None], str], migrated_template: str, migrations: int
+@pytest.mark.parametrize("bookkeeping", ["public", "elsewhere", None])
+def test_kernelbots_own_schema_is_adopted(
+    create_database: Callable[[str | None], str], migrated_template: str, migrations: int, bookkeeping: str | None
 ) -> None:
-    """With KernelBot's tables and rows there, only schema runner is added; its bookkeeping is not touched."""
+    """Its tables, rows and records stay. Its thirtieth migration is applied and recorded as KernelBot does it."""
     url = create_database(migrated_template)
     fetch(url, "DROP SCHEMA runner CASCADE")
-    fetch(url, "DROP TABLE _yoyo_migration, _yoyo_log, _yoyo_version, yoyo_lock")
     fetch(url, "ALTER TABLE leaderboard.submission ADD COLUMN requested_gpus text[] NOT NULL DEFAULT '{}'")
-    if migrations == 29:
-        fetch(url, "DROP TABLE leaderboard.validation_sweep, leaderboard.submission_validation")
     fetch(url, "INSERT INTO leaderboard.user_info (id, user_name) VALUES ('1', 'Ada')")
     snapshot = (
-        "SELECT c.relname, a.attname, a.atttypid::text, a.attnotnull, c.oid FROM pg_attribute a JOIN pg_class c"
-        " ON c.oid = a.attrelid WHERE c.relnamespace = 'leaderboard'::regnamespace AND a.attnum > 0 ORDER BY 1, 2"
+        "SELECT c.relname, a.attname, a.atttypid::text, a.attnotnull, pg_get_expr(d.adbin, d.adrelid), i.indexrelid"
+        " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
+        " LEFT JOIN pg_attrdef d ON (d.adrelid, d.adnum) = (a.attrelid, a.attnum)"
+        " LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indrelid::regclass::text !~ 'validation'"
+        " WHERE c.relnamespace = 'leaderboard'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 ORDER BY 1, 2, 6"
     )
-    before = fetch(url, snapshot)
+    recorded = "SELECT migration_id, migration_hash FROM _yoyo_migration ORDER BY applied_at_utc"
+    before, records = fetch(url, snapshot), fetch(url, recorded)
+    if migrations == 29:
+        fetch(url, "DROP TABLE leaderboard.validation_sweep, leaderboard.submission_validation")
+        fetch(url, "DELETE FROM _yoyo_migration WHERE migration_id ~ 'application-validation'")
+    if bookkeeping is None:
+        fetch(url, "DROP TABLE _yoyo_migration, _yoyo_log, _yoyo_version, yoyo_lock")
+    elif bookkeeping == "elsewhere":
+        fetch(url, "CREATE SCHEMA other; ALTER TABLE _yoyo_migration SET SCHEMA other")
     assert tuple(migrate(url, roles=True)) == VERSIONS
-    assert fetch(url, snapshot) == before
+    if (migrations, bookkeeping) == (29, "elsewhere"):
+        assert fetch(url, "SELECT to_regclass('leaderboard.submission_validation')") == [(None,)]
+    else:
+        assert fetch(url, snapshot) == before
+        reads = "SELECT has_table_privilege('runner_kernelboard', 'leaderboard.submission_validation', 'SELECT')"
+        assert fetch(url, reads) == [(True,)]
+    if bookkeeping == "public":
+        assert fetch(url, recorded) == records
     assert fetch(url, "SELECT id, user_name FROM leaderboard.user_info") == [("1", "Ada")]
-    assert fetch(url, "SELECT to_regclass('public._yoyo_migration')") == [(None,)]
     store = Store(url, application_name="test")
     assert store.boards() == []
     store.close()

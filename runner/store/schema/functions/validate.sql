@@ -32,7 +32,7 @@ BEGIN
     END IF;
     IF to_regclass('leaderboard.submission_validation') IS NULL THEN
         PERFORM runner.refuse('KR033', 'this database has no tables for validations',
-            'KernelBot made it; apply its migration 20260726_01_application-validation.');
+            'Apply KernelBot''s migration 20260726_01_application-validation: run `kernel-runner migrate --roles`, or KernelBot.');
     END IF;
     v_gpu_type := (runner.choose_gpu_types(v_board.id, ARRAY[validate.gpu_type], NULL))[1];
 
