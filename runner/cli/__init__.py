@@ -52,6 +52,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "host": "runner.cli.host",
     "kernelbook": "runner.extras.trainers.kernelbook.commands",
     "leaderboard": "runner.cli.leaderboard",
+    "receipt": "runner.cli.receipt",
     "task": "runner.cli.task",
     "user": "runner.extras.gateway.commands",
 }

@@ -17,6 +17,8 @@ from psycopg import IsolationLevel
 from psycopg.rows import dict_row, tuple_row
 
 from runner.base.errors import DatabaseUnavailableError
+from runner.base.model import Receipt
+from runner.base.receipts import HostKey
 from runner.store import queries, schema, session
 from runner.store.base import expect
 from runner.store.connection import Link, Row, row, rows
@@ -138,6 +140,15 @@ class Snapshot:
     def runs(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of runs.parquet, with the hash of a host's name in place of the host."""
         return self._stream("dataset_runs", queries.DATASET_RUNS, scope.parameters())
+
+    def receipts(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
+        """Job, submission, runner, run, how it was retired, and the `Receipt` of each."""
+        for lines in self._stream("dataset_receipts", queries.DATASET_RECEIPTS, scope.parameters()):
+            yield [(*line[:5], Receipt(statement=line[5], key=line[6], signature=line[7])) for line in lines]
+
+    def host_keys(self) -> Sequence[HostKey]:
+        """The public keys that hosts have registered, oldest first."""
+        return [HostKey(**found) for found in rows(self._connection, queries.HOST_KEYS)]
 
     def codes(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
         """Lowest id, SHA-256, bytes and first submission of each code; without a hash where the code is gone."""

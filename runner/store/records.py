@@ -112,6 +112,8 @@ class HostRecord:
     instance: str
     #: Every name, aliases included, that a job may use for one of the slots.
     gpu_types: Sequence[str]
+    #: Public key of its receipts; None: it signs none.
+    key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,6 +72,7 @@ CONFINED = {
     "pynvml": ("runner/devices",),
     "amdsmi": ("runner/devices",),
     "structlog": ("runner/base/logs.py",),
+    "cryptography": ("runner/base/receipts.py",),
     "typer": COMMANDS,
     "rich": COMMANDS,
     "matplotlib": ("runner/extras/data/",),
@@ -87,7 +88,7 @@ CONFINED = {
 }
 
 #: Only functions import them: together they cost more core-seconds than the rest of a command's start.
-LAZY = {"docker", "requests", "urllib3"}
+LAZY = {"cryptography", "docker", "requests", "urllib3"}
 
 #: Folder of sandbox/ ("" is the top level) -> the folders that its modules may import. `inside` is copied into every
 #: container without the other folders; `policy` is pure, so it can be read and tested without an engine; programs of
