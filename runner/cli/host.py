@@ -32,18 +32,9 @@ def list_hosts(
     (docs/operations.md#slots-whose-container-does-not-go, docs/operations.md#devices-that-are-not-fit).
     """
     with session(context).store() as store:
-        hosts, keys = store.hosts(), store.host_keys() if as_json else ()
+        hosts = store.hosts()
     if as_json:
-        out_json(
-            [
-                json_output.record(
-                    line,
-                    state=render_hosts.host_state(line),
-                    keys=[json_output.record(key) for key in keys if key.host == line.name],
-                )
-                for line in hosts
-            ]
-        )
+        out_json([json_output.record(line, state=render_hosts.host_state(line)) for line in hosts])
     else:
         out(render_hosts.hosts_table(hosts))
 

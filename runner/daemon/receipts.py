@@ -1,28 +1,22 @@
-"""The receipts that this host signs, and its private key, a file of the state directory that no container has."""
+"""The statement that this host signs of an accepted ranked result, and its key, in a file that no container has."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from runner.base.durable import sync_directory
+from runner.base.durable import write_whole
 from runner.base.errors import ConfigError
-from runner.base.model import JobResult, Json, Mode, RunRecord, SubmissionJob, Verdict
-from runner.base.receipts import FORMAT, Signer
+from runner.base.model import Job, JobResult, Json, Mode, RunRecord, SubmissionJob, Verdict
+from runner.base.receipts import FORMAT, Signer, canonical
 from runner.base.results import cases
 
-_KEY_BYTES: Final = 32
 _SYSTEM: Final = ("gpu", "device_count", "cpu", "runtime", "platform", "torch")
-_DEVICE: Final = ("uuid", "name", "driver")
-#: What a program may have put into a text is cut after this.
-_CHARACTERS: Final = 200
 
 
 def signer(state_dir: Path) -> Signer:
@@ -34,38 +28,30 @@ def signer(state_dir: Path) -> Signer:
     path = state_dir / "receipt.key"
     try:
         if not path.exists():
-            _write(path, secrets.token_bytes(_KEY_BYTES).hex())
+            write_whole(path, secrets.token_hex(32), mode=0o600)
         return Signer(bytes.fromhex(path.read_text(encoding="ascii").strip()))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; the daemon's user must be able to read and write it") from error
     except ValueError as error:
-        raise ConfigError(f"{path} is no key of {_KEY_BYTES} bytes; remove it, and the daemon makes another") from error
+        raise ConfigError(f"{path} is no key of 32 bytes; remove it, and the daemon makes another") from error
 
 
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all, for this user alone."""
-    draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-        file.write(f"{text}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    sync_directory(path.parent)
-
-
-def with_receipt(job: object, result: JobResult, *, host: str, signer: Signer) -> JobResult:
+def with_receipt(job: Job, result: JobResult, *, host: str, signer: Signer) -> JobResult:
     """The result; that of an accepted ranked job with its receipt."""
-    if not isinstance(job, SubmissionJob) or job.mode is not Mode.LEADERBOARD:
+    run = next((run for run in result.runs if run.mode == Mode.LEADERBOARD), None)
+    if not isinstance(job, SubmissionJob) or job.mode is not Mode.LEADERBOARD or result.verdict is not Verdict.ACCEPTED:
         return result
-    run = next((run for run in result.runs if run.mode == "leaderboard"), None)
-    if result.verdict is not Verdict.ACCEPTED or run is None or not (job.secret or _score_s(run)):
+    if run is None:
         return result
+    return replace(result, receipt=signer.sign(canonical(_statement(job, run, host))))
+
+
+def _statement(job: SubmissionJob, run: RunRecord, host: str) -> Json:
     ended_at = job.started_at.astimezone(UTC) + timedelta(microseconds=run.end_offset_ns // 1000)
     if job.secret:
         # A submission could run for as long as its secret data say; runner.status rounds, too.
         ended_at = (ended_at + timedelta(microseconds=999_999)).replace(microsecond=0)
-    statement = {
+    return {
         "format": FORMAT,
         "host": host,
         "submission_id": job.submission,
@@ -76,63 +62,42 @@ def with_receipt(job: object, result: JobResult, *, host: str, signer: Signer) -
         "job_id": job.id,
         "attempt": job.attempt,
         "evaluated_at": ended_at.isoformat(timespec="microseconds"),
-        "verdict": result.verdict.value,
+        "verdict": Verdict.ACCEPTED.value,
         "code_sha256": hashlib.sha256(job.code).hexdigest(),
-        "task_sha256": _task_sha256(job.task, job.extra),
-        "harness": _cut(_runner(run).get("harness")),
+        # Without hidden cases: those could be guessed, and guesses compared.
+        "task_sha256": hashlib.sha256(
+            canonical({"task": job.task, "runner.yml": _shown(job.extra)}).encode()
+        ).hexdigest(),
+        "harness": str(run.system_info.get("runner", {}).get("harness")),
         **({} if job.secret else _public(run)),
     }
-    return replace(result, receipt=signer.sign(statement))
 
 
-def _public(run: RunRecord) -> Mapping[str, Any]:
-    runner = _runner(run)
-    devices = [device for device in runner.get("devices", ()) if isinstance(device, Mapping)]
+def _public(run: RunRecord) -> Json:
+    """What a public run has beside that. Of a secret run nobody is told more than its verdict."""
+    runner = run.system_info.get("runner", {})
     assurance = runner.get("assurance", {})
     return {
-        "score_s": _score_s(run),
-        "timing": _cut(assurance.get("timing", "claimed")),
-        "correctness": _cut(assurance.get("correctness", "in_process")),
+        # What is less than the board demands may rank when that changes.
+        "score_s": runner["unranked"]["score_s"] if "unranked" in runner else run.score_s,
+        "timing": assurance.get("timing", "claimed"),
+        "correctness": assurance.get("correctness", "in_process"),
         "cases": [
-            {
-                "mean_ns": case.mean_ns,
-                "mean_ci95_ns": case.mean_ci95_ns,
-                "bounds_ns": case.bounds_ns,
-                "timing": None if case.timing is None else _cut(case.timing),
-            }
+            {name: getattr(case, name) for name in ("mean_ns", "mean_ci95_ns", "bounds_ns", "timing")}
             for case in cases(run.result)
             if case.kind == "benchmark"
         ],
-        "system": {
-            **{name: _cut(run.system_info[name]) for name in _SYSTEM if name in run.system_info},
-            "kernel_runner": _cut(runner.get("version")),
-            "devices": [{name: _cut(device.get(name)) for name in _DEVICE} for device in devices],
+        "system": {name: str(run.system_info.get(name)) for name in _SYSTEM}
+        | {
+            "kernel_runner": str(runner.get("version")),
+            "devices": [
+                {name: str(one.get(name)) for name in ("uuid", "name", "driver")} for one in runner.get("devices", ())
+            ],
         },
     }
 
 
-def _score_s(run: RunRecord) -> float | None:
-    """The score, also one that is less than the board demands: it may rank when that changes."""
-    score_s = run.score_s if run.score_s is not None else _runner(run).get("unranked", {}).get("score_s")
-    return None if score_s is None else float(score_s)
-
-
-def _runner(run: RunRecord) -> Json:
-    found = run.system_info.get("runner")
-    return found if isinstance(found, Mapping) else {}
-
-
-def _cut(value: object) -> str:
-    return "" if value is None else str(value)[:_CHARACTERS]
-
-
-def _task_sha256(task: Json, extra: Json | None) -> str:
-    """The hash of a task as stored, without its hidden cases: those could be guessed, and guesses compared."""
-
-    def shown(value: object) -> object:
-        if isinstance(value, Mapping):
-            return {name: shown(item) for name, item in value.items() if name != "hidden"}
-        return value
-
-    text = json.dumps({"task": task, "runner.yml": shown(extra)}, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+def _shown(value: object) -> object:
+    return (
+        {key: _shown(item) for key, item in value.items() if key != "hidden"} if isinstance(value, Mapping) else value
+    )

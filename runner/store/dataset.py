@@ -17,12 +17,11 @@ from psycopg import IsolationLevel
 from psycopg.rows import dict_row, tuple_row
 
 from runner.base.errors import DatabaseUnavailableError
-from runner.base.model import Receipt
-from runner.base.receipts import HostKey
 from runner.store import queries, schema, session
 from runner.store.base import expect
 from runner.store.connection import Link, Row, row, rows
 from runner.store.queries import Query
+from runner.store.records import HostKey
 
 _CONFLICT: Final = (
     "the server cancelled the export, as a replica does that has to replay what the export still reads; nothing was "
@@ -142,9 +141,12 @@ class Snapshot:
         return self._stream("dataset_runs", queries.DATASET_RUNS, scope.parameters())
 
     def receipts(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
-        """Job, submission, runner, run, how it was retired, and the `Receipt` of each."""
-        for lines in self._stream("dataset_receipts", queries.DATASET_RECEIPTS, scope.parameters()):
-            yield [(*line[:5], Receipt(statement=line[5], key=line[6], signature=line[7])) for line in lines]
+        """Job, submission, runner, run, how it was retired, statement, key and signature of each receipt."""
+        return self._stream("dataset_receipts", queries.DATASET_RECEIPTS, scope.parameters())
+
+    def signed_result(self, job_id: int) -> Row | None:
+        """The receipt of a job, and what the database says of its result: a row of runner.signed_result."""
+        return row(self._connection, queries.SIGNED_RESULT, {"job_id": job_id})
 
     def host_keys(self) -> Sequence[HostKey]:
         """The public keys that hosts have registered, oldest first."""

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from runner.base.errors import HostNameTakenError
-from runner.base.receipts import HostKey
 from runner.store import queries
 from runner.store.base import Base, expect, typed
 from runner.store.clean import to_jsonb
-from runner.store.connection import Row
 from runner.store.records import (
     EndedJob,
     GpuTypeLine,
@@ -78,14 +76,6 @@ class Hosts(Base):
     def hosts(self) -> Sequence[HostLine]:
         """The daemons that have announced themselves."""
         return [HostLine(**typed(row)) for row in self._link.all(queries.HOSTS)]
-
-    def host_keys(self) -> Sequence[HostKey]:
-        """The public keys that hosts have registered, oldest first."""
-        return [HostKey(**found) for found in self._link.all(queries.HOST_KEYS)]
-
-    def signed_result(self, job_id: int) -> Row | None:
-        """The receipt of a job, and what the database says of its result: a row of runner.signed_result."""
-        return self._link.one(queries.SIGNED_RESULT, {"job_id": job_id})
 
     def gpu_types(self) -> Sequence[GpuTypeLine]:
         """The GPU types that any daemon's registry knows."""

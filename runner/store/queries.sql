@@ -132,6 +132,7 @@ ORDER BY v.gpu_type, rank
 -- name: hosts
 -- The daemons and the jobs they hold.
 SELECT h.name, h.version, h.slots, h.gpu_types, h.draining, h.drain_reason, h.registered_at, h.last_seen, h.stopped_at,
+       (SELECT coalesce(jsonb_agg(k ORDER BY k.registered_at), '[]') FROM runner.host_key k WHERE k.host = h.name) AS keys,
        extract(epoch FROM now() - h.last_seen)::float8 AS silent_s,
        (SELECT count(*) FROM runner.job j WHERE j.lease_expires_at IS NOT NULL AND j.lease_owner = h.name) AS running
 FROM runner.host h ORDER BY h.name

@@ -30,6 +30,7 @@ LAYERS = {
     "runner.daemon.monitoring": 8,
     "runner.cli": 10,
     "runner.extras": 5,
+    "runner.extras.receipt_commands": 11,
     "runner.extras.stages": 11,
     "runner.extras.gateway": 9,
     "runner.extras.data.analysis_commands": 11,
@@ -53,6 +54,7 @@ COMMANDS = (
     "runner/cli/",
     *(f"runner/extras/{guest}/commands.py".replace("trainers.", "trainers/") for guest in GUESTS),
     "runner/extras/data/analysis_commands.py",
+    "runner/extras/receipt_commands.py",
     "runner/extras/stages.py",
 )
 
@@ -72,7 +74,7 @@ CONFINED = {
     "pynvml": ("runner/devices",),
     "amdsmi": ("runner/devices",),
     "structlog": ("runner/base/logs.py",),
-    "cryptography": ("runner/base/receipts.py",),
+    "cryptography": ("runner/base/receipts.py", "runner/extras/receipts.py"),
     "typer": COMMANDS,
     "rich": COMMANDS,
     "matplotlib": ("runner/extras/data/",),

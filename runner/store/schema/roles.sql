@@ -85,7 +85,7 @@ GRANT EXECUTE ON FUNCTION
     runner.resume_board(text),
     runner.drain(text, text),
     runner.move_host(text, text),
-    runner.revoke_key(text, text, text, timestamptz),
+    runner.revoke_key(text, text, timestamptz),
     runner.undrain(text),
     runner.is_owner() TO runner_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;

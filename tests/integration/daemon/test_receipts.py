@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,11 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from runner.base import receipts
 from runner.base.errors import ReceiptError
 from runner.base.model import Job, JobResult, Progress, Receipt
+from runner.extras import receipts
+from runner.store.dataset import snapshot
+from runner.store.records import HostKey
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import Gate, Rig
 from tests.integration.store.conftest import ranked
@@ -40,6 +42,17 @@ def scored(job: Job, _cancel: threading.Event, _on_progress: Callable[[Progress]
     return ranked(job)
 
 
+def keys(rig: Rig) -> Sequence[HostKey]:
+    """The keys that the database lists."""
+    with snapshot(rig.url) as database:
+        return database.host_keys()
+
+
+def receipt(row: dict[str, Any]) -> Receipt:
+    """The receipt of a row, as somebody kept it."""
+    return receipts.read(receipts.text_of(row["statement"], row["key"], row["signature"]))
+
+
 def rows(rig: Rig, submission: int) -> list[dict[str, Any]]:
     """What there is of the receipts of a submission, public first."""
     return rig.sql(
@@ -50,8 +63,9 @@ def rows(rig: Rig, submission: int) -> list[dict[str, Any]]:
 
 def looked_at(rig: Rig, receipt: Receipt) -> tuple[list[str], str]:
     """What the database says of a receipt that its keys confirm."""
-    statement = receipts.check(receipts.read(receipts.text_of(receipt)), rig.store.host_keys())
-    return receipts.standing(receipt, statement, rig.store.signed_result(statement["job_id"]))
+    statement = receipts.check(receipt, keys(rig))
+    with snapshot(rig.url) as database:
+        return receipts.standing(receipt, statement, database.signed_result(statement["job_id"]))
 
 
 def test_every_ranked_run_has_a_receipt_through_an_outage_and_a_change_of_keys(
@@ -79,7 +93,7 @@ def test_every_ranked_run_has_a_receipt_through_an_outage_and_a_change_of_keys(
     rig.stop()
     found = rows(rig, submission)
     assert [row["run"] for row in found] == ["public", "secret"]
-    first = [receipts.of_row(row) for row in found]
+    first = [receipt(row) for row in found]
     assert [looked_at(rig, each) for each in first] == [([], "stands")] * 2
 
     (tmp_path / "receipt.key").unlink()
@@ -88,15 +102,15 @@ def test_every_ranked_run_has_a_receipt_through_an_outage_and_a_change_of_keys(
     later.start()
     second = later.submit(mode="leaderboard", code=b"other")
     later.wait_done(second)
-    old, new = rig.store.host_keys()
+    old, new = keys(rig)
     assert (old.replaced_at is not None, new.replaced_at) == (True, None)
     assert {row["key"] for row in rows(rig, second)} == {new.key}
     assert looked_at(rig, first[0]) == ([], "stands")
 
-    rig.sql("SELECT runner.revoke_key('test-host', %(key)s, 'stolen')", key=old.key)
+    rig.sql("SELECT runner.revoke_key(%(key)s, 'stolen')", key=old.key)
     with pytest.raises(ReceiptError, match="stolen"):
         looked_at(rig, first[0])
-    assert looked_at(rig, receipts.of_row(rows(rig, second)[0])) == ([], "stands")
+    assert looked_at(rig, receipt(rows(rig, second)[0])) == ([], "stands")
 
 
 def test_what_is_changed_or_taken_back_after_the_receipt_is_noticed(rig: Rig) -> None:
@@ -106,7 +120,7 @@ def test_what_is_changed_or_taken_back_after_the_receipt_is_noticed(rig: Rig) ->
     submission = rig.submit(mode="leaderboard")
     rig.wait_done(submission)
     rig.sql("INSERT INTO leaderboard.user_info (id, user_name) VALUES ('v', 'v')")
-    first = receipts.of_row(rows(rig, submission)[0])
+    first = receipt(rows(rig, submission)[0])
     noticed = {}
     for forgery in FORGERIES:
         # In a transaction that is undone: the view sees its own changes.
@@ -114,7 +128,7 @@ def test_what_is_changed_or_taken_back_after_the_receipt_is_noticed(rig: Rig) ->
             connection.execute(forgery.encode())
             row = connection.execute("SELECT * FROM runner.signed_result ORDER BY job_id LIMIT 1").fetchone()
             connection.rollback()
-        wrong, _ = receipts.standing(first, receipts.check(first, rig.store.host_keys()), row)
+        wrong, _ = receipts.standing(first, receipts.check(first, keys(rig)), row)
         noticed[forgery] = [line.partition(":")[0] for line in wrong]
     assert {forgery: fields for forgery, fields in noticed.items() if FORGERIES[forgery] not in fields} == {}
     assert looked_at(rig, first) == ([], "stands")
@@ -123,7 +137,7 @@ def test_what_is_changed_or_taken_back_after_the_receipt_is_noticed(rig: Rig) ->
     rig.wait_done(submission)
     wrong, standing = looked_at(rig, first)
     assert (wrong, standing.partition(":")[0]) == ([], "counts no more (replaced)")
-    again = receipts.of_row(rows(rig, submission)[2])
+    again = receipt(rows(rig, submission)[2])
     assert looked_at(rig, again) == ([], "stands")
     rig.sql("SELECT runner.invalidate(submission_id => %(id)s, reason => 'a bug')", id=submission)
     assert looked_at(rig, again) == ([], "counts no more (invalidated): taken out of the ranking: a bug")
