@@ -155,7 +155,8 @@ class Config(BaseModel):
     state_dir: Path = Field(default=Path("/var/lib/kernel-runner"), examples=["/data/kernel-runner"])
     """
     Where the daemon keeps what survives a job: the staged harness, results that wait for the database (`spool/`), and
-    the host's id (`instance`). It must be on a disk that survives a restart. One daemon per directory.
+    the host's id (`instance`) and private key (`receipt.key`). It must be on a disk that survives a restart. One daemon
+    per directory.
     """
     eval_python: Path | None = Field(default=None, examples=["/opt/kernel-runner/eval/bin/python"])
     """

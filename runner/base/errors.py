@@ -6,6 +6,7 @@
     ├── SubmissionError        the database refused a submission: show the message to the user
     ├── BoardError             a leaderboard cannot be made, changed or deleted like that: say why, stop
     ├── DataError              a data export cannot be made or read like that: say why, stop
+    ├── ReceiptError           a receipt is not to be believed: say why
     ├── SchemaDriftError       the database is not what we rely on: list the differences, touch nothing
     ├── NotFoundError          no such submission, leaderboard, job or GPU type
     ├── StaleAttemptError      the job was taken over or ended by someone else: drop the result
@@ -44,6 +45,10 @@ class BoardError(KernelRunnerError):
 
 class DataError(KernelRunnerError):
     """A data export cannot be made or read as asked; what was there before is untouched."""
+
+
+class ReceiptError(KernelRunnerError):
+    """A receipt is none, or is not to be believed."""
 
 
 class SchemaDriftError(KernelRunnerError):

@@ -290,6 +290,16 @@ class Artifact:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """A statement, in the exact text that was signed, and who signed it; `runner.base.receipts` reads and checks it."""
+
+    statement: str
+    #: The host's public key and the signature, in hexadecimal.
+    key: str
+    signature: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobResult:
     """What one attempt found; the store commits it in one transaction, if the attempt is still ours."""
 
@@ -305,6 +315,8 @@ class JobResult:
     artifacts: tuple[Artifact, ...] = field(default=())
     #: Of a group: what was found of each item, with its `id`. An item that is left out is evaluated again.
     items: tuple[Json, ...] = field(default=())
+    #: Of an accepted ranked job, once its host has signed it.
+    receipt: Receipt | None = None
 
     def __post_init__(self) -> None:
         if self.verdict is Verdict.ACCEPTED and self.error is not None:

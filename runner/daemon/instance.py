@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from pathlib import Path
 
-from runner.base.durable import sync_directory
+from runner.base.durable import write_whole
 from runner.base.errors import ConfigError
 from runner.base.logs import get_logger
 
@@ -24,7 +23,8 @@ def instance_id(state_dir: Path) -> str:
         instance = _read(path)
         if instance is None:
             instance = str(uuid.uuid4())
-            _write(path, instance)
+            # Durable: a daemon with a new id has to wait for its own name.
+            write_whole(path, instance)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; the daemon's user must be able to read and write it") from error
     return instance
@@ -40,14 +40,3 @@ def _read(path: Path) -> str | None:
     except ValueError:
         _log.warning("instance_id_replaced", path=str(path))
         return None
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all, and still there after a power cut: a daemon with a new id has to wait for its own name."""
-    draft = path.with_suffix(".new")
-    with draft.open("w", encoding="ascii") as file:
-        file.write(f"{text}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    sync_directory(path.parent)

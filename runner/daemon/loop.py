@@ -40,6 +40,7 @@ from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.replay import SpoolReplayer
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.outcomes.writer import PATIENCE_S, OutcomeWriter
+from runner.daemon.receipts import signer
 from runner.daemon.recovery import Recovery
 from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.slot import SlotSignals, SlotWorker
@@ -97,6 +98,7 @@ class Daemon:
         self._config = config
         self._quarantine = quarantine or Quarantine()
         self._instance = instance
+        self._signer = signer(config.state_dir)
         self._store_factory = store_factory
         self._engine = engine
         self._check_disk = check_disk
@@ -135,6 +137,7 @@ class Daemon:
                 keeper=self._keeper,
                 publisher=self._publisher,
                 writer=self._writer,
+                signer=self._signer,
                 signals=signals,
             )
 
@@ -310,7 +313,9 @@ class Daemon:
         """The record of this host as others should see it now."""
         gpu_types = sorted(self._capacity.gpu_types)
         away, worse = self._quarantine.reasons(), self._quarantine.degraded()
-        return host_record(self._config, self._instance, self._slots, gpu_types, away, degraded=worse)
+        return host_record(
+            self._config, self._instance, self._slots, gpu_types, away, degraded=worse, key=self._signer.key
+        )
 
     def _update_host_record(self, store: QueueStore) -> None:
         """Write the host record again when quarantine has changed it."""

@@ -17,10 +17,12 @@ from runner.base.database_address import mask_password
 from runner.base.errors import CancelledByRequest, InfrastructureError
 from runner.base.logs import get_logger, job_context
 from runner.base.model import JobResult, Slot
+from runner.base.receipts import Signer
 from runner.daemon.interfaces import JobEvaluator
 from runner.daemon.leases import Lease, LeaseKeeper, StopReason
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.writer import Cancelled, Failed, Outcome, OutcomeWriter, Released
+from runner.daemon.receipts import with_receipt
 
 _log = get_logger(__name__)
 
@@ -50,6 +52,7 @@ class SlotWorker:
         keeper: LeaseKeeper,
         publisher: EventPublisher,
         writer: OutcomeWriter,
+        signer: Signer,
         signals: SlotSignals,
     ) -> None:
         self.slot = slot
@@ -58,6 +61,7 @@ class SlotWorker:
         self._keeper = keeper
         self._publisher = publisher
         self._writer = writer
+        self._signer = signer
         self._signals = signals
         self._inbox: queue.SimpleQueue[Lease | None] = queue.SimpleQueue()
         self._busy = False
@@ -111,7 +115,8 @@ class SlotWorker:
                 self._publisher.forget_progress(job)
                 _log.info("job_evaluated", verdict=result.verdict.value, run_s=round(time.monotonic() - started_s, 3))
                 metrics.evaluated(job, result)
-                self._writer.submit(job, result, slot=self.slot.name)
+                signed = with_receipt(job, result, host=self._host, signer=self._signer)
+                self._writer.submit(job, signed, slot=self.slot.name)
         except Exception as error:  # noqa: BLE001 - the daemon survives every bug in an evaluation
             what, outcome = self._explain(error, lease)
             if result is not None:

@@ -164,8 +164,9 @@ def host_record(
     quarantined: Mapping[str, str],
     *,
     degraded: Mapping[str, str],
+    key: str,
 ) -> HostRecord:
-    """The host record of a daemon; `quarantined` and `degraded` give the reasons per slot."""
+    """The host record of a daemon; `quarantined` and `degraded` give the reasons per slot, `key` signs receipts."""
     return HostRecord(
         name=config.host_name,
         version=__version__,
@@ -183,4 +184,5 @@ def host_record(
         ],
         instance=instance,
         gpu_types=gpu_types,
+        key=key,
     )

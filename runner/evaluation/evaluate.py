@@ -319,6 +319,7 @@ class Evaluator:
             **({"clocks": asdict(gpu.clocks)} if slot.devices else {}),
             "cpus": list(slot.cpus),
             "image": place.environment.image,
+            "harness": None if self._stage is None else self._stage.name,
             "runtime": gpu.runtime,
             "emulated": "cuda" if gpu.emulate_cuda else None,
             "engine": None if facts is None else f"docker {facts.version}",

@@ -21,6 +21,7 @@ from runner.store import queries, schema, session
 from runner.store.base import expect
 from runner.store.connection import Link, Row, row, rows
 from runner.store.queries import Query
+from runner.store.records import HostKey
 
 _CONFLICT: Final = (
     "the server cancelled the export, as a replica does that has to replay what the export still reads; nothing was "
@@ -138,6 +139,18 @@ class Snapshot:
     def runs(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of runs.parquet, with the hash of a host's name in place of the host."""
         return self._stream("dataset_runs", queries.DATASET_RUNS, scope.parameters())
+
+    def receipts(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
+        """Job, submission, runner, run, how it was retired, statement, key and signature of each receipt."""
+        return self._stream("dataset_receipts", queries.DATASET_RECEIPTS, scope.parameters())
+
+    def signed_result(self, job_id: int) -> Row | None:
+        """The receipt of a job, and what the database says of its result: a row of runner.signed_result."""
+        return row(self._connection, queries.SIGNED_RESULT, {"job_id": job_id})
+
+    def host_keys(self) -> Sequence[HostKey]:
+        """The public keys that hosts have registered, oldest first."""
+        return [HostKey(**found) for found in rows(self._connection, queries.HOST_KEYS)]
 
     def codes(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
         """Lowest id, SHA-256, bytes and first submission of each code; without a hash where the code is gone."""

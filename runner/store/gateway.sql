@@ -368,6 +368,21 @@ SELECT h.name, h.version, h.slots, h.draining, h.drain_reason, h.last_seen, h.st
        extract(epoch FROM now() - h.last_seen)::float8 AS silent_s
 FROM runner.host h ORDER BY h.name
 
+-- name: host_keys
+-- The public keys that hosts have registered.
+SELECT k.host, k.key, k.registered_at, k.replaced_at, k.revoked_from, k.revoked_reason
+FROM runner.host_key k ORDER BY k.registered_at, k.host, k.key
+
+-- name: signed_result
+-- A receipt, and what the database says of its result.
+SELECT * FROM runner.signed_result c WHERE c.job_id = %(job_id)s::bigint
+
+-- name: receipts_of
+-- The jobs of a submission that have a receipt.
+SELECT j.id AS job_id, j.gpu_type, j.secret FROM runner.job j
+WHERE j.submission_id = %(submission_id)s::integer AND EXISTS (SELECT FROM runner.receipt c WHERE c.job_id = j.id)
+ORDER BY j.id LIMIT 20
+
 -- name: operator_queue
 -- How many jobs wait and run for each GPU type.
 SELECT j.gpu_type, count(*) FILTER (WHERE j.state = 'queued')::integer AS queued,

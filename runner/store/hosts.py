@@ -33,6 +33,7 @@ class Hosts(Base):
             "slots": to_jsonb(list(host.slots)),
             "instance": host.instance,
             "gpu_types": list(host.gpu_types),
+            "key": host.key,
         }
 
         taken = self._link.one(queries.REGISTER_HOST, parameters)

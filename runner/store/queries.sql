@@ -114,9 +114,19 @@ ORDER BY gpu_type, rank
 -- name: hosts
 -- The daemons and the jobs they hold.
 SELECT h.name, h.version, h.slots, h.gpu_types, h.draining, h.drain_reason, h.registered_at, h.last_seen, h.stopped_at,
+       (SELECT coalesce(jsonb_agg(k ORDER BY k.registered_at), '[]') FROM runner.host_key k WHERE k.host = h.name) AS keys,
        extract(epoch FROM now() - h.last_seen)::float8 AS silent_s,
        (SELECT count(*) FROM runner.job j WHERE j.lease_expires_at IS NOT NULL AND j.lease_owner = h.name) AS running
 FROM runner.host h ORDER BY h.name
+
+-- name: host_keys
+-- The public keys that hosts have registered.
+SELECT k.host, k.key, k.registered_at, k.replaced_at, k.revoked_from, k.revoked_reason
+FROM runner.host_key k ORDER BY k.registered_at, k.host, k.key
+
+-- name: signed_result
+-- A receipt, and what the database says of its result.
+SELECT * FROM runner.signed_result c WHERE c.job_id = %(job_id)s
 
 -- name: gpu_types
 -- The GPU types that registries know, and how many jobs wait for each.
@@ -509,6 +519,14 @@ SELECT d.submission_id, d.runner, d.problem_name, d.user_id, d.code_id, d.code_s
 FROM runner.dataset_submissions d
 WHERE d.leaderboard_id = ANY (%(boards)s::integer[])
 ORDER BY d.submission_id, d.runner COLLATE "C"
+
+-- name: dataset_receipts
+-- The receipts of a data export.
+SELECT d.job_id, d.submission_id, d.gpu_type, d.run, d.retired_as, d.statement, d.key, d.signature
+FROM runner.signed_result d
+WHERE d.leaderboard_id = ANY (%(boards)s::integer[]) AND d.user_id <> ALL (%(users)s::text[])
+  AND d.submission_id <> ALL (%(submissions)s::integer[])
+ORDER BY d.job_id
 
 -- name: users
 -- All users; those who wait for approval first.

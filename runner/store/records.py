@@ -112,6 +112,22 @@ class HostRecord:
     instance: str
     #: Every name, aliases included, that a job may use for one of the slots.
     gpu_types: Sequence[str]
+    #: Public key of its receipts; None: it signs none.
+    key: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostKey:
+    """A public key of a host, and when it counts."""
+
+    host: str
+    key: str
+    registered_at: datetime
+    #: When the host registered another.
+    replaced_at: datetime | None = None
+    #: Receipts from then on are not to be believed.
+    revoked_from: datetime | None = None
+    revoked_reason: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +149,8 @@ class HostLine:
     drain_reason: str | None = None
     #: When it said goodbye; None while it serves, or if it died.
     stopped_at: datetime | None = None
+    #: As `HostKey`s.
+    keys: Sequence[Json] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -155,6 +155,7 @@ def _result(job: Job, result: JobResult) -> dict[str, Any]:
         "eval_ms": result.eval_ns // 1_000_000,
         "runs": [_run(run) for run in result.runs],
         **(_items(result) if isinstance(job, GroupJob) else {}),
+        **({} if result.receipt is None else {"receipt": vars(result.receipt)}),
     }
 
 

@@ -30,6 +30,7 @@ LAYERS = {
     "runner.daemon.monitoring": 8,
     "runner.cli": 10,
     "runner.extras": 5,
+    "runner.extras.receipt_commands": 11,
     "runner.extras.stages": 11,
     "runner.extras.gateway": 9,
     "runner.extras.data.analysis_commands": 11,
@@ -51,6 +52,7 @@ COMMANDS = (
     "runner/cli/",
     *(f"runner/extras/{guest}/commands.py".replace("trainers.", "trainers/") for guest in GUESTS),
     "runner/extras/data/analysis_commands.py",
+    "runner/extras/receipt_commands.py",
     "runner/extras/stages.py",
 )
 
@@ -69,6 +71,7 @@ CONFINED = {
     "pynvml": ("runner/devices",),
     "amdsmi": ("runner/devices",),
     "structlog": ("runner/base/logs.py",),
+    "cryptography": ("runner/base/receipts.py", "runner/extras/receipts.py"),
     "typer": COMMANDS,
     "rich": COMMANDS,
     "matplotlib": ("runner/extras/data/",),
@@ -84,7 +87,7 @@ CONFINED = {
 }
 
 #: Only functions import them: together they cost more core-seconds than the rest of a command's start.
-LAZY = {"docker", "requests", "urllib3"}
+LAZY = {"cryptography", "docker", "requests", "urllib3"}
 
 #: Folder of sandbox/ ("" is the top level) -> the folders that its modules may import. `inside` is copied into every
 #: container without the other folders; `policy` is pure, so it can be read and tested without an engine; programs of

@@ -17,7 +17,7 @@ Submissions to GPU kernel leaderboards: code, scores and runs. Scores are second
 | `runs` | `runs.parquet` | {runs_rows} | a public run and case |
 | `code` | `code/part-*.parquet` | {code_rows} | a submitted file, by its SHA-256 |
 | `leaderboards` | `leaderboards.parquet` | {leaderboards_rows} | a leaderboard |
-
+{receipts}
 `manifest.json` has the hash, the rows and the schema of every file, and when the data was read.
 
 ## Leaderboards
@@ -111,6 +111,12 @@ _COLUMNS: Final = {
         "visibility, demanded_timing": "who saw it, and the least timing assurance that ranks",
         "trust_note": "what to know before trusting its scores",
     },
+    "`receipts.parquet`": {
+        "job_id, submission_id, runner": "the job, its submission, and the GPU type",
+        "run": "`public`, whose score ranks, or `secret`, without which it would not",
+        "retired_as": "why its result counts no more; null: it does",
+        "receipt": "the statement, with key and signature of the host that it names; `manifest.json` lists the keys",
+    },
 }
 _PEOPLE: Final = {
     "name": "Users have the ids and names that they chose. A name that is an address of electronic mail is empty.",
@@ -156,6 +162,9 @@ def render(manifest: Mapping[str, Any], rows: Mapping[str, int]) -> str:
         runs_rows=rows["runs.parquet"],
         code_rows=sum(count for path, count in rows.items() if path.startswith("code/")),
         leaderboards_rows=rows["leaderboards.parquet"],
+        receipts=""
+        if "receipts.parquet" not in rows
+        else f"| `receipts` | `receipts.parquet` | {rows['receipts.parquet']} | a signed statement of a ranked job |\n",
         boards=boards,
         columns="\n\n".join(
             "\n".join(
@@ -166,6 +175,7 @@ def render(manifest: Mapping[str, Any], rows: Mapping[str, int]) -> str:
                 ]
             )
             for files, columns in _COLUMNS.items()
+            if "receipts" not in files or "receipts.parquet" in rows
         ),
         people=_PEOPLE[manifest["identity"]],
         hosts=_HOSTS,
@@ -182,6 +192,7 @@ def _header(manifest: Mapping[str, Any]) -> str:
         "runs": "runs.parquet",
         "code": "code/part-*.parquet",
         "leaderboards": "leaderboards.parquet",
+        **({"receipts": "receipts.parquet"} if "keys" in manifest else {}),
     }
     licence = manifest["licence"] or "other"
     listed = licence in _LICENCES

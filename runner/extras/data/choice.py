@@ -30,6 +30,8 @@ class Options:
     key: bytes | None = field(default=None, repr=False)
     exclusions: Exclusions = field(default_factory=Exclusions)
     without_banned: bool = False
+    #: Signed statements too, which name hosts and users.
+    receipts: bool = False
     #: The flat file is NAME_submissions.parquet; None: the name of the only leaderboard, else `kernels`.
     name: str | None = None
     #: Leaderboard -> what a reader should know before trusting its scores.
@@ -60,6 +62,8 @@ def chosen(boards: Sequence[DataBoard], options: Options) -> Sequence[DataBoard]
     Raises:
         DataError: one is unknown, or a public export may not have it, or needs a licence.
     """
+    if options.receipts and options.identity is Identity.PSEUDONYM:
+        raise DataError("receipts name users, so an export with pseudonyms has none; leave out --receipts")
     selected = named(boards, options.boards)
     named(boards, options.notes)
     if options.private:

@@ -18,6 +18,7 @@ from runner.cli.app import ExitCode, app, direct_url, example, note, out, out_js
 from runner.cli.safe import one_line
 from runner.extras.data import analysis_commands, require
 from runner.extras.data.people import Exclusions, Identity, read_exclusions, read_key
+from runner.extras.receipts import keys_in
 from runner.extras.stages import stages
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ def export(
         typer.Option("--exclude", metavar="FILE", help="Lines `user ID` or `submission NUMBER` to leave out."),
     ] = None,
     without_banned: Annotated[bool, typer.Option("--without-banned", help="Leave banned users out.")] = False,
+    with_receipts: Annotated[
+        bool, typer.Option("--receipts", help="Signed statements too, which name hosts and the ids of users.")
+    ] = False,
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="The flat file is NAME_submissions.parquet.")
     ] = None,
@@ -76,7 +80,7 @@ def export(
     one.
 
     An export is public unless --private is given: leaderboards whose code is not public are refused, and
-    --licence is required. No file has output, cases or seeds of secret runs, login tokens, or names of hosts.
+    --licence is required. No file has output, cases or seeds of secret runs, or login tokens. Receipts name hosts.
     """
     require()
     from runner.extras.data.choice import Options
@@ -91,6 +95,7 @@ def export(
         key=None if key is None else read_key(key),
         exclusions=Exclusions() if exclude is None else read_exclusions(exclude),
         without_banned=without_banned,
+        receipts=with_receipts,
         name=name,
         notes=_notes(trust_note or ()),
     )
@@ -119,25 +124,36 @@ def export(
 def verify(
     *,
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="An export.")],
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            "--keys",
+            metavar="FILE",
+            help="Public keys of hosts, as a gateway's /keys.",
+            show_default="the export's own",
+        ),
+    ] = None,
     as_json: _AsJson = False,
 ) -> None:
     """Check that an export is whole; needs no database.
 
-    Files, hashes, schemas and counts are those of the manifest, each row has its code, and each code its row. Exit
-    code 1 if something is wrong.
+    Files, hashes, schemas and counts are those of the manifest, each row has its code, and each code its row. Receipts
+    are signed by the hosts that they name, and say what the rows say. Exit code 1 if something is wrong.
     """
     require()
-    from runner.extras.data.verify import verify
+    from runner.extras.data.verify import signed, verify
 
+    listed = None if keys is None else keys_in(keys)
     with stages() as progress:
-        wrong = list(verify(directory, progress))
+        wrong = list(verify(directory, progress, listed))
+    with_both, ranked = (0, 0) if wrong else signed(directory)
     if as_json:
-        out_json({"directory": str(directory), "wrong": wrong})
+        out_json({"directory": str(directory), "wrong": wrong, "ranked": ranked, "signed": with_both})
     elif wrong:
         for line in wrong:
             typer.echo(one_line(line))
     else:
-        note(f"{directory} is whole")
+        note(f"{directory} is whole; {with_both} of {ranked} scores have receipts")
     if wrong:
         raise typer.Exit(ExitCode.NOT_ACCEPTED)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 
 from runner import __version__
 from runner.base.errors import DataError
+from runner.extras import receipts
 from runner.extras.data import Progress, card, manifest
 from runner.extras.data.choice import Options, chosen, flat_name, refuse_addresses
 from runner.extras.data.code import PLAIN, Codes, as_text
@@ -27,6 +29,7 @@ from runner.extras.data.tables import (
     FLAT,
     GROUP_BYTES,
     LEADERBOARDS,
+    RECEIPTS,
     RUNS,
     SUBMISSIONS,
     Digest,
@@ -161,6 +164,8 @@ class _Writing:
             for board in boards
         ]
         self._write("leaderboards.parquet", LEADERBOARDS, self._leaderboards, iter([table(LEADERBOARDS, lines)]))
+        if options.receipts:
+            self._write("receipts.parquet", RECEIPTS, Digest(), self._read_receipts())
 
     def _write(self, name: str, schema: pa.Schema, digest: Digest, pieces: Iterator[pa.Table]) -> None:
         with Writer(self._folder / name, schema) as writer:
@@ -209,6 +214,10 @@ class _Writing:
             rows += len(lines)
             self._progress("runs", rows, 0)
 
+    def _read_receipts(self) -> Iterator[pa.Table]:
+        for lines in self._database.receipts(self._scope):
+            yield table(RECEIPTS, [(*line[:5], receipts.text_of(*line[5:])) for line in lines])
+
     def describe(
         self, flat: str, moment: Moment, boards: Sequence[DataBoard], people: Sequence[People], options: Options
     ) -> Manifest:
@@ -225,6 +234,7 @@ class _Writing:
             "queries_sha256": queries_sha256(),
             "content_sha256": content_sha256(self._submissions, self._runs, self._leaderboards),
             "flat": flat,
+            **({"keys": self._keys()} if options.receipts else {}),
             "boards": [self._board(board, by_board.get(board.id), options) for board in boards],
             "excluded": {
                 "by_user": sum(line.by_user for line in people),
@@ -236,6 +246,13 @@ class _Writing:
         document["files"] = [self._entry(path, flat) for path in files_of(self._folder)]
         manifest.write(self._folder, document)
         return document
+
+    def _keys(self) -> Sequence[Mapping[str, Any]]:
+        """The keys that the receipts are checked with, as a gateway lists them."""
+        return [
+            {name: value.isoformat() if isinstance(value, datetime) else value for name, value in vars(key).items()}
+            for key in self._database.host_keys()
+        ]
 
     def _board(self, board: DataBoard, people: People | None, options: Options) -> Mapping[str, Any]:
         return {
@@ -261,6 +278,7 @@ class _Writing:
                 "submissions.parquet": SUBMISSIONS,
                 "runs.parquet": RUNS,
                 "leaderboards.parquet": LEADERBOARDS,
+                "receipts.parquet": RECEIPTS,
             }
             entry["rows"] = self._files[path]
             entry["schema"] = shown(schemas.get(path, CODE))

@@ -98,6 +98,16 @@ LEADERBOARDS: Final = pa.schema(
         pa.field("trust_note", _TEXT),
     ]
 )
+RECEIPTS: Final = pa.schema(
+    [
+        pa.field("job_id", pa.int64(), nullable=False),
+        pa.field("submission_id", pa.int64(), nullable=False),
+        pa.field("runner", _TEXT, nullable=False),
+        pa.field("run", _TEXT, nullable=False),
+        pa.field("retired_as", _TEXT),
+        pa.field("receipt", _TEXT, nullable=False),
+    ]
+)
 CODE: Final = pa.schema(
     [
         pa.field("code_sha256", _TEXT, nullable=False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -11,6 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from runner.base.errors import ReceiptError
+from runner.extras import receipts
 from runner.extras.data import Progress, manifest, on_one_line
 from runner.extras.data import code as code_files
 from runner.extras.data.folder import MANIFEST, sha256_of
@@ -19,21 +22,25 @@ from runner.extras.data.tables import (
     CODE,
     FLAT,
     LEADERBOARDS,
+    RECEIPTS,
     RUNS,
     SUBMISSIONS,
     Digest,
     content_sha256,
     shown,
 )
+from runner.store.records import HostKey
 
+#: What an export has where it was asked for.
+_RECEIPTS: Final = "receipts.parquet"
 _TABLES: Final = {"submissions.parquet": SUBMISSIONS, "runs.parquet": RUNS, "leaderboards.parquet": LEADERBOARDS}
 #: Columns that the flat file and submissions.parquet share.
 _SHARED: Final = [name for name in FLAT.names if name != "code"]
 _AT_ONCE: Final = 500
 
 
-def verify(folder: Path, progress: Progress) -> Sequence[str]:
-    """The faults of an export, a line each; none if it is whole.
+def verify(folder: Path, progress: Progress, keys: Sequence[HostKey] | None = None) -> Sequence[str]:
+    """The faults of an export, a line each; none if it is whole. `keys`: of hosts; None: those in the manifest.
 
     Raises:
         DataError: the folder holds no export.
@@ -46,7 +53,18 @@ def verify(folder: Path, progress: Progress) -> Sequence[str]:
         [*missing, *wrong_files(folder, files, progress), *_strange_parts(folder, files)]
         or list(_schemas(folder, document))
         or list(_unreadable_last(_content(folder, document, progress)))
+        or list(_unreadable_last(_receipts(folder, document, keys)))
     )
+
+
+def signed(folder: Path) -> tuple[int, int]:
+    """How many rows rank and have the receipts of both their runs, and how many rank."""
+    ranked = _rows_by_place(folder)
+    if not (folder / _RECEIPTS).exists():
+        return 0, len(ranked)
+    lines = pq.read_table(folder / _RECEIPTS, columns=["submission_id", "runner", "run", "retired_as"]).to_pylist()
+    found = {(line["submission_id"], line["runner"], line["run"]) for line in lines if line["retired_as"] is None}
+    return sum({(*place, "public"), (*place, "secret")} <= found for place in ranked), len(ranked)
 
 
 def _unreadable_last(faults: Iterator[str]) -> Iterator[str]:
@@ -85,7 +103,7 @@ def _schemas(folder: Path, document: Manifest) -> Iterator[str]:
     for name, entry in manifest.paths(document).items():
         if not name.endswith(".parquet"):
             continue
-        expected = _TABLES.get(name, FLAT if name == document["flat"] else CODE)
+        expected = {**_TABLES, _RECEIPTS: RECEIPTS}.get(name, FLAT if name == document["flat"] else CODE)
         try:
             with pq.ParquetFile(folder / name) as file:
                 schema, rows = file.schema_arrow, file.metadata.num_rows
@@ -116,6 +134,43 @@ def _content(folder: Path, document: Manifest, progress: Progress) -> Iterator[s
     texts: dict[str, str] = {}
     yield from _code(folder, document, set(submissions.column("code_sha256").to_pylist()), texts, progress)
     yield from _flat(folder, document["flat"], submissions, texts, progress)
+
+
+def _rows_by_place(folder: Path) -> Mapping[tuple[int, str], Mapping[str, Any]]:
+    """What submissions.parquet says of each score, under the names of a statement, by submission and runner."""
+    names = {
+        "user_id": "user_id",
+        "problem_name": "leaderboard",
+        "code_sha256": "code_sha256",
+        "score": "score_s",
+        "assurance_timing": "timing",
+        "assurance_correctness": "correctness",
+    }
+    rows = pq.read_table(folder / "submissions.parquet", columns=["submission_id", "runner", *names]).to_pylist()
+    return {
+        (row["submission_id"], row["runner"]): {name: row[column] for column, name in names.items()}
+        for row in rows
+        if row["score"] is not None
+    }
+
+
+def _receipts(folder: Path, document: Manifest, keys: Sequence[HostKey] | None) -> Iterator[str]:
+    """What is wrong with receipts, and where the rows say something else."""
+    if _RECEIPTS not in manifest.paths(document):
+        return
+    listed = receipts.read_keys(json.dumps(document["keys"])) if keys is None else keys
+    rows = _rows_by_place(folder)
+    for line in pq.read_table(folder / _RECEIPTS).to_pylist():
+        try:
+            statement = receipts.check(receipts.read(line["receipt"]), listed)
+        except ReceiptError as error:
+            yield f"{_RECEIPTS}: job {line['job_id']}: {error}"
+            continue
+        row = {name: line[name] for name in ("job_id", "submission_id", "run")} | {"gpu_type": line["runner"]}
+        if line["retired_as"] is None:
+            row |= rows.get((line["submission_id"], line["runner"]), {})
+        for difference in receipts.differences(statement, row, where="the export"):
+            yield f"{_RECEIPTS}: job {line['job_id']}: {difference}"
 
 
 def _counts(submissions: pa.Table, leaderboards: pa.Table, document: Manifest) -> Iterator[str]:

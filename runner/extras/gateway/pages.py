@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runner.extras.gateway import board_pages, login_pages, submission_pages
+from runner.extras.gateway import board_pages, login_pages, receipt_pages, submission_pages
 from runner.extras.gateway.context import app_state
 from runner.extras.gateway.html import operator_of, page, require_token, rows_asked_for, show, static
 from runner.extras.gateway.identity import Session
@@ -38,6 +38,7 @@ def routes() -> list[Route]:
         Route("/login/{provider}", page(login_pages.begin_oauth), methods=["GET"]),
         Route("/auth/cli/{provider}", page(login_pages.finish_oauth), methods=["GET"]),
         Route("/logout", page(login_pages.logout), methods=["POST"]),
+        *receipt_pages.routes(),
         Route("/hosts", page(hosts), methods=["GET"]),
         Route("/users", page(users), methods=["GET", "POST"]),
         Route("/static/{name}", static, methods=["GET"]),

@@ -33,7 +33,7 @@ GRANT EXECUTE ON FUNCTION
     runner.reclaim(integer),
     runner.recover(text, bigint[], integer[], boolean, text),
     runner.reap(interval, integer),
-    runner.register(text, text, jsonb, text, text[]),
+    runner.register(text, text, jsonb, text, text[], text),
     runner.unregister(text, text),
     runner.publish_gpu_types(jsonb),
     runner.show_progress(bigint, integer, jsonb),
@@ -43,8 +43,8 @@ GRANT EXECUTE ON FUNCTION
 -- A frontend calls functions and reads views; it sees no secret seed, no task text, no code and no secret output. A
 -- dashboard or a website's backup reads the same, and calls nothing.
 GRANT USAGE ON SCHEMA leaderboard, runner TO runner_frontend, runner_readonly;
-GRANT SELECT ON runner.status, runner.ranking, runner.result, runner.demand, runner.gpu_type, runner.host
-    TO runner_frontend, runner_readonly;
+GRANT SELECT ON runner.status, runner.ranking, runner.result, runner.demand, runner.gpu_type, runner.host, runner.host_key,
+    runner.signed_result TO runner_frontend, runner_readonly;
 GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
     TO runner_frontend, runner_readonly;
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_frontend, runner_readonly;
@@ -84,6 +84,7 @@ GRANT EXECUTE ON FUNCTION
     runner.resume_board(text),
     runner.drain(text, text),
     runner.move_host(text, text),
+    runner.revoke_key(text, text, timestamptz),
     runner.undrain(text),
     runner.is_owner() TO runner_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;
@@ -145,6 +146,7 @@ END
 $sequences$;
 GRANT SELECT, INSERT, DELETE ON runner.intake_stop TO runner_gateway;
 GRANT SELECT ON runner.migration, runner.public_profile, runner.open_batch TO runner_gateway;
+GRANT SELECT (job_id) ON runner.receipt TO runner_gateway;
 GRANT SELECT (id, submission_id, gpu_type, mode, secret, state, verdict, lease_owner, host, created_at, finished_at,
               retired_at) ON runner.job TO runner_gateway;
 

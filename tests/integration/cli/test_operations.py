@@ -81,10 +81,12 @@ def test_hosts_and_gpu_types_are_listed(cli: Call, store: Store) -> None:
     assert "no hosts yet" in cli("host", "list").out
     assert "no GPU types announced" in cli("gpu", "list").out
     slots: list[Json] = [{"name": "cpu0", "gpu_type": "CPU", "devices": [], "cpus": [0, 1]}]
-    store.register_host(host=HostRecord(name="node1", version="0.1.0", slots=slots, instance="i", gpu_types=["CPU"]))
+    announced = HostRecord(name="node1", version="0.1.0", slots=slots, instance="i", gpu_types=["CPU"], key="ab" * 32)
+    store.register_host(announced)
     store.sync_gpu_types([("CPU", "none", ["cpu-only"], "cores")])
     (host,) = cli("host", "list", "--json").document
     assert (host["name"], host["slots"][0]["name"], host["running"]) == ("node1", "cpu0", 0)
+    assert [(key["key"], key["replaced_at"]) for key in host["keys"]] == [("ab" * 32, None)]
     assert "1 x CPU" in cli("host", "list").out
     (gpu,) = cli("gpu", "list", "--json").document
     assert (gpu["name"], gpu["aliases"], gpu["slots"]) == ("CPU", ["cpu-only"], 1)

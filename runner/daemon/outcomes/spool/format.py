@@ -25,6 +25,7 @@ from runner.base.model import (
     Job,
     JobResult,
     Mode,
+    Receipt,
     RunRecord,
     SubmissionJob,
     ValidationJob,
@@ -179,7 +180,9 @@ def _result(result: JobResult) -> object:
         {"name": artifact.name, "media_type": artifact.media_type, "size_bytes": len(artifact.data)}
         for artifact in result.artifacts
     ]
-    return _plain({**vars(result), "runs": [vars(run) for run in result.runs], "artifacts": artifacts})
+    receipt = None if result.receipt is None else vars(result.receipt)
+    runs = [vars(run) for run in result.runs]
+    return _plain({**vars(result), "runs": runs, "artifacts": artifacts, "receipt": receipt})
 
 
 def _result_of(document: Mapping[str, Any], artifacts: Sequence[Artifact]) -> JobResult:
@@ -190,6 +193,7 @@ def _result_of(document: Mapping[str, Any], artifacts: Sequence[Artifact]) -> Jo
             "runs": tuple(RunRecord(**run) for run in document["runs"]),
             "artifacts": tuple(artifacts),
             "items": tuple(document["items"]),
+            "receipt": Receipt(**document["receipt"]) if document.get("receipt") else None,
         }
     )
 

@@ -182,6 +182,15 @@ BEGIN
             JOIN found f ON f.number = w.number
         ), linked AS (
             INSERT INTO runner.job_run (run_id, job_id) SELECT n.run_id, n.job_id FROM numbered n
+        ), signed AS (
+            INSERT INTO runner.receipt AS c (job_id, statement, key, signature)
+            SELECT r.job_id, r.receipt ->> 'statement', r.receipt ->> 'key', r.receipt ->> 'signature'
+            FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (job_id bigint, receipt jsonb))
+                WITH ORDINALITY AS r (job_id, receipt, number)
+            WHERE v_outcomes[r.number] = 'committed' AND r.receipt IS NOT NULL
+            -- Of a job that an administrator put back into the queue by hand.
+            ON CONFLICT (job_id) DO UPDATE
+            SET statement = EXCLUDED.statement, key = EXCLUDED.key, signature = EXCLUDED.signature
         )
         INSERT INTO runner.score (run_id, leaderboard_id, gpu_type, user_id, score, submission_time, submission_id)
         SELECT n.run_id, s.leaderboard_id, n.gpu_type, s.user_id, n.score_s, s.submission_time, s.id

@@ -1,7 +1,9 @@
 -- Registers a daemon, or its new version and slots. The first registration binds the host's name to the session's login;
 -- runner.move_host binds it to another. Returns no row, or the daemon that owns the name: another login's, or another
--- instance that was seen within a minute.
-CREATE OR REPLACE FUNCTION runner.register(host text, version text, slots jsonb, instance text, gpu_types text[])
+-- instance that was seen within a minute. `key` signs its receipts; earlier keys of the host stay, as replaced.
+CREATE OR REPLACE FUNCTION runner.register(
+    host text, version text, slots jsonb, instance text, gpu_types text[], key text DEFAULT NULL
+)
 RETURNS TABLE (owner_login text, owner_instance text, silent_s double precision)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -24,6 +26,11 @@ BEGIN
         SELECT CASE WHEN h.login <> session_user AND NOT runner.is_owner() THEN h.login END, h.instance,
                extract(epoch FROM now() - h.last_seen)::double precision
         FROM runner.host h WHERE h.name = register.host;
+    ELSIF register.key IS NOT NULL THEN
+        INSERT INTO runner.host_key AS k (host, key) VALUES (register.host, register.key)
+        ON CONFLICT (host, key) DO UPDATE SET replaced_at = NULL WHERE k.replaced_at IS NOT NULL;
+        UPDATE runner.host_key k SET replaced_at = now()
+        WHERE k.host = register.host AND k.key <> register.key AND k.replaced_at IS NULL;
     END IF;
 END
 $$;

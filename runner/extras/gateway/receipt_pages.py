@@ -1,0 +1,116 @@
+"""The pages of receipts: one with the verdict of its check, a form that checks any, and the keys of all hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runner.base.errors import ReceiptError
+from runner.extras import receipts
+from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state, path_number
+from runner.extras.gateway.html import HEADERS, page, saved_as, show
+from runner.extras.gateway.identity import Session, from_here
+from runner.extras.gateway.submissions import owned
+from runner.extras.gateway.upload import form
+from runner.store.gateway import Row
+from runner.store.records import HostKey
+
+
+def routes() -> list[Route]:
+    """The routes of these pages."""
+    return [
+        Route("/keys", keys, methods=["GET"]),
+        Route("/receipts", page(any_receipt), methods=["GET", "POST"]),
+        Route("/receipts/{id}", page(receipt), methods=["GET"]),
+        Route("/receipts/{id}/file", page(file), methods=["GET"]),
+    ]
+
+
+async def keys(request: Request) -> Response:
+    """GET /keys: the public keys of all hosts, those that were replaced or revoked too."""
+    from_here(request)
+    return Ascii([{**row, **_times(row)} for row in await app_state(request).store.all("host_keys")])
+
+
+async def any_receipt(request: Request, session: Session | None) -> Response:
+    """GET and POST /receipts: a form for a receipt, from whomever, and the verdict of its check."""
+    checked = None
+    if request.method == "POST":
+        given = (await form(request)).get("receipt", "").strip(" \r\n")
+        try:
+            checked = await _checked(app_state(request), given)
+        except ReceiptError as error:
+            checked = {"refused": str(error)}
+    return show(request, session, "receipt.html", job_id=None, text="", checked=checked)
+
+
+async def receipt(request: Request, session: Session | None) -> Response:
+    """GET /receipts/{id}: the receipt of a job."""
+    row = await _admitted(request, session)
+    text = _text(row)
+    try:
+        checked = await _checked(app_state(request), text)
+    except ReceiptError as error:
+        checked = {"refused": str(error)}
+    return show(request, session, "receipt.html", job_id=row["job_id"], text=text, checked=checked)
+
+
+async def file(request: Request, session: Session | None) -> Response:
+    """GET /receipts/{id}/file: the receipt itself."""
+    row = await _admitted(request, session)
+    headers = {**HEADERS, "Content-Disposition": saved_as(f"receipt-{row['job_id']}.json")}
+    return Response(_text(row), media_type="application/json", headers=headers)
+
+
+async def _admitted(request: Request, session: Session | None) -> Row:
+    """A job's receipt: for everybody once its public leaderboard is over, as in an export; before, as its submission.
+
+    Raises:
+        Refusal: 401, 403, 404.
+    """
+    current = app_state(request)
+    job_id = path_number(request, "id")
+    row = await current.store.one("signed_result", job_id=job_id)
+    if row is None:
+        raise Refusal(404, f"Job {job_id} has no receipt here; if its submission was deleted, check your copy of it")
+    if not row["published"]:
+        if session is None:
+            raise Refusal(401, "Log in first")
+        await owned(current, row["submission_id"], session.user, with_code=False, with_runs=False)
+    return row
+
+
+async def _checked(current: AppState, text: str) -> Mapping[str, Any]:
+    """What the page says of a receipt.
+
+    Raises:
+        ReceiptError: it is not to be believed.
+    """
+    listed = [HostKey(**row) for row in await current.store.all("host_keys")]
+    # Beside the event loop: a megabyte may be pasted.
+    whole = await asyncio.to_thread(receipts.read, text)
+    statement = await asyncio.to_thread(receipts.check, whole, listed)
+    row = await current.store.one("signed_result", job_id=statement["job_id"])
+    wrong, standing = receipts.standing(whole, statement, row)
+    return {
+        "summary": receipts.summary(statement),
+        "wrong": wrong,
+        "standing": standing,
+        "banned": row is not None and row["user_banned"],
+        "fields": [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in statement.items()],
+    }
+
+
+def _text(row: Row) -> str:
+    return receipts.text_of(row["statement"], row["key"], row["signature"])
+
+
+def _times(row: Row) -> dict[str, str | None]:
+    names = ("registered_at", "replaced_at", "revoked_from")
+    return {name: None if row[name] is None else row[name].isoformat() for name in names}
