@@ -38,9 +38,9 @@ test-trainers: setup ## the adapters in the real packages of TRL, verl and verif
 	@.ci/setup trainers
 	@$(PY) -m pytest -n0 -m nightly tests/integration/daemon/test_trainers.py
 
-test-kernelbot: setup ## KernelBot's database and Discord bot on our queue, in a simulated Discord; KERNELBOT=DIR is its checkout
+test-kernelbot: setup ## KernelBot's database and Discord bot on our queue, in a simulated Discord; KERNELBOT=DIR is its checkout, PROBLEMS=DIR one of reference-kernels
 	@.ci/setup kernelbot "$(KERNELBOT)"
-	@KERNEL_RUNNER_TEST_KERNELBOT="$(abspath $(KERNELBOT))" $(STACK) run -- $(PY) -m pytest -n0 -m nightly \
+	@KERNEL_RUNNER_TEST_KERNELBOT="$(abspath $(KERNELBOT))" KERNEL_RUNNER_TEST_PROBLEMS="$(abspath $(PROBLEMS))" $(STACK) run -- $(PY) -m pytest -n0 -m nightly \
 		tests/integration/frontends/test_kernelbot.py
 
 gpu: ## the tests of a GPU, in layers, on a machine that has one and Python with torch and pytest; again: goes on; ARGS="DIR"

@@ -209,7 +209,9 @@ def _update(current: AppState, store: Store, entry: Problem, *, present: bool, f
     board = store.board(entry.name)
     parts = _parts(entry.folder)
     deadline = entry.deadline or board.deadline
-    found = (board.task, board.extra or {}, dict(board.templates), board.description, board.deadline)
+    # A newer KernelBot stores a validation of null.
+    task = {key: value for key, value in board.task.items() if (key, value) != ("validation", None)}
+    found = (task, board.extra or {}, dict(board.templates), board.description, board.deadline)
     wanted = (parts["task"], parts["extra"] or {}, dict(parts["templates"]), parts["description"])
     if found == (*(clean_json(part) for part in wanted), deadline):
         return "skipped", "no changes"

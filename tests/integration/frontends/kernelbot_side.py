@@ -1,8 +1,8 @@
-"""What runs in KernelBot's environment: `python -m tests.integration.frontends.kernelbot_side board` or `users`.
+"""What runs in KernelBot's environment: `python -m tests.integration.frontends.kernelbot_side COMMAND`.
 
-`board` makes a database by KernelBot's migrations, and the leaderboard `rows` by its code. `users` plays users of a
-simulated Discord, whose bot is that of `docs/examples/start_kernelbot.py`, and prints a JSON object: what they read
-after each of their commands.
+`board` makes a database by KernelBot's migrations, and the leaderboard `rows` by its code. `tasks FOLDER` prints what
+KernelBot stores of each task folder below a folder. `users` plays users of a simulated Discord, whose bot is that of
+`docs/examples/start_kernelbot.py`, and prints a JSON object: what they read after each of their commands.
 """
 
 from __future__ import annotations
@@ -62,6 +62,21 @@ def make_board() -> None:
             forum_id=1,
             gpu_types=["CPU", "CPU-2"],
         )
+
+
+def stored_tasks(problems: Path) -> dict[str, Any]:
+    """What KernelBot would store of each task folder."""
+    task = import_module("libkernelbot.task")
+    definitions = {path.parent: task.make_task_definition(path) for path in sorted(problems.rglob("task.yml"))}
+    return {
+        str(folder): {
+            "task": each.task.to_dict(),
+            "description": each.description,
+            "templates": each.templates,
+            "gpus": each.gpus,
+        }
+        for folder, each in definitions.items()
+    }
 
 
 class Discord:
@@ -179,5 +194,7 @@ async def play_users() -> dict[str, Any]:
 if __name__ == "__main__":
     if sys.argv[1] == "board":
         make_board()
+    elif sys.argv[1] == "tasks":
+        sys.stdout.write(json.dumps(stored_tasks(Path(sys.argv[2]))) + "\n")
     else:
         sys.stdout.write(json.dumps(asyncio.run(play_users())) + "\n")

@@ -2,6 +2,7 @@
 
 KERNEL_RUNNER_TEST_KERNELBOT names the checkout, KERNEL_RUNNER_TEST_KERNELBOT_PYTHON a Python with its requirements,
 psycopg, and simcord, which simulates Discord. By default that is `.venv-kernelbot`, which `make test-kernelbot` makes.
+KERNEL_RUNNER_TEST_PROBLEMS names a checkout of reference-kernels: its task folders and competition files are read.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from psycopg.types.json import Jsonb
 
 from runner.base.model import Verdict
 from runner.store import migrate
+from runner.task_format import from_stored, load, load_competition, to_stored, unknown_keys
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 from tests.plugins.postgres import daemon_login
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 
+PROBLEMS = Path(os.environ.get("KERNEL_RUNNER_TEST_PROBLEMS") or "nowhere")
 CHECKOUT = Path(os.environ.get("KERNEL_RUNNER_TEST_KERNELBOT", "nowhere"))
 PYTHON = Path(os.environ.get("KERNEL_RUNNER_TEST_KERNELBOT_PYTHON", ROOT / ".venv-kernelbot" / "bin" / "python"))
 ADD = ROOT / "tasks" / "problems" / "vectoradd" / "solutions" / "correct" / "torch_add.py"
@@ -60,10 +63,10 @@ def environment(url: str, login: str) -> dict[str, str]:
     }
 
 
-def kernelbot_side(command: str, url: str, login: str) -> str:
+def kernelbot_side(command: str, url: str, login: str, *arguments: str) -> str:
     """The output of a command in KernelBot's environment."""
     done = subprocess.run(
-        [PYTHON, "-m", "tests.integration.frontends.kernelbot_side", command],
+        [PYTHON, "-m", "tests.integration.frontends.kernelbot_side", command, *arguments],
         cwd=ROOT,
         env=environment(url, login),
         capture_output=True,
@@ -351,3 +354,22 @@ def test_a_board_of_a_later_kernelbot_runs(live: LiveRunner, seen: Seen) -> None
     assert (
         live.wait(live.submit("rows", SUM.read_bytes(), mode="leaderboard", user_id="4711")).verdict is Verdict.ACCEPTED
     )
+
+
+@pytest.mark.skipif(not PROBLEMS.exists(), reason="KERNEL_RUNNER_TEST_PROBLEMS names no checkout of reference-kernels")
+def test_public_tasks_are_stored_as_kernelbot_stores_them() -> None:
+    """Each folder key by key, and read back as the same task; each competition file loads."""
+    stored = json.loads(kernelbot_side("tasks", "", "", str(PROBLEMS)))
+    assert stored
+    for path, theirs in stored.items():
+        folder = load(Path(path))
+        ours = json.loads(json.dumps(to_stored(folder.task)))
+        assert {"validation": None, **ours} == {"validation": None, **theirs["task"]}, path
+        assert (folder.description, dict(folder.templates)) == (theirs["description"], theirs["templates"]), path
+        assert list(folder.gpus) == theirs["gpus"], path
+        assert from_stored(theirs["task"], None, origin=path) == folder.task
+        assert unknown_keys(theirs["task"]) == []
+    competitions = sorted(PROBLEMS.rglob("*.yaml"))
+    assert competitions
+    for competition in competitions:
+        assert load_competition(competition).problems
