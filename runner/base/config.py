@@ -296,7 +296,10 @@ class Config(BaseModel):
     without a valid login has half as many, and a fiftieth as many attempts to log in.
     """
     gateway_streams: int = Field(default=2000, ge=1, examples=[500])
-    """How many streams of server-sent events the gateway holds open at most; one user has a tenth of them."""
+    """
+    How many streams of submissions' events the gateway holds open at most; one user has a tenth of them. As many
+    watchers of live pages may be there; half of them from one address.
+    """
     gateway_problems_dir: Path | None = Field(default=None, examples=["/srv/reference-kernels/problems"])
     """
     A folder with tasks and competition files, from which the admin routes make leaderboards. The gateway downloads

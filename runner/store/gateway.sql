@@ -56,6 +56,27 @@ FROM runner.board_scores(%(board_id)s::integer, %(gpu_type)s::text, %(limit)s::i
 SELECT r.leaderboard, r.gpu_type, count(*)::integer AS entries, min(r.score) AS best
 FROM runner.ranking r WHERE r.leaderboard = ANY (%(names)s::text[]) GROUP BY 1, 2 ORDER BY 1, 3 DESC, 2
 
+-- name: live_board
+-- A leaderboard and its public jobs on a GPU type: how many wait, counting the first ten thousand of the type, and those
+-- that run.
+SELECT l.name, l.deadline, l.visibility, l.deadline < now() AS over,
+       (SELECT count(*) FROM (
+            SELECT j.submission_id FROM runner.job j
+            WHERE j.state = 'queued' AND j.gpu_type = %(gpu_type)s::text AND NOT j.secret LIMIT 10000) AS q
+        JOIN leaderboard.submission s ON s.id = q.submission_id WHERE s.leaderboard_id = l.id)::integer AS waiting,
+       coalesce((
+            SELECT jsonb_agg(jsonb_build_object('mode', j.mode, 'user_name', coalesce(u.user_name, u.id)) ORDER BY j.id)
+            FROM runner.job j
+            JOIN leaderboard.submission s ON s.id = j.submission_id
+            JOIN leaderboard.user_info u ON u.id = s.user_id
+            WHERE j.lease_owner IS NOT NULL AND j.state = 'running' AND j.gpu_type = %(gpu_type)s::text
+              AND NOT j.secret AND s.leaderboard_id = l.id), '[]') AS running
+FROM leaderboard.leaderboard l WHERE l.id = %(board_id)s::integer
+
+-- name: boards_of
+-- The leaderboards of these submissions.
+SELECT DISTINCT s.leaderboard_id AS id FROM leaderboard.submission s WHERE s.id = ANY (%(ids)s::integer[])
+
 -- name: board_trends
 -- The newest scores of leaderboards that count, each on one GPU type.
 SELECT b.board_id, v.submission_time, v.score, v.user_id, v.submission_id

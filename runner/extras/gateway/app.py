@@ -20,6 +20,7 @@ from runner.extras.gateway import admin, boards, exporting, login, oauth, pages,
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state
 from runner.extras.gateway.identity import admin as only_admin
 from runner.extras.gateway.limits import BodyTooLarge, Edge, Limits
+from runner.extras.gateway.live import Live
 from runner.extras.gateway.metrics import Metrics
 from runner.extras.gateway.submissions import refusal_of
 from runner.extras.gateway.watcher import Watcher
@@ -31,12 +32,14 @@ _log = get_logger("gateway")
 def build(config: Config, store: GatewayStore, *, admin_token: str | None) -> Starlette:
     """The application of one process; it opens and closes the store."""
     metrics = Metrics()
+    live = Live(store)
     current = AppState(
         config=config,
         store=store,
         limits=Limits(per_minute=config.gateway_requests_per_minute, streams=config.gateway_streams),
         metrics=metrics,
-        watcher=Watcher(store, metrics),
+        watcher=Watcher(store, metrics, live.heard),
+        live=live,
         admin_token=admin_token,
         providers=oauth.providers(config),
     )
@@ -45,9 +48,11 @@ def build(config: Config, store: GatewayStore, *, admin_token: str | None) -> St
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await store.open()
         current.watcher.start()
+        live.start()
         try:
             yield
         finally:
+            await live.stop()
             await current.watcher.stop()
             await store.close()
 

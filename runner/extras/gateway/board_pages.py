@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -28,12 +30,35 @@ _LANG: Final = 40
 #: Of a task's benchmarks: parameters, and bytes of one.
 _PARAMETERS: Final = 8
 _PARAMETER: Final = 24
+#: How a reference says in which order its parameters are, and in how many of its first letters that is looked for.
+_SIGNATURE: Final = re.compile(r"\bdef generate_input\([^)]{0,2000}\)")
+_SIGNED: Final = 100_000
 #: From how many scores a leaderboard's drawings are made, and how many records are listed.
 _SCORES: Final = 3000
 _RECORDS: Final = 20
+#: Name and length of the times that a reader can look at.
+RANGES: Final[Mapping[str, tuple[str, timedelta | None]]] = {
+    "day": ("Last day", timedelta(days=1)),
+    "week": ("Last week", timedelta(days=7)),
+    "all": ("All", None),
+}
+#: Users whom a reader can choose from, and the longest id of one.
+_AUTHORS: Final = 24
+_USER: Final = 64
 #: From how many scores a small drawing in the list of leaderboards is made, and how many GPU types are listed.
 _SPARKS: Final = 200
 _TYPES: Final = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trend:
+    """How a reader wants the scores drawn."""
+
+    linear: bool
+    #: Of `RANGES`.
+    range: str
+    #: Ids of users; none: the fastest.
+    users: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +76,10 @@ class Drawn:
 
     progression: charts.Drawing | None
     distribution: charts.Drawing | None
+    #: Id and name of users who can be chosen: the chosen, then the fastest.
+    authors: Sequence[tuple[str, str]]
+    #: There is something to draw, though perhaps not in the time that is asked for.
+    several: bool
     #: The newest scores that were the best when they came.
     records: Sequence[charts.Score]
     #: The times of the best score's cases.
@@ -68,7 +97,7 @@ async def boards(request: Request, session: Session | None) -> Response:
     return show(request, session, "boards.html", boards=some, cards=cards, no_card=Card(), **turning)
 
 
-async def _standings(current: AppState, names: Sequence[str]) -> Sequence[Row]:
+async def standings_of(current: AppState, names: Sequence[str]) -> Sequence[Row]:
     """How many users rank on these leaderboards, and the best score, on each GPU type; at most half a minute old."""
     key = ("standings", *names)
     known = current.drawings.get(key)
@@ -87,7 +116,7 @@ async def _cards(current: AppState, boards: Sequence[Mapping[str, Any]]) -> Mapp
     if isinstance(known, dict):
         return known
     ranked: dict[int, list[Row]] = {}
-    for row in await _standings(current, list(ids)):
+    for row in await standings_of(current, list(ids)):
         ranked.setdefault(ids[row["leaderboard"]], []).append(row)
     found = await current.store.all(
         "board_trends", ids=list(ranked), gpu_types=[rows[0]["gpu_type"] for rows in ranked.values()], limit=_SPARKS
@@ -106,21 +135,21 @@ async def _cards(current: AppState, boards: Sequence[Mapping[str, Any]]) -> Mapp
 async def board(request: Request, session: Session | None) -> Response:
     """GET /board/{name}: its ranking on one GPU type, its task, and how the scores fell."""
     current = app_state(request)
-    found = await _admitted(request, session)
-    standings = await _standings(current, [found["name"]])
+    found = await admitted(request, session)
+    standings = await standings_of(current, [found["name"]])
     entries = {row["gpu_type"]: row["entries"] for row in standings}
     most = max(found["gpus"], key=lambda name: entries.get(name, 0), default="")
     gpu = own_name(found, request.query_params.get("gpu", "")) or most
     offset = query_number(request, "offset", 0, low=0, high=1_000_000)
-    linear = request.query_params.get("scale") == "linear"
+    trend = _trend(request)
     rows = await current.store.all("places", leaderboard=found["name"], gpu_type=gpu, limit=ROWS + 1, offset=offset)
     ids = [row["submission_id"] for row in rows[:ROWS]]
     validated = await current.store.all("validations_of_board", leaderboard=found["name"], gpu_type=gpu, ids=ids)
     task = await current.store.one("board_reference", board_id=found["id"])
     ranking_by = None if task is None else task["ranking_by"]
     known = await _figures(current, ids, gpu, ranking_by)
-    drawn = await _drawn(current, found["id"], gpu, ranking_by, linear=linear)
-    sources = [] if task is None else _sources(task)
+    drawn = await _drawn(current, found["id"], gpu, ranking_by, trend)
+    sources = [] if task is None else sources_of(task)
     # Beside the event loop: colouring takes milliseconds the first time.
     return await asyncio.to_thread(
         lambda: show(
@@ -136,29 +165,30 @@ async def board(request: Request, session: Session | None) -> Response:
             size=ROWS,
             more=len(rows) > ROWS,
             description=markup.markdown(str(found["description"] or ""), _DESCRIPTION),
-            shapes=_shapes(None if task is None else task["benchmarks"], drawn.best_ns),
+            shapes=_shapes(task, drawn.best_ns),
             ranking_by=ranking_by,
             sources=_shown(sources, None if task is None else task["lang"]),
             drawn=drawn,
             scores_drawn=_SCORES,
-            linear=linear,
+            trend=trend,
+            ranges=RANGES,
         ),
     )
 
 
 async def code(request: Request, session: Session | None) -> Response:
     """GET /board/{name}/code/{title}: the reference or a template, as a file to be saved."""
-    found = await _admitted(request, session)
+    found = await admitted(request, session)
     task = await app_state(request).store.one("board_reference", board_id=found["id"])
     title = request.path_params["title"]
-    source = None if task is None else dict(_sources(task)).get(title)
+    source = None if task is None else dict(sources_of(task)).get(title)
     if task is None or source is None:
         raise Refusal(404, "This leaderboard has no such template")
-    headers = {**HEADERS, "Content-Disposition": saved_as(f"{found['name']}.{title}.{_ending(task['lang'])}")}
+    headers = {**HEADERS, "Content-Disposition": saved_as(f"{found['name']}.{title}.{ending_of(task['lang'])}")}
     return Response(source, media_type="text/plain; charset=utf-8", headers=headers)
 
 
-async def _admitted(request: Request, session: Session | None) -> Row:
+async def admitted(request: Request, session: Session | None) -> Row:
     """The leaderboard that the path names.
 
     Raises:
@@ -189,11 +219,22 @@ async def _figures(
     return made
 
 
-async def _drawn(current: AppState, board_id: int, gpu: str, ranking_by: str | None, *, linear: bool) -> Drawn:
-    """The drawings of a leaderboard; at most half a minute old."""
-    key = (board_id, gpu, linear)
+def _trend(request: Request) -> Trend:
+    """What the query chooses; what it cannot be is left out."""
+    query = request.query_params
+    users = dict.fromkeys(user for user in query.getlist("user") if 0 < len(user) <= _USER)
+    return Trend(
+        linear=query.get("scale") == "linear",
+        range=asked if (asked := query.get("range", "")) in RANGES else "all",
+        users=tuple(users)[: charts.CHOSEN],
+    )
+
+
+async def _scores(current: AppState, board_id: int, gpu: str) -> tuple[Sequence[charts.Score], object]:
+    """The newest scores of a leaderboard, and the result of the best one; at most half a minute old."""
+    key = ("scores", board_id, gpu)
     known = current.drawings.get(key)
-    if isinstance(known, Drawn):
+    if isinstance(known, tuple):
         return known
     found = await current.store.all("board_scores", board_id=board_id, gpu_type=gpu, limit=_SCORES)
     scores = [_score(row) for row in found]
@@ -202,16 +243,39 @@ async def _drawn(current: AppState, board_id: int, gpu: str, ranking_by: str | N
         best = min(scores, key=lambda score: score.seconds)
         found = await current.store.all("ranked_times", ids=[best.submission_id], gpu_type=gpu)
         result = found[0]["result"] if found else None
+    current.drawings.put(key, (scores, result))
+    return scores, result
+
+
+async def _drawn(current: AppState, board_id: int, gpu: str, ranking_by: str | None, trend: Trend) -> Drawn:
+    """The drawings of a leaderboard; those that nobody has chosen are at most half a minute old."""
+    key = (board_id, gpu, trend)
+    known = current.drawings.get(key)
+    if isinstance(known, Drawn):
+        return known
+    scores, result = await _scores(current, board_id, gpu)
+    drawn = await asyncio.to_thread(_draw, scores, result, ranking_by, trend)
+    if not trend.users:
+        current.drawings.put(key, drawn)
+    return drawn
+
+
+def _draw(scores: Sequence[charts.Score], result: object, ranking_by: str | None, trend: Trend) -> Drawn:
     light_s = figures.light_of(result, ranking_by)
-    drawn = Drawn(
-        progression=charts.progression(scores, light_s, logarithmic=not linear),
-        distribution=charts.distribution(scores, light_s, logarithmic=not linear),
+    span = RANGES[trend.range][1]
+    since = None if span is None else datetime.now(UTC) - span
+    bests = {score.user_id: score for score in sorted(scores, key=lambda score: score.seconds, reverse=True)}
+    authors = sorted(bests.values(), key=lambda score: (score.user_id not in trend.users, score.seconds))
+    names = [(score.user_id, score.user_name) for score in authors if len(score.user_id) <= _USER]
+    return Drawn(
+        progression=charts.progression(scores, light_s, logarithmic=not trend.linear, users=trend.users, since=since),
+        distribution=charts.distribution(scores, light_s, logarithmic=not trend.linear),
+        authors=names[:_AUTHORS],
+        several=len(scores) > 1,
         records=charts.records(scores)[::-1][:_RECORDS],
         best_ns=[case.mean_ns for case in cases(result)],
         cut=len(scores) >= _SCORES,
     )
-    current.drawings.put(key, drawn)
-    return drawn
 
 
 def _score(row: Row) -> charts.Score:
@@ -237,7 +301,7 @@ def _place(row: Row, interval: float | None, light_s: float | None, session: Ses
     }
 
 
-def _sources(task: Row) -> list[tuple[str, str]]:
+def sources_of(task: Row) -> list[tuple[str, str]]:
     """Title and text of a task's reference and templates."""
     named_texts = [("Reference", task["reference"]), *task["templates"]]
     return [(title, text) for title, text in named_texts if text and len(title) <= _LANG][:_TEMPLATES]
@@ -248,20 +312,28 @@ def _shown(sources: Sequence[tuple[str, str]], lang: str | None) -> list[tuple[s
     left, shown = _SOURCES, []
     for title, text in sources:
         if left > sizes.NAME:
-            source = markup.coloured(text, markup.language_of(f".{_ending(lang)}"), min(_SOURCE, left))
+            source = markup.coloured(text, markup.language_of(f".{ending_of(lang)}"), min(_SOURCE, left))
             left -= source.size_bytes
             shown.append((title, source))
     return shown
 
 
-def _ending(lang: str | None) -> str:
+def ending_of(lang: str | None) -> str:
+    """How names of files of a task's language end."""
     return "cu" if lang == "cu" else "py"
 
 
-def _shapes(benchmarks: object, best_ns: Sequence[float | None]) -> dict[str, Any] | None:
-    """The benchmarks of a task as a table, with the best entry's times where their number is the same."""
+def _shapes(task: Row | None, best_ns: Sequence[float | None]) -> dict[str, Any] | None:
+    """The benchmarks of a task as a table, with the best entry's times where their number is the same.
+
+    Columns are in the order of the parameters of the reference's `generate_input`: JSON in the database keeps no order.
+    """
+    benchmarks = None if task is None else task["benchmarks"]
     rows = [case for case in benchmarks if isinstance(case, dict)] if isinstance(benchmarks, list) else []
-    names = list(dict.fromkeys(name for case in rows for name in case if name != "seed"))[:_PARAMETERS]
+    signature = _SIGNATURE.search(("" if task is None else task["reference"] or "")[:_SIGNED])
+    order = re.findall(r"\w+(?=\s*[:,=)])", "" if signature is None else signature[0])
+    names = list(dict.fromkeys(name for case in rows for name in case if name != "seed"))
+    names = sorted(names, key=lambda name: order.index(name) if name in order else len(order))[:_PARAMETERS]
     if not names:
         return None
     return {

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Final
 
 from runner.base import units
@@ -28,11 +28,14 @@ SPARK_HEIGHT: Final = 36
 SPAN: Final = 120
 #: How many scores are drawn as dots; the line has all that were the best.
 _DOTS: Final = 600
-#: How many users have a line of their own.
+#: How many users have a line of their own, unless they are chosen; and how many may be.
 _USERS: Final = 5
+CHOSEN: Final = 8
 #: From so many users on their best scores have a drawing: the ranking itself shows fewer better.
 FEWEST_USERS: Final = 8
 _BINS: Final = 24
+#: A drawing of less than this says the time of day.
+_DAYS: Final = timedelta(days=3)
 #: A speed of light that is further below the best than this is told in words alone.
 _FAR: Final = 1e4
 #: Times of one run that differ by more than this are drawn on a logarithmic axis.
@@ -116,14 +119,30 @@ def records(scores: Sequence[Score]) -> list[Score]:
     return best
 
 
-def progression(scores: Sequence[Score], light_s: float | None, *, logarithmic: bool = True) -> Drawing | None:
-    """The scores over time, the best so far, and that of each leading user; None where there are less than two."""
-    if len(scores) < 2:
+def progression(
+    scores: Sequence[Score],
+    light_s: float | None,
+    *,
+    logarithmic: bool = True,
+    users: Sequence[str] = (),
+    since: datetime | None = None,
+) -> Drawing | None:
+    """The scores over time, the best so far, and that of each leading user; None where there are less than two.
+
+    `users`: whose lines and scores are drawn in place of the leaders' and everyone's; `since`: where it begins.
+    """
+    every = _in_time(scores)
+    ordered = [score for score in every if since is None or score.at >= since]
+    if len(ordered) < 2:
         return None
-    ordered = _in_time(scores)
-    best = records(ordered)
-    first, last = ordered[0].at, ordered[-1].at
-    axis = _axis([score.seconds for score in ordered], light_s, logarithmic=logarithmic)
+    best = _since(records(every), since)
+    leaders = [_since(its, since) for its in (_chosen(every, users) if users else _leaders(every))]
+    leaders = [its for its in leaders if its]
+    if users:
+        ordered = [score for score in ordered if score.user_id in users]
+    first, last = min([score.at for score in (*best, *ordered)]), max(score.at for score in every)
+    drawn = [score.seconds for its in (ordered, best, *leaders) for score in its]
+    axis = _axis(drawn, light_s, logarithmic=logarithmic)
 
     def across(moment: datetime) -> float:
         span_s = (last - first).total_seconds() or 1.0
@@ -138,17 +157,19 @@ def progression(scores: Sequence[Score], light_s: float | None, *, logarithmic: 
         line = "".join(f"H{across(item.at)}V{down(item.seconds)}" for item in corners.values())
         return f"M{across(its[0].at)} {down(its[0].seconds)}{line}H{across(last)}"
 
-    leaders = _leaders(ordered)
-    dots = "".join(f"M{across(item.at)} {down(item.seconds)}h0" for item in ordered[:: math.ceil(len(ordered) / _DOTS)])
+    shown = ordered[:: math.ceil(len(ordered) / _DOTS) or 1]
+    dots = "".join(f"M{across(item.at)} {down(item.seconds)}h0" for item in shown)
     grid = "".join(f"M{_LEFT} {down(value)}H{WIDTH - _RIGHT}" for value in axis.ticks())
     paths = [("grid", grid), ("dots", dots)]
-    if len(leaders) > 1:
+    several = len(leaders) > 1 or bool(users)
+    if several:
         paths += [(f"user{place}", steps(its)) for place, its in enumerate(leaders)]
     paths.append(("line", steps(best)))
     labels = [Label(x=_LEFT - 6, y=down(value) + 4, text=_tick(value)) for value in axis.ticks()]
+    day = "%Y-%m-%d" if last - first > _DAYS else "%Y-%m-%d %H:%M"
     labels += [
-        Label(x=_LEFT, y=HEIGHT - 6, text=f"{first:%Y-%m-%d}", anchor="start"),
-        Label(x=WIDTH - _RIGHT, y=HEIGHT - 6, text=f"{last:%Y-%m-%d}"),
+        Label(x=_LEFT, y=HEIGHT - 6, text=f"{first:{day}}", anchor="start"),
+        Label(x=WIDTH - _RIGHT, y=HEIGHT - 6, text=f"{last:{day}}"),
     ]
     if light_s is not None and axis.low <= light_s <= axis.high:
         paths.append(("light", f"M{_LEFT} {down(light_s)}H{WIDTH - _RIGHT}"))
@@ -159,7 +180,7 @@ def progression(scores: Sequence[Score], light_s: float | None, *, logarithmic: 
         words=words + _light_words(light_s),
         labels=labels,
         paths=paths,
-        legend=[(f"user{place}", its[0].user_name) for place, its in enumerate(leaders)] if len(leaders) > 1 else (),
+        legend=[(f"user{place}", its[0].user_name) for place, its in enumerate(leaders)] if several else (),
     )
 
 
@@ -284,6 +305,19 @@ def _leaders(ordered: Sequence[Score]) -> Sequence[Sequence[Score]]:
     for score in ordered:
         of_users.setdefault(score.user_id, []).append(score)
     return sorted(map(records, of_users.values()), key=lambda its: its[-1].seconds)[:_USERS]
+
+
+def _chosen(ordered: Sequence[Score], users: Sequence[str]) -> Sequence[Sequence[Score]]:
+    """The records of each of these users, in their order."""
+    return [records([score for score in ordered if score.user_id == user]) for user in users]
+
+
+def _since(its: Sequence[Score], since: datetime | None) -> Sequence[Score]:
+    """Records from a time on: the last one before it stands at its beginning."""
+    if since is None:
+        return its
+    before = [score for score in its if score.at < since]
+    return [*(replace(score, at=since) for score in before[-1:]), *its[len(before) :]]
 
 
 def _times(case: Case) -> Sequence[float]:

@@ -1,4 +1,4 @@
-"""What every route has at hand, as `request.app.state.gateway`: store, settings, limits, metrics and watcher."""
+"""What every route has at hand, as `request.app.state.gateway`: store, settings, limits, metrics, watchers."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from runner.extras.gateway.metrics import Metrics
 from runner.store.gateway import GatewayStore
 
 if TYPE_CHECKING:
+    from runner.extras.gateway.live import Live
     from runner.extras.gateway.watcher import Watcher
 
 _T = TypeVar("_T")
@@ -93,6 +94,7 @@ class AppState:
     limits: Limits
     metrics: Metrics
     watcher: Watcher
+    live: Live
     #: None: no admin route is open.
     admin_token: str | None = field(repr=False)
     #: By whom people may log in, by name.

@@ -36,11 +36,12 @@ HEADERS: Final = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-_STATIC: Final = {
-    "style.css": "text/css; charset=utf-8",
-    "copy.js": "text/javascript; charset=utf-8",
-    "progress.js": "text/javascript; charset=utf-8",
+_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
 }
+_STATIC: Final = {path.name: _TYPES[path.suffix] for path in (_HERE / "static").iterdir() if path.suffix in _TYPES}
 #: Lines of a list that a page shows.
 ROWS: Final = 50
 #: What a page shows of a case's two texts, in bytes.
@@ -91,6 +92,8 @@ _templates.filters.update(
     seconds=_seconds,
     when=_when,
     left=_left,
+    iso=lambda value: value.astimezone(UTC).isoformat(timespec="seconds"),
+    endless=lambda value: value >= NEVER,
     day=lambda value: value.astimezone(UTC).strftime("%Y-%m-%d"),
     age=units.age,
     size=units.size,
@@ -150,6 +153,11 @@ def show(request: Request, session: Session | None, template: str, answer: int =
     """A page, by its template. `answer`: the status code."""
     text = _templates.get_template(template).render(session=session, here=request.url.path, **values)
     return Response(text, answer, media_type="text/html; charset=utf-8", headers=HEADERS)
+
+
+def part(template: str, **values: object) -> str:
+    """A part of a page, by its template."""
+    return _templates.get_template(template).render(**values)
 
 
 def saved_as(name: str) -> str:
@@ -223,7 +231,7 @@ def local_path(path: str) -> str:
 
 
 async def static(request: Request) -> Response:
-    """GET /static/{name}: the style sheet and the scripts."""
+    """GET /static/{name}: style sheets, scripts and the icon."""
     name = request.path_params["name"]
     if name not in _STATIC:
         raise Refusal(404, "Not Found")

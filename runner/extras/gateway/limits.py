@@ -47,6 +47,31 @@ class Bucket:
         return 0.0 if admitted else (cost - left) / self._rate
 
 
+class Streams:
+    """Open streams: at most `most`, and `each` of one key."""
+
+    def __init__(self, most: int, each: int) -> None:
+        self._most = most
+        self._each = max(1, each)
+        self._open: dict[str, int] = {}
+
+    def open(self, key: str) -> bool:
+        """Count a stream; False: there are too many. Each that was counted is to be closed."""
+        mine = self._open.get(key, 0)
+        if sum(self._open.values()) >= self._most or mine >= self._each:
+            return False
+        self._open[key] = mine + 1
+        return True
+
+    def close(self, key: str) -> None:
+        """The end of a stream that was counted."""
+        left = self._open.get(key, 0) - 1
+        if left > 0:
+            self._open[key] = left
+        else:
+            self._open.pop(key, None)
+
+
 class Limits:
     """The limits of one process."""
 
@@ -57,24 +82,10 @@ class Limits:
         self.attempt = Bucket(per_minute / 50)
         self.admin = Bucket(per_minute)
         self.bodies = asyncio.Semaphore(BODIES)
-        self._most_streams = streams
-        self._streams: dict[str, int] = {}
-
-    def open_stream(self, user_id: str) -> bool:
-        """Count a stream of a user; False: there are too many. Each that was counted is to be closed."""
-        mine = self._streams.get(user_id, 0)
-        if sum(self._streams.values()) >= self._most_streams or mine >= max(1, self._most_streams // 10):
-            return False
-        self._streams[user_id] = mine + 1
-        return True
-
-    def close_stream(self, user_id: str) -> None:
-        """The end of a stream that was counted."""
-        left = self._streams.get(user_id, 0) - 1
-        if left > 0:
-            self._streams[user_id] = left
-        else:
-            self._streams.pop(user_id, None)
+        #: Of submissions, by user.
+        self.streams = Streams(streams, streams // 10)
+        #: Of live pages, by address: a hall may share one.
+        self.watchers = Streams(streams, streams // 2)
 
 
 class BodyTooLarge(Exception):

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runner.extras.gateway import board_pages, login_pages, receipt_pages, submission_pages
+from runner.extras.gateway import board_pages, live_pages, login_pages, receipt_pages, submission_pages
 from runner.extras.gateway.context import app_state
 from runner.extras.gateway.html import operator_of, page, require_token, rows_asked_for, show, static
 from runner.extras.gateway.identity import Session
@@ -26,6 +26,10 @@ def routes() -> list[Route]:
         Route("/", page(board_pages.boards), methods=["GET"]),
         Route("/board/{name}", page(board_pages.board), methods=["GET"]),
         Route("/board/{name}/code/{title}", page(board_pages.code), methods=["GET"]),
+        Route("/live", page(live_pages.wall), methods=["GET"]),
+        Route("/live/events", live_pages.wall_events, methods=["GET"]),
+        Route("/board/{name}/live", page(live_pages.board), methods=["GET"]),
+        Route("/board/{name}/live/events", live_pages.board_events, methods=["GET"]),
         Route("/send", page(submission_pages.send), methods=["GET", "POST"]),
         Route("/mine", page(submission_pages.mine), methods=["GET"]),
         Route("/view/{id}", page(submission_pages.view), methods=["GET"]),

@@ -65,6 +65,7 @@ class Server(uvicorn.Server):
         current = self._app.state.gateway
         if isinstance(current, AppState):
             current.watcher.leave()
+            current.live.leave()
         for listening in self.servers:
             listening.close()
         with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""The pages of submissions: a user's list, the form, and one with its verdict, cases, times, output and code."""
+"""The pages of submissions: a user's list, the editor, and one with its verdict, cases, times, output and code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
+from markupsafe import escape
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -14,6 +15,7 @@ from runner.base.errors import DatabaseUnavailableError
 from runner.base.model import Verdict
 from runner.base.results import Case, cases, number
 from runner.extras.gateway import charts, figures, identity, markup, results, sizes, words
+from runner.extras.gateway.board_pages import ending_of, sources_of
 from runner.extras.gateway.boards import admit, named, own_name
 from runner.extras.gateway.context import AppState, Refusal, app_state, path_number, query_number
 from runner.extras.gateway.html import (
@@ -28,7 +30,7 @@ from runner.extras.gateway.html import (
     user_of,
 )
 from runner.extras.gateway.identity import Session
-from runner.extras.gateway.submissions import HEARTBEAT_S, MODES, STREAM_S, event, owned, store
+from runner.extras.gateway.submissions import HEARTBEAT_S, STREAM_S, event, owned, store
 from runner.extras.gateway.upload import Upload, form, upload
 from runner.store.gateway import Row
 
@@ -38,6 +40,8 @@ _OUTPUTS: Final = 18_000
 _OUTPUT: Final = 4000
 _REPORT: Final = 12_000
 _CODE: Final = 30_000
+#: Bytes of HTML of a template in the editor: one that is longer is to be downloaded.
+_TEMPLATE: Final = 60_000
 #: Of a case: what its line has beside its texts.
 _CASE: Final = 700
 #: Cases of a run whose failure is shown with all of its message, and bytes of that.
@@ -75,7 +79,7 @@ async def mine(request: Request, session: Session | None) -> Response:
 
 
 async def send(request: Request, session: Session | None) -> Response:
-    """GET and POST /send: a file or pasted text."""
+    """GET and POST /send: an editor with the template in it; a file or the text are submitted."""
     user = user_of(session)
     if user.user.operator:
         raise Refusal(403, "The operator has no submissions; log in as a user")
@@ -84,7 +88,32 @@ async def send(request: Request, session: Session | None) -> Response:
         found = await named(current, request.query_params.get("board", ""))
         await admit(current, found, user.user)
         gpu = own_name(found, request.query_params.get("gpu", ""))
-        return show(request, session, "send.html", board=found, gpu=gpu, modes=MODES)
+        task = await current.store.one("board_reference", board_id=found["id"])
+        templates = {} if task is None else {title: text for title, text in sources_of(task) if title != "Reference"}
+        asked = request.query_params.get("template", "")
+        title = asked if asked in templates else next(iter(templates), "")
+        source = templates.get(title, "")
+        last = await current.store.all(
+            "my_submissions",
+            user_id=user.user.id,
+            leaderboard=found["name"],
+            gpu_type=None,
+            verdict=None,
+            limit=1,
+            offset=0,
+        )
+        return show(
+            request,
+            session,
+            "send.html",
+            board=found,
+            gpu=gpu,
+            titles=list(templates),
+            title=title,
+            source=source if len(escape(source).encode("utf-8", "replace")) <= _TEMPLATE else None,
+            name=f"submission.{ending_of(None if task is None else task['lang'])}",
+            last=last[0]["id"] if last else None,
+        )
     sent = await upload(request)
     require_token(user, sent.fields)
     pasted = sent.fields.get("code", "")
@@ -273,7 +302,7 @@ async def progress(request: Request) -> Response:
     current = app_state(request)
     submission_id = path_number(request, "id")
     await owned(current, submission_id, user.user, with_code=False, with_runs=False)
-    if not current.limits.open_stream(user.user.id):
+    if not current.limits.streams.open(user.user.id):
         raise Refusal(429, "Too many open streams", retry_after_s=30)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(
@@ -309,7 +338,7 @@ async def _progress_events(current: AppState, submission_id: int, user_id: str) 
                     continue
     finally:
         current.metrics.streams.dec()
-        current.limits.close_stream(user_id)
+        current.limits.streams.close(user_id)
 
 
 def _progress(found: Row, status: Row | None) -> dict[str, Any]:

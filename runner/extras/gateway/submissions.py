@@ -97,12 +97,12 @@ async def profile(request: Request) -> Response:
 async def _streamed(request: Request, *, profiled: bool) -> Response:
     who = await cli_user(request)
     current = app_state(request)
-    if not current.limits.open_stream(who.id):
+    if not current.limits.streams.open(who.id):
         raise Refusal(429, "Too many open streams", retry_after_s=30)
     try:
         submission_id, _, _ = await _accepted(request, who, profiled=profiled)
     except BaseException:
-        current.limits.close_stream(who.id)
+        current.limits.streams.close(who.id)
         raise
     return StreamingResponse(_stream(current, submission_id, who), media_type=_MEDIA, headers=_HEADERS)
 
@@ -190,6 +190,8 @@ async def store(
     if found is None:
         raise TypeError("runner.submit returned no row")
     current.metrics.submitted.inc()
+    # No event tells of a job that waits.
+    current.live.heard([found["submission_id"]])
     return int(found["submission_id"]), board, chosen
 
 
@@ -234,7 +236,7 @@ async def _stream(current: AppState, submission_id: int, who: User) -> AsyncIter
                     return
     finally:
         current.metrics.streams.dec()
-        current.limits.close_stream(who.id)
+        current.limits.streams.close(who.id)
 
 
 async def _wait_for_end(current: AppState, submission_id: int, happened: asyncio.Event) -> bytes | None:

@@ -6,7 +6,7 @@ One connection listens for all streams, and one statement looks for all of them,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -25,9 +25,11 @@ _PAUSE_S: Final = 2.0
 class Watcher:
     """Wakes those who follow a submission."""
 
-    def __init__(self, store: GatewayStore, metrics: Metrics) -> None:
+    def __init__(self, store: GatewayStore, metrics: Metrics, heard: Callable[[Sequence[int]], None]) -> None:
+        """`heard`: is told the submissions of each event, and nothing when some may have been missed."""
         self._store = store
         self._metrics = metrics
+        self._heard = heard
         self._followers: dict[int, set[asyncio.Event]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         #: The process is to stop: streams end, and submissions go on.
@@ -74,8 +76,11 @@ class Watcher:
                     self._metrics.listening.set(1)
                     # What happened while nothing was heard.
                     self._wake(list(self._followers))
+                    self._heard(())
                     async for payload in payloads:
-                        self._wake(_concerned(payload))
+                        ids = _concerned(payload)
+                        self._wake(ids)
+                        self._heard(ids)
             except DatabaseUnavailableError as error:
                 _log.warning("listening_failed", reason=str(error))
             finally:

@@ -18,7 +18,7 @@ import pytest
 
 from runner.base.model import Verdict
 from tests.integration.extras.gateway.conftest import ADMIN, Gate
-from tests.integration.store.conftest import result, run_record
+from tests.integration.store.conftest import ranked, result, run_record
 
 Finish = Callable[..., None]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium"),
 ]
 SOURCE = b"import torch\n\n\ndef custom_kernel(data):\n    return data[0] + data[1]\n"
-WIDTHS = {"desk": (1200, 900), "telephone": (390, 844)}
+WIDTHS = {"desk": (1280, 900), "telephone": (390, 844)}
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +105,9 @@ PAGES = [
     ("/view/5", "ada-token", "submission"),
     ("/view/7", "ada-token", "failed"),
     ("/send?board=identity&gpu=CPU", "ada-token", "send"),
+    ("/board/identity?gpu=CPU&range=week&user=ada&user=bob", None, "trends"),
+    ("/live", None, "wall"),
+    ("/board/identity/live", None, "live"),
     ("/login/cli", "ada-token", "cli"),
     ("/hosts", ADMIN, "hosts"),
     ("/users", ADMIN, "users"),
@@ -148,7 +151,7 @@ def test_the_pages_are_fit_for_all(gate: Gate, chromium: Any, scheme: str, width
 
 
 def test_a_keyboard_is_enough(gate: Gate, chromium: Any) -> None:  # noqa: ANN401 - a browser
-    """From the first key: skip to the content, log in, submit pasted code, see the state change."""
+    """From the first key: skip to the content, log in, write code, leave the editor, submit, read the result there."""
     context = chromium.new_context()
     page = context.new_page()
     base = f"http://127.0.0.1:{gate.port}"
@@ -160,15 +163,69 @@ def test_a_keyboard_is_enough(gate: Gate, chromium: Any) -> None:  # noqa: ANN40
     page.keyboard.press("Enter")
     page.wait_for_url(f"{base}/")
     page.goto(f"{base}/send?board=identity&gpu=CPU")
-    page.get_by_label("Or paste the code").focus()
-    page.keyboard.type("def custom_kernel(data): return data")
-    page.get_by_role("button", name="Submit").focus()
-    page.keyboard.press("Enter")
-    page.wait_for_url(f"{base}/view/*")
-    line = page.get_by_role("status")
-    assert "queued" in line.inner_text()
+    code = page.get_by_label("Code", exact=True)
+    assert code.input_value() == "def custom_kernel(data): ..."
+    code.focus()
+    page.keyboard.press("Control+a")
+    page.keyboard.type("def custom_kernel(data):\nx = data\n\treturn x")
+    page.keyboard.press("Shift+Tab")
+    written = "def custom_kernel(data):\n    x = data\n    return x"
+    assert code.input_value() == written
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "gpu"
+    page.reload()
+    assert code.input_value() == written
+    code.focus()
+    page.keyboard.press("Control+Enter")
+    line = page.locator("#state")
+    page.wait_for_function("document.getElementById('state').textContent.includes('queued')")
+    job = gate.bench.claim()
+    assert job.mode == "test"
+    wrong = {
+        "test-count": "1",
+        "test.0.spec": "n: 1",
+        "test.0.status": "fail",
+        "test.0.error": "ERROR AT (0, 1): 1.0 2.0",
+    }
+    failed = replace(run_record("test", result=wrong), passed=False)
+    gate.bench.store.complete(job, result(Verdict.WRONG_ANSWER, failed))
+    gate.sql("NOTIFY runner_events, '{\"submissions\": [1]}'")
+    page.get_by_role("heading", name="Wrong answer in test 1 of 1").wait_for()
+    assert line.inner_text() == "Wrong answer"
+    assert page.get_by_role("heading", level=1).count() == 1
+    own = context.new_page()
+    own.goto(f"{base}/view/1")
+    said = "[...document.querySelectorAll('#result h3, #result td, #result pre')].map((node) => node.textContent)"
+    assert page.evaluate(said) == own.evaluate(said)
+    page.get_by_role("button", name="Back to the template").click()
+    assert code.input_value() == "def custom_kernel(data): ..."
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_wall_follows_the_queue(gate: Gate, chromium: Any, scheme: str) -> None:  # noqa: ANN401 - a browser
+    """A record is shown, marked and said as it comes, without motion for who wants none; the time left counts down."""
+    fill(gate)
+    context = chromium.new_context(
+        viewport={"width": 1280, "height": 720}, color_scheme=scheme, reduced_motion="reduce"
+    )
+    page = context.new_page()
+    page.goto(f"http://127.0.0.1:{gate.port}/board/identity/live")
+    page.wait_for_function("/:[0-5]\\d left$/.test(document.querySelector('.facts time').textContent)")
     job = gate.bench.claim()
     gate.bench.store.complete(job, result(Verdict.ACCEPTED, run_record("test", result={})))
-    gate.sql("NOTIFY runner_events, '{\"submissions\": [1]}'")
-    page.get_by_role("heading", name="Accepted").wait_for()
+    gate.submit("/submission/identity/CPU/leaderboard", SOURCE + b"# new", cli="bob-token")
+    for _ in range(2):
+        job = gate.bench.claim()
+        gate.bench.store.complete(job, ranked(job, 7e-6))
+        gate.bench.store.announce(events=[{"event": "done", "submission_id": job.submission_id}])
+    page.wait_for_function("document.getElementById('news').textContent.startsWith('New record: 7.00 µs Grace')")
+    assert page.locator("tr.new").count() == 1
+    assert page.locator("li.new").count() == 1
+    assert page.evaluate("getComputedStyle(document.querySelector('tr.new')).animationName") == "none"
+    pictures = os.environ.get("KERNEL_RUNNER_TEST_PICTURES")
+    for across, down in ((1280, 720), (1920, 1080), (3840, 2160), (390, 844)) if pictures else ():
+        page.set_viewport_size({"width": across, "height": down})
+        page.screenshot(path=str(Path(pictures) / f"gateway-record-{across}-{scheme}.png"))
     context.close()

@@ -143,8 +143,13 @@ def test_boards_and_a_ranking(gate: Gate, browser: Browser, finish: Finish) -> N
 
 
 def test_a_board_shows_its_reference_and_times_side_by_side(gate: Gate, browser: Browser, finish: Finish) -> None:
-    """The reference and the template are for everyone who sees the board."""
-    gate.sql("UPDATE leaderboard.leaderboard SET task = jsonb_set(task, '{files,reference.py}', '\"return <1>\"')")
+    """The reference and the template are for everyone who sees the board; columns are in the author's order."""
+    source = "def generate_input(size: int, *, n: int, seed: int):\n    return <1>\n"
+    gate.sql(
+        "UPDATE leaderboard.leaderboard SET task = jsonb_set(task, '{files,reference.py}', to_jsonb(%s::text))"
+        ' || \'{"benchmarks": [{"n": 1, "size": 8, "seed": 2}]}\'',
+        source,
+    )
     for token, score in (("ada-token", 1e-6), ("bob-token", 1e-4)):
         gate.submit("/submission/identity/CPU/leaderboard", cli=token)
         finish(score_s=score)
@@ -154,6 +159,7 @@ def test_a_board_shows_its_reference_and_times_side_by_side(gate: Gate, browser:
     text = checked(browser.get("/board/identity"))
     assert '<i class="k">return</i> &lt;<i class="m">1</i>&gt;' in text
     assert "Template for Python" in text
+    assert '<tr><th scope="col">size</th><th scope="col">n</th></tr>' in text
     assert re.findall(r"<strong>(.*)</strong>|>([+\d. %]+[×%])<", text) == [
         ("1.00 µs", ""),
         *(("10.0 µs", ""), ("", "+900 %"), ("", "10.00×")),
@@ -161,7 +167,7 @@ def test_a_board_shows_its_reference_and_times_side_by_side(gate: Gate, browser:
     ]
     assert len(re.findall(r'class="user\d" d="M1 4H19"', text)) == 3
     saved = browser.get("/board/identity/code/Reference")
-    assert (saved.text, saved.headers["content-type"]) == ("return <1>", "text/plain; charset=utf-8")
+    assert (saved.text, saved.headers["content-type"]) == (source, "text/plain; charset=utf-8")
     assert saved.headers["content-disposition"] == 'attachment; filename="identity.Reference.py"'
     assert browser.get("/board/identity/code/Fortran").status == 404
 
@@ -296,6 +302,40 @@ def test_submitting_a_file_and_pasted_text(gate: Gate, ada: Browser, browser: Br
         assert refused.status == 400
         assert says in checked(refused)
     assert "No leaderboard is named" in checked(ada.get("/send"))
+
+
+def test_the_editor_has_the_template(gate: Gate, ada: Browser) -> None:
+    """The first, or the one that is asked for; the user's last submission; one that is too long is to be downloaded."""
+    gate.sql("INSERT INTO leaderboard.templates (leaderboard_id, lang, code) VALUES (1, 'CUDA', '// </textarea>')")
+    page = checked(ada.get("/send?board=identity"))
+    assert "\n// &lt;/textarea&gt;</textarea>" in page
+    assert page.count("template=") == 2
+    assert "last submission" not in page
+    gate.submit()
+    page = checked(ada.get("/send?board=identity&template=Python"))
+    assert "\ndef custom_kernel(data): ...</textarea>" in page
+    assert 'href="/view/1">Your last submission' in page
+    gate.sql("UPDATE leaderboard.templates SET code = repeat('&', 20000)")
+    page = checked(ada.get("/send?board=identity&template=Python"))
+    assert 'href="/board/identity/code/Python"' in page
+
+
+def test_trends_of_chosen_users(gate: Gate, browser: Browser, finish: Finish) -> None:
+    """A form with the users; the links of axis and time keep the choice."""
+    for number in range(4):
+        gate.submit(
+            "/submission/identity/CPU/leaderboard", f"# {number}".encode(), cli=("ada", "bob")[number % 2] + "-token"
+        )
+        finish(score_s=1e-5 / (number + 1))
+    gate.sql("UPDATE runner.score SET submission_time = now() - (5 - submission_id) * interval '20 hours'")
+    gate.sql("UPDATE leaderboard.submission SET submission_time = now() - (5 - id) * interval '20 hours'")
+    page = checked(browser.get("/board/identity?user=bob&range=week"))
+    assert len(re.findall(r'name="user" value="(?:ada|bob)"', page)) == 2
+    assert 'value="bob" checked' in page
+    assert "2 scores over time" in page
+    assert "range=week&amp;scale=linear" in page or "scale=linear&amp;range=week&amp;user=bob" in page
+    assert len(re.findall(r'class="user\d" d="M1 4H19"', page)) == 1
+    assert "Less than two scores" in checked(browser.get("/board/identity?range=day"))
 
 
 def test_a_list_of_submissions_shows_verdicts(gate: Gate, ada: Browser) -> None:
@@ -484,6 +524,7 @@ def test_progress_comes_as_events(gate: Gate, ada: Browser, finish: Finish) -> N
 def test_what_the_pages_need_is_served_here(browser: Browser) -> None:
     """Style and script; no other file."""
     assert browser.get("/static/style.css").headers["content-type"] == "text/css; charset=utf-8"
+    assert browser.get("/static/favicon.svg").headers["content-type"] == "image/svg+xml"
     assert browser.get("/static/progress.js").headers["content-type"] == "text/javascript; charset=utf-8"
     for name in ("app.py", "..%2fapp.py", "%2e%2e/app.py", "base.html"):
         assert browser.get(f"/static/{name}").status in {404, 405}

@@ -52,6 +52,21 @@ def test_progression(logarithmic: bool) -> None:
     assert {"1 ms"} < set(ticks) <= {"0 ns", "1 µs", "10 µs", "100 µs", "500 µs", "1 ms"}
 
 
+def test_chosen_users_and_a_part_of_the_time() -> None:
+    """Lines of the chosen alone, in their order; a record from before the part begins it."""
+    every = scores(4e-4, 3e-4, 2e-4, 1e-4)
+    made = charts.progression(every, None, users=("u3", "u1"), since=every[2].at)
+    assert made is not None
+    paths = dict(made.paths)
+    assert [name for _, name in made.legend] == ["U3", "U1"]
+    # Of two scores in this time one is of the chosen.
+    assert paths["dots"].count("M") == 1
+    assert paths["line"].startswith("M52.0 ")
+    assert paths["user1"].startswith("M52.0 ")
+    assert "user2" not in paths
+    assert charts.progression(every, None, since=every[3].at) is None
+
+
 def test_a_case_is_drawn_beside_the_others_of_its_run() -> None:
     """From best to worst, the interval, and the mean, on one axis; a case without a time has none."""
     result = ran(("4", None, None), ("16", None, None))

@@ -37,14 +37,15 @@ async def streams(most: int) -> limits.Limits:
 
 
 def test_streams_are_counted_per_user() -> None:
-    """A tenth for one user; closing makes room."""
+    """A tenth for one user; closing makes room. Watchers of live pages have as many beside; an address has half."""
     import asyncio
 
     bound = asyncio.run(streams(20))
-    assert [bound.open_stream("a") for _ in range(3)] == [True, True, False]
-    bound.close_stream("a")
-    assert bound.open_stream("a")
-    assert [bound.open_stream(f"u{number}") for number in range(19)] == [True] * 18 + [False]
+    assert [bound.streams.open("a") for _ in range(3)] == [True, True, False]
+    bound.streams.close("a")
+    assert bound.streams.open("a")
+    assert [bound.streams.open(f"u{number}") for number in range(19)] == [True] * 18 + [False]
+    assert sum(bound.watchers.open("a hall") for _ in range(20)) == 10
 
 
 @pytest.mark.parametrize(
