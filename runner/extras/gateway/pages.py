@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runner.extras.gateway import board_pages, login_pages, submission_pages
+from runner.extras.gateway import board_pages, finals, login_pages, submission_pages
 from runner.extras.gateway.context import app_state
 from runner.extras.gateway.html import operator_of, page, require_token, rows_asked_for, show, static
 from runner.extras.gateway.identity import Session
@@ -25,6 +25,7 @@ def routes() -> list[Route]:
     return [
         Route("/", page(board_pages.boards), methods=["GET"]),
         Route("/board/{name}", page(board_pages.board), methods=["GET"]),
+        Route("/board/{name}/final", page(finals.order), methods=["POST"]),
         Route("/board/{name}/code/{title}", page(board_pages.code), methods=["GET"]),
         Route("/send", page(submission_pages.send), methods=["GET", "POST"]),
         Route("/mine", page(submission_pages.mine), methods=["GET"]),
