@@ -19,7 +19,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
 from runner.base.database_address import mask_password
-from runner.base.model import Job, SubmissionJob, ValidationJob
+from runner.base.model import FinalJob, Job, SubmissionJob, ValidationJob
 
 #: Values under these keys are never written, whatever they hold.
 _FORBIDDEN: Final = frozenset({"code", "password", "request", "secret", "secret_seed", "seed", "task", "token"})
@@ -76,7 +76,7 @@ def job_context(job: Job, **more: str) -> AbstractContextManager[None]:
     board = {"leaderboard": job.leaderboard} if isinstance(job, SubmissionJob | ValidationJob) else {}
     return structlog.contextvars.bound_contextvars(
         job=job.id,
-        submission=job.validates if isinstance(job, ValidationJob) else job.submission_id,
+        submission=job.validates if isinstance(job, ValidationJob | FinalJob) else job.submission_id,
         attempt=job.attempt,
         run=f"{job.id}.{job.attempt}",
         gpu_type=job.gpu_type,

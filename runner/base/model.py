@@ -32,11 +32,13 @@ class Mode(StrEnum):
     PRIVATE = "private"
     #: The task's own script beside a ranked submission; ordered by operators alone (runner.validate).
     VALIDATION = "validation"
+    #: The secret run of a ranked submission, whose times count; ordered by operators alone (runner.final).
+    FINAL = "final"
 
     @property
     def ranked(self) -> bool:
         """Whether the times count, so that they must come from devices that are fit to measure on."""
-        return self in {Mode.LEADERBOARD, Mode.PRIVATE, Mode.VALIDATION}
+        return self in {Mode.LEADERBOARD, Mode.PRIVATE, Mode.VALIDATION, Mode.FINAL}
 
 
 class Verdict(StrEnum):
@@ -116,7 +118,7 @@ class Claimed:
 
     id: int
     attempt: int
-    #: None: a group of a batch, or a validation.
+    #: None: a group of a batch, a validation, or an evaluation of a final.
     submission_id: int | None
     gpu_type: str
     secret: bool
@@ -180,6 +182,26 @@ class SubmissionJob(Job):
     options: ProfileOptions = field(default_factory=ProfileOptions)
     #: What its leaderboard demanded when it was claimed.
     demand: Demand = field(default_factory=Demand)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalJob(SubmissionJob):
+    """An evaluation of a submission for a final, which is no job of that submission."""
+
+    #: The submission.
+    validates: int
+    final_id: int
+    round: int
+
+    @property
+    def submission(self) -> int:
+        """The id of the submission."""
+        return self.validates
+
+    @property
+    def about(self) -> Json:
+        """The fields that every event has of it, and the submission."""
+        return {**super().about, "validates": self.validates}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from typing import Annotated
 
 import typer
 
 from runner.base.errors import NotFoundError
 from runner.base.gpu_types import Registry
-from runner.cli import json_output, leaderboard_publish, leaderboard_validate, render
+from runner.cli import json_output, leaderboard_final, leaderboard_publish, leaderboard_validate, render
 from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.leaderboard_publish import JsonOption
 from runner.cli.safe import printable
@@ -23,6 +24,7 @@ leaderboard = typer.Typer(
 app.add_typer(leaderboard, name="leaderboard")
 leaderboard.add_typer(leaderboard_publish.commands)
 leaderboard.add_typer(leaderboard_validate.commands)
+leaderboard.add_typer(leaderboard_final.commands)
 
 #: The lines of a source in which directives count, as `runner.parse_directives` has it.
 _HEAD = re.compile(r"(?:(?:#|//)[^\r\n]*(?:\r\n|\r|\n|\Z)){1,64}")
@@ -67,13 +69,15 @@ def show(
 
     A user's best score counts, if the secret run of the same submission passed. The first line says which times rank;
     each score shows what it is worth (docs/frontends.md#what-a-time-is-worth).
-    `validated` is what the task's own script said (docs/frontends.md#validations).
+    `validated` is what the task's own script said (docs/frontends.md#validations). The order of the last final comes
+    first (docs/operations.md#finals).
     """
     with session(context).store() as store:
         name = store.board_name(name)
         board = store.board(name)
         chosen = None if gpu is None else _of_board(context, board, gpu)
         lines = store.ranking(name, chosen)
+        places, pairs = store.final_ranking(name, chosen)
         validated = {(line.submission_id, line.gpu_type): line for line in store.validations(leaderboard=name)}
     if as_json:
         validations = [validated.get((line.submission_id, line.gpu_type)) for line in lines]
@@ -84,6 +88,8 @@ def show(
             ]
         )
     else:
+        for _, final in groupby(places, key=lambda place: place.gpu_type):
+            out(leaderboard_final.final_table([*final], pairs))
         gpus = (chosen,) if chosen else board.gpus
         out(render.ranking_page(name, gpus, lines, demand=board.demand, validated=validated))
     if unknown := unknown_keys(board.task):

@@ -1,9 +1,9 @@
 """Everything that an evaluation does differently for the secret run of a submission. Pure.
 
 A secret run shows that a submission passes on data that nobody has seen. Only its verdict counts, so its times are
-taken in fewer calls and do not rank. No other module of the evaluation asks whether a job is secret. The schema decides
-which modes have one (`add_jobs`), when it runs (`follow_public`), whether the public score counts (`valid_score`), and
-what authors see of it (`result`).
+taken in fewer calls and do not rank; in a final they count. No other module of the evaluation asks whether a job is
+secret. The schema decides which modes have one (`add_jobs`), when it runs (`follow_public`), whether the public score
+counts (`valid_score`), and what authors see of it (`result`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hmac
 from dataclasses import replace
 from typing import Final
 
-from runner.base.model import Demand, Job, Mode, SubmissionJob
+from runner.base.model import Demand, FinalJob, Job, Mode, SubmissionJob
 from runner.task_format.model import Case, CaseSet, Task
 from tasks.harness.judge.request import ModeRequest
 from tasks.harness.judge.stopping import Timing
@@ -30,27 +30,40 @@ def tests_of(job: Job, cases: CaseSet) -> tuple[Case, ...]:
 
 def seed_of(job: SubmissionJob, task: Task) -> int | None:
     """The seed of the inputs: the task's own, if any, or one of the secret job's own."""
-    return derived_seed(job.secret_seed, job.id) if job.secret else task.seed
+    if isinstance(job, FinalJob):
+        return derived_seed(job.secret_seed, f"final {job.final_id} round {job.round}")
+    return derived_seed(job.secret_seed, f"job {job.id}") if job.secret else task.seed
 
 
-def derived_seed(secret_seed: int, job_id: int) -> int:
-    """The seed of a secret job. No two jobs have the same data, and no submission ever sees the board's own seed.
+def derived_seed(secret_seed: int, purpose: str) -> int:
+    """A seed of a secret job. No submission ever sees the board's own seed.
+
+    Args:
+        secret_seed: the board's own.
+        purpose: the job, or the round of a final: no two have the same data.
 
     Returns:
         An int below 2**31, as KernelBot's secret seeds are (numpy needs less than 2**32).
     """
-    digest = hmac.new(str(secret_seed).encode(), f"job {job_id}".encode(), hashlib.sha256).digest()
+    digest = hmac.new(str(secret_seed).encode(), purpose.encode(), hashlib.sha256).digest()
     return int.from_bytes(digest[:4]) & 0x7FFF_FFFF
 
 
 def timed(job: Job, leaderboard: ModeRequest) -> ModeRequest:
     """The timed calls of a ranked job: fewer in a secret run, unless the task has a rule of its own."""
-    return replace(leaderboard, timing=leaderboard.timing or _TIMING, ranked=False) if job.secret else leaderboard
+    if _counts(job):
+        return leaderboard
+    return replace(leaderboard, timing=leaderboard.timing or _TIMING, ranked=False)
 
 
 def demand_of(job: SubmissionJob) -> Demand:
     """What its times must satisfy to rank. Public times rank; a secret run keeps its score whatever it is worth."""
-    return Demand() if job.secret else job.demand
+    return job.demand if _counts(job) else Demand()
+
+
+def _counts(job: Job) -> bool:
+    """Whether its times count."""
+    return not job.secret or job.mode is Mode.FINAL
 
 
 def run_of(job: Job) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from runner.base.model import (
     Claimed,
     Demand,
+    FinalJob,
     GroupJob,
     Job,
     Mode,
@@ -126,13 +127,13 @@ def _job(claimed: Row) -> Job | Unreadable:
         own["mode"] = Mode(own["mode"])
         if own["mode"] is Mode.VALIDATION:
             return _validation(own)
-        if own["submission_id"] is None:
+        if own["submission_id"] is None and own["mode"] is not Mode.FINAL:
             return _group(own)
         own["demand"] = _demand(claimed["timing"], claimed["tolerance"])
         own["options"] = ProfileOptions(**own["options"] or {})
+        return FinalJob(**{**own, **own["task"]}) if own["mode"] is Mode.FINAL else SubmissionJob(**own)
     except (ValueError, TypeError) as error:
         return _unreadable(own, str(error))
-    return SubmissionJob(**own)
 
 
 @functools.lru_cache(maxsize=64)

@@ -15,6 +15,9 @@ from runner.store.clean import clean_text, to_jsonb
 from runner.store.connection import Row, row, rows
 from runner.store.records import (
     ArtifactLine,
+    FinalLine,
+    FinalPair,
+    FinalProgress,
     JobView,
     RankingLine,
     RunView,
@@ -175,6 +178,34 @@ class Frontend(Base):
         if found["status"] is None:
             raise NotFoundError(f"validation sweep {sweep_id} does not exist")
         return SweepProgress(**found)
+
+    def final_progress(self, leaderboard: str, gpu_type: str | None = None) -> FinalProgress:
+        """How far the newest final of a leaderboard is.
+
+        Raises:
+            NotFoundError: it never had one.
+        """
+        parameters = {"leaderboard": leaderboard, "gpu_type": gpu_type}
+        found = self._link.one(queries.FINAL_PROGRESS, parameters)
+        if found is None:
+            where = "" if gpu_type is None else f" on {gpu_type}"
+            raise NotFoundError(f"leaderboard {leaderboard!r} had no final{where}")
+        return FinalProgress(**found)
+
+    def final_ranking(
+        self, leaderboard: str, gpu_type: str | None = None
+    ) -> tuple[Sequence[FinalLine], Sequence[FinalPair]]:
+        """The order of a leaderboard's last finals, and how their pairs compare."""
+        parameters = {"leaderboard": leaderboard, "gpu_type": gpu_type}
+        with self._link.transaction() as connection:
+            lines = rows(connection, queries.FINAL_RANKING, parameters)
+            ids = sorted({line["final_id"] for line in lines})
+            pairs = rows(connection, queries.FINAL_PAIRS, {"ids": ids})
+        scores = {"score": "score_s", "score_low": "score_low_s", "score_high": "score_high_s"}
+        return (
+            [FinalLine(**{scores.get(key, key): value for key, value in line.items()}) for line in lines],
+            [FinalPair(**pair) for pair in pairs],
+        )
 
     def artifact(self, artifact_id: int) -> Artifact:
         """A kept file.

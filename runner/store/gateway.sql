@@ -453,6 +453,31 @@ SELECT batch_id, items, finished, cancelled_at FROM runner.batch_progress(%(batc
 -- Cancels some of a batch; to be sent again while something is left.
 SELECT ended, running, left_over FROM runner.cancel_batch(%(batch)s::text, %(user_id)s::text)
 
+-- name: order_final
+-- Orders a final.
+SELECT * FROM runner.final(
+    %(leaderboard)s::text, %(gpu_type)s::text, %(top)s::integer, %(rounds)s::integer, %(open)s::boolean)
+
+-- name: cancel_final
+-- Cancels the final that runs.
+SELECT runner.cancel_final(%(leaderboard)s::text, %(gpu_type)s::text) AS jobs
+
+-- name: final_progress
+-- How far the newest final is.
+SELECT status, round, rounds FROM runner.final_progress
+WHERE leaderboard = %(leaderboard)s::text AND gpu_type = %(gpu_type)s::text ORDER BY final_id DESC LIMIT 1
+
+-- name: final_ranking
+-- The order of the last final.
+SELECT rank, user_id, user_name, score, score_low, score_high, evaluations, hosts, spread_hosts, spread_rounds, fault,
+       final_id, ended_at
+FROM runner.final_ranking WHERE leaderboard = %(leaderboard)s::text AND gpu_type = %(gpu_type)s::text
+ORDER BY rank NULLS LAST, score, rank_before
+
+-- name: final_control
+-- How the control of a final came out.
+SELECT n, wins, told_apart FROM runner.final_pair WHERE final_id = %(final_id)s::bigint AND control
+
 -- name: validate
 -- Orders validations by a task's own script; sent again it finds them open, and orders none.
 SELECT * FROM runner.validate(%(leaderboard)s::text, %(gpu_type)s::text, %(all_users)s::boolean, %(only_missing)s::boolean)

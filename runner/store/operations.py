@@ -15,7 +15,7 @@ from runner.base.errors import SubmissionError
 from runner.store import queries
 from runner.store.base import Base, expect, text, typed
 from runner.store.clean import clean_text
-from runner.store.records import FailedLine, MatchLine, Selection, ValidationSweep
+from runner.store.records import FailedLine, FinalOrder, MatchLine, Selection, ValidationSweep
 
 
 class Operations(Base):
@@ -79,6 +79,50 @@ class Operations(Base):
             NotFoundError: no such sweep.
         """
         return int(expect(self._link.one(queries.CANCEL_VALIDATIONS, {"sweep_id": sweep_id}))["asked"])
+
+    def final(self, leaderboard: str, gpu_type: str | None, *, top: int, rounds: int, open_board: bool) -> FinalOrder:
+        """Order a final of the `top` best submissions, of `rounds` rounds at most.
+
+        Raises:
+            SubmissionError: no such leaderboard or GPU type, or it cannot be held now; `open_board`: also while the
+                leaderboard is open.
+        """
+        parameters = {
+            "leaderboard": clean_text(leaderboard),
+            "gpu_type": text(gpu_type),
+            "top": top,
+            "rounds": rounds,
+            "open": open_board,
+        }
+        return FinalOrder(**expect(self._link.one(queries.ORDER_FINAL, parameters)))
+
+    def cancel_final(self, leaderboard: str, gpu_type: str | None) -> int:
+        """Cancel a leaderboard's final that runs; returns how many jobs that concerned.
+
+        Raises:
+            SubmissionError: there is none.
+        """
+        parameters = {"leaderboard": clean_text(leaderboard), "gpu_type": text(gpu_type)}
+        return int(expect(self._link.one(queries.CANCEL_FINAL, parameters))["asked"])
+
+    def set_retry(
+        self,
+        *,
+        max_attempts: int,
+        pause_s: float,
+        pause_max_s: float,
+        max_lost_leases: int,
+        max_unanswered_claims: int,
+    ) -> None:
+        """Set how often jobs are tried again, for the whole queue; `runner.retry` says what each value means."""
+        parameters = {
+            "max_attempts": max_attempts,
+            "pause_s": pause_s,
+            "pause_max_s": pause_max_s,
+            "max_lost_leases": max_lost_leases,
+            "max_unanswered_claims": max_unanswered_claims,
+        }
+        self._link.all(queries.SAVE_RETRY, parameters)
 
     def drain(self, host: str, *, reason: str | None = None) -> bool:
         """Let a host finish what runs and claim nothing, until undrained. False: it was draining already.

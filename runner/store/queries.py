@@ -120,6 +120,11 @@ VALIDATE: Final = call("validate(leaderboard text, gpu_type text, all_users bool
 CANCEL_VALIDATIONS: Final = call("cancel_validations(sweep_id bigint) AS asked")
 VALIDATIONS: Final = call("validations(leaderboard text, submission_id bigint, sweep_id bigint)")
 VALIDATION_PROGRESS: Final = call("validation_progress(sweep_id bigint)")
+ORDER_FINAL: Final = call("final(leaderboard text, gpu_type text, top integer, rounds integer, open boolean)")
+CANCEL_FINAL: Final = call("cancel_final(leaderboard text, gpu_type text) AS asked")
+FINAL_PROGRESS: Final = ALL["final_progress"]
+FINAL_RANKING: Final = ALL["final_ranking"]
+FINAL_PAIRS: Final = ALL["final_pairs"]
 INVALIDATE: Final = call(
     "invalidate(submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, "
     "gpu_types text[], reason text, verdicts text[], cause text) AS jobs"

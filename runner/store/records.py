@@ -364,6 +364,79 @@ class ValidationLine:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FinalOrder:
+    """A final that was ordered."""
+
+    final_id: int
+    finalists: int
+    hosts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalProgress:
+    """How far a final is."""
+
+    final_id: int
+    gpu_type: str
+    #: running, completed or cancelled.
+    status: str
+    #: At most.
+    rounds: int
+    round: int
+    finalists: int
+    hosts: int
+    evaluations: int
+    ordered_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalLine:
+    """A place of a final, or a finalist who is out."""
+
+    gpu_type: str
+    #: Equal for those who cannot be told apart; None: out.
+    rank: int | None
+    user_id: str
+    user_name: str | None
+    submission_id: int
+    #: Of all evaluations: the median, and its 95 % interval; None: there are none, or too few.
+    score_s: float | None
+    score_low_s: float | None
+    score_high_s: float | None
+    evaluations: int
+    hosts: int
+    #: The largest median of a host, or of a round, over the smallest.
+    spread_hosts: float | None
+    spread_rounds: float | None
+    #: The verdict that put it out, and the round.
+    fault: str | None
+    rank_before: int
+    final_id: int
+    ended_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalPair:
+    """Two of a final, by their numbers; 0 is the control, which is number 1 once more."""
+
+    final_id: int
+    first: int
+    second: int
+    control: bool
+    #: The rounds in which both have a score on the same host, and those in which the first was faster.
+    n: int
+    wins: int
+    #: The time of the second over that of the first: the median, and its 95 % interval.
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    #: The chance of such a count for equal kernels.
+    error: float
+    told_apart: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class FailedLine:
     """An attempt that gave no result through no fault of the submission, and what became of its job."""
 

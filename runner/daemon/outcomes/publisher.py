@@ -89,9 +89,10 @@ class EventPublisher:
         self.publish({"event": "claimed", "host": host, **job.about})
 
     def committed(self, job: Job, verdict: Verdict, *, submission_done: bool) -> None:
-        """Publish a verdict that is committed, and wake daemons that may take the secret job that waited for it."""
+        """Publish a verdict that is committed, and wake daemons that may take the job that waited for it."""
         self.publish({"event": "done", **job.about, "verdict": verdict.value, "submission_done": submission_done})
-        if job.mode is Mode.LEADERBOARD and not job.secret and verdict is Verdict.ACCEPTED:
+        follows = job.mode is Mode.LEADERBOARD and not job.secret and verdict is Verdict.ACCEPTED
+        if follows or job.mode is Mode.FINAL:
             self.wake(job.gpu_type)
 
     def ended(self, job: Claimed, how: Ended) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from runner.base.errors import EvaluationError, TaskError
 from runner.base.gpu_types.model import Vendor
 from runner.base.marks import ENCODING
-from runner.base.model import Mode, Verdict
+from runner.base.model import Verdict
 from runner.evaluation.build_plan import PROGRAM
 from runner.evaluation.case_memory import needed_bytes, ranks_without_devices, tensor_bytes
 from runner.evaluation.container_spec import pair_boot
@@ -32,8 +32,7 @@ class Kernel(Submission):
 
     def shared(self) -> Mapping[str, str]:
         """The judge times both in the same way, so one row of calls is enough. It fails as a benchmark would."""
-        ranked = self.context.job.mode in (Mode.LEADERBOARD, Mode.PRIVATE)
-        return {"benchmark": "leaderboard"} if ranked else {}
+        return {"benchmark": "leaderboard"} if self.context.job.mode.ranked else {}
 
     def requests(self, modes: Sequence[ModeRequest], compiler: tuple[Step, ...]) -> Requests:
         """One request to judge and worker."""

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from runner.base.errors import EvaluationError, TaskError
 from runner.base.gpu_types.model import Vendor
-from runner.base.model import Artifact, JobResult, Json, Mode, RunRecord, TimingAssurance, Verdict
+from runner.base.model import Artifact, FinalJob, JobResult, Json, Mode, RunRecord, TimingAssurance, Verdict
 from runner.evaluation import secret
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import BuildPlan, compile_steps, make_build_plan, should_build
@@ -170,7 +170,7 @@ class Submission(ABC):
                     for index, line in enumerate(self._lines(context.cases.benchmarks or ()))
                     if job.options.benchmark in (None, index)
                 )
-            case Mode.LEADERBOARD | Mode.PRIVATE:
+            case Mode.LEADERBOARD | Mode.PRIVATE | Mode.FINAL:
                 leaderboard = replace(benchmark, name="leaderboard", timeout_s=task.ranked_timeout_s)
                 modes = (test, benchmark, secret.timed(job, leaderboard))
         if not modes and context.cases.benchmarks:
@@ -193,7 +193,7 @@ class Submission(ABC):
     def _refuse_what_is_not_emulated(self) -> None:
         context = self.context
         where = f"{context.board} on {context.gpu.name}, which emulates CUDA on the CPU"
-        if context.job.mode in (Mode.LEADERBOARD, Mode.PRIVATE):
+        if context.job.mode.ranked:
             raise TaskError(
                 f"{where}: nothing is ranked there (use mode test, benchmark or profile, or another GPU type)"
             )
@@ -332,7 +332,7 @@ class Submission(ABC):
                         lines=self.lines(step, reported),
                         compilation=compilation,
                         assurance=assurance,
-                        scored_by=self.context.task if job.mode is Mode.LEADERBOARD else None,
+                        scored_by=self.context.task if job.mode in (Mode.LEADERBOARD, Mode.FINAL) else None,
                         demand=secret.demand_of(job),
                         speeds_of_light=plan.speeds_of_light.get(name, ()),
                         most_bytes=RESULT_BYTES // len(plan.run_names),
@@ -342,12 +342,15 @@ class Submission(ABC):
                     finding = step_finding
         eval_ns = sum(by_name[name].duration_ns for name in plan.run_names if name in by_name)
         total_ns = evidence.request_offset_ns + evidence.outcome.wall_ns
+        # What a final measures is no run of the submission.
+        final = isinstance(job, FinalJob)
+        score = {"score_s": next((run.score_s for run in runs if run.score_s is not None), None)} if final else {}
         return JobResult(
             verdict=finding.verdict,
-            runs=tuple(runs),
+            runs=() if final else tuple(runs),
             # A program's result line may be megabytes long; all of it is in the run's result.
             error=None if finding.message is None else finding.message[:_KEPT_ERROR_CHARACTERS],
-            report=job_report(self.harness, evidence, assurance, eval_ns),
+            report={**job_report(self.harness, evidence, assurance, eval_ns), **score},
             build_ns=max(0, total_ns - evidence.waited_ns - eval_ns),
             eval_ns=eval_ns,
             artifacts=evidence.artifacts,

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runner.base.results import cases, number
-from runner.extras.gateway import charts, figures, markup, sizes
+from runner.extras.gateway import charts, figures, finals, markup, sizes
 from runner.extras.gateway.boards import admit, named, own_name
 from runner.extras.gateway.context import AppState, Refusal, app_state, query_number
 from runner.extras.gateway.html import HEADERS, ROWS, rows_asked_for, saved_as, show
@@ -150,6 +150,7 @@ async def board(request: Request, session: Session | None) -> Response:
     known = await _figures(current, ids, gpu, ranking_by)
     drawn = await _drawn(current, found["id"], gpu, ranking_by, trend)
     sources = [] if task is None else sources_of(task)
+    final = await finals.shown(current, found["name"], gpu)
     # Beside the event loop: colouring takes milliseconds the first time.
     return await asyncio.to_thread(
         lambda: show(
@@ -161,6 +162,7 @@ async def board(request: Request, session: Session | None) -> Response:
             entries={name: entries.get(name, 0) for name in found["gpus"]},
             places=[_place(row, *known.get(row["submission_id"], (None, None)), session) for row in rows[:ROWS]],
             validated={row["submission_id"]: row for row in validated},
+            final=final,
             offset=offset,
             size=ROWS,
             more=len(rows) > ROWS,

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runner.extras.gateway import board_pages, live_pages, login_pages, receipt_pages, submission_pages
+from runner.extras.gateway import board_pages, finals, live_pages, login_pages, receipt_pages, submission_pages
 from runner.extras.gateway.context import app_state
 from runner.extras.gateway.html import operator_of, page, require_token, rows_asked_for, show, static
 from runner.extras.gateway.identity import Session
@@ -25,6 +25,7 @@ def routes() -> list[Route]:
     return [
         Route("/", page(board_pages.boards), methods=["GET"]),
         Route("/board/{name}", page(board_pages.board), methods=["GET"]),
+        Route("/board/{name}/final", page(finals.order), methods=["POST"]),
         Route("/board/{name}/code/{title}", page(board_pages.code), methods=["GET"]),
         Route("/live", page(live_pages.wall), methods=["GET"]),
         Route("/live/events", live_pages.wall_events, methods=["GET"]),

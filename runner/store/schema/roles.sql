@@ -43,8 +43,8 @@ GRANT EXECUTE ON FUNCTION
 -- A frontend calls functions and reads views; it sees no secret seed, no task text, no code and no secret output. A
 -- dashboard or a website's backup reads the same, and calls nothing.
 GRANT USAGE ON SCHEMA leaderboard, runner TO runner_frontend, runner_readonly;
-GRANT SELECT ON runner.status, runner.ranking, runner.result, runner.demand, runner.gpu_type, runner.host, runner.host_key,
-    runner.signed_result TO runner_frontend, runner_readonly;
+GRANT SELECT ON runner.status, runner.ranking, runner.final_ranking, runner.final_pair, runner.final_progress, runner.result,
+    runner.demand, runner.gpu_type, runner.host, runner.host_key, runner.signed_result TO runner_frontend, runner_readonly;
 GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
     TO runner_frontend, runner_readonly;
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_frontend, runner_readonly;
@@ -74,6 +74,8 @@ GRANT EXECUTE ON FUNCTION
     runner.invalidate(bigint, text, text, timestamptz, timestamptz, text[], text, text[], text),
     runner.validate(text, text, boolean, boolean),
     runner.cancel_validations(bigint),
+    runner.final(text, text, integer, integer, boolean),
+    runner.cancel_final(text, text),
     runner.set_demand(text, text, double precision),
     runner.set_open_jobs(text, integer),
     runner.set_open_code(text, boolean),
@@ -121,7 +123,9 @@ GRANT EXECUTE ON FUNCTION
     runner.web_login(text, text, text),
     runner.attach_login(text, text),
     runner.admit_login(text, text, text),
-    runner.validate(text, text, boolean, boolean) TO runner_gateway;
+    runner.validate(text, text, boolean, boolean),
+    runner.final(text, text, integer, integer, boolean),
+    runner.cancel_final(text, text) TO runner_gateway;
 GRANT SELECT (task), UPDATE (visibility) ON leaderboard.leaderboard TO runner_gateway;
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.code_files TO runner_gateway;
 GRANT SELECT ON runner.seen_run, runner.open_board, runner.open_code TO runner_gateway;

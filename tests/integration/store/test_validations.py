@@ -275,15 +275,23 @@ def test_what_cannot_be_validated_is_refused(board: Bench, db: Db) -> None:
 #: What the tables are, but for the order of their columns.
 CATALOGUE = (
     """SELECT a.attname, a.atttypid::regtype::text AS type, a.attnotnull, col_description(a.attrelid, a.attnum)
-       FROM pg_attribute a WHERE a.attrelid IN ('runner.job'::regclass, 'leaderboard.validation_sweep'::regclass)
+       FROM pg_attribute a
+       WHERE a.attrelid IN ('runner.job'::regclass, 'leaderboard.validation_sweep'::regclass,
+                            to_regclass('runner.final_sweep'), to_regclass('runner.finalist'),
+                            to_regclass('runner.final_score'))
          AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid::regclass::text, a.attname""",
     """SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint
-       WHERE conrelid = 'runner.job'::regclass AND contype <> 'n' ORDER BY conname""",
+       WHERE conrelid IN (
+           'runner.job'::regclass, 'runner.final_sweep'::regclass, 'runner.finalist'::regclass,
+           'runner.final_score'::regclass) AND contype <> 'n' ORDER BY conname""",
     """SELECT obj_description('runner.job'::regclass), pg_get_indexdef(indexrelid) FROM pg_index
        WHERE indrelid = 'runner.job'::regclass ORDER BY indexrelid::regclass::text""",
 )
-#: Takes back what the migration does.
+#: Takes back what the migrations of validations and finals do.
 BEFORE = b"""
+ALTER TABLE runner.job DROP COLUMN final_id CASCADE, DROP COLUMN finalist CASCADE, DROP COLUMN round CASCADE,
+    DROP COLUMN only_host CASCADE;
+DROP TABLE runner.final_sweep, runner.finalist, runner.final_score CASCADE;
 ALTER TABLE runner.job DROP CONSTRAINT job_mode_check, DROP CONSTRAINT job_of_one_kind,
     DROP COLUMN sweep_id CASCADE, DROP COLUMN validates CASCADE,
     ADD CONSTRAINT job_mode_check CHECK (mode IN ('test', 'benchmark', 'profile', 'leaderboard', 'private')),
@@ -299,8 +307,9 @@ def test_an_older_database_gets_the_same_table(database_url: str, bench: Bench, 
     with psycopg.connect(database_url, autocommit=True, row_factory=dict_row) as db:
         new = [db.execute(query.encode()).fetchall() for query in CATALOGUE]
         db.execute(BEFORE)
-        (migration,) = (text for name, text in schema.migrations().items() if name.endswith("_validation"))
-        db.execute(migration.encode())
+        for name, migration in schema.migrations().items():
+            if name.endswith(("_validation", "_finals")):
+                db.execute(migration.encode())
         # It builds the indexes.
         migrate(database_url)
         old = [db.execute(query.encode()).fetchall() for query in CATALOGUE]

@@ -10,7 +10,7 @@ import pytest
 from runner.base.errors import TaskError
 from runner.base.gpu_types import Registry
 from runner.base.gpu_types.model import GpuType
-from runner.base.model import Demand, Device, Mode, ProfileOptions, TimingAssurance
+from runner.base.model import Demand, Device, FinalJob, Mode, ProfileOptions, TimingAssurance
 from runner.evaluation.case_memory import tensor_bytes
 from runner.evaluation.container_spec import cdi_name, make_spec
 from runner.evaluation.context import SubmissionContext
@@ -81,7 +81,23 @@ def test_the_public_run_has_the_tasks_seed_and_a_secret_run_one_of_its_own() -> 
     """No seed for a public run unless the task names one; no two secret jobs have the same."""
     assert judge_request(planned(samples.task())).seed is None
     assert judge_request(planned(samples.task(seed=5))).seed == 5
-    assert judge_request(planned(samples.task(seed=5), secret=True)).seed == derived_seed(123456, 7)
+    assert judge_request(planned(samples.task(seed=5), secret=True)).seed == derived_seed(123456, "job 7")
+
+
+def test_all_finalists_of_a_round_have_the_same_data_and_are_timed_as_public_runs_are() -> None:
+    """Hidden tests, too. Another round, or another final, has another seed."""
+    seeds = {}
+    for job_id, final_id, round_ in ((1, 1, 1), (2, 1, 1), (3, 1, 2), (4, 2, 1)):
+        own = {**vars(samples.job(mode=Mode.FINAL, secret=True)), "id": job_id, "submission_id": None}
+        final = FinalJob(**own, validates=job_id, final_id=final_id, round=round_)
+        context = replace(samples.context(samples.task(seed=5, hidden=2)), job=final)
+        request = judge_request(plan_of(context))
+        (test, timed) = request.modes
+        assert len(test.cases) == 4
+        assert (timed.ranked, timed.timing) == (True, None)
+        seeds[job_id] = request.seed
+    assert seeds[1] == seeds[2]
+    assert len({*seeds.values()}) == 3
 
 
 def test_only_secret_runs_have_the_hidden_tests() -> None:
@@ -99,9 +115,9 @@ def test_only_secret_runs_have_the_hidden_tests() -> None:
 def test_an_in_process_eval_never_receives_the_boards_seed() -> None:
     """A secret run of a third-party program gets a seed derived for this job, which differs between jobs."""
     program = steps(planned(samples.task(harness=Harness.PROGRAM), secret=True))["test"]
-    assert program.env == {"POPCORN_SEED": str(derived_seed(123456, 7))}
-    assert derived_seed(123456, 7) != derived_seed(123456, 8)
-    assert 0 <= derived_seed(123456, 7) < 2**31
+    assert program.env == {"POPCORN_SEED": str(derived_seed(123456, "job 7"))}
+    assert derived_seed(123456, "job 7") != derived_seed(123456, "job 8")
+    assert 0 <= derived_seed(123456, "job 7") < 2**31
 
 
 def test_ranking_by_last_sends_only_the_last_benchmark() -> None:

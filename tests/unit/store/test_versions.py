@@ -14,6 +14,7 @@ DIGESTS: Final[Mapping[str, str]] = {
     "0002_validation": "99bb64f6570958cf327b637506aae998b5c00859aa30ac91e0be63dd3adaa647",
     "0003_profile_options": "0fd1e7a94471d77f7e9b9768d7bfcac727a9e03f67ef3d76f503fd85d04897da",
     "0004_one_slot_per_device": "f7e63fc6d1c9831adfdb630e4147a476a38a10e9644ba4e402de61256cb1ec06",
+    "0005_finals": "e60eab0ba489940245c69a1a15c451745b77f5e31129b803caa6846c52a9d8ad",
     "0006_receipts": "de13a6b5fd6d03fdc6d8eacaee1aeb312874fd606ce40486e06096f73750de1c",
     "0007_open_code": "d8f27e9ad4263b4b579f006cd7ddb46adc63ee283495aad14b7095993f7b8f69",
     "0008_left_out": "77875ab5229958263cce58849ca2b1a9f1130c8c1fde6154ac291fae7f8ac169",

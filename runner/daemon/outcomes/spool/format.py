@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Final
 from runner.base.dates import read_date
 from runner.base.model import (
     Artifact,
+    FinalJob,
     GroupJob,
     Job,
     JobResult,
@@ -170,6 +171,8 @@ def _job_of(document: Mapping[str, Any]) -> Job:
     }
     if values["mode"] is Mode.VALIDATION:
         return ValidationJob(**values, task={}, code=b"", extra=None)
+    if values["mode"] is Mode.FINAL:
+        return FinalJob(**values, task={}, code=b"", extra=None, secret_seed=0)
     if document["submission_id"] is None:
         return GroupJob(**values, task={})
     return SubmissionJob(**values, task={}, code=b"", extra=None, secret_seed=0)

@@ -1,7 +1,7 @@
 -- Takes the first queued jobs of one class (GPU type, priority), at most as many as the type has free slots, and says how
 -- the host stands. It always returns a row; without a job the job's id is NULL. A group of a batch has no submission and
--- no leaderboard; its `task` is what runner.group_of says. A validation has all of the submission that it validates but
--- its id, which is in its `task`. Every ten seconds it counts the hosts that serve the same GPU
+-- no leaderboard; its `task` is what runner.group_of says. A validation and an evaluation of a final have all of
+-- their submission but its id, which is in their `task`. Every ten seconds it counts the hosts that serve the same GPU
 -- types, this one included.
 --
 -- Classes are tried by priority, then in the order in which the host names their types. Within a class the lowest turn is first,
@@ -121,7 +121,8 @@ BEGIN
            c.id, c.attempt, c.submission_id, l.name, c.gpu_type, c.mode, c.secret, c.options,
            coalesce(s.user_id, c.user_id), s.file_name, f.code,
            CASE WHEN c.batch_id IS NOT NULL THEN runner.group_of(c.id)
-                WHEN c.validates IS NOT NULL THEN jsonb_build_object('validates', c.validates, 'task', l.task)
+                WHEN c.validates IS NOT NULL THEN jsonb_build_object(
+                    'validates', c.validates, 'final_id', c.final_id, 'round', c.round, 'task', l.task)
                 ELSE l.task END, b.extra, l.secret_seed, c.failures,
            c.created_at, c.started_at, CASE WHEN c.avoid_host = claim.host THEN c.avoid_slot END
     FROM claimed c

@@ -203,6 +203,7 @@ BEGIN
         END IF;
         IF v_validated IS NOT NULL THEN
             PERFORM runner.end_validations(v_committed);
+            PERFORM runner.end_finals(v_committed);
         END IF;
     END IF;
 

@@ -11,14 +11,14 @@ DECLARE
     v_elsewhere boolean;
     v_not_before timestamptz;
 BEGIN
-    SELECT j.gpu_type, j.failures, j.lease_owner, j.cancel_requested, r.max_attempts,
+    SELECT j.gpu_type, j.only_host, j.failures, j.lease_owner, j.cancel_requested, r.max_attempts,
            now() + least(r.pause_s * 2 ^ j.failures, r.pause_max_s) * interval '1 second' AS not_before
     INTO v_job FROM runner.job j CROSS JOIN runner.retry r WHERE j.id = end_failed.job_id;
     state := CASE WHEN v_job.cancel_requested THEN 'cancelled'
                   WHEN v_job.failures + 1 < v_job.max_attempts THEN 'queued' ELSE 'done' END;
     IF state = 'queued' THEN
         v_not_before := v_job.not_before;
-        v_elsewhere := EXISTS (
+        v_elsewhere := v_job.only_host IS NULL AND EXISTS (
             SELECT FROM runner.host h
             WHERE h.name <> v_job.lease_owner AND NOT h.draining AND h.stopped_at IS NULL
               AND h.last_seen > now() - interval '60 seconds' AND v_job.gpu_type = ANY (h.gpu_types));

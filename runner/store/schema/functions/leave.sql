@@ -14,7 +14,7 @@ BEGIN
     SET state = leave.state, verdict = leave.verdict, error = leave.error, lease_owner = NULL, lease_expires_at = NULL,
         progress = NULL, expires_at = NULL, finished_at = CASE WHEN leave.state <> 'queued' THEN now() END
     WHERE j.id = leave.job_id
-    RETURNING j.submission_id, j.sweep_id, j.attempt, j.host INTO v_job;
+    RETURNING j.submission_id, j.validates, j.attempt, j.host INTO v_job;
     INSERT INTO runner.event (kind, submission_id, job_id, attempt, host, detail)
     SELECT leave.event, v_job.submission_id, leave.job_id, v_job.attempt, v_job.host,
            leave.detail || jsonb_build_object('state', leave.state)
@@ -24,8 +24,9 @@ BEGIN
     ELSE
         PERFORM runner.end_items(ARRAY[leave.job_id], leave.verdict,
             CASE leave.state WHEN 'cancelled' THEN leave.cancelled ELSE leave.error END);
-        IF v_job.sweep_id IS NOT NULL THEN
+        IF v_job.validates IS NOT NULL THEN
             PERFORM runner.end_validations(ARRAY[leave.job_id]);
+            PERFORM runner.end_finals(ARRAY[leave.job_id]);
         END IF;
     END IF;
     IF v_job.submission_id IS NULL THEN

@@ -34,6 +34,8 @@ BEGIN
     PERFORM runner.advance_sweeps(ARRAY(
         SELECT DISTINCT o.sweep_id FROM leaderboard.submission s JOIN runner.job o ON o.validates = s.id
         WHERE s.leaderboard_id = v_id AND o.state = 'queued'));
+    PERFORM runner.queue_again(o.id) FROM leaderboard.submission s JOIN runner.job o ON o.validates = s.id
+    WHERE s.leaderboard_id = v_id AND o.final_id IS NOT NULL AND o.state = 'queued' AND NOT o.ready AND o.not_before IS NULL;
     PERFORM runner.call('runner_queue', '');
     RETURN true;
 END

@@ -16,7 +16,8 @@ CREATE TABLE runner.job (
     batch_id bigint CONSTRAINT job_batch REFERENCES runner.batch (id),
     user_id text NOT NULL,
     gpu_type text NOT NULL,
-    mode text NOT NULL CHECK (mode IN ('test', 'benchmark', 'profile', 'leaderboard', 'private', 'validation')),
+    mode text NOT NULL CHECK (
+        mode IN ('test', 'benchmark', 'profile', 'leaderboard', 'private', 'validation', 'final')),
     secret boolean NOT NULL,
     enqueued boolean NOT NULL DEFAULT false,
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -63,8 +64,14 @@ CREATE TABLE runner.job (
     sweep_id bigint,
     validates integer REFERENCES leaderboard.submission (id) ON DELETE CASCADE,
     options jsonb CONSTRAINT job_options_of_profile CHECK (options IS NULL OR mode = 'profile'),
+    final_id bigint REFERENCES runner.final_sweep (id) ON DELETE CASCADE,
+    finalist integer,
+    round integer,
+    only_host text,
     CONSTRAINT job_of_one_kind CHECK (num_nonnulls(submission_id, batch_id, validates) = 1),
-    CONSTRAINT job_validates_in_a_sweep CHECK ((validates IS NULL) = (sweep_id IS NULL)),
+    CONSTRAINT job_validates_in_a_sweep CHECK (num_nonnulls(validates) = num_nonnulls(sweep_id, final_id)),
+    CONSTRAINT job_of_a_final CHECK (
+        num_nonnulls(final_id, finalist, round, only_host) = CASE mode WHEN 'final' THEN 4 ELSE 0 END),
     CONSTRAINT job_verdict_when_done CHECK ((state = 'done') = (verdict IS NOT NULL)),
     CONSTRAINT job_lease_when_running
         CHECK ((state = 'running') = (lease_owner IS NOT NULL) AND (state = 'running') = (lease_expires_at IS NOT NULL)),
@@ -95,7 +102,7 @@ COMMENT ON COLUMN runner.job.not_before IS 'Start time or back-off: not claimed 
 COMMENT ON COLUMN runner.job.expires_at IS 'A job that still waits then is cancelled; NULL: never.';
 COMMENT ON COLUMN runner.job.avoid_host IS 'Until avoid_until not claimed by this host (avoid_slot NULL), or not run on this slot of it.';
 COMMENT ON COLUMN runner.job.state IS
-    'Written by claim, complete, leave, follow_public, cancel, cancel_batch and cancel_validations alone; new jobs are queued.';
+    'Written by claim, complete, leave, follow_public, cancel, cancel_batch and cancel_sweep alone; new jobs are queued.';
 COMMENT ON COLUMN runner.job.attempt IS 'Number of claims so far; the fencing token of every write by the claimer.';
 COMMENT ON COLUMN runner.job.lease_expires_at IS
     'From the claim to the first heartbeat, its end; then infinity: it ends with runner.lease.expires_at of its host.';
@@ -113,7 +120,11 @@ COMMENT ON COLUMN runner.job.retired_as IS 'NULL: its result counts. replaced, d
 COMMENT ON COLUMN runner.job.sweep_id IS
     'The row of leaderboard.validation_sweep; no foreign key, since a database of an older KernelBot has no such table.';
 COMMENT ON COLUMN runner.job.validates IS
-    'The submission that the job validates; it is no job of the submission, so it changes nothing there.';
+    'The submission that the job validates, or evaluates for a final; it is no job of the submission, so it changes nothing there.';
+COMMENT ON COLUMN runner.job.final_id IS 'The final that it is an evaluation of.';
+COMMENT ON COLUMN runner.job.finalist IS 'The number of the finalist.';
+COMMENT ON COLUMN runner.job.round IS 'The round of the final.';
+COMMENT ON COLUMN runner.job.only_host IS 'The only host that claims it; NULL: any.';
 
 -- The indexes that claims walk, and others of a large table, are in ../indexes.
 -- The condition names the column searched for, not the state. With the state, a plan that was made when nothing ran

@@ -147,9 +147,10 @@ def test_events_are_told_at_once_and_those_that_wait_together(announcing: Announ
         (Mode.LEADERBOARD, False, Verdict.WRONG_ANSWER, []),
         (Mode.LEADERBOARD, True, Verdict.ACCEPTED, []),
         (Mode.TEST, False, Verdict.ACCEPTED, []),
+        (Mode.FINAL, True, Verdict.WRONG_ANSWER, ["CPU"]),
     ],
 )
-def test_a_verdict_that_lets_a_secret_job_begin_wakes_daemons(
+def test_a_verdict_that_lets_another_job_begin_wakes_daemons(
     announcing: Announcing, mode: Mode, verdict: Verdict, woken: list[str], *, secret: bool
 ) -> None:
     """An idle host would else find it when it polls; whatever the verdict, frontends are told."""

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from runner.base.model import JobResult, Mode, ValidationJob
+from runner.base.model import FinalJob, JobResult, Mode, ValidationJob
 from runner.daemon.outcomes.spool.format import (
     DROPPED,
     Decoded,
@@ -68,14 +68,17 @@ def test_a_group_keeps_its_batch_and_the_results_of_its_items() -> None:
     assert b"the reference" not in whole
 
 
-def test_a_validation_keeps_its_submission() -> None:
+def test_a_validation_and_an_evaluation_of_a_final_keep_their_submission() -> None:
     """Its code and its task are not on the disk."""
-    common = {name: value for name, value in vars(job()).items() if name not in ("secret_seed", "options", "demand")}
-    validation = ValidationJob(**{**common, "submission_id": None, "mode": Mode.VALIDATION, "validates": 4})
-    whole = b"".join(encode(validation, result(), slot="cpu0").parts)
-    assert read(whole).job == bare(validation)
-    assert b"the source of a stranger" not in whole
-    assert b"the answer" not in whole
+    every = {**vars(job()), "submission_id": None, "validates": 4}
+    common = {name: value for name, value in every.items() if name not in ("secret_seed", "options", "demand")}
+    validation = ValidationJob(**{**common, "mode": Mode.VALIDATION})
+    final = FinalJob(**{**every, "mode": Mode.FINAL, "final_id": 5, "round": 6})
+    for kept in (validation, final):
+        whole = b"".join(encode(kept, result(), slot="cpu0").parts)
+        assert read(whole).job == bare(kept)
+        assert b"the source of a stranger" not in whole
+        assert b"the answer" not in whole
 
 
 def test_what_the_store_would_write_is_what_is_kept() -> None:

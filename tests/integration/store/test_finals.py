@@ -1,0 +1,239 @@
+"""Finals: who takes part, in which order, what is compared, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+import pytest
+
+from runner.base.errors import SubmissionError
+from runner.base.model import FinalJob, JobResult, JobState, Verdict
+from tests.integration.store.conftest import Bench, result
+from tests.integration.store.test_validations import UNTOUCHED, rank
+
+Db = psycopg.Connection[dict[str, Any]]
+HOSTS: Final = ("host-a", "host-b")
+#: Seconds that real ranked evaluations of one kernel gave.
+RECORDED: Final = Path(__file__).parents[2] / "fixtures" / "final_scores.json"
+
+
+@pytest.fixture
+def board(bench: Bench, db: Db) -> Bench:
+    """A board that has closed, once submissions are in, and two hosts."""
+    bench.board()
+    for host in HOSTS:
+        bench.register(host)
+    return bench
+
+
+def close(db: Db) -> None:
+    """Let the board's deadline pass."""
+    db.execute("UPDATE leaderboard.leaderboard SET deadline = now()")
+
+
+def untouched(db: Db) -> list[list[dict[str, Any]]]:
+    """Everything that a final must leave alone."""
+    queries = (query.replace("sweep_id IS NULL", "mode <> 'final'") for query in UNTOUCHED)
+    return [db.execute(query.encode()).fetchall() for query in queries]
+
+
+def scored(score_s: float | None) -> JobResult:
+    """What the daemon makes of an evaluation of a final."""
+    return result(report={"score_s": score_s})
+
+
+def claim(bench: Bench, host: str) -> FinalJob:
+    """The next job of a host, which is of a final."""
+    job = bench.claim(host=host)
+    assert isinstance(job, FinalJob)
+    return job
+
+
+def play(bench: Bench, score: Callable[[FinalJob, str], JobResult], hosts: tuple[str, ...] = HOSTS) -> list[FinalJob]:
+    """Evaluate on these hosts in turns until nothing waits; the jobs as they were claimed."""
+    jobs: list[FinalJob] = []
+    while True:
+        claims = [bench.store.claim(host=host, slots={"CPU": 4}, lease_s=60).jobs for host in hosts]
+        if not any(claims):
+            return jobs
+        for host, claimed in zip(hosts, claims, strict=True):
+            for job in claimed:
+                assert isinstance(job, FinalJob)
+                bench.store.complete(job, score(job, host))
+                jobs.append(job)
+
+
+def test_a_clear_order_is_told_as_soon_as_the_rounds_suffice(board: Bench, finish: Callable[..., None], db: Db) -> None:
+    """Each host evaluates everyone once a round, one at a time, in an order of its own, and nothing else changes."""
+    ids = rank(board, finish, "a", "b", "c")
+    close(db)
+    before = [
+        db.execute(query.replace("sweep_id IS NULL", "mode <> 'final'").encode()).fetchall() for query in UNTOUCHED
+    ]
+    order = board.store.final("identity", "cpu", top=10, rounds=25, open_board=False)
+    assert (order.finalists, order.hosts) == (3, 2)
+    board.register("host-c")
+    assert board.idle(host="host-c")
+
+    # The last was the best before; only what is measured now counts.
+    times = dict(zip(ids, (3e-6, 2e-6, 1e-6), strict=True))
+    played = play(board, lambda job, host: scored(times[job.validates] * (1 if host == "host-a" else 1.5)))
+    jobs = db.execute(
+        "SELECT only_host, host, round, finalist FROM runner.job WHERE mode = 'final' ORDER BY id"
+    ).fetchall()
+    assert all(job["host"] == job["only_host"] for job in jobs)
+    # Ten comparisons of three pairs suffice.
+    assert [job["round"] for job in jobs] == sorted([1, 2, 3, 4, 5] * 8)
+    orders = {
+        (host, number): tuple(job["finalist"] for job in jobs if (job["only_host"], job["round"]) == (host, number))
+        for host in HOSTS for number in range(1, 6)
+    }  # fmt: skip
+    assert {tuple(sorted(numbers)) for numbers in orders.values()} == {(0, 1, 2, 3)}
+    assert len({*orders.values()}) > 1
+    assert len({(job.final_id, job.round) for job in played}) == 5
+
+    lines, pairs = board.store.final_ranking("identity")
+    assert [(line.rank, line.submission_id, line.rank_before) for line in lines] == [
+        (1, ids[2], 3), (2, ids[1], 2), (3, ids[0], 1),
+    ]  # fmt: skip
+    first = lines[0]
+    assert (first.evaluations, first.hosts, first.spread_hosts, first.spread_rounds) == (10, 2, 1.5, 1.0)
+    assert (first.score_s, first.score_low_s, first.score_high_s) == pytest.approx((1.25e-6, 1e-6, 1.5e-6))
+    assert {(pair.first, pair.second, pair.n, pair.wins, pair.told_apart) for pair in pairs} == {
+        (0, 1, 0, 0, False), (1, 2, 10, 0, True), (1, 3, 10, 0, True), (2, 3, 10, 0, True),
+    }  # fmt: skip
+    (pair,) = (pair for pair in pairs if (pair.first, pair.second) == (1, 2))
+    assert (pair.ratio, pair.ratio_low, pair.ratio_high) == pytest.approx((2 / 3, 2 / 3, 2 / 3))
+    progress = board.store.final_progress("identity")
+    assert (progress.status, progress.round, progress.evaluations) == ("completed", 5, 40)
+    assert untouched(db) == before
+
+
+def test_those_who_cannot_be_told_apart_share_a_rank(board: Bench, finish: Callable[..., None], db: Db) -> None:
+    """After all rounds; the control says what no difference looks like. Who is marked later leaves the order."""
+    ids = rank(board, finish, "a", "b", "c")
+    close(db)
+    board.store.final("identity", None, top=10, rounds=12, open_board=False)
+
+    def score(job: FinalJob, host: str) -> JobResult:
+        flips = 1 + 0.5 * ((job.round + (host == "host-a")) % 2 == (job.validates == ids[0]))
+        return scored(9e-6 if job.validates == ids[2] else 1e-6 * flips)
+
+    assert len(play(board, score)) == 12 * 2 * 4
+    lines, pairs = board.store.final_ranking("identity", "CPU")
+    assert [(line.rank, line.submission_id) for line in lines] == [(1, ids[0]), (1, ids[1]), (3, ids[2])]
+    (tied,) = (pair for pair in pairs if (pair.first, pair.second) == (1, 2))
+    assert (tied.wins, tied.n, tied.told_apart, tied.control) == (12, 24, False, False)
+    assert tied.ratio_low == pytest.approx(1 / 1.5)
+    assert tied.ratio_high == pytest.approx(1.5)
+    db.execute("UPDATE leaderboard.submission SET status = 'hacked' WHERE id = %s", [ids[0]])
+    lines, _ = board.store.final_ranking("identity")
+    assert [(line.rank, line.submission_id) for line in lines] == [(1, ids[1]), (2, ids[2])]
+
+
+def test_a_finalist_that_does_not_pass_is_out_and_a_fault_of_ours_is_not_its_own(
+    board: Bench, finish: Callable[..., None], db: Db
+) -> None:
+    """A failed attempt is tried again on the same host; a round without a score is no comparison."""
+    ids = rank(board, finish, "a", "b", "c")
+    close(db)
+    db.execute("UPDATE runner.retry SET pause_s = 0, max_attempts = 2")
+    board.store.final("identity", None, top=10, rounds=25, open_board=False)
+    first = claim(board, "host-a")
+    assert board.store.fail(first, error="no device", report=None, slot="0").state is JobState.QUEUED
+    board.look_again()
+    assert board.idle(host="host-c")
+    again = claim(board, "host-a")
+    assert (again.id, again.avoid_slot) == (first.id, "0")
+    assert board.store.fail(again, error="no device", report=None, slot="0").state is JobState.DONE
+
+    def score(job: FinalJob, host: str) -> JobResult:
+        if job.validates == ids[1] and job.round == 2:
+            return result(Verdict.WRONG_ANSWER, report={"score_s": None})
+        # Not what the board demands of a time.
+        if job.round == 3 and host == "host-b":
+            return scored(None)
+        return scored(1e-6 * job.validates)
+
+    played = play(board, score)
+    assert [job.round for job in played if job.validates == ids[1]].count(2) in (1, 2)
+    lines, pairs = board.store.final_ranking("identity")
+    assert [(line.rank, line.submission_id, line.fault) for line in lines] == [
+        (1, ids[0], None), (2, ids[2], None), (None, ids[1], "wrong_answer in round 2"),
+    ]  # fmt: skip
+    # Eight comparisons of one pair suffice; one or two rounds lack a score of one.
+    (pair,) = (pair for pair in pairs if not pair.control)
+    assert 8 <= pair.n <= 9
+
+
+def test_a_final_is_cancelled_paused_and_survives_a_deleted_submission(
+    board: Bench, finish: Callable[..., None], db: Db
+) -> None:
+    """A cancelled one publishes nothing, and another may be ordered; users go before."""
+    ids = rank(board, finish, "a", "b", "c")
+    board.store.final("identity", None, top=10, rounds=25, open_board=True)
+    late = board.submit(user_id="late", mode="test", priority=-999)
+    assert board.claim().submission_id == late
+    running = claim(board, "host-a")
+    board.store.pause_board("identity", reason="look")
+    assert board.idle(host="host-b")
+    board.store.release(running, reason="draining")
+    assert board.idle()
+    board.store.resume_board("identity")
+    running = claim(board, "host-a")
+    assert board.store.cancel_final("identity", "CPU") == 2
+    assert board.idle(host="host-b")
+    (held,) = board.store.heartbeat(host="host-a", lease_s=60, held=[(running.id, running.attempt)])
+    assert held.cancel_requested
+    assert board.store.cancelled(running).state is JobState.CANCELLED
+    assert board.store.final_progress("identity").status == "cancelled"
+    assert board.store.final_ranking("identity") == ([], [])
+    with pytest.raises(SubmissionError, match="no final of leaderboard 'identity' runs"):
+        board.store.cancel_final("identity", None)
+
+    board.store.final("identity", None, top=10, rounds=25, open_board=True)
+    waiting = db.execute("SELECT validates FROM runner.job WHERE mode = 'final' AND state = 'queued'").fetchall()
+    for gone in {row["validates"] for row in waiting}:
+        db.execute("SELECT runner.delete_submission(%s)", [gone])
+    db.execute("UPDATE runner.sweep SET looked_at = '-infinity', swept_at = '-infinity'")
+    board.store.reclaim()
+    play(board, lambda job, _: scored(1e-6 * job.validates))
+    assert board.store.final_progress("identity").status == "completed"
+    assert {line.submission_id for line in board.store.final_ranking("identity")[0]} <= {*ids}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"leaderboard": "nothing"}, "leaderboard 'nothing' does not exist"),
+        ({"gpu_type": "H100"}, "GPU type 'H100' is not offered"),
+        ({"open_board": False}, "leaderboard 'identity' is open until"),
+        ({"top": 1}, "the final would have 1 finalists, expected 2 to 50"),
+        ({"rounds": 3}, "3 rounds of 2 finalists on 2 hosts, expected 4 to 1000"),
+    ],
+)
+def test_what_cannot_be_held_is_refused(
+    board: Bench, finish: Callable[..., None], changes: Mapping[str, Any], sentence: str
+) -> None:
+    """By a sentence that says what was expected."""
+    rank(board, finish, "a", "b")
+    arguments = {"leaderboard": "identity", "gpu_type": None, "top": 10, "rounds": 25, "open_board": True, **changes}
+    with pytest.raises(SubmissionError, match=sentence):
+        board.store.final(**arguments)
+
+
+def test_a_final_needs_a_live_host_and_is_the_only_one(board: Bench, finish: Callable[..., None]) -> None:
+    """A drained host takes no part."""
+    rank(board, finish, "a", "b")
+    arguments: dict[str, Any] = {"top": 10, "rounds": 25, "open_board": True}
+    for host in HOSTS:
+        board.store.drain(host, reason="off")
+    with pytest.raises(SubmissionError, match="no host serves CPU now"):
+        board.store.final("identity", None, **arguments)
+    board.store.undrain("host-a")
+    assert board.store.final("identity", None, **arguments).hosts == 1
+    with pytest.raises(SubmissionError, match="a final of leaderboard 'identity' runs on CPU already"):
+        board.store.final("identity", None, **arguments)
