@@ -219,6 +219,28 @@ class Config(BaseModel):
     How long a stopping daemon waits for its current runs. Then it gives them back to the queue, at no cost to the
     submissions. The service manager must wait longer than this.
     """
+    max_attempts: int = Field(default=3, ge=1, le=100, examples=[5])
+    """
+    A job that has failed this often through no fault of its submission ends as `internal_error`. This key and the four
+    below hold for the whole queue: each `kernel-runner migrate` writes its machine's, and daemons read none of them.
+    """
+    retry_pause_s: float = Field(default=5.0, ge=0.0, le=86400.0, examples=[30.0])
+    """
+    How long a job waits after the first such failure. The pause doubles with each further one.
+    """
+    retry_pause_max_s: float = Field(default=300.0, ge=0.0, le=86400.0, examples=[60.0])
+    """
+    The longest of these pauses.
+    """
+    max_lost_leases: int = Field(default=5, ge=1, le=100, examples=[3])
+    """
+    A job whose lease was lost this often ends as `internal_error`: it is assumed to kill daemons.
+    """
+    max_unanswered_claims: int = Field(default=3, ge=0, le=100, examples=[10])
+    """
+    How many claims of a job may remain without an answer, because the connection broke, before each further one
+    counts as a lost lease.
+    """
     build_timeout_s: float = Field(default=120.0, gt=0.0, le=_LONGEST_S, examples=[300.0])
     """
     How long nvcc may take, or a submission's first import, which compiles its extensions. It applies once to the build

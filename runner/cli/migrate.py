@@ -36,8 +36,8 @@ def migrate(
 
     It can be repeated, and started in several places at once. Prints the versions applied. Publishes the GPU types that
     this machine's configuration knows: `rerun` and `invalidate` follow no alias that only a daemon's login published.
-    Tables of KernelBot are used as they are; if they differ from what is expected, nothing is done and the differences
-    are listed.
+    Sets how often jobs are tried again, as the configuration says (`max_attempts`). Tables of KernelBot are used as
+    they are; if they differ from what is expected, nothing is done and the differences are listed.
     """
     if print_roles:
         typer.echo(roles_sql(), nl=False)
@@ -45,6 +45,14 @@ def migrate(
     current = session(context)
     applied = apply_migrations(direct_url(current.config), roles=roles)
     with current.store() as store:
+        config = current.config
+        store.set_retry(
+            max_attempts=config.max_attempts,
+            pause_s=config.retry_pause_s,
+            pause_max_s=config.retry_pause_max_s,
+            max_lost_leases=config.max_lost_leases,
+            max_unanswered_claims=config.max_unanswered_claims,
+        )
         note_faults(store.task_faults() or TaskFaults())
         store.sync_gpu_types(
             [

@@ -138,6 +138,7 @@ RESUME_BOARD: Final = call("resume_board(leaderboard text) AS changed")
 FAILED: Final = ALL["failed"]
 REAP: Final = ALL["reap"]
 MOMENT: Final = ALL["moment"]
+SAVE_RETRY: Final = ALL["save_retry"]
 SERVER_FACTS: Final = ALL["server_facts"]
 SESSION_SETTINGS: Final = ALL["session_settings"]
 HAS_VERSION: Final = ALL["has_version"]

@@ -28,6 +28,12 @@ WHERE (SELECT pg_notification_queue_usage() < 0.5)
 -- Takes jobs back whose lease has expired.
 SELECT * FROM runner.reclaim()
 
+-- name: save_retry
+-- Sets how often jobs are tried again.
+UPDATE runner.retry
+SET max_attempts = %(max_attempts)s, pause_s = %(pause_s)s, pause_max_s = %(pause_max_s)s,
+    max_lost_leases = %(max_lost_leases)s, max_unanswered_claims = %(max_unanswered_claims)s
+
 -- name: listen_queue
 -- Subscribes to the queue's wake-ups.
 LISTEN runner_queue

@@ -127,10 +127,7 @@ def test_how_often_a_job_is_tried_again_is_set_for_the_queue(bench: Bench, db: D
     """Failures, the pauses between them, lost leases and unanswered claims, each with a number of its own."""
     bench.board()
     bench.register("host-a")
-    db.execute(
-        "UPDATE runner.retry SET max_attempts = 4, pause_s = 100, pause_max_s = 150, max_lost_leases = 2,"
-        " max_unanswered_claims = 1"
-    )
+    bench.store.set_retry(max_attempts=4, pause_s=100, pause_max_s=150, max_lost_leases=2, max_unanswered_claims=1)
     pause = "SELECT extract(epoch FROM not_before - now())::float8 AS pause_s FROM runner.job ORDER BY id DESC LIMIT 1"
     bench.submit()
     pauses_s = []

@@ -17,7 +17,7 @@ DIGESTS: Final[Mapping[str, str]] = {
     "0005_finals": "e60eab0ba489940245c69a1a15c451745b77f5e31129b803caa6846c52a9d8ad",
     "0006_receipts": "de13a6b5fd6d03fdc6d8eacaee1aeb312874fd606ce40486e06096f73750de1c",
     "0007_open_code": "d8f27e9ad4263b4b579f006cd7ddb46adc63ee283495aad14b7095993f7b8f69",
-    "0008_left_out": "77875ab5229958263cce58849ca2b1a9f1130c8c1fde6154ac291fae7f8ac169",
+    "0008_left_out": "f57422e1ae8d1eee297d304e7251755027daa6271091bb7ef7b251bf0a5a622a",
 }
 
 
