@@ -171,13 +171,12 @@ def _tasks(config: Config) -> Finding:
         faults = store.task_faults()
     if faults is None:
         return Finding(name=name, mark=Mark.OK, found="not read: this login may not")
+    unused = [f"{board}: unknown and not used: {', '.join(keys)}" for board, keys in faults.unknown.items()]
     if not faults.broken:
-        unused = "".join(
-            f"; {board}: unknown and not used: {', '.join(keys)}" for board, keys in faults.unknown.items()
-        )
-        return Finding(name=name, mark=Mark.OK, found=f"those of open leaderboards load{unused}")
+        mark = Mark.WARNING if unused else Mark.OK
+        return Finding(name=name, mark=mark, found="; ".join(["those of open leaderboards load", *unused]))
     remedy = "correct them (kernel-runner leaderboard update DIR --name NAME)"
-    return Finding(name=name, mark=Mark.WARNING, found=". ".join(faults.broken.values()), remedy=remedy)
+    return Finding(name=name, mark=Mark.WARNING, found=". ".join([*faults.broken.values(), *unused]), remedy=remedy)
 
 
 def _session(facts: DatabaseFacts) -> Finding:

@@ -375,7 +375,9 @@ def test_a_board_that_can_evaluate_nothing_is_named(cli: Call, board: str, datab
     assert cli("leaderboard", "list", "--json").document[0]["task_fault"] is None
 
 
-def test_keys_of_a_later_kernelbot_are_named_and_not_used(cli: Call, board: str, database_url: str) -> None:
+def test_keys_of_a_later_kernelbot_are_named_and_not_used(
+    cli: Call, board: str, task_folder: Path, database_url: str
+) -> None:
     """By `leaderboard list` and `show`, `migrate` and `check`; the task loads."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute('UPDATE leaderboard.leaderboard SET task = task || \'{"validation": null, "later": 1}\'')
@@ -388,8 +390,15 @@ def test_keys_of_a_later_kernelbot_are_named_and_not_used(cli: Call, board: str,
     assert cli("leaderboard", "list", "--json").document[0]["task_fault"] is None
     finding = _tasks(Config(database_url=database_url, state_dir=Path("/nowhere")))
     assert (finding.mark, finding.found) == (
-        Mark.OK,
+        Mark.WARNING,
         "those of open leaderboards load; echo: unknown and not used: later",
+    )
+    assert cli("leaderboard", "create", task_folder, "--name", "broken").code == 0
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("UPDATE leaderboard.leaderboard SET task = task - 'lang' WHERE name = 'broken'")
+    assert _tasks(Config(database_url=database_url, state_dir=Path("/nowhere"))).found == (
+        "leaderboard 'broken': task.lang: found nothing, expected a value (the key is required)."
+        " echo: unknown and not used: later"
     )
 
 

@@ -67,7 +67,7 @@ BEGIN
     WHERE l.id = check_options.leaderboard_id;
     FOREACH v_gpu_type IN ARRAY check_options.gpu_types LOOP
         IF check_options.options ?| ARRAY['kernel', 'kernel_base', 'launches']
-           AND (v_task -> 'multi_gpu' = 'true'
+           AND (v_task -> 'multi_gpu' IN ('true', '1')
                 OR EXISTS (SELECT FROM runner.gpu_type g
                            WHERE v_gpu_type = ANY (g.name || g.aliases) AND lower(g.vendor) <> 'nvidia')) THEN
             PERFORM runner.refuse('KR034',
