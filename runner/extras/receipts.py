@@ -85,6 +85,14 @@ def read_keys(text: bytes | str) -> Sequence[HostKey]:
         raise DataError(f"this is no list of keys as a gateway's /keys has it: {error.errors()[0]['msg']}") from None
 
 
+def listed(keys: Sequence[HostKey]) -> Sequence[Mapping[str, Any]]:
+    """The keys as `read_keys` reads them."""
+    return [
+        {name: value.isoformat() if isinstance(value, datetime) else value for name, value in vars(key).items()}
+        for key in keys
+    ]
+
+
 def keys_in(path: Path) -> Sequence[HostKey]:
     """The keys that a file lists.
 
@@ -116,10 +124,8 @@ def check(receipt: Receipt, keys: Sequence[HostKey]) -> Mapping[str, Any]:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    key, signature = (
-        _bytes(receipt.key, "key", _KEY_DIGITS),
-        _bytes(receipt.signature, "signature", _SIGNATURE_DIGITS),
-    )
+    key = _bytes(receipt.key, "key", _KEY_DIGITS)
+    signature = _bytes(receipt.signature, "signature", _SIGNATURE_DIGITS)
     try:
         Ed25519PublicKey.from_public_bytes(key).verify(signature, receipt.statement.encode())
     except (InvalidSignature, ValueError):

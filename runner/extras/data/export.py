@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -135,6 +134,8 @@ class _Writing:
         self._progress = progress
         self._submissions, self._runs, self._leaderboards = Digest(), Digest(), Digest()
         self.codes = Codes(database)
+        #: What the receipts are checked with.
+        self._keys: Sequence[Mapping[str, Any]] = ()
         #: Path of each parquet file -> its rows.
         self._files: dict[str, int] = {}
         #: Leaderboard -> rows, and rows with a score.
@@ -166,6 +167,7 @@ class _Writing:
         self._write("leaderboards.parquet", LEADERBOARDS, self._leaderboards, iter([table(LEADERBOARDS, lines)]))
         if options.receipts:
             self._write("receipts.parquet", RECEIPTS, Digest(), self._read_receipts())
+            self._keys = receipts.listed(self._database.host_keys())
 
     def _write(self, name: str, schema: pa.Schema, digest: Digest, pieces: Iterator[pa.Table]) -> None:
         with Writer(self._folder / name, schema) as writer:
@@ -234,7 +236,7 @@ class _Writing:
             "queries_sha256": queries_sha256(),
             "content_sha256": content_sha256(self._submissions, self._runs, self._leaderboards),
             "flat": flat,
-            **({"keys": self._keys()} if options.receipts else {}),
+            **({"keys": self._keys} if options.receipts else {}),
             "boards": [self._board(board, by_board.get(board.id), options) for board in boards],
             "excluded": {
                 "by_user": sum(line.by_user for line in people),
@@ -246,13 +248,6 @@ class _Writing:
         document["files"] = [self._entry(path, flat) for path in files_of(self._folder)]
         manifest.write(self._folder, document)
         return document
-
-    def _keys(self) -> Sequence[Mapping[str, Any]]:
-        """The keys that the receipts are checked with, as a gateway lists them."""
-        return [
-            {name: value.isoformat() if isinstance(value, datetime) else value for name, value in vars(key).items()}
-            for key in self._database.host_keys()
-        ]
 
     def _board(self, board: DataBoard, people: People | None, options: Options) -> Mapping[str, Any]:
         return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -35,7 +35,7 @@ def routes() -> list[Route]:
 async def keys(request: Request) -> Response:
     """GET /keys: the public keys of all hosts, those that were replaced or revoked too."""
     from_here(request)
-    return Ascii([{**row, **_times(row)} for row in await app_state(request).store.all("host_keys")])
+    return Ascii(receipts.listed(await _keys(app_state(request))))
 
 
 async def any_receipt(request: Request, session: Session | None) -> Response:
@@ -69,7 +69,7 @@ async def file(request: Request, session: Session | None) -> Response:
 
 
 async def _admitted(request: Request, session: Session | None) -> Row:
-    """A job's receipt: for everybody once its public leaderboard is over, as in an export; before, as its submission.
+    """A job's receipt: everybody's where ranked code is public, else its author's.
 
     Raises:
         Refusal: 401, 403, 404.
@@ -92,7 +92,7 @@ async def _checked(current: AppState, text: str) -> Mapping[str, Any]:
     Raises:
         ReceiptError: it is not to be believed.
     """
-    listed = [HostKey(**row) for row in await current.store.all("host_keys")]
+    listed = await _keys(current)
     # Beside the event loop: a megabyte may be pasted.
     whole = await asyncio.to_thread(receipts.read, text)
     statement = await asyncio.to_thread(receipts.check, whole, listed)
@@ -111,6 +111,5 @@ def _text(row: Row) -> str:
     return receipts.text_of(row["statement"], row["key"], row["signature"])
 
 
-def _times(row: Row) -> dict[str, str | None]:
-    names = ("registered_at", "replaced_at", "revoked_from")
-    return {name: None if row[name] is None else row[name].isoformat() for name in names}
+async def _keys(current: AppState) -> Sequence[HostKey]:
+    return [HostKey(**row) for row in await current.store.all("host_keys")]
