@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -167,7 +168,10 @@ def test_a_keyboard_is_enough(gate: Gate, chromium: Any) -> None:  # noqa: ANN40
     assert code.input_value() == "def custom_kernel(data): ..."
     code.focus()
     page.keyboard.press("Control+a")
-    page.keyboard.type("def custom_kernel(data):\nx = data\n\treturn x")
+    page.keyboard.type("def custom_kernel(data):\nx = data\n")
+    page.keyboard.press("Tab")
+    page.keyboard.type("return x")
+    assert code.input_value().endswith("\n        return x")
     page.keyboard.press("Shift+Tab")
     written = "def custom_kernel(data):\n    x = data\n    return x"
     assert code.input_value() == written
@@ -179,7 +183,7 @@ def test_a_keyboard_is_enough(gate: Gate, chromium: Any) -> None:  # noqa: ANN40
     code.focus()
     page.keyboard.press("Control+Enter")
     line = page.locator("#state")
-    page.wait_for_function("document.getElementById('state').textContent.includes('queued')")
+    line.filter(has_text="queued").wait_for()
     job = gate.bench.claim()
     assert job.mode == "test"
     wrong = {
@@ -212,7 +216,7 @@ def test_a_wall_follows_the_queue(gate: Gate, chromium: Any, scheme: str) -> Non
     )
     page = context.new_page()
     page.goto(f"http://127.0.0.1:{gate.port}/board/identity/live")
-    page.wait_for_function("/:[0-5]\\d left$/.test(document.querySelector('.facts time').textContent)")
+    page.locator(".facts time").filter(has_text=re.compile(r":[0-5]\d left$")).wait_for()
     job = gate.bench.claim()
     gate.bench.store.complete(job, result(Verdict.ACCEPTED, run_record("test", result={})))
     gate.submit("/submission/identity/CPU/leaderboard", SOURCE + b"# new", cli="bob-token")
@@ -220,7 +224,7 @@ def test_a_wall_follows_the_queue(gate: Gate, chromium: Any, scheme: str) -> Non
         job = gate.bench.claim()
         gate.bench.store.complete(job, ranked(job, 7e-6))
         gate.bench.store.announce(events=[{"event": "done", "submission_id": job.submission_id}])
-    page.wait_for_function("document.getElementById('news').textContent.startsWith('New record: 7.00 µs Grace')")
+    page.locator("#news").filter(has_text="New record: 7.00 µs Grace").wait_for()
     assert page.locator("tr.new").count() == 1
     assert page.locator("li.new").count() == 1
     assert page.evaluate("getComputedStyle(document.querySelector('tr.new')).animationName") == "none"
