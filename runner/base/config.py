@@ -354,8 +354,9 @@ class Config(BaseModel):
         default=None, pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$", examples=["https://kernels.example"]
     )
     """
-    The address under which people reach the gateway, without a path if the proxy adds none. Logins by OAuth come back
-    to it: register `<gateway_public_url>/auth/cli/github` or `/auth/cli/discord` with the provider.
+    The address under which people reach the gateway, without a path if the proxy adds none. Feeds, and what chats
+    show of a link, name it. Logins by OAuth come back to it: register `<gateway_public_url>/auth/cli/github` or
+    `/auth/cli/discord` with the provider.
     """
     gateway_github_client_id: str | None = Field(default=None, min_length=1, examples=["Ov23liExample"])
     """The client id of your OAuth application at GitHub; with it, people can log in by GitHub."""

@@ -256,6 +256,85 @@ SELECT r.submission_id, rank() OVER (ORDER BY r.score)::integer AS rank, r.file_
 FROM runner.ranking r WHERE r.leaderboard = %(leaderboard)s::text AND r.gpu_type = %(gpu_type)s::text
 ORDER BY r.score, r.submission_time, r.submission_id LIMIT %(limit)s::integer OFFSET %(offset)s::bigint
 
+-- name: open_sources
+-- Submissions whose code is public, with the code where it is not too long.
+SELECT o.submission_id, o.leaderboard_id, o.leaderboard, o.user_id, coalesce(o.user_name, o.user_id) AS user_name, o.file_name,
+       o.submission_time, l.task ->> 'ranking_by' AS ranking_by, c.bytes,
+       CASE WHEN c.bytes <= %(most_bytes)s::integer THEN c.code END AS code
+FROM (SELECT DISTINCT p.submission_id, p.leaderboard_id, p.leaderboard, p.user_id, p.user_name, p.file_name, p.submission_time,
+             p.code_id
+      FROM runner.open_code p WHERE p.submission_id = ANY (%(ids)s::integer[])) AS o
+JOIN leaderboard.leaderboard l ON l.id = o.leaderboard_id
+CROSS JOIN LATERAL (
+    SELECT coalesce(convert_to(f.old_code, 'UTF8'), f.code) AS code,
+           coalesce(octet_length(f.old_code), octet_length(f.code)) AS bytes
+    FROM leaderboard.code_files f WHERE f.id = o.code_id) AS c
+ORDER BY o.submission_id
+
+-- name: open_lines
+-- How many lines the code of those of these submissions has whose code is public.
+SELECT o.submission_id, length(c.code) - length(replace(c.code, E'\n', '')) + (c.code !~ '(^|\n)$')::integer AS lines
+FROM (SELECT DISTINCT p.submission_id, p.code_id FROM runner.open_code p
+      WHERE p.submission_id = ANY (%(ids)s::integer[])) AS o
+CROSS JOIN LATERAL (
+    -- Bytes may be no text; this form keeps the ends of lines.
+    SELECT coalesce(f.old_code, encode(f.code, 'escape')) AS code FROM leaderboard.code_files f
+    WHERE f.id = o.code_id OFFSET 0) AS c
+
+-- name: open_by_author
+-- The scores of a user on a leaderboard whose code is public: those of one submission, then the newest.
+SELECT o.submission_id, o.submission_time, o.file_name, o.gpu_type, o.score::float8 AS score, o.timing, o.correctness,
+       o.user_id, coalesce(o.user_name, o.user_id) AS user_name
+FROM runner.open_code o
+WHERE o.leaderboard_id = %(board_id)s::integer AND o.user_id = %(user_id)s::text
+ORDER BY o.submission_id = %(submission_id)s::integer DESC, o.submission_time DESC, o.submission_id DESC, o.gpu_type
+LIMIT %(limit)s::integer
+
+-- name: place_of
+-- The place of a submission in a ranking, with the score and the submission of the one ahead and of the best.
+SELECT p.rank, p.entries, p.best, p.best_id, p.ahead, p.ahead_id, p.late
+FROM (
+    SELECT r.submission_id, rank() OVER (ORDER BY r.score)::integer AS rank, count(*) OVER ()::integer AS entries, r.late,
+           first_value(r.score) OVER w AS best, first_value(r.submission_id) OVER w AS best_id,
+           lag(r.score) OVER w AS ahead, lag(r.submission_id) OVER w AS ahead_id
+    FROM runner.ranking r WHERE r.leaderboard = %(leaderboard)s::text AND r.gpu_type = %(gpu_type)s::text
+    WINDOW w AS (ORDER BY r.score, r.submission_time, r.submission_id)
+) AS p WHERE p.submission_id = %(submission_id)s::integer
+
+-- name: winners
+-- The first three of each GPU type of a leaderboard, those whose code is public.
+SELECT w.gpu_type, w.place AS rank, w.entries, w.submission_id, w.user_id, coalesce(w.user_name, w.user_id) AS user_name, w.file_name,
+       w.submission_time, w.score::float8 AS score, w.timing, w.correctness, w.late, w.best::float8 AS best,
+       w.ahead::float8 AS ahead
+FROM (
+    SELECT r.*, rank() OVER (PARTITION BY r.gpu_type ORDER BY r.score)::integer AS place,
+           row_number() OVER w AS line, count(*) OVER (PARTITION BY r.gpu_type)::integer AS entries,
+           first_value(r.score) OVER w AS best, lag(r.score) OVER w AS ahead
+    FROM runner.ranking r WHERE r.leaderboard = %(leaderboard)s::text
+    WINDOW w AS (PARTITION BY r.gpu_type ORDER BY r.score, r.submission_time, r.submission_id)
+) AS w
+WHERE w.line <= 3
+  AND (SELECT count(*) FROM runner.open_code o WHERE o.submission_id = w.submission_id AND o.gpu_type = w.gpu_type) > 0
+ORDER BY w.gpu_type, w.line
+
+-- name: open_board
+-- Whether a leaderboard's ranked code is public.
+SELECT count(*) > 0 AS open FROM runner.open_board b WHERE b.leaderboard_id = %(board_id)s::integer
+
+-- name: records
+-- The newest records of a public leaderboard; without one, of all that are open or ended in the last 30 days.
+SELECT b.id AS board_id, b.name AS leaderboard, b.gpu_type, r.submission_id, r.submission_time, r.user_id,
+       coalesce(r.user_name, r.user_id) AS user_name, r.score, r.before
+FROM (
+    SELECT l.id, l.name, g.gpu_type FROM leaderboard.leaderboard l
+    JOIN leaderboard.gpu_type g ON g.leaderboard_id = l.id
+    WHERE l.visibility = 'public'
+      AND CASE WHEN %(board_id)s::integer IS NULL THEN l.deadline > now() - interval '30 days'
+               ELSE l.id = %(board_id)s::integer END
+) AS b
+CROSS JOIN LATERAL runner.board_records(b.id, b.gpu_type, %(limit)s::integer) AS r
+ORDER BY r.submission_time DESC, r.submission_id DESC, b.gpu_type LIMIT %(limit)s::integer
+
 -- name: count_places
 -- How many users a ranking has.
 SELECT count(*)::integer AS count FROM runner.ranking r

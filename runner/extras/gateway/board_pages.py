@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runner.base.results import cases, number
-from runner.extras.gateway import charts, figures, finals, markup, sizes
+from runner.extras.gateway import charts, figures, finals, markup, open_pages, share, sizes
 from runner.extras.gateway.boards import admit, named, own_name
 from runner.extras.gateway.context import AppState, Refusal, app_state, query_number
-from runner.extras.gateway.html import HEADERS, ROWS, rows_asked_for, saved_as, show
+from runner.extras.gateway.html import HEADERS, ROWS, rows_asked_for, saved_as, show, wants_json
 from runner.extras.gateway.identity import Session
 from runner.store.gateway import Row
 
@@ -90,11 +90,27 @@ class Drawn:
 
 async def boards(request: Request, session: Session | None) -> Response:
     """GET /: the leaderboards."""
-    found = await app_state(request).store.all("board_list")
+    found = [_without_text(board) for board in await app_state(request).store.all("board_list")]
+    if wants_json(request):
+        found = [board for board in found if board["visibility"] == "public"]
     lines = sorted(found, key=lambda line: (line["over"], line["deadline"], line["name"]))
     some, turning = rows_asked_for(request, lines)
     cards = await _cards(app_state(request), some)
-    return show(request, session, "boards.html", boards=some, cards=cards, no_card=Card(), **turning)
+    return show(
+        request,
+        session,
+        "boards.html",
+        boards=some,
+        cards=cards,
+        no_card=Card(),
+        share=share.of_all(app_state(request)),
+        **turning,
+    )
+
+
+def _without_text(board: Row) -> Row:
+    """A leaderboard without its description, which has no bound."""
+    return {key: value for key, value in board.items() if key != "description"}
 
 
 async def standings_of(current: AppState, names: Sequence[str]) -> Sequence[Row]:
@@ -151,13 +167,14 @@ async def board(request: Request, session: Session | None) -> Response:
     drawn = await _drawn(current, found["id"], gpu, ranking_by, trend)
     sources = [] if task is None else sources_of(task)
     final = await finals.shown(current, found["name"], gpu)
+    lines = await open_pages.lines_of(current, found, ids)
     # Beside the event loop: colouring takes milliseconds the first time.
     return await asyncio.to_thread(
         lambda: show(
             request,
             session,
             "board.html",
-            board=found,
+            board=_without_text(found),
             gpu=gpu,
             entries={name: entries.get(name, 0) for name in found["gpus"]},
             places=[_place(row, *known.get(row["submission_id"], (None, None)), session) for row in rows[:ROWS]],
@@ -174,6 +191,8 @@ async def board(request: Request, session: Session | None) -> Response:
             scores_drawn=_SCORES,
             trend=trend,
             ranges=RANGES,
+            lines=lines,
+            share=share.of_board(current, found, gpu, rows=rows, entries=entries.get(gpu, 0)) if not offset else None,
         ),
     )
 
@@ -197,8 +216,13 @@ async def admitted(request: Request, session: Session | None) -> Row:
         Refusal: there is none, or the user may not see it.
     """
     current = app_state(request)
-    found = await named(current, request.path_params["name"])
-    await admit(current, found, None if session is None else session.user)
+    try:
+        found = await named(current, request.path_params["name"])
+        await admit(current, found, None if session is None else session.user)
+    except Refusal:
+        if wants_json(request):
+            raise Refusal(404, share.NOT_PUBLIC) from None
+        raise
     return found
 
 

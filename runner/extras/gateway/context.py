@@ -105,8 +105,11 @@ class AppState:
     publishing: asyncio.Lock = field(default_factory=asyncio.Lock)
     #: One data set is published at a time.
     exporting: asyncio.Lock = field(default_factory=asyncio.Lock)
-    #: Tasks are read by one request at a time.
+    #: Tasks are read by one request at a time; so are records, and one picture and one difference is made at a time.
     reading_tasks: asyncio.Lock = field(default_factory=asyncio.Lock)
+    reading_records: asyncio.Lock = field(default_factory=asyncio.Lock)
+    drawing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    comparing: asyncio.Lock = field(default_factory=asyncio.Lock)
     #: The state of queues by GPU type, all tasks, and the drawings of leaderboards.
     queues: TimedCache = field(default_factory=lambda: TimedCache(QUEUE_S))
     tasks: TimedCache = field(default_factory=lambda: TimedCache(TASKS_S))

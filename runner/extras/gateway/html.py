@@ -22,8 +22,9 @@ from runner.base.errors import DatabaseUnavailableError
 from runner.base.model import NEVER
 from runner.base.results import number
 from runner.extras.gateway import identity, sizes, words
-from runner.extras.gateway.context import Refusal, query_number
+from runner.extras.gateway.context import Ascii, Refusal, query_number
 from runner.extras.gateway.identity import Session
+from runner.extras.gateway.plain import plain
 
 _HERE: Final = Path(__file__).parent
 _POLICY: Final = (
@@ -47,6 +48,14 @@ ROWS: Final = 50
 #: What a page shows of a case's two texts, in bytes.
 SPEC_BYTES: Final = 120
 MESSAGE_BYTES: Final = 240
+
+#: Pages whose record a program may have.
+_READABLE: Final = frozenset(
+    {"boards.html", "board.html", "view.html", "hosts.html", "winners.html", "entry.html", "diff.html"}
+)
+#: Of a query that a page repeats: parameters, and characters of one.
+_ASKED_KEYS: Final = 4
+_ASKED: Final = 200
 
 _SPANS: Final = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"))
 
@@ -123,10 +132,14 @@ def page(handler: Callable[[Request, Session | None], Awaitable[Response]]) -> P
                 _from_this_site(request)
             return await handler(request, session)
         except Refusal as refusal:
+            if wants_json(request):
+                return Ascii({"detail": refusal.detail}, refusal.status, headers={**HEADERS, **refusal.headers})
             if refusal.status == 401 and request.method == "GET":
                 return go_to(f"/login?{urlencode({'next': request.url.path})}")
             return refusal_page(request, session, refusal)
         except DatabaseUnavailableError:
+            if wants_json(request):
+                raise
             return show(request, None, "error.html", 503, message="The database is away. Try again in a moment.")
 
     return answer
@@ -149,15 +162,33 @@ def rows_asked_for(
     return lines[offset : offset + ROWS], turning
 
 
+def wants_json(request: Request) -> bool:
+    """Whether a program asks for a page's record."""
+    return request.query_params.get("format") == "json"
+
+
 def show(request: Request, session: Session | None, template: str, answer: int = 200, /, **values: object) -> Response:
-    """A page, by its template. `answer`: the status code."""
-    text = _templates.get_template(template).render(session=session, here=request.url.path, **values)
+    """A page, by its template, or its record as JSON. `answer`: the status code."""
+    readable = template in _READABLE
+    if readable and wants_json(request):
+        return Ascii(plain(values), answer, headers=HEADERS)
+    text = _templates.get_template(template).render(
+        session=session,
+        here=request.url.path,
+        json_here=f"{request.url.path}?{urlencode([*_asked(request), ('format', 'json')])}" if readable else None,
+        **values,
+    )
     return Response(text, answer, media_type="text/html; charset=utf-8", headers=HEADERS)
 
 
 def part(template: str, **values: object) -> str:
     """A part of a page, by its template."""
     return _templates.get_template(template).render(**values)
+
+
+def _asked(request: Request) -> Sequence[tuple[str, str]]:
+    """The query of a page, as far as another address of it repeats it."""
+    return [(key, value[:_ASKED]) for key, value in request.query_params.multi_items()[:_ASKED_KEYS]]
 
 
 def saved_as(name: str) -> str:

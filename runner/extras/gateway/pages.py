@@ -8,7 +8,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runner.extras.gateway import board_pages, finals, live_pages, login_pages, receipt_pages, submission_pages
+from runner.extras.gateway import (
+    board_pages,
+    feeds,
+    finals,
+    live_pages,
+    login_pages,
+    open_pages,
+    receipt_pages,
+    share,
+    submission_pages,
+)
 from runner.extras.gateway.context import app_state
 from runner.extras.gateway.html import operator_of, page, require_token, rows_asked_for, show, static
 from runner.extras.gateway.identity import Session
@@ -31,6 +41,13 @@ def routes() -> list[Route]:
         Route("/live/events", live_pages.wall_events, methods=["GET"]),
         Route("/board/{name}/live", page(live_pages.board), methods=["GET"]),
         Route("/board/{name}/live/events", live_pages.board_events, methods=["GET"]),
+        Route("/board/{name}/winners", page(open_pages.winners), methods=["GET"]),
+        Route("/board/{name}/feed", page(feeds.board), methods=["GET"]),
+        Route("/board/{name}/picture", page(share.picture), methods=["GET"]),
+        Route("/entry/{id}", page(open_pages.entry), methods=["GET"]),
+        Route("/entry/{id}/code", page(open_pages.code), methods=["GET"]),
+        Route("/diff", page(open_pages.diff), methods=["GET"]),
+        Route("/feed", page(feeds.all_boards), methods=["GET"]),
         Route("/send", page(submission_pages.send), methods=["GET", "POST"]),
         Route("/mine", page(submission_pages.mine), methods=["GET"]),
         Route("/view/{id}", page(submission_pages.view), methods=["GET"]),

@@ -160,7 +160,7 @@ async def view(request: Request, session: Session | None) -> Response:
             request,
             session,
             "view.html",
-            submission=found,
+            submission={key: value for key, value in found.items() if key not in ("code", "runs")},
             status=status,
             headline=_headline(found, status, ranking_by),
             validated=validated,

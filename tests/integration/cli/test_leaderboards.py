@@ -91,7 +91,7 @@ def test_an_update_keeps_what_is_not_given(cli: Call, board: str, tmp_path: Path
 
 
 def test_a_board_says_what_a_time_needs_to_rank(cli: Call, task_folder: Path) -> None:
-    """Set when it is made or later, shown by list, show and task, kept by an update that does not name it."""
+    """Set when it is made or later, shown, kept by an update that does not name it; so is whether code opens."""
     made = ("leaderboard", "create", task_folder, "--name", "strict", "--timing", "audited", "--tolerance", "0.05")
     assert cli(*made).code == 0
     (listed,) = cli("leaderboard", "list", "--json").document
@@ -106,6 +106,10 @@ def test_a_board_says_what_a_time_needs_to_rank(cli: Call, task_folder: Path) ->
     assert "audited times only" in cli("leaderboard", "task", "strict").out
     assert cli("leaderboard", "update", task_folder, "--name", "strict", *changes).code == 0
     assert "ranks measured and audited times only (tolerance 20 %)" in cli("leaderboard", "task", "strict").out
+    closing = cli("leaderboard", "update", task_folder, "--name", "strict", "--closed-code")
+    assert "code after the deadline: open → closed" in closing.out
+    assert cli("leaderboard", "update", task_folder, "--name", "strict").code == 0
+    assert cli("leaderboard", "task", "strict", "--json").document["open_code"] is False
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,19 @@ def fill(gate: Gate) -> None:
     record = run_record("test", result=failed, meta={"stdout": "", "stderr": "Traceback …", "exit_code": 112})
     gate.bench.store.complete(job, result(Verdict.WRONG_ANSWER, replace(record, passed=False)))
     gate.submit("/submission/identity/CPU/test", SOURCE)
+    finish_a_board(gate)
+
+
+def finish_a_board(gate: Gate) -> None:
+    """A board that has ended: its code is public."""
+    gate.bench.board("finished", "A100")
+    for number, mean in enumerate((41_000.0, 36_000.0, 12_300.0, 9_100.0)):
+        source = SOURCE.replace(b"return", b"# Attempt %d\n    return" % number) + b"\n\nBLOCK = %d\n" % (64 << number)
+        gate.submit("/submission/finished/A100/leaderboard", source, cli=("ada-token", "bob-token")[number % 2])
+        for _ in range(2):
+            job = gate.bench.claim("A100")
+            gate.bench.store.complete(job, ranked(job, mean / 1e9))
+    gate.sql("UPDATE leaderboard.leaderboard SET deadline = now() WHERE name = 'finished'")
 
 
 def complain(wrong: list[str], path: str, said: Any) -> None:  # noqa: ANN401 - a message of the browser
@@ -101,6 +114,10 @@ PAGES = [
     ("/", None, "boards"),
     ("/board/identity", None, "board"),
     ("/board/nothing", None, "error"),
+    ("/board/finished", None, "finished"),
+    ("/board/finished/winners", None, "winners"),
+    ("/entry/12", None, "entry"),
+    ("/diff?from=10&to=12", None, "difference"),
     ("/login", None, "login"),
     ("/mine", "ada-token", "mine"),
     ("/view/5", "ada-token", "submission"),

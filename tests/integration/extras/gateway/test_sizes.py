@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Sequence
 
@@ -14,9 +15,10 @@ from tests.integration.extras.gateway.conftest import ADMIN, Gate
 from tests.integration.extras.gateway.test_pages import Browser
 from tests.integration.store.conftest import ranked, result, run_record
 
-#: Bytes that a page may have, alone and with style and scripts, and statements that it may take.
+#: Bytes that a page may have, alone and with style and scripts, and as JSON, and statements that it may take.
 MOST = 100_000
 MOST_LOADED = 150_000
+MOST_RECORD = 250_000
 STATEMENTS = 10
 #: Five bytes of HTML for one of text.
 NAME = '"' * 250
@@ -124,6 +126,27 @@ def pages(gate: Gate) -> list[tuple[Browser, str]]:
     ]
 
 
+def after_the_end(gate: Gate) -> list[tuple[Browser, str]]:
+    """The pages of an ended leaderboard: half a million short lines, and a difference of two long sources."""
+    ids = []
+    for number, line in enumerate((b'"\n', b'"' * 45 + b"\n", b"<" * 45 + b"\n")):
+        size = 900_000 if number == 0 else 195_000
+        code = b"# %d\n" % number + line * (size // len(line))
+        ids.append(gate.bench.submit(user_id=f"end-{number}", user_name=NAME, code=code, mode="leaderboard"))
+        for _ in range(2):
+            job = gate.bench.claim()
+            gate.bench.store.complete(job, ranked(job, 1e-6 / (number + 1)))
+    gate.sql("UPDATE leaderboard.leaderboard SET deadline = now() WHERE id = 1")
+    stranger = Browser(gate)
+    return [
+        (stranger, "/board/identity?gpu=CPU"),
+        (stranger, "/board/identity/winners"),
+        *((stranger, f"/entry/{number}") for number in ids),
+        (stranger, f"/diff?from={ids[0]}&to={ids[1]}"),
+        (stranger, f"/diff?from={ids[1]}&to={ids[2]}"),
+    ]
+
+
 def test_no_page_has_more_than_100_kb(full: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever users and operators have called things, printed and submitted. Few statements; 150 KB with all else."""
     sent: list[str] = []
@@ -133,7 +156,7 @@ def test_no_page_has_more_than_100_kb(full: Gate, monkeypatch: pytest.MonkeyPatc
         sent.append(name)
         return await send(store, name, **values)
 
-    for browser, path in pages(full):
+    for browser, path in (each for fill in (pages, after_the_end) for each in fill(full)):
         monkeypatch.setattr(GatewayStore, "all", noted)
         answer = browser.get(path)
         monkeypatch.undo()
@@ -144,6 +167,12 @@ def test_no_page_has_more_than_100_kb(full: Gate, monkeypatch: pytest.MonkeyPatc
         sent.clear()
         loaded = set(re.findall(r'(?:href|src)="(/static/[^"]+)"', answer.text))
         assert len(answer.body) + sum(len(browser.get(name).body) for name in loaded) <= MOST_LOADED, path
+        record = re.search(r'type="application/json" href="([^"]+)"', answer.text)
+        if record is not None:
+            read = browser.get(html.unescape(record[1]))
+            assert read.status == 200, path
+            assert read.json, path
+            assert len(read.body) <= MOST_RECORD, path
 
 
 def test_what_does_not_fit_is_told_and_can_be_had(full: Gate) -> None:
