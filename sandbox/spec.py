@@ -55,8 +55,6 @@ class Tmpfs:
     size_bytes: int
     owner: Owner
     mode: int = 0o700
-    #: Triton and torch inductor load shared objects from their caches. Docker's default (noexec) forbids that.
-    executable: bool = True
     inodes: int = 200_000
 
 
@@ -148,7 +146,6 @@ class SandboxSpec:
     runtime: str = "runc"
     #: The slice that holds the container's cgroup; None: the engine chooses.
     cgroup_parent: str | None = None
-    hostname: str = "sandbox"
     #: The engine replaces them by a pair that no container of this host has.
     accounts: Accounts = ACCOUNTS[0]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -44,12 +44,7 @@ class CgroupReader:
     def read(self) -> Counters:
         """Read the counters. A value that can no longer be read keeps its last known value."""
         now = self._version_2() if "" in self._fds else self._version_1()
-        self._last = Counters(
-            oom_kills=_newer(now.oom_kills, self._last.oom_kills),
-            pids_denied=_newer(now.pids_denied, self._last.pids_denied),
-            peak_memory_bytes=_newer(now.peak_memory_bytes, self._last.peak_memory_bytes),
-            cpu_ns=_newer(now.cpu_ns, self._last.cpu_ns),
-        )
+        self._last = replace(self._last, **{name: value for name, value in vars(now).items() if value is not None})
         return self._last
 
     def close(self) -> None:
@@ -155,7 +150,3 @@ def _field(text: str, name: str) -> int | None:
 def _number(text: str) -> int | None:
     text = text.strip()
     return int(text) if text.isdigit() else None
-
-
-def _newer(now: int | None, last: int | None) -> int | None:
-    return last if now is None else now

@@ -203,6 +203,8 @@ class Container:
         self._received = _ReceivedReport(decoder=protocol.Decoder(max_total_bytes=spec.limits.report_bytes))
         self._used = False
         self._closed = False
+        #: Whether its output ended while it was waited for.
+        self._ended_early = False
 
     def __enter__(self) -> Self:
         return self
@@ -227,31 +229,18 @@ class Container:
         Raises:
             ProtocolError: another frame arrived, the container ended, or nothing arrived in time.
         """
-        deadline = time.monotonic() + timeout_s
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._attachment, selectors.EVENT_READ)
-            while self._received.facts is None:
-                left_s = deadline - time.monotonic()
-                if left_s <= 0:
-                    raise ProtocolError(
-                        f"container {self.id[:12]}: no 'ready' within {timeout_s:.0f} s{self._stderr_note()}"
-                    )
-                selector.select(left_s)
-                try:
-                    more = self._receive()
-                except protocol.FrameError as error:
-                    raise ProtocolError(f"container {self.id[:12]}: {error}{self._stderr_note()}") from error
-                if self._received.end is not None and self._received.facts is None:
-                    raise ProtocolError(
-                        f"container {self.id[:12]}: the container's init gave up: {self._received.end.message}"
-                    )
-                if not more:
-                    end = self._ended(EXIT_PATIENCE_S)
-                    code = "unknown" if end is None else end.exit_code
-                    raise ProtocolError(
-                        f"container {self.id[:12]}: ended before 'ready' with exit code {code}{self._stderr_note()};"
-                        f" is {self.spec.python!r} a Python 3.11 or newer in image {self.spec.image[:19]}?"
-                    )
+        if self._wait(lambda: self._received.facts is not None, time.monotonic() + timeout_s):
+            return
+        if self._received.end is not None:
+            why = f"the container's init gave up: {self._received.end.message}"
+        elif self._ended_early:
+            end = self._ended(EXIT_PATIENCE_S)
+            code = "unknown" if end is None else end.exit_code
+            python = f"is {self.spec.python!r} a Python 3.11 or newer in image {self.spec.image[:19]}?"
+            why = f"ended before 'ready' with exit code {code}{self._stderr_note()}; {python}"
+        else:
+            why = f"no 'ready' within {timeout_s:.0f} s{self._stderr_note()}"
+        raise ProtocolError(f"container {self.id[:12]}: {why}")
 
     def wait_prepared(self, timeout_s: float, *, stop: Callable[[], bool]) -> bool:
         """Wait until everything is imported and nothing runs in the container; False: it is not, or `stop` says so.
@@ -261,22 +250,22 @@ class Container:
         Raises:
             ProtocolError: a frame arrived that the protocol does not allow.
         """
-        if self.spec.boot.kind != "pair":
-            return True
         deadline = time.monotonic() + timeout_s
+        return self.spec.boot.kind != "pair" or self._wait(lambda: self._received.prepared, deadline, stop=stop)
+
+    def _wait(self, done: Callable[[], bool], deadline: float, *, stop: Callable[[], bool] = lambda: False) -> bool:
+        """Read until something is so; False: the report or the stream has ended, the time is up, or `stop` says so."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._attachment, selectors.EVENT_READ)
-            while not self._received.prepared:
-                if time.monotonic() >= deadline or stop():
+            while not done():
+                left_s = deadline - time.monotonic()
+                if left_s <= 0 or self._received.end is not None or self._ended_early or stop():
                     return False
-                if not selector.select(CANCEL_POLL_S):
-                    continue
-                try:
-                    more = self._receive()
-                except protocol.FrameError as error:
-                    raise ProtocolError(f"container {self.id[:12]}: {error}{self._stderr_note()}") from error
-                if not more or self._received.end is not None:
-                    return False
+                if selector.select(min(left_s, CANCEL_POLL_S)):
+                    try:
+                        self._ended_early = not self._receive()
+                    except protocol.FrameError as error:
+                        raise ProtocolError(f"container {self.id[:12]}: {error}{self._stderr_note()}") from error
         return True
 
     def run(
@@ -330,13 +319,13 @@ class Container:
         if end is not None and end.oom_killed:
             # The kernel may have killed the last process after the counter was read.
             oom_kills = max(oom_kills or 0, 1)
-        received_end = self._received.end
+        last = self._received.end
         return ContainerReport(
             steps=tuple(self._received.steps),
             artifacts=tuple(self._received.artifacts),
-            ok=None if received_end is None else received_end.ok,
-            message=None if received_end is None else received_end.message,
-            author_exit=None if received_end is None else received_end.author_exit,
+            ok=None if last is None else last.ok,
+            message=None if last is None else last.message,
+            author_exit=None if last is None else last.author_exit,
             outcome=Outcome(
                 ending=ending,
                 exit_code=None if end is None else end.exit_code,

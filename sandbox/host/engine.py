@@ -151,7 +151,7 @@ class DockerEngine:
             EngineRefused: the engine does not have the image, or a sandbox cannot use it.
         """
         try:
-            image = self._call(f"image {reference!r}", lambda api: _inspect_image(api, reference))
+            image = self._call(f"image {reference!r}", lambda api: dict(api.inspect_image(reference)))  # type: ignore[no-untyped-call]
         except _NotFound as error:
             raise EngineRefused(
                 f"image {reference!r}: the engine at {self.base_url} does not have it; pull or build it first"
@@ -229,7 +229,7 @@ class DockerEngine:
             attachment = attach(
                 self._socket_path, self._version(), container_id, timeout_s=min(self._timeout_s, READY_TIMEOUT_S)
             )
-            self._call(f"container {container_id[:12]}: start", lambda api: api.start(container_id))
+            self._on(container_id, "start", lambda api: api.start(container_id))
             # Init starts in parallel with these calls.
             inspected = self._inspect(container_id)
             pid = int(inspected["State"].get("Pid") or 0)
@@ -314,41 +314,34 @@ class DockerEngine:
                 gone += 1
         return gone
 
+    def _on(self, container_id: str, what: str, call: Callable[[docker.APIClient], T], **options: float) -> T:
+        return self._call(f"container {container_id[:12]}: {what}", call, **options)
+
     def _inspect(self, container_id: str) -> dict[str, Any]:
-        what = f"container {container_id[:12]}: inspect"
-        found: dict[str, Any] = self._call(what, lambda api: api.inspect_container(container_id))
-        return found
+        return dict(self._on(container_id, "inspect", lambda api: api.inspect_container(container_id)))
 
     def _kill(self, container_id: str) -> None:
         """Send SIGKILL. A container that does not run is no error."""
         with contextlib.suppress(EngineRefused):
-            self._call(
-                f"container {container_id[:12]}: kill",
-                lambda api: api.kill(container_id),
-                timeout_s=REMOVE_TIMEOUT_S,
-            )
+            self._on(container_id, "kill", lambda api: api.kill(container_id), timeout_s=REMOVE_TIMEOUT_S)
 
     def _ended(self, container_id: str, patience_s: float) -> EndState | None:
         """Wait for the container's end; None if it still runs after `patience_s`, or the engine does not answer."""
         with contextlib.suppress(EngineRefused, EngineUnavailable):
             # The client's own timeout does not apply to this call.
-            what = f"container {container_id[:12]}: wait"
-            self._call(what, lambda api: api.wait(container_id, timeout=math.ceil(patience_s)))
+            self._on(container_id, "wait", lambda api: api.wait(container_id, timeout=math.ceil(patience_s)))
             state = self._inspect(container_id)["State"]
             return EndState(exit_code=int(state["ExitCode"]), oom_killed=bool(state.get("OOMKilled")))
         return None
 
     def _remove(self, container_id: str) -> None:
-        """Remove by force and check that the container is gone.
-
-        Raises:
-            EngineRefused: it still exists after several attempts.
-        """
+        """Remove by force and check that the container is gone; EngineRefused if it is there after several attempts."""
         deadline = time.monotonic() + REMOVE_TIMEOUT_S
         while True:
             try:
-                self._call(
-                    f"container {container_id[:12]}: remove",
+                self._on(
+                    container_id,
+                    "remove",
                     lambda api: api.remove_container(container_id, force=True, v=True),
                     timeout_s=REMOVE_TIMEOUT_S,
                 )
@@ -453,14 +446,8 @@ def _sdk() -> ModuleType:
     return docker
 
 
-def _inspect_image(api: docker.APIClient, reference: str) -> dict[str, Any]:
-    image: dict[str, Any] = api.inspect_image(reference)  # type: ignore[no-untyped-call] # the stubs leave it bare
-    return image
-
-
 def _create(api: docker.APIClient, body: dict[str, Any]) -> str:
-    answer = api.create_container_from_config(body)  # type: ignore[no-untyped-call] # the stubs leave it bare
-    return str(answer["Id"])
+    return str(api.create_container_from_config(body)["Id"])  # type: ignore[no-untyped-call] # the stubs leave it bare
 
 
 def _is_orphan(labels: Mapping[str, str]) -> bool:
@@ -469,11 +456,7 @@ def _is_orphan(labels: Mapping[str, str]) -> bool:
 
 
 def _attest(container: Container, observed: Observed) -> dict[str, Any]:
-    """Check the container against its spec and return the record of what was checked.
-
-    Raises:
-        EngineRefused: the container differs from its spec.
-    """
+    """Check the container against its spec and return the record of what was checked; EngineRefused if it differs."""
     differences = hardening.violations(container.spec, observed)
     if differences:
         raise EngineRefused(

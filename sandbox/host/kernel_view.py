@@ -6,7 +6,7 @@ Only reads. `sandbox.policy.hardening` compares the values with the spec.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,9 +31,9 @@ def read_kernel_view(pid: int, cgroup: CgroupReader) -> KernelView:
     process = PROC / str(pid)
     return KernelView(
         **_bounds(cgroup),
-        rlimits=_rlimits(process),
-        oom_score_adj=_oom_score_adj(process),
-        shared_namespaces=_shared_namespaces(process),
+        rlimits=_observed(lambda: dict(_rlimit_lines((process / "limits").read_text(encoding="ascii").splitlines()))),
+        oom_score_adj=_observed(lambda: int((process / "oom_score_adj").read_text(encoding="ascii"))),
+        shared_namespaces=_observed(lambda: _shared_namespaces(process)),
     )
 
 
@@ -75,12 +75,12 @@ def _numbers(reader: CgroupReader, controller: str, name: str) -> Any:  # noqa: 
     return numbers(text) if text else NOT_OBSERVED
 
 
-def _rlimits(process: Path) -> Any:  # noqa: ANN401 limits or NOT_OBSERVED
+def _observed(read: Callable[[], Any]) -> Any:  # noqa: ANN401 a value or NOT_OBSERVED
+    # Only root may read the namespaces of another user's process.
     try:
-        lines = (process / "limits").read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
+        return read()
+    except (OSError, ValueError):
         return NOT_OBSERVED
-    return dict(_rlimit_lines(lines))
 
 
 def _rlimit_lines(lines: list[str]) -> Iterator[tuple[str, tuple[float, float]]]:
@@ -95,20 +95,6 @@ def _bound(text: str) -> float:
     return math.inf if text == "unlimited" else int(text)
 
 
-def _oom_score_adj(process: Path) -> Any:  # noqa: ANN401 a number or NOT_OBSERVED
-    try:
-        return int((process / "oom_score_adj").read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return NOT_OBSERVED
-
-
-def _shared_namespaces(process: Path) -> Any:  # noqa: ANN401 names or NOT_OBSERVED
-    try:
-        return tuple(
-            name
-            for name in NAMESPACES
-            if (process / "ns" / name).readlink() == (PROC / "self" / "ns" / name).readlink()
-        )
-    except OSError:
-        # Only root may read the namespaces of another user's process.
-        return NOT_OBSERVED
+def _shared_namespaces(process: Path) -> tuple[str, ...]:
+    own = PROC / "self"
+    return tuple(name for name in NAMESPACES if (process / "ns" / name).readlink() == (own / "ns" / name).readlink())

@@ -64,11 +64,7 @@ def _answer(descriptor: int) -> None:
 
 
 def remove_all() -> tuple[int, str]:
-    """Empty the places and remove System V objects, as far as this user may; see `_pass`.
-
-    Raises:
-        OSError: the mode of a place cannot be set.
-    """
+    """Empty the places and remove System V objects, as far as this user may; see `_pass`."""
     removed = 0
     left: list[str] = []
     for place, mode in _PLACES:

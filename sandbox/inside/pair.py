@@ -82,9 +82,9 @@ class Pair:
 
     def _start(self) -> None:
         judge_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._judge_in, judge_stdin = _pipe_to_child()
-        self._judge_out, judge_stdout = _pipe_from_child()
-        self._judge_err, judge_stderr = _pipe_from_child()
+        self._judge_in, judge_stdin = _pipe(to_child=True)
+        self._judge_out, judge_stdout = _pipe()
+        self._judge_err, judge_stderr = _pipe()
         self._ranks_line, judge_ranks = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
@@ -147,12 +147,7 @@ class Pair:
         )
 
     def _on_spawn(self, role: object) -> None:
-        """Give the judge a worker of its request.
-
-        Raises:
-            FrameError: the request has none to give.
-            InitError: the last worker does not end, or leaves something.
-        """
+        """Give the judge a worker of its request."""
         if not self._successive or role not in ("candidate", "reference"):
             raise protocol.FrameError(f"a spawn frame for {role!r}, which the request does not allow")
         if role == "candidate":
@@ -168,12 +163,7 @@ class Pair:
                 self._worker_reported = self._unpacked = False
 
     def _on_unpack(self, name: object) -> None:
-        """Put what was built for the worker that is there into its directory. It has run nothing of a submission.
-
-        Raises:
-            FrameError: there is no such part, or this worker has had one.
-            InitError: what was unpacked of a part cannot be removed.
-        """
+        """Put what was built for the worker that is there into its directory. It has run nothing of a submission."""
         if not isinstance(name, str) or name not in self._archives or self._unpacked:
             raise protocol.FrameError(f"an unpack frame for {name!r}, which the request does not allow")
         self._unpacked = True
@@ -418,13 +408,8 @@ def rebuild_frame(message: Mapping[str, Any]) -> dict[str, Any]:
     raise protocol.FrameError(f"a judge may send prepared, progress, step and artifact frames, found {kind!r}")
 
 
-def _pipe_from_child() -> tuple[int, int]:
-    read, write = os.pipe()
-    os.set_blocking(read, False)
-    return read, write
-
-
-def _pipe_to_child() -> tuple[int, int]:
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    return write, read
+def _pipe(*, to_child: bool = False) -> tuple[int, int]:
+    """Init's end of a pipe, which does not block, and the child's."""
+    ours, its = reversed(os.pipe()) if to_child else os.pipe()
+    os.set_blocking(ours, False)
+    return ours, its

@@ -16,7 +16,7 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -130,19 +130,13 @@ def _message_bytes(message: Mapping[str, Any]) -> int:
         return protocol.MAX_FRAME_BYTES + 1
 
 
-@dataclass
 class _Streams:
     """The read ends of a running program's pipes, and what was read so far."""
 
-    output_bytes: int
-    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
-    result: ResultLines = field(default_factory=ResultLines)
-    stdout: Excerpt = field(init=False)
-    stderr: Excerpt = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.stdout = Excerpt(self.output_bytes)
-        self.stderr = Excerpt(self.output_bytes)
+    def __init__(self, output_bytes: int) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.result = ResultLines()
+        self.stdout, self.stderr = Excerpt(output_bytes), Excerpt(output_bytes)
 
     @property
     def written_bytes(self) -> int:

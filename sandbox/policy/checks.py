@@ -148,9 +148,7 @@ def tmpfs_options(spec: SandboxSpec, observed: Observed) -> dict[str, Any]:
 
 def expected_tmpfs_options(spec: SandboxSpec) -> dict[str, Any]:
     """The requested options."""
-    return {
-        fs.target: normalize.sorted_set(_OPTIONS - ({"ro", "noexec"} if fs.executable else {"ro"})) for fs in spec.tmpfs
-    }
+    return {fs.target: normalize.sorted_set(_OPTIONS - {"ro", "noexec"}) for fs in spec.tmpfs}
 
 
 _OPTIONS = frozenset({"nosuid", "nodev", "noexec", "ro", "rw"})

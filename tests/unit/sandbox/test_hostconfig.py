@@ -12,7 +12,7 @@ import pytest
 from sandbox.inside.boot import parse_boot
 from sandbox.policy import hardening
 from sandbox.policy.hostconfig import boot_document, create_body, spec_errors
-from sandbox.spec import Bind, Boot, DeviceDriver, Devices, SandboxSpec
+from sandbox.spec import Bind, DeviceDriver, Devices, SandboxSpec
 from tests.unit.sandbox.samples import FULL
 
 _ABSENT = object()
@@ -53,7 +53,6 @@ def test_the_request_says_what_it_must() -> None:
     assert {limit["Name"]: limit["Hard"] for limit in host["Ulimits"]} == limits
     assert all(mount["ReadOnly"] and mount["BindOptions"]["NonRecursive"] for mount in host["Mounts"])
     assert host["Tmpfs"]["/work"].startswith("rw,nosuid,nodev,exec,size=1048576,")
-    assert ",noexec," in host["Tmpfs"]["/judge"]
     assert host["Tmpfs"]["/tmp"].endswith("uid=0,gid=0,mode=1777")
     assert host["Runtime"] == "runsc"
     assert body["User"] == "0:0"
@@ -133,14 +132,6 @@ def test_the_environment_of_the_spec_cannot_move_the_judges_home() -> None:
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        (replace(FULL, boot=Boot(kind="other")), "boot kind is 'other'"),
-        (replace(FULL, boot=Boot(kind="pair", judge=("j",))), "argv of a judge, of a worker and of a rank"),
-        (
-            replace(FULL, boot=replace(FULL.boot, preload="import torch")),
-            f"a preload needs a judge, a worker and a rank checker that begin with {FULL.python} -I -c",
-        ),
-        (replace(FULL, tmpfs=FULL.tmpfs[:1]), "no tmpfs at /judge"),
-        (replace(FULL, binds=FULL.binds[:1]), "nothing is bound at /kernel-runner"),
         (replace(FULL, binds=(*FULL.binds, Bind(source="/a", target="/tmp/a"))), "/tmp/a lies below the tmpfs /tmp"),
         (replace(FULL, limits=replace(FULL.limits, cpus=())), "limits.cpus is empty"),
         (replace(FULL, limits=replace(FULL.limits, wall_s=0)), "limits.wall_s is 0"),
