@@ -163,19 +163,6 @@ def test_no_more_is_open_than_the_client_may_have(rig: Rig) -> None:
     assert 1 < most <= 16
 
 
-def test_hundreds_of_coroutines_share_a_client(served: Rig) -> None:
-    """Each asks for its own few items; equal ones are evaluated once."""
-
-    async def run() -> list[list[float | None]]:
-        async with AsyncClient(served.url, gpu_type="CPU") as client:
-            return await asyncio.gather(
-                *(client.rewards([item(number % 50), item(number)], "correct@1") for number in range(200))
-            )
-
-    assert asyncio.run(run()) == [[1.0, 1.0]] * 200
-    assert _count(served.url, "item") == 200
-
-
 def test_an_outage_is_waited_out_or_said(rig: Rig, proxy: Proxy) -> None:
     """The call goes on when the database is back; one that is away for too long is an error, and no reward."""
     rig.evaluator.script = looking(0.01)
@@ -195,34 +182,6 @@ def test_an_outage_is_waited_out_or_said(rig: Rig, proxy: Proxy) -> None:
         proxy.shut()
         with pytest.raises(DatabaseUnavailableError):
             client.evaluate([item(100)])
-
-
-def test_a_refused_call_is_an_error(served: Rig) -> None:
-    """Of the caller, who can mend it."""
-    with Client(served.url, gpu_type="H1OO") as client, pytest.raises(SubmissionError, match="H1OO"):
-        client.evaluate([item(1)])
-    with Client(served.url, gpu_type="CPU") as client:
-        client.evaluate([Item(reference="r", candidate="a", key="k")])
-        with pytest.raises(SubmissionError, match="other content"):
-            client.evaluate([Item(reference="r", candidate="b", key="k")])
-        # The client is as good as before.
-        assert client.rewards([item(1)], "correct@1") == [1.0]
-
-
-def test_a_cancelled_batch_ends(rig: Rig) -> None:
-    """Without a daemon: what waits is cancelled, and has no reward."""
-    rig.start()
-    rig.wait_for(lambda: known(rig.url), "the GPU type is published")
-    rig.stop()
-    with Client(rig.url, gpu_type="CPU", batch="b") as client:
-        stream = client.stream([item(number) for number in range(10)])
-        with Client(rig.url, gpu_type="CPU", batch="b") as other:
-            wait_until(lambda: _count(rig.url, "item") == 10, "submitted")
-            assert other.cancel() == 10
-        results = list(stream)
-    assert {(result.state, result.verdict, result.reward("kevin@1")) for result in results} == {
-        ("cancelled", None, None)
-    }
 
 
 def test_a_spooled_group_is_committed_later(make_rig: Callable[..., Rig], database_url: str, proxy: Proxy) -> None:

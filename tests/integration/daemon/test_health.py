@@ -98,17 +98,22 @@ def test_a_fault_of_ours_is_counted_by_its_cause(rig: Rig, health_report: Health
     assert after.more(before, "kernel_runner_pickup_seconds_count", gpu_type="CPU") == 1
 
 
-def test_heartbeats_are_counted(rig: Rig, health_report: HealthReport) -> None:
-    """Every renewed lease; none while nothing is held."""
-    before = Scrape(health_report)
-    gate = rig.evaluator.script = Gate()
-    submission = rig.submit()
-    assert gate.begun.wait(PATIENCE_S)
-    rig.wait_for(
-        lambda: Scrape(health_report).more(before, "kernel_runner_lease_renewals_total") >= 2, "its lease is renewed"
-    )
-    gate.go.set()
-    rig.wait_done(submission)
+def test_a_quarantined_slot_is_shown(rig: Rig, health_report: HealthReport) -> None:
+    """It is neither free nor busy, and the only one: nothing would be claimed."""
+    fit = threading.Event()
+    rig.quarantine.mark_degraded("cpu0", "hot")
+    assert Scrape(health_report)("kernel_runner_slot_condition", slot="cpu0", gpu_type="CPU", condition="degraded") == 1
+    rig.quarantine.mark_degraded("cpu0", None)
+    rig.quarantine.quarantine_devices("cpu0", "fell off the bus", mended=fit.is_set)
+    rig.wait_for(lambda: not health_report.ready()[0], "it is noticed")
+    assert health_report.ready()[1]["reason"] == "slots"
+    assert health_report.ready()[1]["details"] == "fell off the bus"
+    scrape = Scrape(health_report)
+    assert scrape("kernel_runner_slots", gpu_type="CPU", state="quarantined") == 1
+    assert scrape("kernel_runner_slots", gpu_type="CPU", state="free") == 0
+    assert scrape("kernel_runner_slot_condition", slot="cpu0", gpu_type="CPU", condition="quarantined") == 1
+    fit.set()
+    rig.wait_for(lambda: health_report.ready()[0], "it is back")
 
 
 def test_the_queue_is_shown_by_gpu_type(rig: Rig, health_report: HealthReport) -> None:
@@ -141,37 +146,6 @@ def test_what_is_not_ready_says_why(rig: Rig, health_report: HealthReport) -> No
     assert scrape("kernel_runner_not_ready", reason="database") == 0
 
 
-def test_a_quarantined_slot_is_shown(rig: Rig, health_report: HealthReport) -> None:
-    """It is neither free nor busy, and the only one: nothing would be claimed."""
-    fit = threading.Event()
-    rig.quarantine.mark_degraded("cpu0", "hot")
-    assert Scrape(health_report)("kernel_runner_slot_condition", slot="cpu0", gpu_type="CPU", condition="degraded") == 1
-    rig.quarantine.mark_degraded("cpu0", None)
-    rig.quarantine.quarantine_devices("cpu0", "fell off the bus", mended=fit.is_set)
-    rig.wait_for(lambda: not health_report.ready()[0], "it is noticed")
-    assert health_report.ready()[1]["reason"] == "slots"
-    assert health_report.ready()[1]["details"] == "fell off the bus"
-    scrape = Scrape(health_report)
-    assert scrape("kernel_runner_slots", gpu_type="CPU", state="quarantined") == 1
-    assert scrape("kernel_runner_slots", gpu_type="CPU", state="free") == 0
-    assert scrape("kernel_runner_slot_condition", slot="cpu0", gpu_type="CPU", condition="quarantined") == 1
-    fit.set()
-    rig.wait_for(lambda: health_report.ready()[0], "it is back")
-
-
-def test_spool_disks_pool_and_lanes_are_shown(rig: Rig, health_report: HealthReport) -> None:
-    """As the parts say; a disk that cannot be looked at is left out."""
-    scrape = Scrape(health_report)
-    state_dir = str(rig.config.state_dir)
-    assert scrape("kernel_runner_spool_results") == 0
-    assert scrape("kernel_runner_spool_max_bytes") == rig.spool.max_bytes
-    assert (scrape("kernel_runner_disk_free_bytes", path=state_dir) or 0) > 0
-    assert scrape("kernel_runner_disk_floor_bytes", path=state_dir) == 2**30
-    assert scrape("kernel_runner_disk_free_bytes", path="/proc/nowhere") is None
-    assert scrape("kernel_runner_containers_warm", slot="cpu0") == 2
-    assert (scrape("kernel_runner_build_workers"), scrape("kernel_runner_builds_running")) == (2, 1)
-
-
 def test_a_main_thread_that_hangs_is_neither_alive_nor_ready(rig: Rig) -> None:
     """Whatever it said last."""
     rig.start()
@@ -182,11 +156,3 @@ def test_a_main_thread_that_hangs_is_neither_alive_nor_ready(rig: Rig) -> None:
     now_s = 1e6
     assert health_report.health() == (False, {"alive": False})
     assert health_report.ready()[1]["reason"] == "stuck"
-
-
-def test_without_a_daemon_there_is_still_an_answer(health_report: HealthReport) -> None:
-    """Before the daemon is made and after its end nothing of it is looked at."""
-    health_report.show(None)
-    scrape = Scrape(health_report)
-    assert scrape("kernel_runner_alive") == 1
-    assert scrape("kernel_runner_slots", gpu_type="CPU", state="free") is None

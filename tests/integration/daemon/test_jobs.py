@@ -229,30 +229,6 @@ def test_a_run_longer_than_its_lease_keeps_its_job(make_rig: Callable[..., Rig],
     assert view.jobs[0].attempt == 1
 
 
-def test_progress_is_in_the_database_while_the_job_runs(rig: Rig) -> None:
-    """What the evaluation reports last is what `runner.job` shows."""
-    shown = threading.Event()
-
-    def script(_job: Job, _cancel: threading.Event, progress: Callable[[Progress], None]) -> JobResult:
-        for done in range(1, 101):
-            progress(Progress(phase="test", done=done, total=100))
-        assert shown.wait(PATIENCE_S)
-        return accepted()
-
-    rig.evaluator.script = script
-    submission = rig.submit()
-    rig.start()
-    rig.wait_for(
-        lambda: (
-            rig.view(submission).jobs[0].progress
-            == {"phase": "test", "done": 100, "total": 100, "slot": rig.slots[0].name}
-        ),
-        "100 of 100",
-    )
-    shown.set()
-    rig.wait_done(submission)
-
-
 def test_nothing_is_claimed_while_the_engine_is_away(rig: Rig) -> None:
     """One job pays for the discovery; the others wait until the engine answers again."""
 

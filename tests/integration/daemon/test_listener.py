@@ -84,25 +84,6 @@ def test_a_burst_of_notifications_costs_one_claim_and_none_is_missed(slow: Rig) 
     assert settled(slow, seen, "mark-2") <= before + 3
 
 
-def test_a_busy_host_is_not_woken_for_jobs(slow: Rig) -> None:
-    """It has no slot for them; it looks when one comes free."""
-    seen = watch(slow)
-    gate = slow.evaluator.script = Gate()
-    slow.start()
-    first = slow.submit()
-    assert gate.begun.wait(PATIENCE_S)
-    before = settled(slow, seen, "mark-0")
-    second = slow.submit()
-    for number in range(1, 9):
-        notify(slow, "runner_queue", "CPU")
-        claims = settled(slow, seen, f"mark-{number}")
-    # Not 0: something else may wake it meanwhile.
-    assert claims < before + 4
-    assert slow.view(second).jobs[0].state is JobState.QUEUED
-    gate.go.set()
-    slow.wait_done(first, second)
-
-
 def test_in_a_crowd_few_busy_hosts_act_on_an_announcement(slow: Rig) -> None:
     """One job needs one host: of a billion hardly any looks, but for what is told to this one or to everybody."""
     seen = watch(slow)

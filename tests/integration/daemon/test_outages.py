@@ -11,9 +11,8 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from runner.base.errors import EngineUnavailableError
-from runner.base.model import Job, JobResult, JobState, Progress, Slot, Verdict
-from runner.base.retry import Backoff
-from runner.store import Claims, claims, migrate
+from runner.base.model import Job, JobResult, JobState, Progress, Verdict
+from runner.store import claims, migrate
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import JOBS, Gate, Rig, at_once
 from tests.integration.daemon.stores import watch
@@ -162,60 +161,6 @@ def test_an_unanswered_claim_is_sent_again(
     assert view.jobs[0].verdict is Verdict.ACCEPTED
 
 
-def test_a_dead_database_is_asked_once_a_second_and_mentioned_a_few_times(
-    make_rig: Callable[..., Rig], database_url: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All threads of a busy daemon together, counted at the door; ten log lines say it all, however long it lasts."""
-    # As often as it ever tries, so that the test need not last a minute.
-    monkeypatch.setattr("runner.store.pacer.CAP_S", 1.0)
-    rig = make_rig(database_url, proxy.url, heartbeat_s=0.5)
-    rig.slots = tuple(Slot(name=f"cpu{number}", gpu_type="CPU", devices=(), cpus=(number,)) for number in range(6))
-    rig.board()
-    proxy.open()
-    first, second = Gate(), Gate()
-
-    def script(job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
-        on_progress(Progress(phase="test", done=1, total=2))
-        gate = first if job.id % 2 else second
-        return gate(job, cancel, on_progress)
-
-    rig.evaluator.script = script
-    submissions = [rig.submit() for _ in rig.slots]
-    with capture_logs() as logs:
-        rig.start()
-        rig.wait_for(lambda: len(rig.evaluator.seen) == len(rig.slots), "every slot is at work")
-        rig.wait_for(lambda: rig.sql(CONNECTED, name="daemon heartbeat"), "the runs are kept alive")
-        begun, began_s = len(logs), time.monotonic()
-        proxy.hang_up()
-        first.go.set()
-        rig.wait_for(lambda: rig.spool.count == 3, "half of the results are spooled")
-        rig.wait_for(lambda: proxy.knocks >= 4, "it tries again")
-        second.go.set()
-        rig.wait_for(lambda: rig.spool.count == 6, "all results are spooled")
-        rig.wait_for(lambda: said(logs, "heartbeat_failing"), "every thread has noticed")
-        rig.wait_for(lambda: said(logs, "listening_failed"), "every thread has noticed")
-        rig.wait_for(lambda: said(logs, "spool_waits_for_database"), "every thread has noticed")
-        rig.wait_for(lambda: rig.waiting_for == "the database", "every thread has noticed")
-        # A result is in the spool before its slot says so.
-        rig.wait_for(lambda: said(logs, "database_away_result_spooled") == 6, "every slot has said so")
-        quiet = len(logs)
-        knocks = proxy.knocks
-        rig.wait_for(lambda: proxy.knocks >= knocks + 2, "it goes on trying")
-        assert proxy.knocks <= time.monotonic() - began_s + 1
-        assert [line["event"] for line in logs[quiet:] if line["log_level"] != "debug"] == []
-        # What a job says of its own end is no line about the database.
-        about_jobs = ("job_evaluated", "database_away_result_spooled")
-        about_the_database = [
-            line["event"]
-            for line in logs[begun:]
-            if line["log_level"] != "debug" and not line["event"].startswith(about_jobs)
-        ]
-        assert len(about_the_database) <= 10, about_the_database
-        proxy.answer()
-        views = rig.wait_done(*submissions)
-    assert {(view.jobs[0].verdict, view.jobs[0].attempt) for view in views} == {(Verdict.ACCEPTED, 1)}
-
-
 def test_a_cancelled_or_failed_job_waits_for_the_database_too(
     make_rig: Callable[..., Rig], database_url: str, proxy: Proxy
 ) -> None:
@@ -240,31 +185,6 @@ def test_a_cancelled_or_failed_job_waits_for_the_database_too(
         proxy.open()
         rig.wait_for(lambda: rig.view(submission).jobs[0].failures == 1, "the failure is recorded")
     assert rig.view(submission).jobs[0].error == "unexpected OSError: the disk is full"
-
-
-def test_a_loop_that_breaks_again_and_again_fills_no_log(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bug that every claim meets is said once a minute, and how often it came meanwhile."""
-    monkeypatch.setattr(Backoff, "next_s", lambda _self: 0.01)
-    seen = watch(rig)
-    rig.start()
-    breaks = 0
-
-    def broken(answered: Claims) -> Claims:
-        nonlocal breaks
-        breaks += bool(answered.jobs)
-        raise ZeroDivisionError(f"a bug, {len(answered.jobs)} jobs")
-
-    with capture_logs() as logs:
-        seen.answer = broken
-        # Each claim takes one or more, and they are given back before the next. A job whose claims go unanswered again
-        # and again ends, so one is not enough.
-        submissions = [rig.submit() for _ in range(10)]
-        rig.wait_for(lambda: breaks >= 20, "broken twenty times")
-        seen.answer = lambda answered: answered
-        for submission in submissions:
-            rig.wait_done(submission)
-    assert said(logs, "claim_failed") == 1
-    assert len([line for line in logs if line["log_level"] in ("warning", "error")]) <= 10
 
 
 def test_a_host_without_an_engine_lives_all_the_same(rig: Rig) -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 from structlog.testing import capture_logs
 
-from runner.base.config import Config
 from runner.base.model import JobState
-from runner.daemon.loop import Daemon
 from tests.integration.daemon.meter import Meter
-from tests.integration.daemon.rig import Gate, Rig
+from tests.integration.daemon.rig import Rig
 from tests.integration.daemon.stores import watch
-from tests.support.waiting import PATIENCE_S
 
 AT_REST = ["claim", "listen listen"]
 CONNECTIONS = (
@@ -50,33 +46,6 @@ def test_a_daemon_at_rest_sends_one_statement_per_poll(
     rig.wait_for(lambda: meter.statements >= before + 20, "twenty statements")
     assert time.monotonic() - began_s >= 19 * 0.75 * 0.1
     assert connections(rig) == AT_REST
-
-
-def test_the_pauses_between_polls_add_up_to_less_than_six_statements_in_ten_seconds(rig: Rig) -> None:
-    """With the default `poll_s`, which is also the longest pause."""
-    rig.config = Config()
-    rig.start(ready=False)
-    assert isinstance(rig.daemon, Daemon)
-    gaps_s = [rig.daemon._poll_pause_s() for _ in range(5000)]
-    assert 1.5 <= min(gaps_s) <= max(gaps_s) <= 1.94
-    assert 1 / statistics.mean(gaps_s) < 0.6
-
-
-def test_the_heartbeat_has_a_connection_only_while_a_job_is_held(
-    make_rig: Callable[..., Rig], database_url: str
-) -> None:
-    """It comes with the first heartbeat of a run and goes after the last."""
-    rig = make_rig(database_url)
-    rig.board()
-    gate = rig.evaluator.script = Gate()
-    rig.start()
-    assert "heartbeat" not in connections(rig)
-    submission = rig.submit()
-    assert gate.begun.wait(PATIENCE_S)
-    rig.wait_for(lambda: "heartbeat" in connections(rig), "the run is kept alive")
-    gate.go.set()
-    rig.wait_done(submission)
-    rig.wait_for(lambda: "heartbeat" not in connections(rig), "nothing is held any more")
 
 
 def test_no_daemon_reclaims_before_a_claim_says_that_something_is_overdue(rig: Rig) -> None:

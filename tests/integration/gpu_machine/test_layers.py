@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
 import subprocess
 import sys
@@ -13,11 +12,9 @@ from typing import Any
 
 import pytest
 
-from sandbox.protocol import Judged, StepResult
-from tests.gpu import __main__ as program
 from tests.gpu import recording
 from tests.gpu.bench import ROOT
-from tests.gpu.layers import BEGUN, FAILED, LAYERS, PASSED, STATEMENTS, Layer, failed_layers, summary
+from tests.gpu.layers import BEGUN, FAILED, LAYERS, PASSED, STATEMENTS, failed_layers, summary
 from tests.support.waiting import PATIENCE_S
 
 FOLDER = ROOT / "tests" / "gpu"
@@ -118,44 +115,6 @@ def test_a_summary_says_whether_forged_times_may_be_rejected(record: list[Mappin
     said = "\n".join(summary(record, {}))
     assert expected in said
     assert ("may be set" in said) is (record == [*HONEST, *FORGED])
-
-
-def test_a_layer_that_rests_on_a_failed_one_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And none begins when the time is over. Others run, and the next slice repeats nothing that has ended."""
-    ran = []
-
-    def run(layer: Layer, _folder: Path, _limit_s: float) -> bool:
-        ran.append(layer.name)
-        return layer.name != "box"
-
-    monkeypatch.setattr(program, "run", run)
-    failed = line("test_harness.py::test_b", FAILED, "harness")
-    (tmp_path / "record.jsonl").write_text(json.dumps(failed) + '\n{"cut o', encoding="utf-8")
-    left = program.run_layers(LAYERS, tmp_path, seconds=1000)
-    assert ran == ["driver", "formats", "harness", "corpus"]
-    assert left["speed"] == "it needs harness"
-    (tmp_path / "record.jsonl").write_text(json.dumps({**failed, "outcome": PASSED}) + "\n", encoding="utf-8")
-    left = program.run_layers(LAYERS, tmp_path, seconds=1000)
-    assert list(left) == ["box"]
-    assert "did not end in time" in left["box"]
-    assert "run again with the same folder" in program.run_layers(LAYERS[:1], tmp_path, seconds=1)["driver"]
-
-
-def test_what_the_first_step_says_of_the_gate_is_kept_with_every_timed_step() -> None:
-    """The step of tests comes first, and times nothing."""
-
-    def step(name: str, **details: Any) -> StepResult:  # noqa: ANN401 JSON
-        judged = Judged(verdict="accepted", message=None, assurance={}, details=details)
-        return StepResult(name=name, command="", start_ns=0, duration_ns=7, exit_code=0, judged=judged)
-
-    calibration = {"device": {"p25_ns": 1.0, "median_ns": 2.0, "p75_ns": 3.0, "dirty_ns": 4.0}}
-    case = {"samples": [[5, 9, 1]], "output_bytes": 8, "timing": "measured", "contradicted": False}
-    recording.taken()
-    recording.keep("x", [step("test", gate="open"), step("benchmark", calibration=calibration, cases=[case])])
-    (row,) = recording.taken()
-    assert (row["what"], row["gate"], row["hand_over_ns"], row["dirty_ns"]) == ("x", "open", [1.0, 2.0, 3.0], 4.0)
-    assert row["cases"] == [{"case": None, **case}]
-    assert recording.taken() == []
 
 
 def _emulated(arguments: list[str], **variables: str) -> subprocess.CompletedProcess[str]:

@@ -213,21 +213,3 @@ def test_outputs_of_control_calls_are_like_the_submissions(
     # The reference is run once for a shape.
     assert outputs.like(call, asked_for=ask) == made
     assert asked == (asked_for is not None)
-
-
-def test_a_control_call_returns_so_many_bytes(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as the submission does: a kernel that writes them leaves colder caches."""
-    returned: list[int] = []
-    call = WorkerClient.call
-
-    def noted(client: WorkerClient, packed: Packed, **options: object) -> Called:
-        called: Called = cast("Any", call)(client, packed, **options)
-        returned.append(called.output_bytes)
-        return called
-
-    monkeypatch.setattr(WorkerClient, "call", noted)
-    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
-    costs = control.calls(lambda: pack(torch.ones(8)), 5, parts=2, nbytes=1 << 20, deadline_ns=deadline_ns)
-    assert len(costs) == 5
-    # Places of tensors are aligned.
-    assert not [size for size in returned if not 1 << 20 <= size <= (1 << 20) + 1024], returned

@@ -6,15 +6,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from tasks.harness.emulate import VARIABLE
-from tasks.harness.emulate.device import Event, Generator
+from tasks.harness.emulate.device import Event
 from tasks.harness.emulate.errors import EmulationError
 from tasks.harness.emulate.mode import EmulatedCuda
 from tests.support.waiting import PATIENCE_S
@@ -133,33 +132,6 @@ def test_operands_on_two_devices_are_refused(mix: Callable[[torch.Tensor, torch.
 
 
 @pytest.mark.usefixtures("emulated")
-@pytest.mark.parametrize(
-    "mix",
-    [
-        lambda one, other: one.copy_(other),
-        lambda one, other: one[other[:, 0].bool()],
-        lambda one, other: one.__setitem__(0, other[0]),
-        lambda one, other: one * other[0, 0],
-        lambda one, other: one.view_as(other),
-        torch.ops.aten.copy_.default,
-    ],
-)
-def test_what_copies_indexes_or_looks_at_shapes_takes_operands_on_two(
-    mix: Callable[[torch.Tensor, torch.Tensor], object],
-) -> None:
-    """As a device does."""
-    mix(host().cuda(), host())
-
-
-@pytest.mark.usefixtures("emulated")
-def test_of_a_packed_sequence_the_sizes_are_the_hosts() -> None:
-    """Recurrent layers demand it."""
-    packed = torch.nn.utils.rnn.pack_padded_sequence(host().cuda()[None], torch.tensor([1, 1]))
-    assert packed.data.is_cuda
-    assert packed.batch_sizes.is_cpu
-
-
-@pytest.mark.usefixtures("emulated")
 def test_a_device_tensor_is_no_array() -> None:
     """Numpy has to be asked for a copy."""
     with pytest.raises(TypeError, match=r"Tensor\.cpu\(\)"):
@@ -182,39 +154,6 @@ def test_the_device_has_only_so_much_memory() -> None:
     assert torch.empty(1 << 20, dtype=torch.uint8, device="cuda").is_cuda
     with pytest.raises(torch.OutOfMemoryError, match="1048576 bytes"):
         torch.empty(1 << 40, dtype=torch.uint8, device="cuda")
-
-
-@pytest.mark.usefixtures("emulated")
-def test_a_generator_belongs_to_a_device() -> None:
-    """One for the device draws there, the same numbers for the same seed; the other side's is refused."""
-    generator = Generator("cuda")
-    first = torch.randn(4, device="cuda", generator=generator.manual_seed(3))
-    again = torch.empty(4, device="cuda").normal_(generator=generator.manual_seed(3))
-    assert first.is_cuda
-    assert torch.equal(first, again)
-    assert generator.device == CUDA
-    with pytest.raises(RuntimeError, match="'cpu' device type for generator"):
-        torch.randn(4, generator=generator)
-    with pytest.raises(RuntimeError, match="'cuda' device type for generator"):
-        torch.randn(4, device="cuda", generator=Generator())
-
-
-@pytest.mark.usefixtures("emulated")
-@pytest.mark.parametrize("arguments", [{"device": "cuda"}, {"device": CUDA, "dtype": None}, {"tensor": host()}])
-def test_modules_are_told_where_to_go_by_keyword(arguments: Mapping[str, Any]) -> None:
-    """A device, a device without a dtype, or the host's tensor as an example."""
-    module = torch.nn.Linear(3, 2).cuda().to(**arguments)
-    assert all(parameter.is_cuda is ("device" in arguments) for parameter in module.parameters())
-
-
-@pytest.mark.usefixtures("emulated")
-def test_modules_move_with_their_parameters() -> None:
-    """And compute there, forwards and backwards."""
-    module = torch.nn.Linear(3, 2).to("cuda")
-    assert all(parameter.is_cuda for parameter in module.parameters())
-    module(host().cuda()).sum().backward()
-    assert module.weight.grad is not None
-    assert module.weight.grad.is_cuda
 
 
 def test_an_events_time_is_the_hosts() -> None:
@@ -348,12 +287,6 @@ torch.cuda._sleep(2_000_000)
 assert time.perf_counter_ns() - start >= 2_000_000
 """
     assert run(program, tmp_path).returncode == 0
-
-
-def test_programs_without_torch_are_left_alone(tmp_path: Path) -> None:
-    """Nothing is imported for those that a task only starts by the way."""
-    done = run("import sys\nprint('torch' in sys.modules)", tmp_path)
-    assert (done.returncode, done.stdout.strip()) == (0, "False"), done.stderr
 
 
 def test_an_installed_library_for_devices_is_refused_by_name(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import torch
 from tasks.harness.judge import worker_client as module
 from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.snapshots import Copy, Filled, Readable, WorkerMemory
-from tasks.harness.judge.worker_client import COPY_BYTES, SPIN_NS, Called, WorkerClient
+from tasks.harness.judge.worker_client import COPY_BYTES, Called, WorkerClient
 from tasks.harness.judge.worker_output import Collector
 from tasks.harness.local import Pair
 from tasks.harness.shared.call_flags import DRY_BYTES, FLAGS_BYTES
@@ -165,29 +165,6 @@ def test_a_call_that_fails_ends_by_message(client: WorkerClient) -> None:
             assert _returned(client.call(packed, output_capacity=512, deadline_ns=deadline_ns)) == bytes(
                 [number + 1] * 512
             )
-
-
-def test_a_call_after_a_pause_is_announced_anew(client: WorkerClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that has waited for long rests, and would begin late: it is told of the call again."""
-    for number in range(3):
-        _call(client, torch.full((4096,), number, dtype=torch.uint8))
-    announced = client._armed
-    assert announced is not None
-    calls = client._calls
-
-    monkeypatch.setattr(module, "_SOON_NS", 0)
-    assert _returned(_call(client, torch.full((4096,), 5, dtype=torch.uint8))) == b"\x05" * 4096
-    assert client._calls == calls + 1
-    assert client._armed is None
-
-
-def test_no_wait_spins_where_others_need_the_cores(client: WorkerClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls are not announced ahead on a crowded machine, and go on as before."""
-    monkeypatch.setattr(module, "_CROWDED_NS", 0)
-
-    for number in range(3):
-        assert _returned(_call(client, torch.full((4096,), number, dtype=torch.uint8))) == bytes([number]) * 4096
-        assert client._armed is None
 
 
 def test_inputs_of_every_size_arrive_and_outputs_are_read_where_they_lie(client: WorkerClient) -> None:
@@ -466,30 +443,6 @@ def test_a_message_before_the_end_is_rejected(client: WorkerClient) -> None:
         _call(client, payload)
     assert caught.value.verdict == "rejected"
     os.kill(client.worker_pid, 9)  # type: ignore[attr-defined]  # the fixture's
-
-
-def test_the_judge_naps_beside_a_long_call(client: WorkerClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once it has spun for long: each nap is a small part of what has passed, so it is hardly late for the end."""
-    source = "import time\ndef custom_kernel(data):\n    time.sleep(0.4)\n    return data[1]\n"
-    client.load({"sleeps.py": source}, "sleeps.py", deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
-    naps_s: list[float] = []
-    sleep = time.sleep
-
-    def nap(seconds: float) -> None:
-        naps_s.append(seconds)
-        sleep(seconds)
-
-    payload = torch.ones(99, dtype=torch.uint8)
-    _call(client, payload)
-    monkeypatch.setattr(time, "sleep", nap)
-    called = _call(client, payload)
-    assert called.by_flags
-    assert called.outside_ns >= 400_000_000
-    assert len(naps_s) > 10
-    passed_s = SPIN_NS / 1e9
-    for seconds in naps_s:
-        assert 0 < seconds <= 0.003 * passed_s
-        passed_s += seconds
 
 
 def test_who_waits_for_long_does_not_spin(client: WorkerClient) -> None:

@@ -6,7 +6,7 @@ import json
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox import protocol
@@ -17,6 +17,7 @@ _JSON = st.recursive(
 )
 
 
+@settings(max_examples=30)
 @given(messages=st.lists(st.dictionaries(st.text(), _JSON, max_size=4), max_size=4), data=st.data())
 def test_messages_survive_any_cut(messages: list[dict[str, object]], data: st.DataObject) -> None:
     """However the stream is cut into pieces, the same messages come out in order."""

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.task_format.cases import name_problem, program_line, value_problem
+from runner.task_format.cases import program_line, value_problem
 from tasks.harness.judge.cases import parse_cases, spec_line
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,10}", fullmatch=True)
@@ -52,11 +52,3 @@ def test_an_accepted_text_stays_one_value_of_one_line(text: str) -> None:
         assert program_line(case) == f"a: {text}; b: 1"
         (parsed,) = parse_cases([spec_line(case)], global_seed=None)
         assert parsed.arguments == case
-
-
-@given(st.text(max_size=8))
-def test_an_accepted_name_is_an_identifier(name: str) -> None:
-    """What is accepted as an argument name is one."""
-    if name_problem(name) is None:
-        assert name.isidentifier()
-        assert name.isascii()

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import codecs
-import io
 import json
 import re
-import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -119,13 +116,6 @@ def test_a_file_means_the_same_with_a_mark(tmp_path: Path, place: str) -> None:
         return PLACES[place](write)
 
     assert read(codecs.BOM_UTF8) == read(b"")
-
-
-def test_an_address_on_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bytes of a pipe count as those of a file."""
-    stream = SimpleNamespace(buffer=io.BytesIO(codecs.BOM_UTF8 + b"postgresql://runner@db/kernelbot\n"))
-    monkeypatch.setattr(sys, "stdin", stream)
-    assert _read_address(Path("-")) == "postgresql://runner@db/kernelbot"
 
 
 def test_a_submission_is_stored_without_a_mark(database_url: str) -> None:

@@ -19,21 +19,14 @@ _OTHER = "this client was opened in another event loop; make one for each loop, 
 USES = {
     "fork": _FORK,
     "fork_inside_with": "works",
-    "pickled": "a client cannot be pickled or copied; make a client in each process",
     "after_block": _CLOSED,
-    "closed_by_another_thread": _CLOSED,
     "signal_handler": "works",
     "interrupted": "works",
     "threads": "works",
-    "within_a_loop": "works",
     "from_on_progress": _INSIDE,
-    "at_exit": "works",
-    "unentered_async": "this client is not open; use it within its `with` block",
-    "entered_twice_async": "this client was opened before; make a new one for each `with` block",
     "second_run_async": "the event loop of this client has ended; make a client within each asyncio.run",
     "other_loop_async": _OTHER,
     "fork_async": _FORK,
-    "closed_by_another_coroutine": _CLOSED,
 }
 
 

@@ -7,9 +7,7 @@ Where a call is to wait, it is for an H100, which no daemon serves.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
-import pickle
 import signal
 import sys
 import threading
@@ -18,7 +16,6 @@ from collections.abc import Callable
 
 from runner.extras.trainers.client import AsyncClient, Client, ClientHomeError, Item
 from runner.extras.trainers.client.adapters import trl_reward
-from runner.store.gateway import RefusedError
 
 _ITEM = Item(reference="class Model: pass", candidate="class ModelNew: pass")
 _RIGHT = [2.0]
@@ -86,31 +83,12 @@ def fork_inside_with(url: str) -> str:
     return _sync(url, lambda client: _in_child(lambda: leave(client)))
 
 
-def _refuse() -> None:
-    raise RefusedError("KR053", "no such batch", "Say another.")
-
-
-def pickled(url: str) -> str:
-    """As an argument of a remote function."""
-    return _sync(url, pickle.dumps)
-
-
 def after_block(url: str) -> str:
     """A reward function that outlives the block."""
     with Client(url, gpu_type="CPU") as client:
         reward = trl_reward(client, "kernelbook@1")
     client.close()
     return _said(lambda: reward(completions=["x"], reference=["y"]))
-
-
-def closed_by_another_thread(url: str) -> str:
-    """While this one waits for a result that does not come."""
-    client = Client(url, gpu_type="H100")
-    closing = threading.Timer(0.3, client.close)
-    closing.start()
-    said = _said(lambda: client.evaluate([_ITEM]))
-    closing.join()
-    return said
 
 
 def signal_handler(url: str) -> str:
@@ -160,15 +138,6 @@ def threads(url: str) -> str:
     return _sync(url, use)
 
 
-def within_a_loop(url: str) -> str:
-    """The client without an event loop, called by a coroutine: it blocks that loop, and works."""
-
-    async def call(client: Client) -> str:
-        return _rewards(client)
-
-    return _sync(url, lambda client: asyncio.run(call(client)))
-
-
 def from_on_progress(url: str) -> str:
     """A call from the client's own thread."""
 
@@ -176,29 +145,6 @@ def from_on_progress(url: str) -> str:
         return client.evaluate([_ITEM], on_progress=lambda *_: client.progress())
 
     return _sync(url, use)
-
-
-def at_exit(url: str) -> str:
-    """After the program's end, before Python's."""
-    client = Client(url, gpu_type="CPU")
-    _rewards(client)
-    atexit.register(lambda: sys.stdout.write(_said(lambda: _rewards(client))))
-    return ""
-
-
-def unentered_async(url: str) -> str:
-    """Without its block."""
-    return _said(lambda: asyncio.run(_rewards_async(AsyncClient(url, gpu_type="CPU"))))
-
-
-def entered_twice_async(url: str) -> str:
-    """A second block."""
-
-    async def use() -> str:
-        async with AsyncClient(url, gpu_type="CPU") as client, client:
-            return await _rewards_async(client)
-
-    return _said(lambda: asyncio.run(use()))
 
 
 def second_run_async(url: str) -> str:
@@ -235,21 +181,6 @@ def other_loop_async(url: str) -> str:
 def fork_async(url: str) -> str:
     """A fork of the loop's process."""
     return _beside(url, lambda client: _in_child(lambda: asyncio.run(_rewards_async(client))))
-
-
-def closed_by_another_coroutine(url: str) -> str:
-    """While one waits for a result that does not come."""
-
-    async def use() -> str:
-        client = await AsyncClient(url, gpu_type="H100").__aenter__()
-        waiting = asyncio.create_task(client.evaluate([_ITEM]))
-        while not client._waiting:  # noqa: ASYNC110 - no event says so
-            await asyncio.sleep(0)
-        await client.close()
-        await waiting
-        return "no error"
-
-    return _said(lambda: asyncio.run(use()))
 
 
 if __name__ == "__main__":

@@ -97,17 +97,6 @@ def test_whole_numbers_are_numbers_where_others_have_fractions(tmp_path: Path) -
                 assert pq.read_schema(made(tmp_path, [changed(place, number)])) == whole, place
 
 
-def test_files_load_beside_each_other(tmp_path: Path) -> None:
-    """With the library that trainers use: one file with all values, others without some."""
-    import datasets
-
-    leaves = [place for place in places(ROW) if not isinstance(at(place), dict | list)]
-    rows = [[ROW], *([changed(place, None)] for place in leaves)]
-    files = [str(made(tmp_path / str(number), some)) for number, some in enumerate(rows)]
-    loaded = datasets.load_dataset("parquet", data_files=files, cache_dir=str(tmp_path / "cache"), split="train")
-    assert list(loaded) == [row for some in rows for row in some]
-
-
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, "1e400"], ids=str)
 def test_a_number_that_is_not_finite_is_refused_by_line(tmp_path: Path, number: float | str) -> None:
     """Wherever it stands, with its column; nothing is written."""

@@ -170,16 +170,6 @@ def test_settings_of_a_database_change_nothing(
     assert probe(database_url).misread == ()
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_each_setting_alone_changes_nothing(board: Bench, call: Call, database_url: str, name: str) -> None:
-    """One at a time, so that none hides another."""
-    before = reads(call, database_url)
-    alone = {key: value for key, value in present(database_url).items() if key == name}
-    set_for(database_url, database_of(database_url), alone)
-    assert reads(call, database_url) == before
-    claims(daemon_login(database_url))
-
-
 def test_settings_of_the_environment_and_of_an_address_change_nothing(
     board: Bench, call: Call, database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -201,14 +191,6 @@ def test_settings_of_the_environment_and_of_an_address_change_nothing(
     monkeypatch.setenv("PGSERVICEFILE", str(service))
     assert reads(call, "service=ours") == before
     claims(daemon_login(database_url))
-
-
-def test_settings_of_a_role_change_nothing(board: Bench, database_url: str) -> None:
-    """Those of the login of a host, for as long as the test takes."""
-    login = daemon_login(database_url, "runner_test_odd_host")
-    role = sql.SQL("ROLE runner_test_odd_host IN {}").format(database_of(database_url))
-    set_for(database_url, role, present(database_url))
-    claims(login)
 
 
 @pytest.mark.skipif(PGBOUNCER is None, reason="a pooler is tested with PgBouncer: apt-get install pgbouncer")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner.base.errors import DataError
-from runner.extras.data.check import MEANING, check
+from runner.extras.data.check import check
 from tests.integration.extras.data.conftest import START, Filler, Oddities, exported, no_progress
 
 Plant = Callable[[Filler, int], int]
@@ -129,20 +129,6 @@ def test_a_suspect_is_found_by_its_check_alone(filler: Filler, database_url: str
     assert not check(database_url, (), no_progress).fatal
 
 
-def test_noise_is_reported(filler: Filler, database_url: str) -> None:
-    """The spread of one code on one runner; a code with one score has none."""
-    board = filler.board("gemv")
-    filler.user("ada")
-    filler.ranked(board, "ada", b"same", "0.000100")
-    filler.ranked(board, "ada", b"same", "0.000110")
-    filler.ranked(board, "ada", b"same", "0.0001", runner="H100")
-    filler.ranked(board, "ada", b"other", "0.0001")
-    (finding,) = check(database_url, (), no_progress).findings
-    assert (finding.check, finding.severity, finding.runner) == ("noise", "reported", "B200")
-    assert "2 scores" in finding.reason
-    assert "10.00 %" in finding.reason
-
-
 def test_code_that_is_not_there_is_structural(filler: Filler, database_url: str, tmp_path: Path) -> None:
     """It stops an export, too."""
     board = filler.board("gemv")
@@ -169,16 +155,3 @@ def test_a_row_that_is_there_twice_is_structural(filler: Filler, database_url: s
     assert report.fatal
     with pytest.raises(DataError, match="two rows have the same submission and runner; nothing was exported"):
         exported(database_url, tmp_path / "out")
-
-
-def test_one_leaderboard_is_checked_alone(oddities: Oddities, filler: Filler, database_url: str) -> None:
-    """And an unknown one is an error."""
-    filler.board("clean")
-    assert found(database_url, "clean") == {}
-    with pytest.raises(DataError, match="no leaderboard 'nothing'"):
-        check(database_url, ("nothing",), no_progress)
-
-
-def test_every_check_is_explained(oddities: Oddities, database_url: str) -> None:
-    """The table names what each means."""
-    assert set(found(database_url)) <= set(MEANING)

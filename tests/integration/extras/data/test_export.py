@@ -8,7 +8,6 @@ import math
 import os
 import re
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from runner.extras.data.export import export
 from runner.extras.data.people import Exclusions, Identity
 from runner.extras.data.tables import FLAT
 from runner.extras.data.verify import verify
-from runner.store.dataset import snapshot
 from tests.integration.extras.data.conftest import (
     CANARIES,
     MAILERS,
@@ -115,20 +113,6 @@ def test_every_row_is_there_and_no_unusable_score(oddities: Oddities, database_u
     assert "code_shared" in of(more, oddities.two_runners)[0]["flags"]
 
 
-def test_runs_have_the_reason_too(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
-    """A row per public run and case; a submission of two runners has both; no secret run is among them."""
-    exported(database_url, tmp_path / "out")
-    runs = rows(tmp_path / "out" / "runs.parquet")
-    for reason, submission_id in oddities.unusable.items():
-        assert [row["score_invalid_reason"] for row in of(runs, submission_id)] == [reason]
-    (good,) = of(runs, oddities.good)
-    assert (good["case_index"], good["spec"], good["runs"]) == (0, "n: 8", None)
-    assert good["mean_ns"] == pytest.approx(25000)
-    assert (good["duration_s"], good["gpu"], good["torch"], good["runtime"]) == (12.5, "NVIDIA B200", "2.9", "CUDA")
-    assert {row["host"] for row in runs} == {"host-1"}
-    assert 77777.25 not in [row["mean_ns"] for row in runs]
-
-
 def test_code_is_kept_as_it_is_and_shown_as_text(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
     """Bytes that are not UTF-8 are U+FFFD in the flat file and themselves by hash; a NUL stays."""
     exported(database_url, tmp_path / "out")
@@ -150,19 +134,6 @@ def test_code_is_kept_as_it_is_and_shown_as_text(oddities: Oddities, database_ur
     assert "code_encoding" in of(more, oddities.bad_bytes)[0]["flags"]
     assert "code_blank" in of(more, oddities.blank)[0]["flags"]
     assert len(code) == len(set(oddities.filler.codes.values()))
-
-
-def test_old_code_wins(filler: Filler, database_url: str, tmp_path: Path) -> None:
-    """Where KernelBot's dead column is set, it is the code; the hash is of it."""
-    board = filler.board("old")
-    filler.user("ada")
-    submission_id = filler.ranked(board, "ada", b"new", "0.001")
-    filler.db.execute("UPDATE leaderboard.code_files SET old_code = 'was here'")
-    exported(database_url, tmp_path / "out")
-    (row,) = of(rows(tmp_path / "out" / "old_submissions.parquet"), submission_id)
-    assert row["code"] == "was here"
-    (more,) = rows(tmp_path / "out" / "submissions.parquet")
-    assert more["code_sha256"] == hashlib.sha256(b"was here").hexdigest()
 
 
 def test_rows_are_deduplicated(filler: Filler, database_url: str, tmp_path: Path) -> None:
@@ -212,43 +183,6 @@ def test_equal_input_gives_equal_bytes(oddities: Oddities, database_url: str, tm
     exported(database_url, tmp_path / "one")
     exported(database_url, tmp_path / "two")
     assert content(tmp_path / "one") == content(tmp_path / "two")
-
-
-def test_an_export_over_an_older_one_is_a_new_one(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
-    """After submissions came, went, were marked and ran again nothing of the older one is left."""
-    filler = oddities.filler
-    exported(database_url, tmp_path / "out")
-    filler.ranked(oddities.board, "user0", b"# new", "0.00001")
-    filler.db.execute("UPDATE leaderboard.submission SET status = 'hacked' WHERE id = %s", (oddities.good,))
-    filler.db.execute("DELETE FROM leaderboard.runs WHERE submission_id = %s", (oddities.bad_bytes,))
-    filler.db.execute("DELETE FROM leaderboard.submission_job_status WHERE submission_id = %s", (oddities.bad_bytes,))
-    filler.db.execute("DELETE FROM leaderboard.submission WHERE id = %s", (oddities.bad_bytes,))
-    filler.rank(oddities.blank, "0.5", runner="H100")
-    exported(database_url, tmp_path / "out")
-    exported(database_url, tmp_path / "full")
-    assert content(tmp_path / "out") == content(tmp_path / "full")
-    assert verify(tmp_path / "out", no_progress) == []
-
-
-def test_parts_of_code_stay_as_they_are(
-    filler: Filler, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """New code goes to the last part or behind it, so a hub gets only those parts again."""
-    for module in ("runner.extras.data.export", "runner.extras.data.code"):
-        monkeypatch.setattr(f"{module}.GROUP_BYTES", 500)
-    monkeypatch.setattr("runner.extras.data.code.PART_BYTES", 1000)
-    board = filler.board("parts")
-    filler.user("ada")
-    parts: list[dict[str, bytes]] = []
-    for number in range(10):
-        filler.ranked(board, "ada", f"# {number}".encode().ljust(400), f"0.00{20 - number}")
-        exported(database_url, tmp_path / "out")
-        parts.append({path.name: path.read_bytes() for path in (tmp_path / "out" / "code").iterdir()})
-    assert len(parts[-1]) == 4
-    for before, after in pairwise(parts):
-        assert {name: after[name] for name in sorted(before)[:-1]} == {
-            name: before[name] for name in sorted(before)[:-1]
-        }
 
 
 def test_the_rows_of_an_export_are_those_of_the_view(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
@@ -370,24 +304,6 @@ def test_exclusions_are_left_out_and_counted(oddities: Oddities, database_url: s
     assert verify(tmp_path / "out", no_progress) == []
 
 
-def test_an_excluded_duplicate_does_not_hide_the_other(filler: Filler, database_url: str, tmp_path: Path) -> None:
-    """Exclusions come before de-duplication."""
-    board = filler.board("twice")
-    filler.user("ada")
-    best = filler.ranked(board, "ada", b"same", "0.001")
-    other = filler.ranked(board, "ada", b"same", "0.002")
-    exported(database_url, tmp_path / "out", exclusions=Exclusions(submissions=frozenset({best})))
-    assert [row["submission_id"] for row in rows(tmp_path / "out" / "submissions.parquet")] == [other]
-
-
-def test_an_export_without_rows(filler: Filler, database_url: str, tmp_path: Path) -> None:
-    """Has all files, and is whole."""
-    filler.board("empty")
-    exported(database_url, tmp_path / "out")
-    assert rows(tmp_path / "out" / "empty_submissions.parquet") == []
-    assert verify(tmp_path / "out", no_progress) == []
-
-
 def test_the_manifest_says_what_was_exported(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
     """Files with rows, hash and schema; leaderboards with counts; versions; a card with notes and every column."""
     done = exported(database_url, tmp_path / "out", notes={"gemv": "Hardware was unreliable."}, licence="mit")
@@ -463,13 +379,6 @@ def test_a_read_only_login_exports(
     may_read_code(oddities.filler.db, url)
     exported(url, tmp_path / "out")
     assert content(tmp_path / "out") == content(tmp_path / "owner")
-
-
-def test_an_export_reads_one_state_and_cannot_write(database_url: str) -> None:
-    """Its transaction is read only, and repeats what it read."""
-    settings = b"SELECT current_setting('transaction_read_only') AS o, current_setting('transaction_isolation') AS i"
-    with snapshot(database_url) as database:
-        assert database._connection.execute(settings).fetchall() == [{"o": "on", "i": "repeatable read"}]
 
 
 def test_two_exports_at_once(filler: Filler, database_url: str, tmp_path: Path) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,9 +14,7 @@ from psycopg.rows import dict_row
 
 from runner.base.model import Verdict
 from tests.integration.extras.data.conftest import CANARIES, SECRET_SEED, Filler, Oddities, may_read_code
-from tests.integration.frontends.test_examples import psql
 from tests.integration.store.conftest import Bench, bench, result, run_record, store
-from tests.support.waiting import PATIENCE_S
 
 __all__ = ["bench", "store"]
 
@@ -132,21 +128,6 @@ def test_a_time_below_what_the_board_demands_has_no_score(bench: Bench, db: Db) 
     assert db.execute("SELECT * FROM runner.ranking").fetchall() == []
 
 
-@pytest.mark.parametrize(
-    "number", ["1e400", "-1e400", "1e-400", "Infinity", "-Infinity", "NaN", "12345678901234567890"]
-)
-def test_scores_that_no_double_holds(filler: Filler, db: Db, number: str) -> None:
-    """Neither an error nor a score."""
-    board = filler.board("gemv")
-    filler.user("ada")
-    filler.ranked(board, "ada", b"x", number, result={"benchmark-count": "9" * 30, "benchmark.0.mean": "1e999"})
-    (row,) = db.execute("SELECT * FROM runner.dataset_submissions").fetchall()
-    assert row["score"] is None
-    assert row["score_invalid_reason"] in ("infinite", "nan", "below_1ns", "longer_than_run")
-    assert db.execute("SELECT * FROM runner.dataset_runs").fetchall()
-    assert db.execute("SELECT * FROM runner.dataset_quality WHERE severity = 'unusable'").fetchall()
-
-
 def test_results_of_any_shape_are_read(filler: Filler, db: Db) -> None:
     """Counts that lie, numbers that are none, times outside the calendar, JSON that is no object."""
     board = filler.board("gemv")
@@ -179,11 +160,6 @@ def test_results_of_any_shape_are_read(filler: Filler, db: Db) -> None:
     assert db.execute("SELECT * FROM runner.dataset_quality").fetchall()
 
 
-def test_the_queries_keep_their_banners() -> None:
-    """Five, in the published order."""
-    assert list(sections()) == BANNERS
-
-
 @pytest.mark.parametrize("banner", BANNERS)
 @pytest.mark.filterwarnings("ignore:pandas only supports SQLAlchemy:UserWarning")
 def test_a_query_runs_pasted_into_pandas(oddities: Oddities, database_url: str, reader: str, banner: str) -> None:
@@ -202,19 +178,6 @@ def test_a_query_runs_pasted_into_pandas(oddities: Oddities, database_url: str, 
     assert list(plain.columns) == list(alchemy.columns) == list(expected[0])
 
 
-def test_the_queries_run_in_psql(oddities: Oddities, reader: str, tmp_path: Path) -> None:
-    """The whole file, with the ids edited by hand; each query gives rows."""
-    program = psql()
-    if program is None:
-        pytest.skip("psql is not installed (Debian: apt-get install postgresql-client)")
-    path = tmp_path / "queries.sql"
-    path.write_text(edited(QUERIES, oddities), encoding="utf-8")
-    command = [program, "-XAq", "-v", "ON_ERROR_STOP=1", "-f", str(path), reader]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert (said.returncode, said.stderr) == (0, "")
-    assert len(re.findall(r"(?m)^\([1-9]\d* rows?\)$", said.stdout)) == len(BANNERS)
-
-
 def test_the_export_query_gives_the_published_columns(oddities: Oddities, database_url: str) -> None:
     """Every row, code as text; what PostgreSQL cannot hold as text is written with escapes."""
     from runner.extras.data.tables import FLAT
@@ -228,32 +191,6 @@ def test_the_export_query_gives_the_published_columns(oddities: Oddities, databa
     assert codes[oddities.good] == "# good"
     assert codes[oddities.bad_bytes] == "x = '\\377\\376'\n"
     assert codes[oddities.with_nul] == "x = '\\000'\n"
-
-
-@pytest.mark.parametrize(
-    ("code", "is_text"),
-    [
-        (b"plain\n\t~", True),
-        ("µ € 😀 ﷿".encode(), True),
-        (b"\xc0\xaf", False),
-        (b"\xe0\x80\xaf", False),
-        (b"\xed\xa0\x80", False),
-        (b"\xf4\x90\x80\x80", False),
-        (b"\xf0\x9f\x98", False),
-        (b"\x80", False),
-        (b"a\0b", False),
-        (b"", True),
-    ],
-)
-def test_the_export_query_knows_utf_8(filler: Filler, database_url: str, code: bytes, is_text: bool) -> None:
-    """The same as a decoder does."""
-    board = filler.board("gemv")
-    filler.user("ada")
-    filler.submission(board, "ada", code)
-    query = re.sub(r"\b595\b", str(board), sections()[BANNERS[2]])
-    with psycopg.connect(database_url, row_factory=dict_row) as connection:
-        (row,) = connection.execute(query.encode()).fetchall()
-    assert (row["code"] == code.decode("utf-8", "replace")) is is_text
 
 
 def test_the_views_agree_on_which_scores_count(oddities: Oddities, db: Db) -> None:

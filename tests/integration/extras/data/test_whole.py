@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runner.base.errors import DataError
 from runner.extras.data import manifest
 from runner.extras.data.folder import sha256_of
 from runner.extras.data.verify import verify
@@ -221,15 +220,6 @@ def test_damage_is_found(
     damage(tmp_path / "out")
     wrong = verify(tmp_path / "out", no_progress)
     assert any(said in line for line in wrong), wrong
-
-
-def test_a_folder_without_a_manifest_is_no_export(tmp_path: Path) -> None:
-    """Nor is one with another program's."""
-    with pytest.raises(DataError, match="is no export"):
-        verify(tmp_path, no_progress)
-    (tmp_path / "manifest.json").write_text("[]")
-    with pytest.raises(DataError, match="no manifest of format"):
-        verify(tmp_path, no_progress)
 
 
 def test_every_tool_reads_an_export(oddities: Oddities, database_url: str, tmp_path: Path) -> None:

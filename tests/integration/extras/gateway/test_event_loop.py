@@ -17,7 +17,6 @@ from runner.extras.gateway.app import routes
 from tests.integration.extras.gateway.conftest import ADMIN, Gate
 from tests.integration.extras.gateway.test_pages import Browser
 from tests.integration.store.conftest import result, run_record
-from tests.support.waiting import wait_until
 
 _MIB = 2**20
 #: Bodies that cost a parser most, by what they are said to be.
@@ -113,23 +112,6 @@ def test_bodies_are_parsed_in_a_thread_or_are_small(gate: Gate, monkeypatch: pyt
     assert form_threads
     assert all(name.startswith("asyncio_") for name in form_threads), form_threads
     assert max(in_loop) <= 64 << 10
-
-
-def test_a_stream_ends_with_results_that_a_thread_has_made(gate: Gate, made_by: list[str]) -> None:
-    """Its last event holds them all."""
-    filled(gate)
-    body: list[bytes] = []
-    streaming = threading.Thread(target=lambda: body.append(gate.submit("/identity/CPU/test", b"# another").body))
-    streaming.start()
-    queued = "SELECT submission_id FROM runner.job WHERE state = 'queued'"
-    (number,) = wait_until(lambda: gate.sql(queued), "the submission is stored")[0]
-    record = run_record("test", meta={"stdout": "x" * _MIB, "success": True})
-    gate.bench.store.complete(gate.bench.claim(), result(Verdict.ACCEPTED, record))
-    gate.sql(f'NOTIFY runner_events, \'{{"event": "done", "submission_id": {number}}}\'')
-    streaming.join()
-    assert b"x" * _MIB in body[0]
-    assert made_by
-    assert all(name.startswith("asyncio_") for name in made_by), made_by
 
 
 def test_tasks_are_made_once_and_shown_of_public_leaderboards_alone(gate: Gate, made_by: list[str]) -> None:

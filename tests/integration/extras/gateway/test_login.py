@@ -36,12 +36,13 @@ def test_a_new_cli_id_waits_for_an_operator(gate: Gate, bench: Bench) -> None:
     assert gate.sql("SELECT count(*) FROM leaderboard.user_info WHERE id ~ '^temp_'") == [(0,)]
 
 
-@pytest.mark.parametrize(
-    ("query", "status"), [("?provider=github", 200), ("?provider=discord", 200), ("?provider=myspace", 400), ("", 422)]
-)
-def test_providers(gate: Gate, query: str, status: int) -> None:
+PROVIDERS = [("?provider=github", 200), ("?provider=discord", 200), ("?provider=myspace", 400), ("", 422)]
+
+
+def test_providers(gate: Gate) -> None:
     """Those that clients know."""
-    assert gate.ask("GET", f"/auth/init{query}").status == status
+    for query, status in PROVIDERS:
+        assert gate.ask("GET", f"/auth/init{query}").status == status
 
 
 def test_no_account_is_taken_over(gate: Gate, bench: Bench) -> None:

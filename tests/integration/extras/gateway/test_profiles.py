@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -32,38 +31,31 @@ def send(gate: Gate, path: str = "/profile/captured/H100", cli: str | None = "ad
     return gate.ask("POST", path, body, cli=cli, headers=headers)
 
 
-@pytest.mark.parametrize(
-    ("path", "fields", "status", "says"),
-    [
-        ("captured/H100", {"benchmark_index": "1"}, 400, "there is no benchmark 1 on H100"),
-        ("captured/H100", {"benchmark_index": "-1"}, 422, "Input should be from 0 to"),
-        ("captured/H100", {"benchmark_index": "first"}, 422, "Input should be a valid integer"),
-        ("captured/H100", {"ncu_launch_count": "0"}, 422, "Input should be from 1 to"),
-        ("captured/H100", {"ncu_launch_count": "1.5"}, 422, "Input should be a valid integer"),
-        ("captured/H100", {"ncu_kernel_name_base": "name"}, 400, "expected function, demangled or mangled"),
-        ("captured/H100", {"ncu_kernel_name": ""}, 400, "expected a name, or regex: and an expression"),
-        ("captured/H100", {"ncu_kernel_name": "a" * 1025}, 400, "of 1 to 1024 characters"),
-        ("captured/H100", {"ncu_kernel_name": "a\0b"}, 400, "ncu_kernel_name has a NUL character"),
-        ("captured/MI300", {}, 400, "tasks of one NVIDIA device, not this task on MI300"),
-        ("ranks/H100", {}, 400, "tasks of one NVIDIA device, not this task on H100"),
-        ("captured/T4", {}, 400, "GPU type 'T4' is not offered"),
-        ("nothing/H100", {}, 404, "nothing"),
-    ],
-)
-def test_a_bad_form_is_refused_and_nothing_is_stored(
-    boards: Gate, path: str, fields: Mapping[str, str], status: int, says: str
-) -> None:
-    """With a sentence that names what is wrong."""
-    answer = send(boards, f"/profile/{path}", **fields)
-    assert answer.status == status, answer.text
-    assert says in (answer.text if status == 422 else answer.detail)
-    assert boards.sql("SELECT count(*) FROM leaderboard.submission") == [(0,)]
+BAD_FORMS = [
+    ("captured/H100", {"benchmark_index": "1"}, 400, "there is no benchmark 1 on H100"),
+    ("captured/H100", {"benchmark_index": "-1"}, 422, "Input should be from 0 to"),
+    ("captured/H100", {"benchmark_index": "first"}, 422, "Input should be a valid integer"),
+    ("captured/H100", {"ncu_launch_count": "0"}, 422, "Input should be from 1 to"),
+    ("captured/H100", {"ncu_launch_count": "1.5"}, 422, "Input should be a valid integer"),
+    ("captured/H100", {"ncu_kernel_name_base": "name"}, 400, "expected function, demangled or mangled"),
+    ("captured/H100", {"ncu_kernel_name": ""}, 400, "expected a name, or regex: and an expression"),
+    ("captured/H100", {"ncu_kernel_name": "a" * 1025}, 400, "of 1 to 1024 characters"),
+    ("captured/H100", {"ncu_kernel_name": "a\0b"}, 400, "ncu_kernel_name has a NUL character"),
+    ("captured/MI300", {}, 400, "tasks of one NVIDIA device, not this task on MI300"),
+    ("ranks/H100", {}, 400, "tasks of one NVIDIA device, not this task on H100"),
+    ("captured/T4", {}, 400, "GPU type 'T4' is not offered"),
+    ("nothing/H100", {}, 404, "nothing"),
+]
 
 
-def test_a_profile_needs_a_token(boards: Gate) -> None:
-    """Of popcorn-cli."""
-    assert send(boards, cli=None).status == 400
-    assert send(boards, cli="wrong").status == 401
+def test_a_bad_form_is_refused_and_nothing_is_stored(boards: Gate) -> None:
+    """With a sentence that names what is wrong; so is one without a token, or with a wrong one."""
+    assert [send(boards, cli=cli).status for cli in (None, "wrong")] == [400, 401]
+    for path, fields, status, says in BAD_FORMS:
+        answer = send(boards, f"/profile/{path}", **fields)
+        assert answer.status == status, answer.text
+        assert says in (answer.text if status == 422 else answer.detail)
+        assert boards.sql("SELECT count(*) FROM leaderboard.submission") == [(0,)]
 
 
 def test_the_page_shows_the_report_and_hands_out_the_files(boards: Gate) -> None:

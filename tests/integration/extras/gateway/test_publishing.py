@@ -82,15 +82,16 @@ def test_a_folder_becomes_a_board_for_trying(site: Gate) -> None:
     assert site.send_json("POST", "/admin/leaderboards", {"directory": "pmpp/identity"}).status == 401
 
 
-@pytest.mark.parametrize(
-    "directory", ["", ".", "..", "../outside", "link", "/etc", "pmpp/../..", "nothing", "a\x00b", "x" * 5000, None, 1]
-)
-def test_no_path_leads_out(site: Gate, tmp_path: Path, directory: object) -> None:
+DIRECTORIES = ["", ".", "..", "../outside", "link", "/etc", "pmpp/../..", "nothing", "a\x00b", "x" * 5000, None, 1]
+
+
+def test_no_path_leads_out(site: Gate, tmp_path: Path) -> None:
     """Neither dots nor links; no answer shows a path of the host."""
-    answer = site.send_json("POST", "/admin/leaderboards", {"directory": directory}, admin=ADMIN)
-    assert answer.status in {400, 422}
-    assert str(tmp_path) not in answer.text
-    assert boards(site) == []
+    for directory in DIRECTORIES:
+        answer = site.send_json("POST", "/admin/leaderboards", {"directory": directory}, admin=ADMIN)
+        assert answer.status in {400, 422}
+        assert str(tmp_path) not in answer.text
+        assert boards(site) == []
 
 
 def test_an_archive_becomes_a_board(site: Gate) -> None:
@@ -105,24 +106,24 @@ def test_an_archive_becomes_a_board(site: Gate) -> None:
     assert (refused.status, "exists already" in refused.detail) == (400, True)
 
 
-@pytest.mark.parametrize(
-    ("data", "name"),
-    [
-        (b"no archive", "mine.zip"),
-        (archive(**{"task.yml": "lang: nothing"}), "mine.zip"),
-        (archive(**{"task.yml": "["}), "mine.zip"),
-        (archive(), "a b.zip"),
-        (archive(), ".zip"),
-        (b"", "mine.zip"),
-    ],
-)
-def test_an_archive_that_is_wrong(site: Gate, tmp_path: Path, data: bytes, name: str) -> None:
+ARCHIVES = [
+    (b"no archive", "mine.zip"),
+    (archive(**{"task.yml": "lang: nothing"}), "mine.zip"),
+    (archive(**{"task.yml": "["}), "mine.zip"),
+    (archive(), "a b.zip"),
+    (archive(), ".zip"),
+    (b"", "mine.zip"),
+]
+
+
+def test_an_archive_that_is_wrong(site: Gate, tmp_path: Path) -> None:
     """Makes nothing, and its refusal shows no path of the host."""
-    answer = send(site, data, name)
-    assert answer.status == 400, answer.text
-    assert "/tmp/" not in answer.text
-    assert "kernel-runner-" not in answer.text
-    assert boards(site) == []
+    for data, name in ARCHIVES:
+        answer = send(site, data, name)
+        assert answer.status == 400, answer.text
+        assert "/tmp/" not in answer.text
+        assert "kernel-runner-" not in answer.text
+        assert boards(site) == []
 
 
 def test_problems_are_updated(site: Gate, problems: Path) -> None:
