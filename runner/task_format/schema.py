@@ -98,14 +98,16 @@ def _limit(value: object) -> object:
     """Whole seconds; null, with which KernelBot sets no limit, is the longest."""
     if value is None:
         return DAY_S
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return min(math.ceil(value), DAY_S) if is_number else value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return min(math.ceil(value), DAY_S)
+    return value
 
 
 def _whole(value: object) -> object:
     """KernelBot hands a seed over as text."""
-    is_digits = isinstance(value, str) and value.isascii() and value.isdigit()
-    return int(value) if is_digits or (isinstance(value, float) and value.is_integer()) else value
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _truth(value: object) -> object:

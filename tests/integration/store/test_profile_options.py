@@ -103,3 +103,16 @@ def test_options_must_fit_mode_task_and_gpu_type(
         board.submit(**given, options=options)
     if given["mode"] == "profile":
         board.submit(**given, options={"benchmark": 0})
+
+
+@pytest.mark.parametrize("benchmarks", ["null", "{}", "1"])
+def test_a_task_of_another_program_has_the_benchmarks_that_can_be_counted(
+    board: Bench, db: Db, benchmarks: str
+) -> None:
+    """Whatever its row holds, the user reads a sentence; KernelBot stores null where its author wrote nothing."""
+    db.execute(
+        "UPDATE leaderboard.leaderboard SET task = jsonb_set(task, '{benchmarks}', %s::jsonb) WHERE name = 'ranks'",
+        [benchmarks],
+    )
+    with pytest.raises(SubmissionError, match="there is no benchmark 0 on H100"):
+        board.submit(leaderboard="ranks", mode="profile", gpu_types=["H100"], options={"benchmark": 0})

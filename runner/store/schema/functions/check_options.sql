@@ -17,6 +17,7 @@ DECLARE
     v_task jsonb;
     v_extra jsonb;
     v_gpu_type text;
+    v_benchmarks jsonb;
     v_count integer;
 BEGIN
     IF check_options.options IS NULL THEN
@@ -74,8 +75,9 @@ BEGIN
                 format('Nsight Compute captures tasks of one NVIDIA device, not this task on %s', v_gpu_type),
                 'Leave kernel, kernel_base and launches out: mode profile then gives torch''s profile.');
         END IF;
-        v_count := jsonb_array_length(coalesce(
-            nullif(v_extra #> ARRAY['cases', v_gpu_type, 'benchmarks'], 'null'), nullif(v_task -> 'benchmarks', 'null'), '[]'));
+        v_benchmarks := coalesce(nullif(v_extra #> ARRAY['cases', v_gpu_type, 'benchmarks'], 'null'), v_task -> 'benchmarks');
+        -- Other programs write tasks, too.
+        v_count := CASE jsonb_typeof(v_benchmarks) WHEN 'array' THEN jsonb_array_length(v_benchmarks) ELSE 0 END;
         IF (check_options.options ->> 'benchmark')::numeric >= v_count THEN
             PERFORM runner.refuse('KR034',
                 format('there is no benchmark %s on %s', check_options.options ->> 'benchmark', v_gpu_type),
