@@ -121,7 +121,8 @@ async def _measure(
     """When each watcher saw each record, and when each was announced; monotonic seconds."""
     seen: list[dict[int, float]] = [{} for _ in range(watchers)]
     announced: dict[int, float] = {}
-    tasks, writers = [], []
+    tasks: list[asyncio.Task[None]] = []
+    writers: list[asyncio.StreamWriter] = []
     for moments in seen:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
         writer.write(b"GET /board/identity/live/events?gpu=CPU HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -162,7 +162,7 @@ class Live:
             every = self._all_changed or time.monotonic() >= looked_at + LOOK_S
             ids, self._changed, self._all_changed = list(self._changed), set(), False
             try:
-                boards = set()
+                boards: set[int] = set()
                 if every:
                     looked_at = time.monotonic()
                 elif ids:
