@@ -10,7 +10,7 @@ import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
@@ -46,6 +46,11 @@ def _(value: str) -> object:
 @plain.register
 def _(value: datetime) -> object:
     return moment(value)
+
+
+@plain.register
+def _(value: timedelta) -> object:
+    return value.total_seconds()
 
 
 @plain.register
