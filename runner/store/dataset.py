@@ -152,6 +152,10 @@ class Snapshot:
         """The public keys that hosts have registered, oldest first."""
         return [HostKey(**found) for found in rows(self._connection, queries.HOST_KEYS)]
 
+    def finals(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of finals.parquet."""
+        return self._stream("dataset_finals", queries.DATASET_FINALS, scope.parameters())
+
     def codes(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
         """Lowest id, SHA-256, bytes and first submission of each code; without a hash where the code is gone."""
         return self._stream("dataset_codes", queries.DATASET_CODES, scope.parameters())

@@ -543,7 +543,7 @@ SELECT runner.cancel_final(%(leaderboard)s::text, %(gpu_type)s::text) AS jobs
 
 -- name: final_progress
 -- How far the newest final is.
-SELECT status, round, rounds FROM runner.final_progress
+SELECT final_id, status, round, rounds FROM runner.final_progress
 WHERE leaderboard = %(leaderboard)s::text AND gpu_type = %(gpu_type)s::text ORDER BY final_id DESC LIMIT 1
 
 -- name: final_ranking

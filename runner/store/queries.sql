@@ -517,6 +517,18 @@ WHERE d.leaderboard_id = ANY (%(boards)s::integer[]) AND d.user_id <> ALL (%(use
   AND d.submission_id <> ALL (%(submissions)s::integer[])
 ORDER BY d.submission_id, d.run_id, d.case_index
 
+-- name: dataset_finals
+-- The order of the last finals, as a data export has it.
+SELECT l.id AS leaderboard_id, f.leaderboard AS problem_name, f.gpu_type AS runner, f.rank, f.submission_id, f.user_id,
+       coalesce(u.user_name, '') AS user_name, f.score, f.score_low, f.score_high, f.evaluations, f.hosts, f.spread_hosts,
+       f.spread_rounds, f.fault, f.rank_before, (extract(epoch FROM f.ended_at) * 1000000)::bigint AS ended_at
+FROM runner.final_ranking f
+JOIN leaderboard.leaderboard l ON l.name = f.leaderboard
+LEFT JOIN runner.dataset_users u ON u.user_id = f.user_id
+WHERE l.id = ANY (%(boards)s::integer[]) AND f.user_id <> ALL (%(users)s::text[])
+  AND f.submission_id <> ALL (%(submissions)s::integer[])
+ORDER BY l.id, f.gpu_type, f.rank NULLS LAST, f.score, f.rank_before
+
 -- name: dataset_codes
 -- The codes that a data export needs, one per hash, by the order in which they came.
 SELECT min(d.code_id) AS code_id, d.code_sha256, d.code_bytes, min(d.submission_id) AS submission_id

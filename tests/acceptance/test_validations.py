@@ -1,4 +1,4 @@
-"""Validations in real containers: a right script, and scripts that lie, break, are ended and never end."""
+"""Validations and a final in real containers: right scripts, and scripts that lie, break, are ended and never end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from tests.plugins.live import LiveRunner, live_runner
+from tests.plugins.live import ROOT, LiveRunner, live_runner
 from tests.support.waiting import wait_until
 
 #: Beside the submission, which says how it ends.
@@ -48,6 +48,9 @@ INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret,
 SELECT s.id, now(), now(), 'leaderboard', k.secret, 'CPU', %(score)s, true, '{}'
 FROM submission s, (VALUES (false), (true)) AS k (secret) RETURNING submission_id
 """
+PROBLEM: Final = ROOT / "tasks" / "problems" / "vectoradd"
+RIGHT: Final = b"def custom_kernel(data):\n    return data[0] + data[1]\n"
+WRONG: Final = b"def custom_kernel(data):\n    return data[0] - data[1]\n"
 UNTOUCHED: Final = (
     "SELECT * FROM runner.ranking ORDER BY leaderboard, rank",
     "SELECT * FROM leaderboard.runs ORDER BY id",
@@ -152,3 +155,32 @@ def test_words_of_the_process_are_for_operators_where_the_judge_keeps_the_refere
         "the validation script's last line of output is no result",
     ]
     assert "ValueError: what nobody may know" in jobs[0]["error"]
+
+
+def test_a_final_is_evaluated_by_the_daemon_as_secret_runs_are(live: LiveRunner) -> None:
+    """One after the other, also where somebody does not pass; the next job of the host follows without a poll."""
+    live.board(PROBLEM, name="final", timed_calls=3)
+    with psycopg.connect(live.database_url, autocommit=True, row_factory=dict_row) as db:
+        ids = []
+        for number, code in enumerate((RIGHT, WRONG)):
+            values = {"board": "final", "user": f"final {number}", "code": code, "score": 1 + number}
+            row = db.execute(RANKED, values).fetchone()
+            assert row is not None
+            ids.append(row["submission_id"])
+        order = live.store.final("final", None, top=10, rounds=8, open_board=True)
+        assert (order.finalists, order.hosts) == (2, 1)
+        wait_until(
+            lambda: live.store.final_progress("final").status == "completed",
+            "the final is over",
+            explain=lambda: f"the daemon said:\n{live.log}",
+        )
+        scores = db.execute("SELECT number, score FROM runner.final_score ORDER BY number").fetchall()
+        count = "SELECT count(*) AS runs FROM leaderboard.runs WHERE submission_id = ANY (%s)"
+        runs = db.execute(count, [ids]).fetchone()
+    lines, _ = live.store.final_ranking("final")
+    assert [(line.rank, line.submission_id, line.fault) for line in lines] == [
+        (1, ids[0], None), (None, ids[1], "wrong_answer in round 1"),
+    ]  # fmt: skip
+    assert [row["number"] for row in scores] == [0, 1]
+    assert all(0 < row["score"] < 1 for row in scores)
+    assert runs == {"runs": 4}

@@ -17,6 +17,7 @@ Submissions to GPU kernel leaderboards: code, scores and runs. Scores are second
 | `runs` | `runs.parquet` | {runs_rows} | a public run and case |
 | `code` | `code/part-*.parquet` | {code_rows} | a submitted file, by its SHA-256 |
 | `leaderboards` | `leaderboards.parquet` | {leaderboards_rows} | a leaderboard |
+| `finals` | `finals.parquet` | {finals_rows} | a place of the last final of a leaderboard and runner |
 {receipts}
 `manifest.json` has the hash, the rows and the schema of every file, and when the data was read.
 
@@ -117,6 +118,13 @@ _COLUMNS: Final = {
         "retired_as": "why its result counts no more; null: it does",
         "receipt": "the statement, with key and signature of the host that it names; `manifest.json` lists the keys",
     },
+    "`finals.parquet`": {
+        "rank, rank_before": "equal ranks could not be told apart; null is out of the final; the place before it",
+        "score, score_low, score_high": "the median over all evaluations, and its 95 % interval",
+        "evaluations, hosts": "how often and on how many hosts it was evaluated",
+        "spread_hosts, spread_rounds": "the largest median of a host, or of a round, over the smallest",
+        "fault, ended_at": "the verdict that put it out, and the round; when the final ended, UTC",
+    },
 }
 _PEOPLE: Final = {
     "name": "Users have the ids and names that they chose. A name that is an address of electronic mail is empty.",
@@ -154,7 +162,7 @@ def render(manifest: Mapping[str, Any], rows: Mapping[str, int]) -> str:
         for board in manifest["boards"]
         if board["trust_note"]
     )
-    return _header(manifest) + _TEXT.format(
+    return _header(manifest, rows) + _TEXT.format(
         title=flat.removesuffix("_submissions.parquet"),
         flat=flat,
         flat_rows=rows[flat],
@@ -165,6 +173,7 @@ def render(manifest: Mapping[str, Any], rows: Mapping[str, int]) -> str:
         receipts=""
         if "receipts.parquet" not in rows
         else f"| `receipts` | `receipts.parquet` | {rows['receipts.parquet']} | a signed statement of a ranked job |\n",
+        finals_rows=rows["finals.parquet"],
         boards=boards,
         columns="\n\n".join(
             "\n".join(
@@ -185,7 +194,7 @@ def render(manifest: Mapping[str, Any], rows: Mapping[str, int]) -> str:
     )
 
 
-def _header(manifest: Mapping[str, Any]) -> str:
+def _header(manifest: Mapping[str, Any], rows: Mapping[str, int]) -> str:
     configurations = {
         "flat": manifest["flat"],
         "submissions": "submissions.parquet",
@@ -193,6 +202,8 @@ def _header(manifest: Mapping[str, Any]) -> str:
         "code": "code/part-*.parquet",
         "leaderboards": "leaderboards.parquet",
         **({"receipts": "receipts.parquet"} if "keys" in manifest else {}),
+        # The hub's reader refuses a configuration without rows.
+        **({"finals": "finals.parquet"} if rows["finals.parquet"] else {}),
     }
     licence = manifest["licence"] or "other"
     listed = licence in _LICENCES

@@ -25,6 +25,7 @@ from runner.extras.data.manifest import Manifest
 from runner.extras.data.people import Namer
 from runner.extras.data.tables import (
     CODE,
+    FINALS,
     FLAT,
     GROUP_BYTES,
     LEADERBOARDS,
@@ -132,7 +133,7 @@ class _Writing:
         self._namer = namer
         self._folder = folder
         self._progress = progress
-        self._submissions, self._runs, self._leaderboards = Digest(), Digest(), Digest()
+        self._submissions, self._runs, self._leaderboards, self._finals = Digest(), Digest(), Digest(), Digest()
         self.codes = Codes(database)
         #: What the receipts are checked with.
         self._keys: Sequence[Mapping[str, Any]] = ()
@@ -165,6 +166,7 @@ class _Writing:
             for board in boards
         ]
         self._write("leaderboards.parquet", LEADERBOARDS, self._leaderboards, iter([table(LEADERBOARDS, lines)]))
+        self._write("finals.parquet", FINALS, self._finals, self._read_finals())
         if options.receipts:
             self._write("receipts.parquet", RECEIPTS, Digest(), self._read_receipts())
             self._keys = receipts.listed(self._database.host_keys())
@@ -178,7 +180,7 @@ class _Writing:
 
     def _completed(self, flat_file: Writer) -> Iterator[pa.Table]:
         """The rows of submissions.parquet; each is also written to the flat file, with its code."""
-        pieces = (self._named(lines) for lines in self._database.submissions(self._scope))
+        pieces = (self._named(_FROM_DATABASE, lines) for lines in self._database.submissions(self._scope))
         for group in groups(pieces, code_bytes=GROUP_BYTES):
             hashes = group.column("code_sha256").to_pylist()
             odd = [self.codes.odd.get(sha256) for sha256 in hashes]
@@ -200,11 +202,11 @@ class _Writing:
             self._progress("submissions", flat_file.rows, 0)
             yield pa.Table.from_arrays([columns[name] for name in SUBMISSIONS.names], schema=SUBMISSIONS)
 
-    def _named(self, lines: Sequence[tuple[Any, ...]]) -> pa.Table:
+    def _named(self, schema: pa.Schema, lines: Sequence[tuple[Any, ...]]) -> pa.Table:
         """Rows with the ids and names of users as they are shown."""
-        at = _FROM_DATABASE.get_field_index("user_id")
+        at = schema.get_field_index("user_id")
         return table(
-            _FROM_DATABASE,
+            schema,
             [(*line[:at], *self._namer.user(line[at], line[at + 1]), *line[at + 2 :]) for line in lines],
         )
 
@@ -220,6 +222,9 @@ class _Writing:
         for lines in self._database.receipts(self._scope):
             yield table(RECEIPTS, [(*line[:5], receipts.text_of(*line[5:])) for line in lines])
 
+    def _read_finals(self) -> Iterator[pa.Table]:
+        return (self._named(FINALS, lines) for lines in self._database.finals(self._scope))
+
     def describe(
         self, flat: str, moment: Moment, boards: Sequence[DataBoard], people: Sequence[People], options: Options
     ) -> Manifest:
@@ -234,7 +239,7 @@ class _Writing:
             "software": {"kernel-runner": __version__, "pyarrow": pa.__version__, "postgresql": moment.server},
             "replica": moment.replica,
             "queries_sha256": queries_sha256(),
-            "content_sha256": content_sha256(self._submissions, self._runs, self._leaderboards),
+            "content_sha256": content_sha256(self._submissions, self._runs, self._leaderboards, self._finals),
             "flat": flat,
             **({"keys": self._keys} if options.receipts else {}),
             "boards": [self._board(board, by_board.get(board.id), options) for board in boards],
@@ -274,6 +279,7 @@ class _Writing:
                 "runs.parquet": RUNS,
                 "leaderboards.parquet": LEADERBOARDS,
                 "receipts.parquet": RECEIPTS,
+                "finals.parquet": FINALS,
             }
             entry["rows"] = self._files[path]
             entry["schema"] = shown(schemas.get(path, CODE))

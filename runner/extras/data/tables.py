@@ -108,6 +108,27 @@ RECEIPTS: Final = pa.schema(
         pa.field("receipt", _TEXT, nullable=False),
     ]
 )
+FINALS: Final = pa.schema(
+    [
+        pa.field("leaderboard_id", pa.int64(), nullable=False),
+        pa.field("problem_name", _TEXT, nullable=False),
+        pa.field("runner", _TEXT, nullable=False),
+        pa.field("rank", pa.int64()),
+        pa.field("submission_id", pa.int64(), nullable=False),
+        pa.field("user_id", _TEXT, nullable=False),
+        pa.field("user_name", _TEXT, nullable=False),
+        pa.field("score", pa.float64()),
+        pa.field("score_low", pa.float64()),
+        pa.field("score_high", pa.float64()),
+        pa.field("evaluations", pa.int64(), nullable=False),
+        pa.field("hosts", pa.int64(), nullable=False),
+        pa.field("spread_hosts", pa.float64()),
+        pa.field("spread_rounds", pa.float64()),
+        pa.field("fault", _TEXT),
+        pa.field("rank_before", pa.int64(), nullable=False),
+        pa.field("ended_at", TIME, nullable=False),
+    ]
+)
 CODE: Final = pa.schema(
     [
         pa.field("code_sha256", _TEXT, nullable=False),
@@ -249,7 +270,7 @@ def _bytes_of(numbers: pa.Array) -> bytes:
 
 
 def content_sha256(*tables: Digest) -> str:
-    """The digest of an export, of those of submissions, runs and leaderboards."""
+    """The digest of an export, of those of its tables but the code."""
     return hashlib.sha256(" ".join(digest.hex() for digest in tables).encode()).hexdigest()
 
 

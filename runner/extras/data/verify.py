@@ -20,6 +20,7 @@ from runner.extras.data.folder import MANIFEST, sha256_of
 from runner.extras.data.manifest import Manifest
 from runner.extras.data.tables import (
     CODE,
+    FINALS,
     FLAT,
     LEADERBOARDS,
     RECEIPTS,
@@ -33,7 +34,12 @@ from runner.store.records import HostKey
 
 #: What an export has where it was asked for.
 _RECEIPTS: Final = "receipts.parquet"
-_TABLES: Final = {"submissions.parquet": SUBMISSIONS, "runs.parquet": RUNS, "leaderboards.parquet": LEADERBOARDS}
+_TABLES: Final = {
+    "submissions.parquet": SUBMISSIONS,
+    "runs.parquet": RUNS,
+    "leaderboards.parquet": LEADERBOARDS,
+    "finals.parquet": FINALS,
+}
 #: Columns that the flat file and submissions.parquet share.
 _SHARED: Final = [name for name in FLAT.names if name != "code"]
 _AT_ONCE: Final = 500
@@ -117,7 +123,7 @@ def _schemas(folder: Path, document: Manifest) -> Iterator[str]:
 
 
 def _content(folder: Path, document: Manifest, progress: Progress) -> Iterator[str]:
-    submissions_digest, runs_digest, leaderboards_digest = Digest(), Digest(), Digest()
+    submissions_digest, runs_digest, leaderboards_digest, finals_digest = Digest(), Digest(), Digest(), Digest()
     submissions = pq.read_table(folder / "submissions.parquet")
     submissions_digest.add(submissions)
     with pq.ParquetFile(folder / "runs.parquet") as runs:
@@ -125,7 +131,9 @@ def _content(folder: Path, document: Manifest, progress: Progress) -> Iterator[s
             runs_digest.add(pa.Table.from_batches([batch]))
     leaderboards = pq.read_table(folder / "leaderboards.parquet")
     leaderboards_digest.add(leaderboards)
-    if content_sha256(submissions_digest, runs_digest, leaderboards_digest) != document.get("content_sha256"):
+    finals_digest.add(pq.read_table(folder / "finals.parquet"))
+    digests = (submissions_digest, runs_digest, leaderboards_digest, finals_digest)
+    if content_sha256(*digests) != document.get("content_sha256"):
         yield "the rows are not those that the manifest's content_sha256 is of"
     keys = submissions.select(["submission_id", "runner"])
     if keys.group_by(["submission_id", "runner"]).aggregate([]).num_rows != keys.num_rows:

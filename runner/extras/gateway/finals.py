@@ -20,7 +20,7 @@ async def shown(current: AppState, leaderboard: str, gpu_type: str) -> dict[str,
     """What the template `final.html` shows of a leaderboard on a GPU type; the order is at most half a minute old."""
     of = {"leaderboard": leaderboard, "gpu_type": gpu_type}
     newest = await current.store.one("final_progress", **of)
-    key = ("final", leaderboard, gpu_type, None if newest is None else newest["status"])
+    key = ("final", leaderboard, gpu_type, *(() if newest is None else (newest["final_id"], newest["status"])))
     known = current.drawings.get(key)
     if not isinstance(known, dict):
         # An earlier final has an order while another one runs.

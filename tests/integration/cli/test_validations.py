@@ -1,4 +1,4 @@
-"""`leaderboard validate`, and where its results are shown."""
+"""`leaderboard validate` and `leaderboard final`, and where their results are shown."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from runner.base.errors import SubmissionError
-from runner.base.model import Job, JobResult, Mode, Verdict
-from runner.store import Store
+from runner.base.model import FinalJob, Job, JobResult, Mode, Verdict
+from runner.store import HostRecord, Store
 from tests.integration.cli.conftest import Call, write_task
 from tests.integration.store.conftest import ranked, result
 
@@ -65,6 +65,30 @@ def test_a_validation_is_ordered_and_its_result_is_shown_everywhere(cli: Call, v
         assert cli("leaderboard", "cancel-validations", 3).out.strip() == count
     gone = cli("leaderboard", "cancel-validations", 99)
     assert (gone.code, "validation sweep 99 does not exist" in gone.err) == (2, True)
+
+
+def test_a_final_is_ordered_followed_and_shown(cli: Call, validated: str, store: Store) -> None:
+    """Its progress while it runs, its ranking first once it is over; it may be cancelled."""
+    store.register_host(HostRecord(name="h", version="1", slots=[], gpu_types=("CPU",), instance="h"))
+    refused = cli("leaderboard", "final", validated)
+    assert (refused.code, "is open until" in refused.err) == (2, True)
+    ordered = cli("leaderboard", "final", validated, "--open", "--rounds", 10)
+    assert "final 1 of echo: 2 finalists on 1 hosts" in ordered.err
+    assert "final 1 on CPU is running: round 1 of at most 10, 0 of at most 30 evaluations" in ordered.out
+    assert cli("leaderboard", "final", validated, "--cancel").out.strip() == "1"
+    assert cli("leaderboard", "final", validated, "--status", "--json").document["status"] == "cancelled"
+    assert cli("leaderboard", "final", validated, "--open").code == 0
+    while jobs := store.claim(host="h", slots={"CPU": 1}, lease_s=60).jobs:
+        (job,) = jobs
+        assert isinstance(job, FinalJob)
+        # The second of the ranking is the faster one.
+        store.complete(job, result(report={"score_s": 1e-3 / job.validates}))
+    status = cli("leaderboard", "final", validated, "--status", "--json").document
+    assert (status["status"], [place["user_id"] for place in status["places"]]) == ("completed", ["bob", "ann"])
+    assert [pair["told_apart"] for pair in status["pairs"]] == [False, True]
+    page = cli("leaderboard", "show", validated).out
+    assert page.index("control: number 1 under another name is not told apart from itself") < page.index("echo on CPU")
+    assert "1.00 ms to 1.00 ms" in page
 
 
 def test_a_submission_cannot_ask_for_it(cli: Call, validated: str, submission_file: Path, store: Store) -> None:

@@ -87,6 +87,38 @@ def test_the_flat_file_is_as_published(oddities: Oddities, database_url: str, tm
     assert verify(tmp_path / "out", no_progress) == []
 
 
+def test_the_last_final_is_there_under_the_names_of_the_export(
+    oddities: Oddities, database_url: str, tmp_path: Path
+) -> None:
+    """Shared ranks, an interval, who is out; no address, and nobody who is left out."""
+    entries = (oddities.good, oddities.two_runners, oddities.bad_bytes)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO runner.final_sweep (leaderboard_id, gpu_type, rounds, hosts, status, ended_at) "
+            "VALUES (%s, 'B200', 12, '{h}', 'completed', '2026-01-02Z')",
+            [oddities.board],
+        )
+        for number, entry in enumerate((entries[0], *entries)):
+            fault = "wrong_answer in round 1" if number == 3 else None
+            connection.execute("INSERT INTO runner.finalist VALUES (1, %s, %s, %s)", [number, entry, fault])
+            connection.execute(
+                "INSERT INTO runner.final_score (final_id, number, round, host, score) "
+                "SELECT 1, %s, n, 'h', 0.00002 FROM generate_series(1, 12) AS n",
+                [number],
+            )
+    exported(database_url, tmp_path / "out")
+    found = rows(tmp_path / "out" / "finals.parquet")
+    shown = ("submission_id", "rank", "user_name", "score_low", "fault", "spread_rounds")
+    assert [tuple(row[name] for name in shown) for row in found] == [
+        (oddities.good, 1, "User0", 2e-05, None, 1.0),
+        (oddities.two_runners, 1, "User2", 2e-05, None, 1.0),
+        (oddities.bad_bytes, None, "User0", 2e-05, "wrong_answer in round 1", 1.0),
+    ]
+    assert verify(tmp_path / "out", no_progress) == []
+    exported(database_url, tmp_path / "out", exclusions=Exclusions(users=frozenset({"user2"})))
+    assert {row["user_id"] for row in rows(tmp_path / "out" / "finals.parquet")} == {"user0"}
+
+
 def test_every_row_is_there_and_no_unusable_score(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
     """Unusable ones are null with the raw value and the reason beside; hacked ones say so."""
     exported(database_url, tmp_path / "out")
@@ -315,6 +347,7 @@ def test_the_manifest_says_what_was_exported(oddities: Oddities, database_url: s
         "submissions.parquet",
         "runs.parquet",
         "leaderboards.parquet",
+        "finals.parquet",
         "README.md",
     } < set(files)
     assert "queries.sql" in files

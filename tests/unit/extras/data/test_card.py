@@ -12,7 +12,8 @@ from runner.extras.data import card
 def rendered(**manifest: Any) -> str:  # noqa: ANN401 any key of a manifest
     """The card of an export without rows."""
     told = {"flat": "autumn_submissions.parquet", "boards": [], "identity": "name", "licence": "mit"}
-    files = ("autumn_submissions.parquet", "submissions.parquet", "runs.parquet", "leaderboards.parquet")
+    names = ("autumn_submissions", "submissions", "runs", "leaderboards", "finals")
+    files = [f"{name}.parquet" for name in names]
     return card.render({**told, "content_sha256": "ab12", **manifest}, dict.fromkeys(files, 0))
 
 
