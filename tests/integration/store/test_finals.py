@@ -242,8 +242,8 @@ def test_a_final_needs_a_live_host_and_is_the_only_one(board: Bench, finish: Cal
         board.store.final("identity", None, **arguments)
 
 
-#: Parts of the recorded noise, whose largest time is three times the smallest, and how often in a thousand a kernel that is
-#: 5 per cent slower has to be told within 25 rounds.
+#: Parts of the recorded noise, whose largest time is three times the smallest, and how often in a thousand a kernel
+#: that is 5 per cent slower has to be told within 25 rounds.
 @pytest.mark.parametrize(("scale", "told_of_1000"), [(1.0, 0), (0.1, 900), (0.03, 999)])
 def test_a_wrong_order_is_declared_in_fewer_than_5_of_100_races(db: Db, scale: float, told_of_1000: int) -> None:
     """Of 20,000 each between kernels 0, 1, 2 and 5 per cent apart, although everybody looks after each round."""
