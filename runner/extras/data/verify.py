@@ -146,17 +146,18 @@ def _content(folder: Path, document: Manifest, progress: Progress) -> Iterator[s
 
 def _rows_by_place(folder: Path) -> Mapping[tuple[int, str], Mapping[str, Any]]:
     """What submissions.parquet says of each score, under the names of a statement, by submission and runner."""
-    names = {
-        "user_id": "user_id",
-        "problem_name": "leaderboard",
-        "code_sha256": "code_sha256",
-        "score": "score_s",
-        "assurance_timing": "timing",
-        "assurance_correctness": "correctness",
-    }
+    names = ("user_id", "problem_name", "code_sha256", "score", "assurance_timing", "assurance_correctness")
     rows = pq.read_table(folder / "submissions.parquet", columns=["submission_id", "runner", *names]).to_pylist()
     return {
-        (row["submission_id"], row["runner"]): {name: row[column] for column, name in names.items()}
+        (row["submission_id"], row["runner"]): {
+            "user_id": row["user_id"],
+            "leaderboard": row["problem_name"],
+            "code_sha256": row["code_sha256"],
+            "score_s": row["score"],
+            # What is not known ranks as the least.
+            "timing": row["assurance_timing"] or "claimed",
+            "correctness": row["assurance_correctness"] or "in_process",
+        }
         for row in rows
         if row["score"] is not None
     }
