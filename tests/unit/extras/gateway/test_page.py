@@ -10,7 +10,7 @@ import pytest
 from runner.extras.gateway.app import routes
 
 PAGE = (Path(__file__).resolve().parents[4] / "docs" / "gateway.md").read_text(encoding="utf-8")
-ROUTES = PAGE[PAGE.index("## Routes") : PAGE.index("A submission's jobs are [shown below")]
+ROUTES = PAGE[PAGE.index("## Routes") :].partition("\n\n## ")[0]
 
 
 def named(part: str) -> set[str]:
