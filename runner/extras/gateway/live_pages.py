@@ -108,13 +108,11 @@ async def _topics(request: Request, boards: Sequence[Row]) -> Sequence[Topic]:
     current = app_state(request)
     standings = await standings_of(current, [found["name"] for found in boards])
     entries = {(row["leaderboard"], row["gpu_type"]): row["entries"] for row in standings}
-    return [
-        Topic(
-            board_id=found["id"],
-            gpu=max(found["gpus"], key=lambda gpu: entries.get((found["name"], gpu), 0), default=""),
-        )
-        for found in boards
-    ]
+
+    def most(found: Row) -> str:
+        return str(max(found["gpus"], key=lambda gpu: entries.get((found["name"], gpu), 0), default=""))
+
+    return [Topic(board_id=found["id"], gpu=most(found)) for found in boards]
 
 
 async def _topic(current: AppState, found: Row, gpu: str) -> Topic:
