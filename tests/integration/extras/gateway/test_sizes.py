@@ -18,7 +18,7 @@ from tests.integration.store.conftest import ranked, result, run_record
 #: Bytes that a page may have, alone and with style and scripts, and as JSON, and statements that it may take.
 MOST = 100_000
 MOST_LOADED = 150_000
-MOST_RECORD = 250_000
+MOST_RECORD = 600_000
 STATEMENTS = 10
 #: Five bytes of HTML for one of text.
 NAME = '"' * 250
