@@ -27,8 +27,7 @@ from runner.store import QueueStore
 
 _log = get_logger(__name__)
 
-#: The longest pause between two attempts while a result waits. With the pause of the connection pacer, a result is
-#: committed within ten seconds after the database is back.
+#: The longest pause between two attempts while a result waits.
 CAP_S: Final = 4.0
 #: A result that an answering database has not taken for so long is given up, and its job is failed.
 PATIENCE_S: Final = 1800.0
