@@ -94,12 +94,7 @@ def host_state(line: HostLine) -> str:
 
 
 def _quarantine_notes(line: HostLine) -> list[str]:
-    away = [f"{slot['name']} not used: {slot['quarantined']}" for slot in line.slots if slot.get("quarantined")]
-    return away + [
-        f"{slot['name']} ranks nothing: {slot['degraded']}"
-        for slot in line.slots
-        if slot.get("degraded") and not slot.get("quarantined")
-    ]
+    return [f"{slot['name']} not used: {slot['quarantined']}" for slot in line.slots if slot.get("quarantined")]
 
 
 def _drain_note(line: HostLine) -> str:
