@@ -37,20 +37,6 @@ def facts(
     )
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (facts(components=("podman engine", "conmon")), "takes the list of system calls as a file's path"),
-        (facts(rootless=True, cgroup=("1", "cgroupfs")), "rootless, with cgroup version 1 and driver cgroupfs"),
-        (facts(rootless=True, cgroup=("2", "none")), "rootless, with cgroup version 2 and driver none"),
-    ],
-)
-def test_an_engine_that_can_make_no_sandbox_is_a_failure(given: EngineFacts, words: str) -> None:
-    """Of its kind, before anything is tried; with a way out."""
-    (finding,) = engines.engine_kind(given)
-    assert (finding.mark, words in finding.found, bool(finding.remedy)) == (Mark.FAILED, True, True)
-
-
 def test_a_runtime_that_a_slot_needs_must_be_there() -> None:
     """What is missing is said with how to install it."""
     given = facts(runtimes=("kata", "runc"))
