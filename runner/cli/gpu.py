@@ -24,10 +24,6 @@ gpu.add_typer(gpu_detect.commands)
 def list_types(
     context: typer.Context,
     *,
-    here: Annotated[
-        bool,
-        typer.Option("--here", help="List built-in types and `gpus_dir` of this host, with their files; no database."),
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the GPU types that daemons have announced.
@@ -38,12 +34,6 @@ def list_types(
     `gpu show` says what ran.
     """
     registry = Registry.load(session(context).config.gpus_dir)
-    if here:
-        if as_json:
-            out_json([_registered(entry, registry) for entry in registry.all()])
-        else:
-            out(render_hosts.registry_table([(entry, registry.origin(entry.name)) for entry in registry.all()]))
-        return
     with session(context).store() as store:
         types, hosts = store.gpu_types(), store.hosts()
     if as_json:
@@ -53,13 +43,19 @@ def list_types(
 
 
 @gpu.command("show", epilog=example("kernel-runner gpu show H100"))
-def show(context: typer.Context, name: Annotated[str, typer.Argument(metavar="TYPE")]) -> None:
-    """Print a GPU type of this host as JSON: settings, figures, and what ran on such a device.
+def show(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="TYPE", help="One type.", show_default="all")] = None,
+) -> None:
+    """Print GPU types of this host as JSON: settings, figures, what ran on such a device, and the file of each.
 
     Reads the built-in types and `gpus_dir`; needs neither device nor database.
     """
     registry = Registry.load(session(context).config.gpus_dir)
-    out_json(_registered(registry.get(name), registry))
+    if name is None:
+        out_json([_registered(entry, registry) for entry in registry.all()])
+    else:
+        out_json(_registered(registry.get(name), registry))
 
 
 @gpu.command(epilog=example("kernel-runner gpu pause H100 --reason 'new driver'"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -47,22 +46,6 @@ def _on_hardware(entry: GpuType) -> str:
     if entry.vendor is Vendor.NONE:
         return "-"
     return "never" if entry.last_hardware_run is None else entry.last_hardware_run.isoformat()
-
-
-def registry_table(types: Sequence[tuple[GpuType, Path | None]]) -> RenderableType:
-    """A host's own GPU types and the file that each is from."""
-    table = make_table("name", "vendor", "count", "aliases", "on hardware", "description", "file")
-    for entry, origin in types:
-        table.add_row(
-            Text(entry.name),
-            entry.vendor.value,
-            str(entry.count),
-            Text(", ".join(entry.aliases)),
-            _on_hardware(entry),
-            Text(one_line(entry.description)),
-            Text(str(origin)),
-        )
-    return table
 
 
 def hosts_table(hosts: Sequence[HostLine]) -> RenderableType:

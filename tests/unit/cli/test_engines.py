@@ -15,25 +15,19 @@ from sandbox.host.engine import EngineFacts
 from tests.unit import samples
 
 
-def facts(
-    *,
-    runtimes: tuple[str, ...] = ("runc",),
-    cgroup: tuple[str, str] = ("2", "systemd"),
-    rootless: bool = False,
-    components: tuple[str, ...] = ("engine", "runc"),
-) -> EngineFacts:
-    """An engine that is as it should be, but for what is given."""
+def facts(*, runtimes: tuple[str, ...]) -> EngineFacts:
+    """An engine with these runtimes."""
     return EngineFacts(
         name="e",
         version="28",
         api_version="1.48",
         runtimes=runtimes,
-        cgroup_version=cgroup[0],
-        cgroup_driver=cgroup[1],
+        cgroup_version="2",
+        cgroup_driver="systemd",
         storage_driver="overlay2",
-        rootless=rootless,
+        rootless=False,
         cdi={},
-        components=dict.fromkeys(components, "1.0"),
+        components={},
     )
 
 
