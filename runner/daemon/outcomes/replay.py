@@ -109,7 +109,7 @@ class SpoolReplayer:
                 except InfrastructureError as error:
                     if backoff.failures == 0 and (left_out := log_limit.due("waits")) is not None:
                         _log.warning("spool_waits_for_database", error=str(error), left_out=left_out)
-                    self._wake.wait(backoff.next_s())
+                    backoff.wait(stop)
                     continue
                 if (committed or backoff.failures) and (left_out := log_limit.due("delivered")) is not None:
                     _log.info("spool_replayed", committed=committed, waits=backoff.failures, left_out=left_out)
