@@ -206,8 +206,6 @@ def test_a_deep_queue_costs_no_more_than_a_short_one(bench: Bench, db: Db, meter
     check(meter, bench)
 
 
-
-
 #: What the finished jobs have found.
 RESULTS = """\
 WITH written AS (
