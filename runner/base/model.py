@@ -37,7 +37,7 @@ class Mode(StrEnum):
 
     @property
     def ranked(self) -> bool:
-        """Whether the times count, so that they must come from devices that are fit to measure on."""
+        """Whether the times count."""
         return self in {Mode.LEADERBOARD, Mode.PRIVATE, Mode.VALIDATION, Mode.FINAL}
 
 

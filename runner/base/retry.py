@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import threading
 
-#: A host makes at most one connection attempt a second per loop; a fleet that lost its database must not storm it.
+#: A loop tries at most once a second; a fleet that lost its database must not storm it.
 MIN_S = 1.0
 #: Random numbers only spread load here; asking the kernel for each would let go of the interpreter's lock.
 _random = random.Random()  # noqa: S311 - not for secrets

@@ -325,7 +325,6 @@ def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterat
     with engine:
         found = f"Docker API {facts.api_version}, version {facts.version}, at {engine.base_url}"
         yield Finding(name="engine", mark=Mark.OK, found=found)
-        yield from engines.engine_kind(facts)
         if not facts.rootless:
             yield _uids()
         yield from engines.versions({**facts.components, **engines.toolkit_version()})

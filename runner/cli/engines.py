@@ -20,45 +20,12 @@ from runner.evaluation.container_spec import HOST_IMAGE, cdi_name
 from sandbox.host.engine import EngineFacts
 from sandbox.spec import DeviceDriver
 
-#: How Podman names itself among the components of an engine.
-_PODMAN: Final = "podman engine"
 _TOOLKIT: Final = "nvidia-container-toolkit"
 #: Programs that tell the toolkit's version, newest first.
 _TOOLKIT_PROGRAMS: Final = ("nvidia-ctk", "nvidia-container-cli")
 _ANSWER_S: Final = 10.0
 #: An engine may quote the whole of what it refuses.
 _LONGEST: Final = 300
-NO_PODMAN: Final = (
-    "Podman's Docker-compatible socket takes the list of system calls as a file's path, not as text (4.3.1), and such a"
-    " container cannot be made"
-)
-_NO_SECCOMP_REMEDY: Final = "use Docker, also rootless: docker_host or DOCKER_HOST names its socket"
-
-_NO_LIMITS: Final = "it limits neither memory nor processes nor cores, and every sandbox would be refused"
-_NO_LIMITS_REMEDY: Final = (
-    "boot with systemd.unified_cgroup_hierarchy=1 and let systemd delegate cpu, cpuset, memory and pids to the user,"
-    " or use an engine that runs as root"
-)
-
-
-def unusable(facts: EngineFacts) -> tuple[str, str] | None:
-    """Why no sandbox can be made by an engine of this kind, and what to do; None if nothing is known against it."""
-    if _PODMAN in facts.components:
-        return NO_PODMAN, _NO_SECCOMP_REMEDY
-    if facts.rootless and (facts.cgroup_version == "1" or facts.cgroup_driver == "none"):
-        found = f"rootless, with cgroup version {facts.cgroup_version} and driver {facts.cgroup_driver}: {_NO_LIMITS}"
-        return found, _NO_LIMITS_REMEDY
-    return None
-
-
-def engine_kind(facts: EngineFacts) -> Iterator[Finding]:
-    """What kind the chosen engine is, where that matters."""
-    why_not = unusable(facts)
-    if why_not is not None:
-        yield Finding(name="kind of engine", mark=Mark.FAILED, found=why_not[0], remedy=why_not[1])
-    elif facts.rootless:
-        remedy = "systemd must delegate cpu, cpuset, memory and pids to the user; the sandbox below proves it"
-        yield Finding(name="kind of engine", mark=Mark.OK, found="rootless", remedy=remedy)
 
 
 def runtimes(facts: EngineFacts, used: Mapping[str, Sequence[str]]) -> Iterator[Finding]:

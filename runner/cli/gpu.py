@@ -1,4 +1,4 @@
-"""`gpu`: GPU types, where they are offered, what their files lack; how well devices measure."""
+"""`gpu`: GPU types, where they are offered, what their files lack."""
 
 from __future__ import annotations
 
@@ -8,16 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from runner.base.gpu_types import GpuType, Registry
 from runner.base.gpu_types.registry import BUILTIN
 from runner.cli import gpu_detect, json_output, render_hosts
-from runner.cli.app import ExitCode, app, example, note, out, out_json, session
-from runner.cli.evaluate import local_evaluator
-from runner.cli.finding import Finding, Mark, report, verdict_of
-from runner.cli.finding import render as render_finding
-from runner.cli.gpu_test import slots_to_test, try_slot
+from runner.cli.app import app, example, note, out, out_json, session
+from runner.cli.finding import Finding, Mark, report
 
 gpu = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="GPU types: what submissions can be evaluated on.")
 app.add_typer(gpu, name="gpu")
@@ -28,10 +24,6 @@ gpu.add_typer(gpu_detect.commands)
 def list_types(
     context: typer.Context,
     *,
-    here: Annotated[
-        bool,
-        typer.Option("--here", help="List built-in types and `gpus_dir` of this host, with their files; no database."),
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the GPU types that daemons have announced.
@@ -42,12 +34,6 @@ def list_types(
     `gpu show` says what ran.
     """
     registry = Registry.load(session(context).config.gpus_dir)
-    if here:
-        if as_json:
-            out_json([_registered(entry, registry) for entry in registry.all()])
-        else:
-            out(render_hosts.registry_table([(entry, registry.origin(entry.name)) for entry in registry.all()]))
-        return
     with session(context).store() as store:
         types, hosts = store.gpu_types(), store.hosts()
     if as_json:
@@ -57,13 +43,19 @@ def list_types(
 
 
 @gpu.command("show", epilog=example("kernel-runner gpu show H100"))
-def show(context: typer.Context, name: Annotated[str, typer.Argument(metavar="TYPE")]) -> None:
-    """Print a GPU type of this host as JSON: settings, figures, and what ran on such a device.
+def show(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="TYPE", help="One type.", show_default="all")] = None,
+) -> None:
+    """Print GPU types of this host as JSON: settings, figures, what ran on such a device, and the file of each.
 
     Reads the built-in types and `gpus_dir`; needs neither device nor database.
     """
     registry = Registry.load(session(context).config.gpus_dir)
-    out_json(_registered(registry.get(name), registry))
+    if name is None:
+        out_json([_registered(entry, registry) for entry in registry.all()])
+    else:
+        out_json(_registered(registry.get(name), registry))
 
 
 @gpu.command(epilog=example("kernel-runner gpu pause H100 --reason 'new driver'"))
@@ -122,55 +114,6 @@ def validate(
     if not asked:
         findings.append(Finding(name="gpu types", mark=Mark.OK, found=f"the built-in ones; no files in {directory}"))
     report(findings, as_json=as_json, ok=True, types=[entry.name for entry in asked])
-
-
-@gpu.command(
-    "test",
-    epilog=example("kernel-runner gpu test CPU"),
-)
-def self_test(
-    context: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="T", help="GPU type of this host.", show_default="each")] = None,
-    *,
-    every_slot: Annotated[bool, typer.Option("--every-slot", help="Test all slots of a type.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Test whether this host can measure.
-
-    Runs a task of its own as a submission, in a real sandbox, on one slot of each GPU type. Run it only while no daemon
-    uses the slot: nothing else keeps the two apart. Lines (exit code 1 if one fails, 3 without engine or device):
-
-    - `sandbox sees`: exactly the slot's devices and cores; the number of attested settings.
-
-    - `copy`: GB/s of a copy of 512 MiB. Below 0.6 of the type's bandwidth warns; above 1.2 fails, because the type's
-    figure is wrong and right results would be refused.
-
-    - `matmul`: TFLOP/s of 8192 by 8192 matrices in torch, in fp16, bf16 and fp32 as far as the type states them. Below
-    0.35 warns; above 1.5 fails.
-
-    - `noise`: half the distance from the tenth to the ninetieth percentile of an operation's times. Above 5 % of the
-    median warns.
-
-    - a device: clocks, temperature, power and throttling afterwards.
-
-    Without devices the operations are small (4 MiB, 256 by 256) and lie in caches.
-    """
-    config = session(context).config
-    registry = Registry.load(config.gpus_dir)
-    slots = slots_to_test(registry, config, name, every=every_slot)
-    results = []
-    with local_evaluator(config, registry) as (evaluator, cancel):
-        for slot in slots:
-            results.append(try_slot(evaluator, registry.get(slot.gpu_type), slot, cancel=cancel))
-            if not as_json:
-                out(Text(f"{slot.gpu_type}, slot {slot.name}"))
-                for finding in results[-1].findings:
-                    out(render_finding(finding))
-    findings = [finding for result in results for finding in result.findings]
-    code = verdict_of(findings)
-    if as_json:
-        out_json({"ok": code is ExitCode.OK, "slots": [result.to_json() for result in results]})
-    raise typer.Exit(code)
 
 
 def _is_asked(origin: Path | None, files: Sequence[Path]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -49,22 +48,6 @@ def _on_hardware(entry: GpuType) -> str:
     return "never" if entry.last_hardware_run is None else entry.last_hardware_run.isoformat()
 
 
-def registry_table(types: Sequence[tuple[GpuType, Path | None]]) -> RenderableType:
-    """A host's own GPU types and the file that each is from."""
-    table = make_table("name", "vendor", "count", "aliases", "on hardware", "description", "file")
-    for entry, origin in types:
-        table.add_row(
-            Text(entry.name),
-            entry.vendor.value,
-            str(entry.count),
-            Text(", ".join(entry.aliases)),
-            _on_hardware(entry),
-            Text(one_line(entry.description)),
-            Text(str(origin)),
-        )
-    return table
-
-
 def hosts_table(hosts: Sequence[HostLine]) -> RenderableType:
     """Daemons with their slots and when each was last heard of."""
     if not hosts:
@@ -94,12 +77,7 @@ def host_state(line: HostLine) -> str:
 
 
 def _quarantine_notes(line: HostLine) -> list[str]:
-    away = [f"{slot['name']} not used: {slot['quarantined']}" for slot in line.slots if slot.get("quarantined")]
-    return away + [
-        f"{slot['name']} ranks nothing: {slot['degraded']}"
-        for slot in line.slots
-        if slot.get("degraded") and not slot.get("quarantined")
-    ]
+    return [f"{slot['name']} not used: {slot['quarantined']}" for slot in line.slots if slot.get("quarantined")]
 
 
 def _drain_note(line: HostLine) -> str:

@@ -13,7 +13,7 @@ from runner.base.config import Config
 from runner.base.errors import StaleAttemptError
 from runner.base.logs import get_logger
 from runner.base.model import Claimed, Job
-from runner.daemon.capacity import NO_REQUEST, Capacity
+from runner.daemon.capacity import Capacity
 from runner.daemon.interfaces import SlotHandle
 from runner.daemon.leases import LeaseKeeper
 from runner.daemon.outcomes.publisher import EventPublisher
@@ -57,14 +57,12 @@ class ClaimTurn:
         config = self._config
         while True:
             claiming = able and not control.stop.is_set()
-            request = self._capacity.request() if claiming else NO_REQUEST
             asked_s = time.monotonic()
             claims = store.claim(
                 host=config.host_name,
-                slots=request.slots,
+                slots=self._capacity.request() if claiming else {},
                 lease_s=config.lease_s,
                 instance=self._instance,
-                unranked=request.unranked,
             )
             self._recovery.detect_clock_jump(claims, asked_s)
             free = self._give(store, claims.jobs)

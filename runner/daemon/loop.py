@@ -142,9 +142,7 @@ class Daemon:
             )
 
         self._workers = tuple(worker(slot) for slot in self._slots)
-        self._capacity = Capacity(
-            self._workers, registry, quarantined=self._quarantine.reasons, degraded=self._quarantine.degraded
-        )
+        self._capacity = Capacity(self._workers, registry, quarantined=self._quarantine.reasons)
         self._startup = Startup(
             engine=engine,
             check_database=check_database,
@@ -228,7 +226,6 @@ class Daemon:
         return DaemonSnapshot(
             slots=tuple((worker.slot, worker.busy) for worker in self._workers),
             quarantined=self._quarantine.reasons(),
-            degraded=self._quarantine.degraded(),
             leases=len(self._keeper.held()),
             unwritten=self._writer.pending,
         )
@@ -312,10 +309,8 @@ class Daemon:
     def _host(self) -> HostRecord:
         """The record of this host as others should see it now."""
         gpu_types = sorted(self._capacity.gpu_types)
-        away, worse = self._quarantine.reasons(), self._quarantine.degraded()
-        return host_record(
-            self._config, self._instance, self._slots, gpu_types, away, degraded=worse, key=self._signer.key
-        )
+        away = self._quarantine.reasons()
+        return host_record(self._config, self._instance, self._slots, gpu_types, away, key=self._signer.key)
 
     def _update_host_record(self, store: QueueStore) -> None:
         """Write the host record again when quarantine has changed it."""
@@ -385,14 +380,8 @@ class Daemon:
         return sum(worker.busy for worker in self._workers) + self._writer.pending
 
     def _status(self) -> str:
-        away, worse = self._quarantine.reasons(), self._quarantine.degraded()
-        return "; ".join(
-            (
-                self._serving_text,
-                *(f"{slot} not used: {why}" for slot, why in away.items()),
-                *(f"{slot} ranks nothing: {why}" for slot, why in worse.items() if slot not in away),
-            )
-        )
+        away = self._quarantine.reasons().items()
+        return "; ".join((self._serving_text, *(f"{slot} not used: {why}" for slot, why in away)))
 
     # -- shutdown ------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from runner.daemon.spec import DaemonSpec
 from runner.devices.quarantine import Quarantine
 from runner.evaluation.container_spec import SLOT_LABEL
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.store import ConnectPacer, QueueStore
+from runner.store import QueueStore
 from runner.store.probe import probe
 from sandbox.errors import NotReaped, SandboxError
 from sandbox.host.engine import DockerEngine
@@ -113,13 +113,12 @@ def _serve(spec: DaemonSpec, control: ShutdownControl, health_report: HealthRepo
     port = _DockerAdapter(engine, quarantine, {slot.name for slot in spec.slots})
     floor = DiskFloor(config, lambda: port.data_root)
     spool = Spool(config.state_dir / "spool", max_bytes=config.spool_max_mib * _MIB)
-    pacer = ConnectPacer()
 
     def store(purpose: str) -> QueueStore:
         # The main thread's own tells the watchdog for what it waits.
         waiting = watchdog.expect if purpose == "claim" else None
         name = f"kernel-runner {purpose}"
-        return QueueStore(dsn, application_name=name, pacer=pacer, waiting=waiting, direct_host=config.direct_host)
+        return QueueStore(dsn, application_name=name, writes=True, waiting=waiting, direct_host=config.direct_host)
 
     metrics.expect(
         {slot.gpu_type for slot in spec.slots},

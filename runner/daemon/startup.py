@@ -163,10 +163,9 @@ def host_record(
     gpu_types: Sequence[str],
     quarantined: Mapping[str, str],
     *,
-    degraded: Mapping[str, str],
     key: str,
 ) -> HostRecord:
-    """The host record of a daemon; `quarantined` and `degraded` give the reasons per slot, `key` signs receipts."""
+    """The host record of a daemon; `quarantined` gives the reasons per slot, `key` signs receipts."""
     return HostRecord(
         name=config.host_name,
         version=__version__,
@@ -178,7 +177,6 @@ def host_record(
                 "devices": [device.uuid for device in slot.devices],
                 "warm_containers": config.warm_containers,
                 **({"quarantined": quarantined[slot.name]} if slot.name in quarantined else {}),
-                **({"degraded": degraded[slot.name]} if slot.name in degraded else {}),
             }
             for slot in slots
         ],

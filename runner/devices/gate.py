@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -19,7 +19,7 @@ from runner.base.device_facts import Details, Reading, UnreachableError
 from runner.base.gpu_types import GpuType
 from runner.base.model import Device, Json, Slot
 from runner.devices import processes
-from runner.devices.health import XID_HOLD_S, Condition, Health, History, clock_deviations, is_grave, judge, spoiled
+from runner.devices.health import XID_HOLD_S, Health, History, clock_deviations, is_grave, judge, spoiled
 from runner.devices.quarantine import Quarantine
 from runner.devices.sampler import Sampler
 from runner.devices.vendors import SUPPORTED, Library
@@ -117,8 +117,6 @@ class _Watched:
     """The gate's knowledge of a device since the start of the daemon."""
 
     calls: DriverCalls
-    #: Held during a run and during a repeated inspection.
-    turn: threading.Lock = field(default_factory=threading.Lock)
     #: None: it has not answered yet.
     details: Details | None = None
     idle_bytes: int | None = None
@@ -168,7 +166,7 @@ class HealthGate:
         until = self._clock() + self._settle_s
         state = self._look(slot)
         xids = [() if reading is None else reading.xids for reading in state.readings]
-        while state.health.condition is Condition.QUARANTINED and None not in state.readings and self._clock() < until:
+        while not state.health.fit and None not in state.readings and self._clock() < until:
             time.sleep(_SETTLE_POLL_S)
             state = self._look(slot)
             # The driver reports each error only once.
@@ -182,14 +180,6 @@ class HealthGate:
             state,
             readings=tuple(None if reading is None else replace(reading, xids=told) for reading, told in readings),
         )
-
-    @contextmanager
-    def using(self, slot: Slot) -> Iterator[None]:
-        """Use the slot's devices. No thread inspects them meanwhile: it would take the run for a leftover process."""
-        with ExitStack() as held:
-            for watched in self._turns(slot):
-                held.enter_context(watched.turn)
-            yield
 
     def spoiled(self, slot: Slot, before: Inspection, after: Inspection) -> str | None:
         """Why the result of a run between two inspections does not count; None: it counts."""
@@ -260,8 +250,7 @@ class HealthGate:
 
     def _look(self, slot: Slot) -> Inspection:
         readings: list[Reading | None] = []
-        worst, reasons = Condition.FIT, []
-        order = list(Condition)
+        reasons: list[str] = []
         for device in slot.devices:
             watched = self._watch(device)
             try:
@@ -270,13 +259,12 @@ class HealthGate:
                 reading = watched.calls.ask(lambda library, each: library.read(each))
             except UnreachableError as error:
                 readings.append(None)
-                health = Health(condition=Condition.QUARANTINED, reasons=(str(error),))
+                health = Health(reasons=(str(error),))
             else:
                 readings.append(reading)
                 health = judge(reading, self._remember(watched, reading), self._type_of(slot).clocks)
             reasons += [f"device {device.uuid}: {reason}" for reason in health.reasons]
-            worst = max(worst, health.condition, key=order.index)
-        return Inspection(readings=tuple(readings), health=Health(condition=worst, reasons=tuple(reasons)))
+        return Inspection(readings=tuple(readings), health=Health(reasons=tuple(reasons)))
 
     def _remember(self, watched: _Watched, reading: Reading) -> History:
         with self._lock:
@@ -297,31 +285,9 @@ class HealthGate:
             )
 
     def _tell(self, slot: Slot, health: Health) -> None:
-        why = "; ".join(health.reasons)
-        degraded = why if health.condition is Condition.DEGRADED else None
-        self._quarantine.mark_degraded(slot.name, degraded, look=lambda: self._look_again(slot))
-        if health.condition is Condition.QUARANTINED:
-            self._quarantine.quarantine_devices(slot.name, why, mended=lambda: self._is_mended(slot))
-
-    def _look_again(self, slot: Slot) -> None:
-        """Inspect a degraded slot again, unless it is in use: no ranked job runs there and causes an inspection."""
-        with ExitStack() as held:
-            for watched in self._turns(slot):
-                if not watched.turn.acquire(blocking=False):
-                    return
-                held.callback(watched.turn.release)
-            self._tell(slot, self._look(slot).health)
-
-    def _turns(self, slot: Slot) -> list[_Watched]:
-        """The slot's devices in the order in which their locks are taken."""
-        return [self._watch(device) for device in sorted(slot.devices, key=lambda device: device.uuid)]
-
-    def _is_mended(self, slot: Slot) -> bool:
-        health = self._look(slot).health
-        if health.condition is Condition.QUARANTINED:
-            return False
-        self._tell(slot, health)
-        return True
+        if not health.fit:
+            why = "; ".join(health.reasons)
+            self._quarantine.quarantine_devices(slot.name, why, mended=lambda: self._look(slot).health.fit)
 
 
 def _shown(reading: Reading | None) -> Json | None:

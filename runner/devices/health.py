@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
 from runner.base.device_facts import Reading
@@ -25,26 +24,16 @@ CLOCK_SLACK: Final = 0.01
 CLOCK_SLACK_MHZ: Final = 15.0
 
 
-class Condition(StrEnum):
-    """Which jobs may run on a device."""
-
-    FIT = "fit"
-    #: Its times do not count: only modes that are not ranked run.
-    DEGRADED = "degraded"
-    #: Nothing runs.
-    QUARANTINED = "quarantined"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """A decision with its reasons. A fit device has none."""
+    """Why nothing may run on a device. A fit one has no reasons."""
 
-    condition: Condition
     reasons: tuple[str, ...] = ()
 
-    def bars(self, *, ranked: bool) -> bool:
-        """Whether a run must not begin."""
-        return self.condition is Condition.QUARANTINED or (ranked and self.condition is Condition.DEGRADED)
+    @property
+    def fit(self) -> bool:
+        """Whether runs may begin."""
+        return not self.reasons
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +56,7 @@ def is_grave(xid: int) -> bool:
 
 
 def judge(reading: Reading, history: History, clocks: ClockPolicy) -> Health:
-    """Which jobs may run on an idle device. It may have low clocks: only reasons for low clocks count."""
+    """Whether runs may begin on an idle device. It may have low clocks: only reasons for low clocks count."""
     grave = [xid for xid in history.xids if is_grave(xid)]
     left = [
         f"{pid} ({history.owners[pid]})" if pid in history.owners else str(pid)
@@ -75,7 +64,7 @@ def judge(reading: Reading, history: History, clocks: ClockPolicy) -> Health:
         if pid not in history.residents
     ]
     over = (reading.used_bytes or 0) - (history.idle_bytes or 0)
-    out = [
+    reasons = [
         f"the driver asks to {reading.recovery}" if reading.recovery else "",
         "memory rows could not be remapped: have the device replaced" if reading.remap_failed else "",
         f"its compute mode is {reading.compute_mode}, but judge and worker use it together; set it to default "
@@ -87,16 +76,11 @@ def judge(reading: Reading, history: History, clocks: ClockPolicy) -> Health:
         f"{over >> 20} MiB more in use than when it is idle"
         if history.idle_bytes is not None and over > SLACK_BYTES
         else "",
-    ]
-    worse = [
         f"{reading.uncorrected} memory errors could not be corrected; reset the device" if reading.uncorrected else "",
         "memory is to be remapped; reset the device" if reading.remap_pending else "",
         *(f"its clocks are held down: {name}" for name in reading.throttle if name in clocks.set_aside),
     ]
-    reasons = tuple(filter(None, (*out, *worse)))
-    if any(out):
-        return Health(condition=Condition.QUARANTINED, reasons=reasons)
-    return Health(condition=Condition.DEGRADED if reasons else Condition.FIT, reasons=reasons)
+    return Health(reasons=tuple(filter(None, reasons)))
 
 
 def clock_deviations(reading: Reading, gpu: GpuType) -> tuple[str, ...]:

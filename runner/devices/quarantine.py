@@ -30,10 +30,6 @@ class Quarantine:
         self._retry_s = retry_s
         self._lock = threading.Lock()
         self._stuck: dict[str, list[tuple[object, str]]] = {}
-        #: Slots on which only modes that are not ranked run, with the reason.
-        self._degraded: dict[str, str] = {}
-        #: Degraded slots that a thread checks again.
-        self._watched: set[str] = set()
         self._stop = threading.Event()
         self._on_change: Callable[[], None] = lambda: None
 
@@ -61,42 +57,6 @@ class Quarantine:
             if any(key is _DEVICES for key, _ in self._stuck.get(slot, ())):
                 return
         self._add(slot, _DEVICES, reason, mended, event="slot_devices_fit")
-
-    def mark_degraded(self, slot: str, reason: str | None, *, look: Callable[[], None] = lambda: None) -> None:
-        """Mark a slot as degraded: no ranked run may begin there. A `reason` of None removes the mark.
-
-        While the mark is set, `look` is called every few seconds, and updates the mark.
-        """
-        with self._lock:
-            if self._degraded.get(slot) == reason:
-                return
-            if reason is None:
-                del self._degraded[slot]
-            else:
-                self._degraded[slot] = reason
-            watch = reason is not None and slot not in self._watched
-            if watch:
-                self._watched.add(slot)
-        if watch:
-            threading.Thread(target=self._watch, args=(slot, look), name=f"degraded-{slot}", daemon=True).start()
-        if reason is None:
-            _log.info("slot_fit", slot=slot)
-        else:
-            _log.warning("slot_degraded", slot=slot, reason=reason)
-        self._on_change()
-
-    def _watch(self, slot: str, look: Callable[[], None]) -> None:
-        while not self._stop.wait(self._retry_s):
-            with self._lock:
-                if slot not in self._degraded:
-                    self._watched.discard(slot)
-                    return
-            look()
-
-    def degraded(self) -> Mapping[str, str]:
-        """The degraded slots with the reasons."""
-        with self._lock:
-            return dict(self._degraded)
 
     def _add(self, slot: str, key: object, reason: str, gone: Callable[[], bool], *, event: str, **fields: str) -> None:
         with self._lock:

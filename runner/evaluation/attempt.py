@@ -67,11 +67,10 @@ class HostResources:
         stuck = self.quarantine.reasons().get(name)
         if stuck is not None:
             raise EvaluationError(f"slot {name} cannot be used: {stuck}")
-        with self.gate.using(place.slot):
-            try:
-                yield
-            finally:
-                self.refill_pool(place)
+        try:
+            yield
+        finally:
+            self.refill_pool(place)
 
     def refill_pool(self, place: Place) -> None:
         """Let containers wait for the slot's next jobs; those jobs decide whether they fit."""
@@ -208,9 +207,8 @@ class Attempt:
         slot = self._context.slot
         before = self._resources.gate.inspect(slot)
         metrics.inspected(slot, before.readings)
-        health = before.health
-        if health.bars(ranked=self._kind.ranked):
-            raise EvaluationError(f"slot {slot.name} is {health.condition}: {'; '.join(health.reasons)}")
+        if not before.health.fit:
+            raise EvaluationError(f"slot {slot.name} is not fit: {'; '.join(before.health.reasons)}")
         return before
 
     def _inspect_after(self, before: Inspection, report: ContainerReport) -> Inspection:

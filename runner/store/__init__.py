@@ -7,7 +7,6 @@ tables in `schema/tables`, and the statements that Python sends in `queries.sql`
 
 from runner.base.errors import BoardError, SchemaDriftError
 from runner.store.migrate import migrate
-from runner.store.pacer import ConnectPacer
 from runner.store.records import (
     POSITION_LIMIT,
     ArtifactLine,
@@ -47,7 +46,6 @@ __all__ = [
     "BoardView",
     "Claims",
     "Completion",
-    "ConnectPacer",
     "Ended",
     "FailedLine",
     "GpuTypeLine",

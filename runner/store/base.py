@@ -13,7 +13,6 @@ from runner.base.model import JobState, Mode, Verdict
 from runner.store import queries
 from runner.store.clean import clean_text
 from runner.store.connection import Link, Row
-from runner.store.pacer import ConnectPacer
 from runner.store.session import direct_address
 
 #: Column -> what makes of its value what records have.
@@ -34,18 +33,20 @@ class Base:
         dsn: str,
         *,
         application_name: str,
-        pacer: ConnectPacer | None = None,
+        writes: bool = False,
         waiting: Callable[[float], object] | None = None,
         direct_host: str | None = None,
     ) -> None:
-        """`waiting` is called while an answer is waited for, with how many seconds until it is called again at most.
+        """`writes`: a server that takes none counts as away, as for every daemon.
+
+        `waiting` is called while an answer is waited for, with how many seconds until it is called again at most.
 
         `direct_host`: the server itself, where `dsn` leads to a pooler in transaction mode.
         """
         pooled = direct_host is not None
-        self._link = Link(dsn, application_name=application_name, pacer=pacer, waiting=waiting, pooled=pooled)
+        self._link = Link(dsn, application_name=application_name, writes=writes, waiting=waiting, pooled=pooled)
         direct = direct_address(dsn, direct_host)
-        self._listener = Link(direct, application_name=f"{application_name} listen", pacer=pacer)
+        self._listener = Link(direct, application_name=f"{application_name} listen", writes=writes)
 
     def close(self) -> None:
         """Close the connections; using the store again opens new ones."""

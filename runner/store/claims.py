@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
@@ -48,14 +48,12 @@ class Claiming(Base):
         slots: Mapping[str, int],
         lease_s: float,
         instance: str | None = None,
-        unranked: Collection[str] = (),
     ) -> Claims:
         """Take the best waiting jobs of one GPU type and priority, at most as many as the type has free slots.
 
-        `slots` maps GPU types, aliases included, to free slots. Of types whose best jobs have the
-        same priority the one named first is served. Of those in `unranked` only jobs come whose mode is
-        not ranked. The answer also says how the host stands, whether there was a job or not. If another `instance` goes
-        by the host's name, there is none.
+        `slots` maps GPU types, aliases included, to free slots. Of types whose best jobs have the same priority the one
+        named first is served. The answer also says how the host stands, whether there was a job or not. If another
+        `instance` goes by the host's name, there is none.
 
         A job that cannot be read spoils no other: it comes as `unreadable`, and must be failed.
 
@@ -67,7 +65,6 @@ class Claiming(Base):
             "free": text_array(map(str, slots.values())),
             "lease_s": lease_s,
             "instance": instance,
-            "unranked": text_array(unranked),
         }
         found = self._link.each(queries.CLAIM, parameters, answer_s=CLAIM_ANSWER_S)
         standing = {name: found[0][name] for name in _STANDING}

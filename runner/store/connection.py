@@ -28,7 +28,6 @@ from psycopg.rows import dict_row
 
 from runner.base.errors import DatabaseUnavailableError, NotFoundError, SubmissionError
 from runner.store import session
-from runner.store.pacer import ConnectPacer
 from runner.store.queries import Query
 
 Row = dict[str, Any]
@@ -143,8 +142,7 @@ class _Connection(psycopg.Connection[Row]):
 class Link:
     """A connection in autocommit mode, for one thread.
 
-    With a `pacer` it is a daemon's. Then its attempts to connect are paced together with those of the daemon's other
-    threads. A server that takes no writes counts as away, unless the connection string names `target_session_attrs`.
+    With `writes` a server that takes none counts as away, unless the connection string names `target_session_attrs`.
 
     A `pooled` one leads to a pooler in transaction mode. Another session may serve each transaction, so it prepares no
     statements, and each `open` block is one transaction that begins with our settings.
@@ -155,14 +153,13 @@ class Link:
         dsn: str,
         *,
         application_name: str,
-        pacer: ConnectPacer | None = None,
+        writes: bool = False,
         waiting: Callable[[float], object] | None = None,
         pooled: bool = False,
     ) -> None:
         self._pooled = pooled
-        defaults = _TRANSPORT if pacer is None else {**_TRANSPORT, "target_session_attrs": "read-write"}
+        defaults = {**_TRANSPORT, "target_session_attrs": "read-write"} if writes else _TRANSPORT
         self._address = session.conninfo(dsn, application_name=application_name, **defaults)
-        self._pacer = pacer
         self._waiting = waiting
         self._connection: _Connection | None = None
 
@@ -199,8 +196,6 @@ class Link:
             translated = _translated(error, broken=connection.closed)
             if connection.closed or _is_outage(error):
                 self.close()
-                if self._pacer is not None:
-                    self._pacer.lost(str(translated))
             if translated is error:
                 raise
             raise translated from error
@@ -273,8 +268,6 @@ class Link:
         address = self._address if answer_s is None else _bounded(self._address, answer_s)
         if self._waiting is not None:
             self._waiting(CONNECT_S)
-        if self._pacer is not None:
-            self._pacer.before_connect()
 
         def opened(connection: _Connection) -> None:
             connection.answer_s = answer_s
@@ -288,14 +281,8 @@ class Link:
                 opened=opened,
                 row_factory=dict_row,
             )
-        except BaseException as error:
-            if self._pacer is not None:
-                self._pacer.failed(str(error).strip())
-            if isinstance(error, psycopg.Error):
-                raise _translated(error, broken=True) from error
-            raise
-        if self._pacer is not None:
-            self._pacer.succeeded()
+        except psycopg.Error as error:
+            raise _translated(error, broken=True) from error
         if self._waiting is not None:
             self._waiting(LOOK_S)
         return connection

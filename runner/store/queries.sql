@@ -7,7 +7,7 @@ SELECT 1 AS one
 SELECT c.*, extract(epoch FROM now())::float8 AS now_s, d.timing, d.tolerance
 FROM runner.claim(
     %(host)s::text, %(gpu_types)s::text[], %(free)s::integer[], %(lease_s)s::float8,
-    %(instance)s::text, %(unranked)s::text[]) WITH ORDINALITY AS c
+    %(instance)s::text) WITH ORDINALITY AS c
 -- OFFSET: looked up by name for each job, however many jobs the planner expects from a claim.
 LEFT JOIN LATERAL (SELECT o.timing, o.tolerance FROM runner.demand o WHERE o.leaderboard = c.leaderboard OFFSET 0) AS d ON true
 ORDER BY c.ordinality

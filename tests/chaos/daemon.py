@@ -34,7 +34,7 @@ from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import only_daemon, require_schema
 from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
-from runner.store import ConnectPacer, Store
+from runner.store import Store
 from tests.chaos.script import Script, found
 from tests.support.jobs import of_submission
 
@@ -192,13 +192,12 @@ def main(path: str) -> int:
 
 def _daemon(spec: Spec, config: Config) -> Daemon:
     """As `runner.daemon.serve` builds it, but for evaluator, engine and devices."""
-    pacer = ConnectPacer()
     return Daemon(
         config,
         store_factory=lambda purpose: Store(
             spec.database_url,
             application_name=f"chaos {spec.name} {purpose}",
-            pacer=pacer,
+            writes=True,
             direct_host=spec.direct_host,
         ),
         evaluator=Evaluator(Journal(config.state_dir / "journal.jsonl")),

@@ -125,7 +125,7 @@ class ClockPolicy:
     sm_mhz: _Megahertz | None = None
     #: What the memory is locked at; NVIDIA alone. None: not locked.
     memory_mhz: _Megahertz | None = None
-    #: Reasons for low clocks that set timed calls aside, and that degrade an unused device. As they are: that
+    #: Reasons for low clocks that set timed calls aside, and that keep an unused device out. As they are: that
     #: something is wrong outside, heat or power supply, with any vendor's device.
     set_aside: tuple[str, ...] = (
         "hbm_thrm",

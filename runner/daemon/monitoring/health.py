@@ -53,9 +53,8 @@ class DaemonSnapshot:
 
     #: Each with whether it is busy.
     slots: tuple[tuple[Slot, bool], ...]
-    #: By name of the slot, why it is not used, or not ranked on.
+    #: By name of the slot, why it is not used.
     quarantined: Mapping[str, str]
-    degraded: Mapping[str, str]
     #: Jobs that are this host's.
     leases: int
     #: Results that are neither in the database nor in the spool.
@@ -167,7 +166,7 @@ def _slots(snapshot: DaemonSnapshot, warm: Mapping[str, int]) -> Iterable[Metric
     by_state: Counter[tuple[str, str]] = Counter()
     condition = GaugeMetricFamily(
         "kernel_runner_slot_condition",
-        "1 for what may run on a slot: fit (everything), degraded (nothing ranked), quarantined (nothing).",
+        "1 for whether runs may begin on a slot: fit or quarantined.",
         labels=["slot", "gpu_type", "condition"],
     )
     waiting = GaugeMetricFamily(
@@ -175,8 +174,8 @@ def _slots(snapshot: DaemonSnapshot, warm: Mapping[str, int]) -> Iterable[Metric
     )
     for slot, busy in snapshot.slots:
         name = slot.name
-        state = "quarantined" if name in snapshot.quarantined else "degraded" if name in snapshot.degraded else "fit"
-        for each in ("fit", "degraded", "quarantined"):
+        state = "quarantined" if name in snapshot.quarantined else "fit"
+        for each in ("fit", "quarantined"):
             condition.add_metric([name, slot.gpu_type, each], float(each == state))
         now = "busy" if busy else "quarantined" if state == "quarantined" else "free"
         for each in ("free", "busy", "quarantined"):

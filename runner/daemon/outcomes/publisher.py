@@ -183,10 +183,8 @@ class EventPublisher:
             self._post_again(batch.progress)
             _log.debug("events_not_published", events=len(batch.events), error=str(error))
             return False
-        except Exception:  # noqa: BLE001 - logged where it is known which one it was
-            if not self._send_one_by_one(store, batch):
-                self._post_again(batch.progress)
-                return False
+        except Exception:  # noqa: BLE001 - a bug; frontends and hosts poll as well
+            _log.exception("events_refused", events=batch.events, wake=batch.wake)
         self._log_dropped()
         now_s = self._clock()
         self._told_s = {key: at_s for key, at_s in self._told_s.items() if now_s - at_s < TELL_S}
@@ -202,24 +200,6 @@ class EventPublisher:
                 self._post_again(batch.progress[number:])
                 _log.debug("progress_not_published", error=str(error))
                 return False
-        return True
-
-    def _send_one_by_one(self, store: QueueStore, batch: _Batch) -> bool:
-        """Send each message alone, after one of them was refused; False: the database is away, the rest waits."""
-        parts = [_Batch(events=(event,), wake=(), progress=()) for event in batch.events]
-        parts += [_Batch(events=(), wake=(gpu_type,), progress=()) for gpu_type in batch.wake]
-        for number, part in enumerate(parts):
-            try:
-                store.announce(events=part.events, wake=part.wake)
-            except InfrastructureError:
-                left = parts[number:]
-                events_left = tuple(event for one in left for event in one.events)
-                wake_left = tuple(gpu_type for one in left for gpu_type in one.wake)
-                self._put_back(_Batch(events=events_left, wake=wake_left, progress=()))
-                return False
-            except Exception:  # noqa: BLE001 - logged
-                # A bug, or a value that PostgreSQL refuses: it would be refused again.
-                _log.exception("events_refused", events=part.events, wake=part.wake)
         return True
 
     def _put_back(self, batch: _Batch) -> None:

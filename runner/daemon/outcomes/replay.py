@@ -27,8 +27,7 @@ from runner.store import QueueStore
 
 _log = get_logger(__name__)
 
-#: The longest pause between two attempts while a result waits. With the pause of the connection pacer, a result is
-#: committed within ten seconds after the database is back.
+#: The longest pause between two attempts while a result waits.
 CAP_S: Final = 4.0
 #: A result that an answering database has not taken for so long is given up, and its job is failed.
 PATIENCE_S: Final = 1800.0
@@ -110,7 +109,7 @@ class SpoolReplayer:
                 except InfrastructureError as error:
                     if backoff.failures == 0 and (left_out := log_limit.due("waits")) is not None:
                         _log.warning("spool_waits_for_database", error=str(error), left_out=left_out)
-                    self._wake.wait(backoff.next_s())
+                    backoff.wait(stop)
                     continue
                 if (committed or backoff.failures) and (left_out := log_limit.due("delivered")) is not None:
                     _log.info("spool_replayed", committed=committed, waits=backoff.failures, left_out=left_out)

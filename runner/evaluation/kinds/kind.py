@@ -57,9 +57,6 @@ class Kind(Protocol):
     def context(self) -> JobContext:
         """Everything that was looked up for it."""
 
-    #: Whether its times may rank, so that it needs devices without any fault.
-    ranked: bool
-
     def build_plans(self, cpus: tuple[int, ...], *, beside: bool) -> Mapping[int, BuildPlan]:
         """What to build before the run, on these cores: spare ones, or those of its slot."""
 

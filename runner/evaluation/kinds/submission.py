@@ -80,7 +80,6 @@ class Submission(ABC):
             TaskError: the task cannot be evaluated as asked: no cases, no eval program, a language the GPU type lacks.
         """
         self.context = context
-        self.ranked = context.job.mode.ranked
         self.plan = self._make_plan()
         self._runs: list[Run] = []
 

@@ -77,9 +77,6 @@ class Report:
 class Validating:
     """Plans the script's run and checks its line."""
 
-    #: Its speed-up is shown beside ranked times, so it comes from devices that are as fit.
-    ranked = True
-
     def __init__(self, context: ValidationContext) -> None:
         """Plan the job.
 

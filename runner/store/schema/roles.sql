@@ -24,7 +24,7 @@ GRANT SELECT ON runner.migration, runner.demand TO runner_daemon;
 GRANT SELECT (gpu_type, state, created_at, ready) ON runner.job TO runner_daemon;
 GRANT SELECT (name, login) ON runner.host TO runner_daemon;
 GRANT EXECUTE ON FUNCTION
-    runner.claim(text, text[], integer[], double precision, text, text[]),
+    runner.claim(text, text[], integer[], double precision, text),
     runner.heartbeat(text, double precision, bigint[], integer[], text),
     runner.complete(jsonb),
     runner.fail(bigint, integer, integer, text, text, jsonb),

@@ -28,7 +28,7 @@ from runner.daemon.monitoring.readiness import Readiness
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import require_schema
 from runner.daemon.shutdown import ShutdownControl
-from runner.store import ConnectPacer, Stop, Store, Wakeup, migrate
+from runner.store import Stop, Store, Wakeup, migrate
 from tests.benchmarks.queue.worker import Notebook, say_ready
 from tests.support.jobs import of_submission
 
@@ -221,11 +221,11 @@ class Hosts:
 
     def _start_one(self, name: str, gpu_type: str) -> Readiness:
         config = Config(host_name=name, state_dir=self._directory / name, log_level="warning")
-        url, pacer = self._options["url"], ConnectPacer()
+        url = self._options["url"]
         kind = DeafStore if self._options.get("deaf") else Store
         daemon = Daemon(
             config,
-            store_factory=lambda purpose: kind(url, application_name=f"daemon {purpose}", pacer=pacer),
+            store_factory=lambda purpose: kind(url, application_name=f"daemon {purpose}", writes=True),
             evaluator=self._evaluator,
             engine=NoEngine(),
             check_database=lambda: require_schema(url),

@@ -95,7 +95,6 @@ class Host:
             "free": text_array([str(free)]),
             "lease_s": LEASE_S,
             "instance": self.name,
-            "unranked": "{}",
         }
         rows = await (await connection.execute(queries.CLAIM.sql, parameters)).fetchall()
         now_ns = time.monotonic_ns()

@@ -133,28 +133,6 @@ def refused(host: Host, code: str, *verdicts: Verdict, mode: str = "test") -> Fi
     }
 
 
-def self_test(host: Host) -> Figures:
-    """`gpu test`, while the daemon is stopped: both need the device for themselves."""
-    host.stack.stop_daemon()
-    done = host.command("gpu", "test", "--json", patience_s=150)
-    host.start_daemon()
-    try:
-        document = json.loads(done.stdout)
-    except ValueError as error:
-        raise Unlike(f"exit code {done.returncode}: {done.stderr[-1500:]}") from error
-    if done.returncode != 0:
-        raise Unlike(json.dumps(document)[:3000])
-    return {
-        "measured": [
-            {key: one[key] for key in ("name", "median_ns", "noise", "rate", "unit", "fraction")}
-            for slot in document["slots"]
-            for one in slot["measured"]
-        ]
-        if "slots" in document
-        else document
-    }
-
-
 def isolation(host: Host) -> Figures:
     """What a submission sees of its container, and what the daemon has attested."""
     view = accepted(host.evaluate(board_of(host, "vectoradd"), submissions.LOOKS_AROUND, "test"))
@@ -455,7 +433,6 @@ STEPS: Final[Sequence[Step]] = (
             ("lets itself in", attacks.LETS_ITSELF_IN, None),
         )
     ),
-    Step(name="self_test", shows="`gpu test` finds the slot fit to measure", run=self_test, device=True, limit_s=150),
 )
 
 

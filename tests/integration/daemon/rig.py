@@ -25,7 +25,7 @@ from runner.daemon.interfaces import StoreFactory
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import require_schema
 from runner.devices.quarantine import Quarantine
-from runner.store import ConnectPacer, Store, SubmissionView
+from runner.store import Store, SubmissionView
 from tests.support.waiting import PATIENCE_S, wait_until
 
 #: In place of runner.job: with the end of each lease where it is kept, in the job's row or its host's.
@@ -158,9 +158,8 @@ class Rig:
         self.control = ShutdownControl()
         self.check_disk: Callable[[], object] = lambda: None
         self.exit_reason: ExitReason | None = None
-        pacer = ConnectPacer()
         self.store_factory: StoreFactory = lambda purpose: Store(
-            self.daemon_url, application_name=f"daemon {purpose}", pacer=pacer
+            self.daemon_url, application_name=f"daemon {purpose}", writes=True
         )
         self.daemon: Daemon | None = None
         self._thread: threading.Thread | None = None

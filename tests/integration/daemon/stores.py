@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from runner.store import Claims, HostRecord, Reclaimed, Stop, Store, Wakeup
@@ -45,14 +45,13 @@ def watch(rig: Rig) -> Watch:
             slots: Mapping[str, int],
             lease_s: float,
             instance: str | None = None,
-            unranked: Collection[str] = (),
         ) -> Claims:
             if not seen.gate.is_set():
                 seen.waiting.set()
                 assert seen.gate.wait(PATIENCE_S)
                 seen.waiting.clear()
             seen.claims += 1
-            claims = super().claim(host=host, slots=slots, lease_s=lease_s, instance=instance, unranked=unranked)
+            claims = super().claim(host=host, slots=slots, lease_s=lease_s, instance=instance)
             return seen.answer(claims)
 
         def reclaim(self) -> Sequence[Reclaimed]:

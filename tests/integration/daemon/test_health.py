@@ -101,9 +101,6 @@ def test_a_fault_of_ours_is_counted_by_its_cause(rig: Rig, health_report: Health
 def test_a_quarantined_slot_is_shown(rig: Rig, health_report: HealthReport) -> None:
     """It is neither free nor busy, and the only one: nothing would be claimed."""
     fit = threading.Event()
-    rig.quarantine.mark_degraded("cpu0", "hot")
-    assert Scrape(health_report)("kernel_runner_slot_condition", slot="cpu0", gpu_type="CPU", condition="degraded") == 1
-    rig.quarantine.mark_degraded("cpu0", None)
     rig.quarantine.quarantine_devices("cpu0", "fell off the bus", mended=fit.is_set)
     rig.wait_for(lambda: not health_report.ready()[0], "it is noticed")
     assert health_report.ready()[1]["reason"] == "slots"

@@ -51,22 +51,6 @@ def test_the_others_go_on_and_the_slot_comes_back(rig: Rig) -> None:
     assert rig.stop() == 0
 
 
-def test_a_degraded_slot_runs_what_is_not_ranked(rig: Rig) -> None:
-    """What is ranked waits in the queue, untouched, behind what came later; it runs when the devices are fit."""
-    rig.quarantine.mark_degraded("cpu0", "its clocks are held down")
-    rig.start()
-    ranked = rig.submit(mode="private")
-    rig.wait_done(rig.submit(), rig.submit(mode="profile"))
-    (job,) = rig.view(ranked).jobs
-    assert (job.state, job.attempt, job.failures) == ("queued", 0, 0)
-    (host,) = rig.store.hosts()
-    assert [slot.get("degraded") for slot in host.slots] == ["its clocks are held down"]
-    assert rig.waiting_for is None
-    rig.quarantine.mark_degraded("cpu0", None)
-    rig.wait_done(ranked)
-    assert rig.stop() == 0
-
-
 def test_devices_that_are_not_fit_keep_everything_out_until_they_are(rig: Rig) -> None:
     """Readiness waits for a slot, as for a container that does not go."""
     fit = threading.Event()

@@ -17,8 +17,10 @@ from structlog.testing import capture_logs
 
 from runner.base.errors import CancelledByRequest
 from runner.base.gpu_types import Registry
-from runner.base.model import JobResult, Progress, Slot
+from runner.base.model import JobResult, Progress
+from runner.evaluation.attempt import HostResources
 from runner.evaluation.build_cache import Build
+from runner.evaluation.context import Place
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.evaluation.kinds import group as kind
 from sandbox import protocol
@@ -95,13 +97,13 @@ def _notes(name: str, *, expects: list[str] | None = None) -> str:
 
 def _watch_slot(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Is set when the slot's devices and cores are used."""
-    used, using = threading.Event(), made._gate.using
+    used, using = threading.Event(), HostResources.using
 
-    def watch(slot: Slot) -> AbstractContextManager[None]:
+    def watch(resources: HostResources, place: Place) -> AbstractContextManager[None]:
         used.set()
-        return using(slot)
+        return using(resources, place)
 
-    monkeypatch.setattr(made._gate, "using", watch)
+    monkeypatch.setattr(HostResources, "using", watch)
     return used
 
 

@@ -57,7 +57,6 @@ WORK = {
     "free": [1],
     "lease_s": 60,
     "instance": None,
-    "unranked": [],
 }
 
 

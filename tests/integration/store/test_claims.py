@@ -30,41 +30,6 @@ def claim(bench: Bench, host: str = "host-a", **slots: int) -> Claims:
     return bench.store.claim(host=host, slots=slots, lease_s=60)
 
 
-def test_a_slot_that_ranks_nothing_takes_the_rest_in_the_same_order(bench: Bench) -> None:
-    """By priority, a class a claim, then by turn; what is ranked stays in line, and other types are not concerned."""
-    bench.board("identity", "A100", "H100")
-    ranked = bench.submit(mode="leaderboard", gpu_types=["A100"], priority=1)
-    mine = [bench.submit(mode=mode, gpu_types=["A100"]) for mode in ("test", "benchmark", "profile")]
-    other = bench.submit(user_id="u2", gpu_types=["A100"])
-    urgent = bench.submit(gpu_types=["A100"], priority=1)
-    elsewhere = bench.submit(mode="leaderboard", gpu_types=["H100"])
-
-    def taken(*unranked: str, **slots: int) -> list[int]:
-        claims = bench.store.claim(host="h", slots=slots, lease_s=60, unranked=unranked)
-        return [job.submission for job in claims.jobs]
-
-    assert taken("A100", A100=4) == [urgent]
-    assert taken("A100", A100=1) == [mine[0]]
-    assert taken("A100", A100=9) == [other, *mine[1:]]
-    assert taken("A100", A100=9) == []
-    assert taken("A100", A100=9, H100=1) == [elsewhere]
-    assert taken(A100=9) == [ranked]
-
-
-def test_newcomers_take_turns_with_the_others_where_nothing_is_ranked(bench: Bench) -> None:
-    """A stream of new users with a job each does not hold up the second job of those who were there."""
-    bench.board()
-    waits = [bench.submit() for _ in range(2)]
-    ranked = bench.submit(user_id="r", mode="leaderboard")
-    order = []
-    for number in range(6):
-        bench.submit(user_id=f"new {number}")
-        claims = bench.store.claim(host="h", slots={"CPU": 1}, lease_s=60, unranked=["CPU"])
-        order += [job.submission_id for job in claims.jobs]
-    assert set(waits) <= set(order)
-    assert ranked not in order
-
-
 def test_a_claim_fills_the_free_slots_of_one_type(bench: Bench) -> None:
     """As many jobs as the best type has slots, never of two types or priorities."""
     bench.board("identity", "A100", "H100")

@@ -29,7 +29,6 @@ WORK = {
     "gpu_types": list(TYPES),
     "lease_s": 60,
     "instance": "h",
-    "unranked": [],
 }
 #: The next claim looks for aged jobs by no chance, and for what is due.
 LOOKS = (

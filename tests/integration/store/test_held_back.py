@@ -35,7 +35,7 @@ def test_a_claim_does_not_walk_over_jobs_whose_start_is_to_come(
     )
     work = {"host": "h", "gpu_types": ["CPU"], "free": [1], "lease_s": 60, "instance": "h"}
     ready = bench.submit(user_id="late")
-    cost = meter.cost(queries.CLAIM.sql, {**work, "unranked": []})
+    cost = meter.cost(queries.CLAIM.sql, work)
     assert cost.entries["job_ready_idx"] < 10, cost
     assert bench.claim().submission_id == ready
     assert bench.idle()

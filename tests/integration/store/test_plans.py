@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from runner.base.model import Mode, Verdict
+from runner.base.model import Verdict
 from runner.store import queries
 from runner.store.clean import to_jsonb
 from runner.store.results import _result
@@ -140,7 +140,6 @@ def meter(database_url: str) -> Iterator[Meter]:
 def check(meter: Meter, bench: Bench) -> None:
     """Every statement of a daemon, and those of frontends that must be quick, reads a bounded part of the queue."""
     work = {"host": "h", "gpu_types": list(TYPES), "lease_s": 60, "instance": "h"}
-    work |= {"unranked": []}
     for free in (1, 4):
         claim = meter.cost(queries.CLAIM.sql, {**work, "free": [free] * len(TYPES)})
         # The best of each type, what is taken, and what died so lately that some transaction may still see it.
@@ -148,13 +147,6 @@ def check(meter: Meter, bench: Bench) -> None:
         # Dead rows cost no more than the index's pages that they fill, about 150 of them in each.
         assert claim.pages < 600, claim
         assert claim.walked == {}
-        some = meter.cost(queries.CLAIM.sql, {**work, "free": [free] * len(TYPES), "unranked": list(TYPES)})
-        # Nothing is ranked, so the two ways are equally long.
-        assert some.entries.get("job_ready_unranked_idx", 0) < 100, some
-        # Of a class of which nothing was claimed yet, its first job.
-        assert some.entries.get("job_ready_idx", 0) < 10, some
-        assert some.pages < 600, some
-        assert some.walked == {}
     # One claim a second of all hosts looks at what is due.
     for looked_at, most in ((b"now()", 40), (b"'-infinity'", 400)):
         looked = b"UPDATE runner.sweep SET looked_at = " + looked_at
@@ -212,29 +204,6 @@ def test_a_deep_queue_costs_no_more_than_a_short_one(bench: Bench, db: Db, meter
     check(meter, bench)
     db.execute("ANALYZE")
     check(meter, bench)
-
-
-def test_what_is_not_ranked_is_found_behind_all_ranked_jobs(bench: Bench, db: Db, meter: Meter) -> None:
-    """By a plan made when the queue was empty, and by a new one; what may be ranked is claimed as before."""
-    bench.board("identity", *TYPES)
-    bench.register("h", *TYPES)
-    db.execute("ANALYZE")
-    work = {"host": "h", "gpu_types": list(TYPES), "free": [2] * len(TYPES), "lease_s": 60}
-    work |= {"instance": "h", "unranked": list(TYPES)}
-    meter.cost(queries.CLAIM.sql, work)
-    bench.submit(gpu_types=["L4"])
-    load(db, MANY)
-    db.execute("UPDATE runner.job SET mode = 'leaderboard' WHERE id <= (SELECT max(id) - 15 FROM runner.job)")
-    with psycopg.Connection[dict[str, Any]].connect(bench.url, autocommit=True, row_factory=dict_row) as fresh:
-        for each in (meter, Meter(fresh)):
-            cost = each.cost(queries.CLAIM.sql, work)
-            assert 0 < cost.entries.get("job_ready_unranked_idx", 0) < 100, cost
-            assert "job_ready_idx" not in cost.entries, cost
-            assert cost.walked == {}
-    claims = bench.store.claim(host="h", slots=dict.fromkeys(TYPES, 2), lease_s=60, unranked=TYPES)
-    assert {job.mode for job in claims.jobs} == {Mode.TEST}
-    claims = bench.store.claim(host="h", slots=dict.fromkeys(TYPES, 2), lease_s=60)
-    assert {job.mode for job in claims.jobs} == {Mode.LEADERBOARD}
 
 
 #: What the finished jobs have found.

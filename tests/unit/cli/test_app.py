@@ -122,9 +122,9 @@ def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("shell", "code", "says"),
     [
-        ("gpu list --here > /dev/full", 3, "kernel-runner: cannot write to stdout: No space left on device"),
-        ("gpu list --here > /dev/full 2>&1", 3, ""),
-        ("gpu list --here >&-", 0, ""),
+        ("gpu show > /dev/full", 3, "kernel-runner: cannot write to stdout: No space left on device"),
+        ("gpu show > /dev/full 2>&1", 3, ""),
+        ("gpu show >&-", 0, ""),
         ("nothing 2>&-", 2, ""),
     ],
 )
@@ -137,7 +137,7 @@ def test_a_stdout_that_takes_nothing(shell: str, code: int, says: str) -> None:
     assert (ended.returncode, ended.stderr.strip()) == (code, says)
 
 
-@pytest.mark.parametrize("arguments", ["--help", "gpu list --here --json"])
+@pytest.mark.parametrize("arguments", ["--help", "gpu show"])
 def test_a_reader_that_has_gone_decides_nothing(arguments: str) -> None:
     """`| head` ends before the command does: 0 would mean that a submission was accepted, 1 that it was not."""
     reading, writing = os.pipe()

@@ -1,4 +1,4 @@
-"""`gpu detect` and `gpu list --here`: on devices whose libraries are replaced at the import boundary."""
+"""`gpu detect` and `gpu show`: on devices whose libraries are replaced at the import boundary."""
 
 from __future__ import annotations
 
@@ -57,9 +57,8 @@ def test_a_type_is_written_for_a_device(host: GpuHost) -> None:
     assert "device.bandwidth_gb_s: found nothing" in out
     assert (host.types / "RTX5090.toml").read_text() == ADDED
     assert "is RTX5090: its name matches" in host.gpu("detect")[1]
-    listed = json.loads(host.gpu("list", "--here", "--json")[1])
+    listed = json.loads(host.gpu("show")[1])
     assert {entry["name"]: entry["file"] for entry in listed}["RTX5090"] == str(host.types / "RTX5090.toml")
-    assert "RTX5090" in host.gpu("list", "--here")[1]
     (host.types / "RTX5090.toml").write_text(ADDED.replace('["NVIDIA GeForce RTX 5090"]', '["another"]'))
     code, _, err = host.gpu("detect", "--write", "RTX5090", "--device", "1")
     assert (code, "RTX5090 is GPU type RTX5090 of" in err) == (ExitCode.USAGE, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from runner.base.gpu_types import GpuType, Registry, Vendor
-from runner.base.model import Device, Job, Mode, Slot
+from runner.base.model import Device, Job, Slot
 from runner.daemon.capacity import Capacity
 from runner.daemon.leases import Lease
 from tests.unit import samples
@@ -69,34 +69,10 @@ def test_offers_name_every_alias_of_what_is_free() -> None:
     host = workers()
     capacity = Capacity(tuple(host.values()), REGISTRY)
     assert free(capacity) == set(host)
-    assert capacity.request().slots == {"Four": 1, "Quad": 1, "One": 3, "Single": 3, "CPU": 1}
+    assert capacity.request() == {"Four": 1, "Quad": 1, "One": 3, "Single": 3, "CPU": 1}
     host["one0"].busy = host["four"].busy = True
     assert free(capacity) == {"one1", "one2", "cpu"}
-    assert capacity.request().slots == {"One": 2, "Single": 2, "CPU": 1}
-
-
-def test_slots_that_rank_nothing_are_offered_for_the_rest_when_no_other_is_free() -> None:
-    """A type is asked for in all modes as long as a slot of it may rank."""
-    host = workers()
-    worse = {"one0", "cpu"}
-    capacity = Capacity(tuple(host.values()), REGISTRY, degraded=lambda: worse)
-    request = capacity.request()
-    assert request.slots == {"Four": 1, "Quad": 1, "One": 2, "Single": 2, "CPU": 1}
-    assert request.unranked == {"CPU"}
-    for name in ("four", "one1", "one2"):
-        host[name].busy = True
-    request = capacity.request()
-    assert (request.slots, request.unranked) == ({"One": 1, "Single": 1, "CPU": 1}, frozenset({"One", "Single", "CPU"}))
-    worse.clear()
-    assert capacity.request().unranked == frozenset()
-
-
-def test_what_is_not_ranked_leaves_the_slots_that_rank_free() -> None:
-    """And a ranked job never goes to a degraded one while another is free."""
-    host = workers()
-    capacity = Capacity((host["one0"], host["one1"]), REGISTRY, degraded=lambda: {"one1"})
-    ranked = replace(job("One", job_id=2, avoid_slot="one0"), mode=Mode.LEADERBOARD)
-    assert placed(capacity, job("One", job_id=1), ranked) == {1: "one1", 2: "one0"}
+    assert capacity.request() == {"One": 2, "Single": 2, "CPU": 1}
 
 
 def test_a_job_that_failed_on_a_slot_gets_another() -> None:
@@ -112,7 +88,7 @@ def test_a_slot_whose_container_does_not_go_is_not_offered() -> None:
     """The others go on."""
     host, stuck = workers(), {"one0"}
     capacity = Capacity(tuple(host.values()), REGISTRY, quarantined=lambda: stuck)
-    assert capacity.request().slots == {"Four": 1, "Quad": 1, "One": 2, "Single": 2, "CPU": 1}
+    assert capacity.request() == {"Four": 1, "Quad": 1, "One": 2, "Single": 2, "CPU": 1}
     assert capacity.usable()
     stuck |= set(host)
     assert not capacity.usable()

@@ -144,7 +144,8 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     assert seen["log"] == ("json", "error")
     claim, listen = seen["stores"]
     assert "host=127.0.0.1" in claim._link._address
-    assert claim._link._pacer is listen._link._pacer is not None, "one pacer for the whole host"
+    for store in (claim, listen):
+        assert "target_session_attrs=read-write" in store._link._address
     assert seen["spool"].max_bytes == 3 * 2**20
     assert seen["config"] == given
     assert seen["instance"] == (tmp_path / "state/instance").read_text(encoding="ascii").strip()

@@ -15,7 +15,7 @@ from runner.base.gpu_types import ClockPolicy, GpuType, Vendor
 from runner.base.model import Device, Slot
 from runner.devices import processes
 from runner.devices.gate import HealthGate
-from runner.devices.health import SLACK_BYTES, XID_HOLD_S, Condition, Health, History, clock_deviations, judge, spoiled
+from runner.devices.health import SLACK_BYTES, XID_HOLD_S, History, clock_deviations, judge, spoiled
 from runner.devices.quarantine import Quarantine
 from runner.devices.vendors.nvidia import Nvml
 from tests.fakes.nvml import Nvml as FakeNvml
@@ -28,56 +28,48 @@ L4 = GpuType(name="L4", vendor=Vendor.NVIDIA)
 
 
 @pytest.mark.parametrize(
-    ("changes", "condition", "reason"),
+    ("changes", "reason"),
     [
-        ({}, Condition.FIT, ""),
-        ({"used_bytes": (600 << 20) + SLACK_BYTES}, Condition.FIT, ""),
-        ({"throttle": ("sw_power_cap", "applications_clocks_setting")}, Condition.FIT, ""),
-        ({"uncorrected": None, "processes": None, "used_bytes": None, "remap_pending": None}, Condition.FIT, ""),
-        ({"uncorrected": 2}, Condition.DEGRADED, "2 memory errors could not be corrected; reset the device"),
-        ({"remap_pending": True}, Condition.DEGRADED, "memory is to be remapped; reset the device"),
-        ({"throttle": ("hw_thermal_slowdown",)}, Condition.DEGRADED, "its clocks are held down: hw_thermal_slowdown"),
-        ({"remap_failed": True}, Condition.QUARANTINED, "memory rows could not be remapped"),
-        ({"recovery": "reset the device"}, Condition.QUARANTINED, "the driver asks to reset the device"),
-        ({"compute_mode": "default"}, Condition.FIT, ""),
+        ({}, ""),
+        ({"used_bytes": (600 << 20) + SLACK_BYTES}, ""),
+        ({"throttle": ("sw_power_cap", "applications_clocks_setting")}, ""),
+        ({"uncorrected": None, "processes": None, "used_bytes": None, "remap_pending": None}, ""),
+        ({"uncorrected": 2}, "2 memory errors could not be corrected; reset the device"),
+        ({"remap_pending": True}, "memory is to be remapped; reset the device"),
+        ({"throttle": ("hw_thermal_slowdown",)}, "its clocks are held down: hw_thermal_slowdown"),
+        ({"remap_failed": True}, "memory rows could not be remapped"),
+        ({"recovery": "reset the device"}, "the driver asks to reset the device"),
+        ({"compute_mode": "default"}, ""),
         (
             {"compute_mode": "exclusive_process"},
-            Condition.QUARANTINED,
             "its compute mode is exclusive_process, but judge and worker use it together",
         ),
-        ({"compute_mode": "prohibited"}, Condition.QUARANTINED, "its compute mode is prohibited"),
-        ({"processes": (7, 4711)}, Condition.QUARANTINED, "processes of no known job compute on it: 4711"),
-        ({"used_bytes": 2000 << 20}, Condition.QUARANTINED, "1400 MiB more in use than when it is idle"),
+        ({"compute_mode": "prohibited"}, "its compute mode is prohibited"),
+        ({"processes": (7, 4711)}, "processes of no known job compute on it: 4711"),
+        ({"used_bytes": 2000 << 20}, "1400 MiB more in use than when it is idle"),
     ],
 )
-def test_each_fact_has_its_consequence(changes: dict[str, Any], condition: Condition, reason: str) -> None:
+def test_each_fact_has_its_consequence(changes: dict[str, Any], reason: str) -> None:
     """What is not known counts as fine; what is wrong says so."""
     found = judge(replace(IDLE, **changes), HISTORY, ClockPolicy())
-    assert found.condition is condition
     assert "; ".join(found.reasons).startswith(reason)
     assert bool(found.reasons) == bool(reason)
 
 
-def test_the_gravest_counts_and_everything_is_said() -> None:
-    """A device that is both degraded and to be reset is out, with both reasons."""
-    found = judge(replace(IDLE, uncorrected=1, recovery="reboot the host"), HISTORY, ClockPolicy())
-    assert (found.condition, len(found.reasons)) == (Condition.QUARANTINED, 2)
-
-
 @pytest.mark.parametrize(
-    ("set_aside", "throttle", "condition"),
+    ("set_aside", "throttle", "fit"),
     [
-        (("sw_power_cap",), ("sw_power_cap",), Condition.DEGRADED),
-        (("sw_power_cap",), ("hw_thermal_slowdown",), Condition.FIT),
-        ((), ("hw_thermal_slowdown",), Condition.FIT),
+        (("sw_power_cap",), ("sw_power_cap",), False),
+        (("sw_power_cap",), ("hw_thermal_slowdown",), True),
+        ((), ("hw_thermal_slowdown",), True),
     ],
 )
 def test_a_gpu_type_says_which_reasons_count(
-    set_aside: tuple[str, ...], throttle: tuple[str, ...], condition: Condition
+    set_aside: tuple[str, ...], throttle: tuple[str, ...], *, fit: bool
 ) -> None:
     """In place of those that count for every type; a clock that is demanded says nothing of an idle device."""
     clocks = ClockPolicy(sm_mhz=1410, set_aside=set_aside)
-    assert judge(replace(IDLE, throttle=throttle, sm_clock_mhz=345), HISTORY, clocks).condition is condition
+    assert judge(replace(IDLE, throttle=throttle, sm_clock_mhz=345), HISTORY, clocks).fit is fit
 
 
 @pytest.mark.parametrize(
@@ -108,23 +100,10 @@ def test_a_lock_is_verified(
     assert clock_deviations(reading, GpuType(name="X", vendor=vendor, clocks=clocks)) == expected
 
 
-def test_a_degraded_device_bars_what_is_ranked_only() -> None:
-    """A fit one nothing, a quarantined one everything."""
-    barred = {
-        condition: [Health(condition=condition).bars(ranked=ranked) for ranked in (False, True)]
-        for condition in Condition
-    }
-    assert barred == {
-        Condition.FIT: [False, False],
-        Condition.DEGRADED: [False, True],
-        Condition.QUARANTINED: [True, True],
-    }
-
-
 @pytest.mark.parametrize(("xid", "grave"), [(79, True), (48, True), (119, True), (13, False), (31, False), (63, False)])
 def test_a_program_that_crashes_is_no_fault_of_the_device(xid: int, *, grave: bool) -> None:
     """Xids of a program's own making neither keep the slot out nor void a result."""
-    assert (judge(IDLE, replace(HISTORY, xids=(xid,)), ClockPolicy()).condition is Condition.QUARANTINED) == grave
+    assert (judge(IDLE, replace(HISTORY, xids=(xid,)), ClockPolicy()).fit) != grave
     assert (spoiled(IDLE, replace(IDLE, xids=(xid,))) is not None) == grave
 
 
@@ -184,12 +163,12 @@ def rig() -> Iterator[Rig]:
 def test_a_lost_device_keeps_its_own_slot_out_and_comes_back(rig: Rig) -> None:
     """The other one is fit all the while; as soon as the device answers again, so is its slot."""
     whole = rig.answers[1]
-    assert rig.gate.inspect(rig.slots[1]).health.condition is Condition.FIT
+    assert rig.gate.inspect(rig.slots[1]).health.fit
     rig.answers[1] = lost(whole)
     found = rig.gate.inspect(rig.slots[1])
-    assert (found.readings, found.health.condition) == ((None,), Condition.QUARANTINED)
+    assert (found.readings, found.health.fit) == ((None,), False)
     assert "NVMLError_GpuIsLost" in rig.quarantine.reasons()["nvidia1"]
-    assert rig.gate.inspect(rig.slots[0]).health.condition is Condition.FIT
+    assert rig.gate.inspect(rig.slots[0]).health.fit
     assert set(rig.quarantine.reasons()) == {"nvidia1"}
     rig.answers[1] = whole
     rig.wait(lambda: not rig.quarantine.reasons())
@@ -206,11 +185,11 @@ def test_a_call_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> N
         return real(uuid)
 
     monkeypatch.setattr(rig.fake, "nvmlDeviceGetHandleByUUID", hang, raising=False)
-    assert rig.gate.inspect(rig.slots[0]).health.condition is Condition.QUARANTINED
+    assert not rig.gate.inspect(rig.slots[0]).health.fit
     assert "did not answer within 0.2 s" in rig.quarantine.reasons()["nvidia0"]
     # The limit is the hanging device's alone: a busy machine may take longer to start the neighbour's thread.
     rig.gate._limit_s = PATIENCE_S
-    assert rig.gate.inspect(rig.slots[1]).health.condition is Condition.FIT
+    assert rig.gate.inspect(rig.slots[1]).health.fit
     release.set()
     rig.wait(lambda: not rig.quarantine.reasons())
     rig.quarantine.close()
@@ -219,7 +198,7 @@ def test_a_call_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_driver_may_take_longer_to_start_than_a_device_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without persistence mode it starts every device of the host first. Only a driver that never starts is out."""
     rig, release = Rig(1, limit_s=0.1, open_limit_s=PATIENCE_S), threading.Event()
-    found: queue.SimpleQueue[Condition] = queue.SimpleQueue()
+    found: queue.SimpleQueue[bool] = queue.SimpleQueue()
     start = rig.fake.nvmlInit
 
     def start_slowly() -> None:
@@ -227,18 +206,18 @@ def test_the_driver_may_take_longer_to_start_than_a_device_to_answer(monkeypatch
         start()
 
     monkeypatch.setattr(rig.fake, "nvmlInit", start_slowly, raising=False)
-    threading.Thread(target=lambda: found.put(rig.gate.inspect(rig.slots[0]).health.condition), daemon=True).start()
+    threading.Thread(target=lambda: found.put(rig.gate.inspect(rig.slots[0]).health.fit), daemon=True).start()
     with pytest.raises(queue.Empty):
         found.get(timeout=0.5)
     # A busy machine may take longer than the device's limit to go on.
     rig.gate._watch(rig.slots[0].devices[0]).calls._limit_s = PATIENCE_S
     release.set()
-    assert found.get(timeout=PATIENCE_S) is Condition.FIT
+    assert found.get(timeout=PATIENCE_S) is True
     rig.quarantine.close()
     release.clear()
     never = Rig(1, open_limit_s=0.1)
     monkeypatch.setattr(never.fake, "nvmlInit", start_slowly, raising=False)
-    assert never.gate.inspect(never.slots[0]).health.condition is Condition.QUARANTINED
+    assert not never.gate.inspect(never.slots[0]).health.fit
     assert "its driver did not start within 0.1 s" in never.quarantine.reasons()["nvidia0"]
     release.set()
     never.quarantine.close()
@@ -249,48 +228,21 @@ def test_the_compute_mode_is_read_and_clients_of_a_service_count_as_processes(ri
     rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetComputeMode": 0}
     before = rig.gate.inspect(rig.slots[0])
     (reading,) = before.readings
-    assert (before.health.condition, reading and reading.compute_mode) == (Condition.FIT, "default")
+    assert (before.health.fit, reading and reading.compute_mode) == (True, "default")
     rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetComputeMode": 3}
-    assert rig.gate.inspect(rig.slots[0]).health.condition is Condition.QUARANTINED
+    assert not rig.gate.inspect(rig.slots[0]).health.fit
     assert "exclusive_process" in rig.quarantine.reasons()["nvidia0"]
     served = {"nvmlDeviceGetMPSComputeRunningProcesses": [{"pid": 4711}]}
     rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetComputeMode": 0, **served}
     assert "compute on it: 4711" in rig.gate.inspect(rig.slots[0]).health.reasons[0]
 
 
-def test_memory_errors_degrade_until_a_reset(rig: Rig) -> None:
-    """The slot is used, with a remark; the counter is 0 after a reset, and the remark gone without a run."""
+def test_memory_errors_keep_a_slot_out_until_a_reset(rig: Rig) -> None:
+    """The counter is 0 after a reset."""
     rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetTotalEccErrors": 1}
-    assert rig.gate.inspect(rig.slots[0]).health.condition is Condition.DEGRADED
-    assert rig.quarantine.reasons() == {}
-    assert "1 memory errors could not be corrected" in rig.quarantine.degraded()["nvidia0"]
+    assert "1 memory errors could not be corrected" in rig.gate.inspect(rig.slots[0]).health.reasons[0]
     rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetTotalEccErrors": 0}
-    rig.wait(lambda: not rig.quarantine.degraded())
-
-
-def test_a_degraded_slot_is_not_looked_at_while_it_is_used(rig: Rig) -> None:
-    """What computes there then is a run, which would count as left over; afterwards it is looked at again."""
-    clean = rig.answers[0]
-    slot = rig.slots[0]
-    assert rig.gate.inspect(slot).health.condition is Condition.FIT
-    rig.answers[0] = {**clean, "nvmlDeviceGetTotalEccErrors": 1}
-    with rig.gate.using(slot):
-        assert rig.gate.inspect(slot).health.condition is Condition.DEGRADED
-        looks = threading.Semaphore(0)
-        real = rig.gate._look_again
-
-        def count(slot: Slot) -> None:
-            real(slot)
-            looks.release()
-
-        vars(rig.gate)["_look_again"] = count
-        rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetComputeRunningProcesses": [{"pid": 99, "usedGpuMemory": 1}]}
-        for _ in range(3):
-            assert looks.acquire(timeout=PATIENCE_S)
-        assert rig.quarantine.reasons() == {}
-        rig.answers[0] = clean
-        assert rig.quarantine.degraded()
-    rig.wait(lambda: not rig.quarantine.degraded())
+    rig.wait(lambda: not rig.quarantine.reasons())
 
 
 def test_a_critical_error_voids_the_run_and_is_forgotten_after_a_while(rig: Rig) -> None:
@@ -313,7 +265,7 @@ def test_what_a_run_leaves_behind_keeps_the_slot_out_until_it_is_gone(
     clean = {**rig.answers[0], "nvmlDeviceGetComputeRunningProcesses": [{"pid": 7, "usedGpuMemory": 1}]}
     rig.answers[0] = clean
     slot = rig.slots[0]
-    assert rig.gate.inspect(slot).health.condition is Condition.FIT
+    assert rig.gate.inspect(slot).health.fit
     left = [{"pid": 7, "usedGpuMemory": 1}, {"pid": 99, "usedGpuMemory": 1}]
     rig.answers[0] = {**clean, "nvmlDeviceGetComputeRunningProcesses": left}
     monkeypatch.setattr(processes, "owner_of", {99: "python3, uid 10002"}.get)
@@ -353,7 +305,7 @@ def test_a_run_off_the_clocks_that_are_demanded_says_so(rig: Rig) -> None:
     slot = rig.slots[0]
     rig.gpu = replace(L4, clocks=ClockPolicy(sm_mhz=1410, set_aside=("sw_power_cap",)))
     before = rig.gate.inspect(slot)
-    assert before.health.condition is Condition.FIT
+    assert before.health.fit
     sampled = threading.Event()
     with rig.gate.sampling(slot, 0.05, on_round=lambda _: sampled.set()) as sampler:
         assert sampled.wait(PATIENCE_S)
@@ -362,10 +314,10 @@ def test_a_run_off_the_clocks_that_are_demanded_says_so(rig: Rig) -> None:
     rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetCurrentClocksEventReasons": 0x4}
     assert rig.gate.inspect(slot).health.reasons[0].endswith("its clocks are held down: sw_power_cap")
     rig.gpu = L4
-    rig.wait(lambda: not rig.quarantine.degraded())
+    rig.wait(lambda: not rig.quarantine.reasons())
 
 
 def test_a_slot_without_devices_is_always_fit(rig: Rig) -> None:
     """There is nothing to ask."""
     found = rig.gate.inspect(Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,)))
-    assert (found.readings, found.health.condition) == ((), Condition.FIT)
+    assert (found.readings, found.health.fit) == ((), True)

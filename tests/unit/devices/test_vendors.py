@@ -12,7 +12,7 @@ from runner.base.gpu_types import CLOCK_REASONS, ClockPolicy, Vendor
 from runner.base.model import Device, Slot
 from runner.devices import Reading, list_devices, vendors
 from runner.devices.gate import HealthGate
-from runner.devices.health import Condition, clock_deviations
+from runner.devices.health import clock_deviations
 from runner.devices.quarantine import Quarantine
 from runner.devices.vendors import SUPPORTED, supported
 from runner.evaluation.container_spec import cdi_name
@@ -70,7 +70,7 @@ def test_a_further_vendor_is_listed_watched_named_and_judged(grid: Device) -> No
     gpu = replace(samples.H100, vendor="grid", clocks=ClockPolicy(sm_mhz=1000))  # type: ignore[arg-type]  # no member
     gate = HealthGate(Quarantine(), type_of=lambda _: gpu)
     try:
-        assert gate.inspect(slot).health.condition is Condition.FIT
+        assert gate.inspect(slot).health.fit
     finally:
         gate.close()
     assert cdi_name(grid, {"grid.example/gpu=7": ("/dev/grid0", "/dev/gridctl")}) == "grid.example/gpu=7"

@@ -66,7 +66,7 @@ def _collected(folder: Path) -> Iterator[Metric]:
     health_report.show(
         DaemonView(
             host="h",
-            snapshot=lambda: DaemonSnapshot(slots=((slot, False),), quarantined={}, degraded={}, leases=0, unwritten=0),
+            snapshot=lambda: DaemonSnapshot(slots=((slot, False),), quarantined={}, leases=0, unwritten=0),
             spool=Spool(folder / "spool", max_bytes=1),
             disk_spaces=lambda: [DiskSpace(what="x", path=folder, free_bytes=1, floor_bytes=1)],
             warm=dict,

@@ -9,7 +9,6 @@ from psycopg.conninfo import conninfo_to_dict
 from runner.base.errors import DatabaseUnavailableError, KernelRunnerError, NotFoundError, SubmissionError
 from runner.store import connection
 from runner.store.connection import TRIES, Link
-from runner.store.pacer import ConnectPacer
 
 
 def error(sqlstate: str) -> psycopg.Error:
@@ -118,8 +117,8 @@ def test_a_daemon_connects_to_a_server_that_takes_writes_unless_told_otherwise()
     def wants(link: Link) -> object:
         return conninfo_to_dict(link._address).get("target_session_attrs")
 
-    assert wants(Link(dsn, application_name="x", pacer=ConnectPacer())) == "read-write"
-    assert wants(Link(f"{dsn}?target_session_attrs=any", application_name="x", pacer=ConnectPacer())) == "any"
+    assert wants(Link(dsn, application_name="x", writes=True)) == "read-write"
+    assert wants(Link(f"{dsn}?target_session_attrs=any", application_name="x", writes=True)) == "any"
     assert wants(Link(dsn, application_name="x")) is None
 
 

@@ -42,7 +42,7 @@ BEGIN
 
     PERFORM runner.call('runner_queue', string_agg(w.name, ',' ORDER BY w.number))
     FROM unnest(add_jobs.gpu_types) WITH ORDINALITY AS w (name, number)
-    WHERE NOT runner.is_busy(w.name, v_priority, add_jobs.mode IN ('test', 'benchmark', 'profile'))
+    WHERE NOT runner.is_busy(w.name, v_priority)
     HAVING count(*) > 0;
     RETURN v_added;
 END

@@ -9,11 +9,9 @@
 -- waited longest, if that is an hour, so no class waits for ever behind a higher one.
 --
 -- No job of a class waits before its floor (runner.reclaim): behind a held snapshot the index keeps the entries of all
--- jobs that were claimed. For the types in `unranked`, only jobs whose times do not count are taken. Of a paused type
--- nothing is taken. The settings leave the planner no choice: a plan made for a short queue is kept when it is long.
+-- jobs that were claimed. Of a paused type nothing is taken. The settings leave the planner no choice: a plan made for a short queue is kept when it is long.
 CREATE OR REPLACE FUNCTION runner.claim(
-    host text, gpu_types text[], free integer[], lease_s double precision,
-    instance text DEFAULT NULL, unranked text[] DEFAULT '{}'
+    host text, gpu_types text[], free integer[], lease_s double precision, instance text DEFAULT NULL
 ) RETURNS TABLE (
     draining boolean, drain_reason text, registered boolean, overdue boolean, rivals integer,
     id bigint, attempt integer, submission_id integer, leaderboard text, gpu_type text, mode text, secret boolean,
@@ -53,14 +51,14 @@ BEGIN
 
     FOR v_class IN
         WITH RECURSIVE class AS (
-            SELECT t.gpu_type, t.number, t.gpu_type = ANY (claim.unranked) AS unranked, t.free,
+            SELECT t.gpu_type, t.number, t.free,
                    1001 AS priority, 0::bigint AS floor
             FROM unnest(claim.gpu_types, claim.free) WITH ORDINALITY AS t (gpu_type, free, number)
             WHERE t.free > 0 AND NOT draining AND NOT v_taken
               AND NOT EXISTS (SELECT FROM runner.pause p WHERE p.gpu_type = lower(t.gpu_type))
             UNION ALL
             -- The next class that has a clock, or a job in between: nothing was claimed of that class yet.
-            SELECT t.gpu_type, t.number, t.unranked, t.free, coalesce(q.priority, k.priority),
+            SELECT t.gpu_type, t.number, t.free, coalesce(q.priority, k.priority),
                    CASE WHEN q.priority IS NULL THEN k.floor ELSE 0 END
             FROM class t
             LEFT JOIN LATERAL (
@@ -75,7 +73,7 @@ BEGIN
             ) AS q ON true
             WHERE coalesce(q.priority, k.priority) IS NOT NULL
         )
-        SELECT c.gpu_type, c.priority, c.floor, c.unranked, CASE WHEN a.since IS NULL THEN c.free ELSE 1 END AS free
+        SELECT c.gpu_type, c.priority, c.floor, CASE WHEN a.since IS NULL THEN c.free ELSE 1 END AS free
         FROM class c
         LEFT JOIN LATERAL (
             SELECT q.created_at AS since FROM runner.job q
@@ -86,21 +84,10 @@ BEGIN
         WHERE c.priority < 1001 ORDER BY a.since NULLS LAST, c.priority DESC, c.number
     LOOP
         SELECT array_agg(f.id), max(f.turn) INTO v_ids, v_turn FROM (
-            SELECT * FROM (
-                SELECT q.id, q.turn FROM runner.job q
-                WHERE NOT v_class.unranked AND q.state = 'queued' AND q.ready AND q.gpu_type = v_class.gpu_type
-                  AND q.priority = v_class.priority AND q.turn >= v_class.floor AND runner.may_take(q, claim.host)
-                ORDER BY q.turn, q.id LIMIT v_class.free FOR NO KEY UPDATE SKIP LOCKED
-            ) AS any_mode
-            UNION ALL
-            SELECT * FROM (
-                SELECT q.id, q.turn FROM runner.job q
-                WHERE v_class.unranked AND q.mode IN ('test', 'benchmark', 'profile')
-                  AND q.state = 'queued' AND q.ready AND q.gpu_type = v_class.gpu_type
-                  AND (- q.priority) = - v_class.priority AND q.turn >= v_class.floor
-                  AND runner.may_take(q, claim.host)
-                ORDER BY q.turn, q.id LIMIT v_class.free FOR NO KEY UPDATE SKIP LOCKED
-            ) AS unranked
+            SELECT q.id, q.turn FROM runner.job q
+            WHERE q.state = 'queued' AND q.ready AND q.gpu_type = v_class.gpu_type
+              AND q.priority = v_class.priority AND q.turn >= v_class.floor AND runner.may_take(q, claim.host)
+            ORDER BY q.turn, q.id LIMIT v_class.free FOR NO KEY UPDATE SKIP LOCKED
         ) AS f;
         EXIT WHEN v_ids IS NOT NULL;
     END LOOP;

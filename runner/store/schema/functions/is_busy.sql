@@ -1,8 +1,7 @@
 -- True if no host can be idle for another job of a GPU type: the first ready job of the class, which no host has begun
 -- before, has waited for ten seconds, though hosts were told of it and poll. A notification would wake no host that can work, and every commit with
--- one waits for the others of the cluster. `unranked`: a job whose times do not count is asked for, since other
--- slots may take it.
-CREATE OR REPLACE FUNCTION runner.is_busy(gpu_type text, priority integer, unranked boolean) RETURNS boolean
+-- one waits for the others of the cluster.
+CREATE OR REPLACE FUNCTION runner.is_busy(gpu_type text, priority integer) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
 #variable_conflict use_column
@@ -13,15 +12,10 @@ DECLARE
 BEGIN
     RETURN coalesce((
         SELECT f.attempt = 0 AND f.created_at < now() - interval '10 seconds' FROM (
-            (SELECT q.attempt, q.created_at FROM runner.job q
-             WHERE NOT is_busy.unranked AND q.state = 'queued' AND q.ready AND q.gpu_type = is_busy.gpu_type
-               AND q.priority = is_busy.priority AND q.turn >= v_floor
-             ORDER BY q.turn, q.id LIMIT 1)
-            UNION ALL
-            (SELECT q.attempt, q.created_at FROM runner.job q
-             WHERE is_busy.unranked AND q.mode IN ('test', 'benchmark', 'profile') AND q.state = 'queued' AND q.ready
-               AND q.gpu_type = is_busy.gpu_type AND (- q.priority) = - is_busy.priority AND q.turn >= v_floor
-             ORDER BY q.turn, q.id LIMIT 1)
+            SELECT q.attempt, q.created_at FROM runner.job q
+            WHERE q.state = 'queued' AND q.ready AND q.gpu_type = is_busy.gpu_type
+              AND q.priority = is_busy.priority AND q.turn >= v_floor
+            ORDER BY q.turn, q.id LIMIT 1
         ) AS f), false);
 END
 $$;

@@ -31,7 +31,7 @@ MODULE = "import torch\n\n\nclass Model(torch.nn.Module):\n    pass\n"
 ROW = json.dumps({"reference": MODULE, "candidate": MODULE, "key": "a"})
 #: Modules that read files of the project's own, which have no mark.
 OWN_FILES = {
-    *("runner/cli/check.py", "runner/cli/gpu_test.py"),
+    "runner/cli/check.py",
     *("runner/cli/install.py", "runner/cli/task_new.py", "runner/extras/data/manifest.py"),
     *("runner/extras/data/shipped/analyze_submissions.py", "runner/devices/processes.py"),
     *(
