@@ -133,7 +133,8 @@ class Pair:
         ranks_line, judge_ranks = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
-        judge_stderr, judge_stderr_end = os.pipe()
+        #: The stderr of the judge, of rank checkers and of the task's own code.
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 closed in `close`
         self._base, self._start = base, start
         self._streams: tuple[int, ...] = (out_write, err_write)
         self.workers = [self._start_worker(worker_end, places["worker"]) for _, worker_end in lines]
@@ -153,7 +154,7 @@ class Pair:
             env=base | {key: str(descriptor) for key, descriptor in descriptors.items()},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=judge_stderr_end,
+            stderr=self._stderr.fileno(),
             keep=tuple(descriptors.values()),
         )
         self._checkers = [
@@ -162,8 +163,8 @@ class Pair:
                 cwd=places["judge"],
                 env=base | {"KR_RANK_CHECKER_FD": str(end.fileno())},
                 stdin=subprocess.DEVNULL,
-                stdout=judge_stderr_end,
-                stderr=judge_stderr_end,
+                stdout=self._stderr.fileno(),
+                stderr=self._stderr.fileno(),
                 keep=(end.fileno(),),
             )
             for _, end in to_checkers
@@ -173,22 +174,15 @@ class Pair:
         self._ranks_line = ranks_line
         for end in (*(end for line in (*lines, *to_checkers) for end in line), judge_ranks):
             end.close()
-        for descriptor in (out_read, err_read, judge_stderr_end):
+        for descriptor in (out_read, err_read):
             os.close(descriptor)
         self._author_page = author_page
-        self._judge_stderr = os.fdopen(judge_stderr, "rb", buffering=0)
         self._all_started()
-        self._stderr = bytearray()
         self._write_lock = threading.Lock()
         self._ended = threading.Lock()
         self._threads = [
-            threading.Thread(target=self._read_stderr, name="judge stderr", daemon=True),
-            *(
-                threading.Thread(
-                    target=self._await_worker, args=(rank, worker), name=f"worker {rank} exit", daemon=True
-                )
-                for rank, worker in enumerate(self.workers)
-            ),
+            threading.Thread(target=self._await_worker, args=(rank, worker), name=f"worker {rank} exit", daemon=True)
+            for rank, worker in enumerate(self.workers)
         ]
 
     def _start_worker(self, worker_end: socket.socket, place: Path) -> Started:
@@ -237,19 +231,14 @@ class Pair:
                         progress.append((message["phase"], message["done"], message["total"]))
         code = self._judge.wait()
         _kill(self._checkers)
-        self._threads[0].join()
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
         author_exit = AuthorExit.read(self._author_page, how)
         if code != 0 and author_exit is None:
-            raise JudgeFailed(f"the judge ended with {code}:\n{self._stderr.decode(errors='replace')[-8000:]}")
+            self._stderr.seek(0)
+            raise JudgeFailed(f"the judge ended with {code}:\n{self._stderr.read().decode(errors='replace')[-8000:]}")
         return LocalReport(
             steps=tuple(steps), artifacts=tuple(artifacts), progress=tuple(progress), author_exit=author_exit
         )
-
-    @property
-    def judge_stderr(self) -> str:
-        """The stderr of the judge and of the task's own code."""
-        return self._stderr.decode(errors="replace")
 
     def close(self) -> None:
         """Kill all processes and their sessions, and remove their directories."""
@@ -262,7 +251,7 @@ class Pair:
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(timeout=5)
-        for stream in (self._judge.stdin, self._judge.stdout, self._judge_stderr):
+        for stream in (self._judge.stdin, self._judge.stdout, self._stderr):
             if stream is not None:
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
@@ -286,10 +275,6 @@ class Pair:
             except (BrokenPipeError, ValueError):
                 # The judge is gone; its exit code says more than this.
                 return
-
-    def _read_stderr(self) -> None:
-        while data := self._judge_stderr.read(_CHUNK_BYTES):
-            self._stderr += data
 
     def _await_worker(self, rank: int, worker: Started) -> None:
         """Tell the judge how a worker ended."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from sandbox.protocol import StepResult
 from tasks.harness.fork_server import ForkServers
-from tasks.harness.judge.modules.request import payload_of
+from tasks.harness.judge.modules.request import GroupRequest
 from tasks.harness.local import Start
 from tests.acceptance.modules.problems import sent
 from tests.support.local_modules import SuccessivePair
@@ -69,8 +69,8 @@ class Groups:
         began_s = time.monotonic()
         with SuccessivePair(start=start) as pair:
             # As a daemon says of a device on which a group has run.
-            payload = payload_of(group, device="cuda", memory_bytes=4 << 30) | {"streams_wait": True}
-            steps = pair.run(payload).steps
+            request = GroupRequest(group=group, device="cuda", memory_bytes=4 << 30, streams_wait=True)
+            steps = pair.run(request.to_payload()).steps
         took_s = time.monotonic() - began_s
         self.seconds += took_s
         for name, part_ms in _parts_ms(steps, took_s).items():

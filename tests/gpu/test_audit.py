@@ -24,7 +24,7 @@ from tasks.harness import local
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import lines_of
-from tasks.harness.worker.loading import import_submission
+from tasks.harness.worker.submission import import_submission
 from tests.gpu.bench import Machine, Task, judge, tasks, verdict_of
 from tests.gpu.recording import keep, start
 

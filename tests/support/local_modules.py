@@ -18,7 +18,7 @@ from typing import Any
 
 from sandbox.protocol import StepResult
 from tasks.harness.judge.modules.group import Group, GroupError, Result, failed_results
-from tasks.harness.judge.modules.request import payload_of
+from tasks.harness.judge.modules.request import GroupRequest
 from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.local import JudgeFailed, LocalReport, Pair, Start, Started
 
@@ -111,7 +111,7 @@ def evaluate(
         parsed = Group.from_message(group)
     except GroupError as error:
         return failed_results(group, "invalid", str(error))
-    payload = payload_of(group, device=device, memory_bytes=memory_bytes)
+    payload = GroupRequest(group=group, device=device, memory_bytes=memory_bytes).to_payload()
     frames: list[dict[str, Any]] = []
     verdict, lost = "internal_error", "the judge ended without a result for this candidate"
     try:

@@ -27,7 +27,7 @@ from sandbox.host.container import ContainerReport
 from sandbox.protocol import MAX_ARCHIVE_BYTES, PairRequest, StepResult
 from sandbox.spec import Ending
 from tasks.harness.judge.modules import group as harness
-from tasks.harness.judge.modules.request import payload_of
+from tasks.harness.judge.modules.request import GroupRequest
 
 #: How an item can end. `invalid` is the reference's fault, `internal_error` ours.
 VERDICTS: Final = frozenset(
@@ -104,14 +104,14 @@ class Group:
             mine = {number: builds[number][0] for number in ids if number in builds}
             refused = {number: text for number in mine if (text := refusal_of(mine[number], gpu)) is not None}
             archives = archives_of({number: build for number, build in mine.items() if number not in refused})
-            payload = payload_of(
-                part,
+            request = GroupRequest(
+                group=part,
                 device=self.context.device,
                 memory_bytes=tensor_bytes(gpu),
-                builds={**dict.fromkeys(archives), **refused},
+                builds={str(number): text for number, text in ({**dict.fromkeys(archives), **refused}).items()},
             )
             sizes = {str(number): archive.size_bytes for number, archive in archives.items()}
-            plan = self._plan(len(ids), PairRequest(payload=payload, successive=True, archives=sizes))
+            plan = self._plan(len(ids), PairRequest(payload=request.to_payload(), successive=True, archives=sizes))
             yield plan, JoinedArchives(list(archives.values())) if archives else None
 
     def _plan(self, count: int, request: PairRequest) -> Plan:

@@ -15,13 +15,13 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from tasks.harness.shared.arenas import aligned, has_huge_pages
 from tasks.harness.shared.cores import judge_core, leave_judge_core
+from tasks.harness.shared.module_values import tensors_of
 from tasks.harness.shared.values import Packed, pack
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed
 
@@ -30,7 +30,7 @@ from .audit import CROWDED_NS
 from .faults import Fault
 from .snapshots import Pace
 from .worker_client import Called, WorkerClient
-from .worker_output import Unwatched
+from .worker_output import Watcher
 from .workers import Call
 
 _PR_SET_PDEATHSIG = 1
@@ -85,7 +85,7 @@ class Control:
         Raises:
             RuntimeError: it does not answer.
         """
-        self._client = WorkerClient(self._sock, Unwatched(), core=self._core)
+        self._client = WorkerClient(self._sock, Watcher(), core=self._core)
         self._client.memory_bytes = _MEMORY_BYTES
         self._client.pace, self._client.is_trusted = self.pace, True
         with _our_fault():
@@ -191,7 +191,7 @@ def _our_fault() -> Iterator[None]:
 def read_all(data: tuple[Any, int, int]) -> Any:
     """The control kernel: read all of data[0], return data[1] new tensors of data[2] bytes; one alone, or a tuple."""
     value, parts, nbytes = data
-    read = sum(map(_read, _tensors(value)))
+    read = sum(map(_read, tensors_of(value)))
     found = tuple(torch.full((max(nbytes // 8, 1),), read) for _ in range(max(parts, 1)))
     return found[0] if len(found) == 1 else found
 
@@ -203,20 +203,6 @@ def _ones(nbytes: int) -> Packed:
 def _read(item: torch.Tensor) -> int:
     whole = torch.empty(0, dtype=torch.uint8).set_(item.untyped_storage())
     return int(whole[: whole.numel() // 8 * 8].view(torch.int64).sum()) & 0xFF
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """All tensors of an input."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, SimpleNamespace):
-        yield from _tensors(vars(value))
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _tensors(item)
 
 
 def _serve(sock: socket.socket) -> None:

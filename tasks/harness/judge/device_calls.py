@@ -38,8 +38,7 @@ import torch
 from tasks.harness.shared.arenas import PAGE_BYTES, Arena, aligned
 from tasks.harness.shared.call_flags import FINISHED_AT, FLAGS_BYTES, RELEASED_AT, CallFlags
 from tasks.harness.shared.cuda_driver import Driver, DriverError
-from tasks.harness.shared.device_bytes import device_bytes
-from tasks.harness.shared.flush import flush_size
+from tasks.harness.shared.device_memory import device_bytes, flush_size
 from tasks.harness.shared.values import Packed, Placed, size_of
 
 from .activity import Activity, Look

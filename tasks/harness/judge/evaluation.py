@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sandbox.protocol import Artifact, Judged, StepResult, to_b64
+from sandbox.protocol import Artifact, Judged, to_b64
 from tasks.harness.emulate import asked
 from tasks.harness.shared.device_memory import release_memory
 from tasks.harness.shared.profilers import FILES
@@ -116,10 +116,7 @@ class Judge:
                 self._extra["calibrate_ns"] = time.monotonic_ns() - first.start_ns - self._extra["prepare_ns"]
             elif self._times_on_device:
                 self._calibration, self._extra["gate"] = self._workers.prepare_device(
-                    self._device,
-                    flush_bytes=self._request.flush_bytes,
-                    deadline_ns=time.monotonic_ns() + START_TIMEOUT_NS,
-                    tried=self._request.streams_wait,
+                    self._device, deadline_ns=time.monotonic_ns() + START_TIMEOUT_NS
                 )
                 self._extra["calibrate_ns"] = time.monotonic_ns() - first.start_ns - self._extra["prepare_ns"]
             if self._device != "cpu":
@@ -315,26 +312,22 @@ class Judge:
             details["calibration"] = self._calibration.as_details()
         self._extra = {}
         exit_code = EXIT_PASSED if passed else EXIT_TIMED_OUT if run.timed_out else EXIT_NOT_PASSED
-        self._frames.send(
-            StepResult(
-                name=run.request.name,
-                command=f"judge {run.request.name}",
-                start_ns=run.start_ns - self._began_ns,
-                duration_ns=time.monotonic_ns() - run.start_ns,
-                exit_code=exit_code,
-                timed_out=run.timed_out,
-                output_limit=run.output_limit,
-                stdout=captured.stdout,
-                stderr=stderr,
-                stdout_bytes=captured.stdout_bytes,
-                stderr_bytes=captured.stderr_bytes,
-                judged=Judged(
-                    verdict=run.verdict,
-                    message=run.message,
-                    assurance={"correctness": "judge", "timing": run.timing},
-                    details=details,
-                    announced=run.announced,
-                    cases=tuple(report.to_message() for report in run.reports),
-                ),
-            ).to_message()
+        judged = Judged(
+            verdict=run.verdict,
+            message=run.message,
+            assurance={"correctness": "judge", "timing": run.timing},
+            details=details,
+            announced=run.announced,
+            cases=tuple(report.to_message() for report in run.reports),
+        )
+        self._frames.step(
+            run.request.name,
+            judged,
+            captured,
+            start_ns=run.start_ns - self._began_ns,
+            duration_ns=time.monotonic_ns() - run.start_ns,
+            exit_code=exit_code,
+            timed_out=run.timed_out,
+            output_limit=run.output_limit,
+            stderr=stderr,
         )

@@ -7,7 +7,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox.protocol import encode
+from sandbox.protocol import Judged, StepResult, encode
+
+from .worker_output import Captured
 
 _PROGRESS_NS = 200_000_000
 
@@ -25,6 +27,11 @@ class Frames:
         data = memoryview(encode(message))
         while data:
             data = data[os.write(self._fd, data) :]
+
+    def step(self, name: str, judged: Judged, captured: Captured, **facts: Any) -> None:
+        """Write a step frame; `facts`: its other fields."""
+        step = StepResult(name=name, command=f"judge {name}", judged=judged, **{**vars(captured), **facts})
+        self.send(step.to_message())
 
     def progress(self, phase: str, done: int, total: int) -> None:
         """Write a progress frame, at most five a second except for the first and last of a phase."""

@@ -37,13 +37,14 @@ from .control import Control
 from .evaluation import START_TIMEOUT_NS, Judge
 from .frames import Frames
 from .modules.evaluation import GroupJudge
-from .modules.request import KIND, GroupRequest
+from .modules.group import KIND, Group
+from .modules.request import GroupRequest
 from .multi_rank import MultiRank
 from .problem import guard_heap, scramble
 from .request import JudgeRequest
 from .single_rank import SingleRank
 from .worker_client import WorkerClient
-from .worker_output import Collector, Unwatched, read_request
+from .worker_output import Collector, Watcher, read_request
 from .workers import Workers
 
 
@@ -125,21 +126,16 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
         else:
             # The first worker, the reference's and this process make their contexts side by side.
             single_rank.begin_device(flush_bytes=None, deadline_ns=deadline_ns, tried=request.streams_wait)
-            reference = WorkerClient(new_worker("reference"), Unwatched(), core=single_rank.core)
+            reference = WorkerClient(new_worker("reference"), Watcher(), core=single_rank.core)
             # What the first worker tries holds for all.
             reference.begin_device(flush_bytes=None, deadline_ns=deadline_ns, tried=True)
             require_device(device)
-            calibration, gate = single_rank.prepare_device(
-                device,
-                flush_bytes=None,
-                deadline_ns=deadline_ns,
-                tried=request.streams_wait,
-                await_others=partial(reference.await_device, deadline_ns=deadline_ns),
-            )
+            await_others = partial(reference.await_device, deadline_ns=deadline_ns)
+            calibration, gate = single_rank.prepare_device(device, deadline_ns=deadline_ns, await_others=await_others)
         first, control = single_rank.give_away()
         collector.start()
         GroupJudge(
-            request.group,
+            Group.from_message(request.group),
             request=request.as_judge_request(device),
             device=device,
             frames=frames,
@@ -150,7 +146,7 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
             new_worker=new_worker,
             calibration=calibration,
             gate=gate,
-            builds=request.builds,
+            builds={int(number): said for number, said in request.builds.items()},
             unpack=unpack,
         ).run(Path.cwd())
 

@@ -27,7 +27,7 @@ import torch
 
 from tasks.harness.shared.arenas import Arena
 from tasks.harness.shared.cores import judge_core, on_core
-from tasks.harness.shared.profilers import Capture
+from tasks.harness.shared.profilers import Capture, Profile
 from tasks.harness.shared.values import pack
 from tasks.harness.shared.wire import MAX_FROM_WORKER_BYTES, Channel, Interrupted, PeerClosed, WireViolation, encode
 
@@ -41,7 +41,7 @@ from .rank_checkers import Answers, RankCheckers, named
 from .request import Compiled
 from .sched_delay import SchedDelay
 from .snapshots import claimed, needed
-from .worker_client import PROFILE_BYTES, SPIN_NS, Profiled, profile_message, profile_of
+from .worker_client import PROFILE_BYTES, SPIN_NS, profile_message, profile_of
 from .worker_output import Collector
 from .workers import Call
 
@@ -106,6 +106,7 @@ class MultiRank:
         self._spin_ns = SPIN_NS if self._core is not None else 0
         self._checkers = RankCheckers(checkers)
         self._joined = False
+        self._device_order = b""
         self._waited_ns = 0
         self._waiting_cpu_ns = 0
         #: Of the last call: the type of a returned object that is no tensor data, by rank.
@@ -156,21 +157,14 @@ class MultiRank:
         )
         return Calibration(message=costs)
 
-    def begin_device(self, *, flush_bytes: int | None, deadline_ns: int, tried: bool) -> None:
-        """Do nothing: the workers have to meet before."""
+    def begin_device(self, *, flush_bytes: int | None, deadline_ns: int, tried: bool) -> None:  # noqa: ARG002 not yet
+        """See Workers. The workers have to meet before."""
+        self._device_order = encode({"op": "prepare_device", "flush_bytes": flush_bytes, "tried": tried})
 
-    def prepare_device(
-        self,
-        device: str,  # noqa: ARG002 for one device
-        *,
-        flush_bytes: int | None,
-        deadline_ns: int,
-        tried: bool,
-    ) -> tuple[None, str]:
+    def prepare_device(self, device: str, *, deadline_ns: int) -> tuple[None, str]:  # noqa: ARG002 for one device
         """See Workers."""
-        message = {"op": "prepare_device", "flush_bytes": flush_bytes, "tried": tried}
         for rank in self._ranks():
-            self._tell(rank, encode(message), deadline_ns)
+            self._tell(rank, self._device_order, deadline_ns)
         self._listen("device_prepared", deadline_ns)
         return None, "calls of several ranks begin together, by the clock"
 
@@ -246,7 +240,7 @@ class MultiRank:
         rng_seed: int | None,
         capture: Capture | None,  # noqa: ARG002 for a single rank
         deadline_ns: int,
-    ) -> tuple[Profiled, ...]:
+    ) -> tuple[Profile, ...]:
         """See Workers."""
         with ExitStack() as stack:
             rank_inputs = self._prepared(arguments, rng_seed, deadline_ns, stack)
@@ -470,11 +464,7 @@ def _ended_ns(taken: Answers) -> int:
 
 
 def _passed_on(tree: object, output_arena: Arena) -> bytes:
-    """A worker's description of its output, for the rank checker.
-
-    Raises:
-        Fault: it holds something that arrived as JSON but cannot be sent on.
-    """
+    """A worker's description of its output, for the rank checker. What arrived as JSON may not be sendable: a Fault."""
     try:
         return encode({"op": "take", "tree": tree, "size": output_arena.size}, descriptors=1)
     except (ValueError, RecursionError) as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from tasks.harness.shared.module_values import map_tensors
-from tasks.harness.shared.profilers import Capture
+from tasks.harness.shared.profilers import Capture, Profile
 from tasks.harness.shared.values import Packed, Snapshot, pack, signature, tensors_in, tree_signature
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, MAX_FROM_WORKER_BYTES
 
@@ -24,7 +24,7 @@ from .hand_over import Calibration, DeviceCosts
 from .problem import CheckRaised, Problem, TaskFault
 from .request import Compiled
 from .snapshots import held
-from .worker_client import Called, Profiled, WorkerClient
+from .worker_client import Called, WorkerClient
 from .worker_output import Collector
 from .workers import Call
 
@@ -110,17 +110,11 @@ class SingleRank:
         self._client.begin_device(flush_bytes=flush_bytes, deadline_ns=deadline_ns, tried=tried)
 
     def prepare_device(
-        self,
-        device: str,
-        *,
-        flush_bytes: int | None,
-        deadline_ns: int,
-        tried: bool,
-        await_others: Callable[[], None] | None = None,
+        self, device: str, *, deadline_ns: int, await_others: Callable[[], None] | None = None
     ) -> tuple[Calibration | None, str]:
         """See Workers. `await_others`: waits until no other process makes a context; then calls are measured."""
         self._device = device
-        why_not = self._client.prepare_device(flush_bytes=flush_bytes, deadline_ns=deadline_ns, tried=tried)
+        why_not = self._client.prepare_device(deadline_ns=deadline_ns)
         if await_others is not None:
             await_others()
         if why_not is None:
@@ -343,7 +337,7 @@ class SingleRank:
 
     def profile(
         self, arguments: Mapping[str, Value], *, rng_seed: int | None, capture: Capture | None, deadline_ns: int
-    ) -> tuple[Profiled, ...]:
+    ) -> tuple[Profile, ...]:
         """See Workers."""
         data = self._problem.generate(arguments, rng_seed=rng_seed)
         packed = self._problem.pack(data, memory_bytes=self._client.memory_bytes)

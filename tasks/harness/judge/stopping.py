@@ -6,11 +6,9 @@ Standard library only, because the planner writes the rule into the request.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import TypeVar
 
-Number = TypeVar("Number", int, float)
 _Z95 = NormalDist().inv_cdf(0.975)
 #: Fewer samples have no useful spread. No ceiling ends a case before.
 FEWEST = 3
@@ -64,19 +62,12 @@ class Stopping:
     def of(cls, timing: Timing | None, *, max_kernel_ns: float, max_wall_ns: float) -> Stopping:
         """The rule of a mode, with a task's own values. A task may not wait longer than the mode does."""
         rule = cls(max_kernel_ns=max_kernel_ns, max_wall_ns=max_wall_ns)
-        if timing is None:
-            return rule
-        return cls(
-            max_runs=_or(timing.max_runs, rule.max_runs),
-            max_kernel_ns=_ns(timing.max_kernel_s, max_kernel_ns),
-            max_wall_ns=min(_ns(timing.max_wall_s, max_wall_ns), max_wall_ns),
-            min_runs=_or(timing.min_runs, rule.min_runs),
-            min_kernel_ns=_ns(timing.min_kernel_s, rule.min_kernel_ns),
-            min_wall_ns=_ns(timing.min_wall_s, rule.min_wall_ns),
-            width=_or(timing.width, rule.width),
-            noisy=_or(timing.noisy, rule.noisy),
-            refuse=_or(timing.refuse, rule.refuse),
-        )
+        own = {} if timing is None else {name: value for name, value in vars(timing).items() if value is not None}
+        plain = {name: own[name] for name in ("max_runs", "min_runs", "width", "noisy", "refuse") if name in own}
+        times = ("max_kernel", "max_wall", "min_kernel", "min_wall")
+        in_ns = {f"{name}_ns": 1e9 * own[f"{name}_s"] for name in times if f"{name}_s" in own}
+        changed = replace(rule, **plain, **in_ns)
+        return replace(changed, max_wall_ns=min(changed.max_wall_ns, max_wall_ns))
 
     def reason(self, so_far: Progress) -> str | None:
         """Why the case ends: runs, wall_time, kernel_time, check_time or interval; None if it goes on."""
@@ -174,11 +165,3 @@ def noise_of(
     if high - low > rule.noisy * mean:
         return Noise(remark=f"the mean lies between {low / 1e3:.4g} and {high / 1e3:.4g} µs", refusal=None)
     return Noise(remark=None, refusal=None)
-
-
-def _ns(seconds: float | None, otherwise_ns: float) -> float:
-    return otherwise_ns if seconds is None else 1e9 * seconds
-
-
-def _or(value: Number | None, otherwise: Number) -> Number:
-    return otherwise if value is None else value

@@ -20,7 +20,7 @@ from tasks.harness.shared.arenas import HUGE_PAGE_BYTES, Arena, size_for_later
 from tasks.harness.shared.call_flags import DRY_BYTES, KEEPS_ORDER, MAX_PARTS, CallFlags
 from tasks.harness.shared.cores import judge_core, stay_on
 from tasks.harness.shared.cuda_driver import DriverError
-from tasks.harness.shared.profilers import FILES, Capture, Tool
+from tasks.harness.shared.profilers import FILES, Capture, Profile, Tool
 from tasks.harness.shared.values import Layout, Packed, Placed, pack, place, size_of
 from tasks.harness.shared.wire import (
     MAX_FROM_WORKER_BYTES,
@@ -97,19 +97,6 @@ class Called(Taken):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profiled:
-    """A worker's profile. It is text of the submission's process, not evidence."""
-
-    table: bytes
-    #: By the ends of their names.
-    files: Mapping[str, bytes]
-    #: A vendor's profiler, or torch.
-    profiler: str
-    #: Why the vendor's profiler captured nothing, as a sentence; None: it did, or there is none.
-    failure: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Armed:
     """An announced call. The worker waits for the start flag; its inputs come with that."""
 
@@ -168,6 +155,7 @@ class WorkerClient:
         self._stream_flags: CallFlags | None = None
         #: Those of calls that the worker is preparing, and its answer when it has.
         self._preparing: CallFlags | None = None
+        self._flush_bytes: int | None = None
         self._prepared: dict[str, Any] | None = None
         self._not_enqueued = 0
         self._sched_delay = SchedDelay()
@@ -361,12 +349,13 @@ class WorkerClient:
         return called
 
     def begin_device(self, *, flush_bytes: int | None, deadline_ns: int, tried: bool) -> None:
-        """Let the worker begin what `prepare_device` waits for, while this process does other things.
+        """Let the worker begin what `prepare_device` waits for, before `load`. Nothing else may be asked in between.
 
-        Nothing else may be asked of the worker in between. For the arguments see there.
+        `flush_bytes`: to write between two calls to empty the device's caches; None: the worker decides. `tried`: an
+        earlier worker has found that streams of this device can wait. Else this one tries it.
         """
         self.withdraw_call(deadline_ns=deadline_ns)
-        self._preparing = CallFlags.create()
+        self._preparing, self._flush_bytes = CallFlags.create(), flush_bytes
         message = {"op": "prepare_device", "flush_bytes": flush_bytes, "tried": tried}
         self._send(encode(message, descriptors=1), (self._preparing.fd,), deadline_ns)
 
@@ -376,22 +365,16 @@ class WorkerClient:
             self._prepared = self._receive(deadline_ns, min(self._spin_ns, ASK_SPIN_NS))
             expect(self._prepared, "device_prepared")
 
-    def prepare_device(
-        self, *, flush_bytes: int | None, deadline_ns: int, known: Measured | None = None, tried: bool = False
-    ) -> str | None:
-        """Make the worker's device ready for calls by flags, before `load`; why it cannot, in the worker's words.
+    def prepare_device(self, *, deadline_ns: int, known: Measured | None = None) -> str | None:
+        """Make the worker's device ready for calls by flags; why it cannot, in the worker's words.
 
-        `flush_bytes`: to write between two calls to empty the device's caches; None: the worker decides. `known`: what
-        was measured of the device; None: it is measured now. `tried`: an earlier worker has found that streams of this
-        device can wait. Else this one tries it.
+        `known`: what was measured of the device; None: it is measured now.
         """
-        if self._preparing is None:
-            self.begin_device(flush_bytes=flush_bytes, deadline_ns=deadline_ns, tried=tried or known is not None)
         failed = ""
         if known is None and self._core is not None:
             try:
                 # The worker makes its context meanwhile.
-                known = Measured.of_device(flush_bytes)
+                known = Measured.of_device(self._flush_bytes)
             except RuntimeError as error:
                 failed = str(error)
         self.await_device(deadline_ns=deadline_ns)
@@ -703,7 +686,7 @@ class WorkerClient:
             )
         return taken, claimed(answer)
 
-    def profile(self, packed: Packed, *, capture: Capture | None, deadline_ns: int) -> Profiled:
+    def profile(self, packed: Packed, *, capture: Capture | None, deadline_ns: int) -> Profile:
         """Run the kernel once under torch's profiler, and with a capture once more under the vendor's."""
         placed, size = packed.place()
         with Arena.create(size) as inputs, Arena.create(PROFILE_BYTES) as output_arena:
@@ -749,11 +732,7 @@ class WorkerClient:
 
 
 def _parts_of(found: object) -> list[Part]:
-    """The parts of an output, by a worker's word.
-
-    Raises:
-        Fault: it is no such list.
-    """
+    """The parts of an output, by a worker's word."""
     parts = []
     for item in found if isinstance(found, list) and len(found) <= _DEVICE_PARTS else [None]:
         match item:
@@ -785,7 +764,7 @@ def profile_message(output_arena: Arena, capture: Capture | None, deadline_ns: i
     return {"op": "profile", "output_size": output_arena.size, "capture": options, "limit_s": limit_s}
 
 
-def profile_of(answer: Mapping[str, Any], output_arena: Arena) -> Profiled:
+def profile_of(answer: Mapping[str, Any], output_arena: Arena) -> Profile:
     """A worker's profile, read from the arena that it was given.
 
     Raises:
@@ -808,6 +787,6 @@ def profile_of(answer: Mapping[str, Any], output_arena: Arena) -> Profiled:
     for size in (int(table or 0), *sizes.values()):
         parts.append(output_arena.bytes_at(offset, size).numpy().tobytes())
         offset += size
-    return Profiled(
+    return Profile(
         table=parts[0], files=dict(zip(sizes, parts[1:], strict=True)), profiler=str(profiler), failure=failure
     )

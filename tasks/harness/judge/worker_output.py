@@ -11,7 +11,7 @@ import os
 import select
 import threading
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from sandbox.protocol import Decoder, FrameError, Reading
 
@@ -71,33 +71,20 @@ class _Stream:
         return text, count
 
 
-class Watcher(Protocol):
-    """Facts about a worker beside its answers."""
+class Watcher:
+    """Facts about a worker beside its answers. Here: init says nothing of it, and nobody reads what it writes."""
 
-    @property
-    def wake_fd(self) -> int | None:
-        """Readable once something happened that should end any wait for the worker."""
-
-    @property
-    def flooded(self) -> bool:
-        """Whether it has written more than the limit."""
-
-    def wait_exit(self, timeout_s: float) -> WorkerExit | None:
-        """How it ended, if that is known within `timeout_s`."""
-
-
-class Unwatched:
-    """A watcher of a process of which init says nothing, and whose output nobody reads."""
-
-    wake_fd = None
+    #: Readable once something happened that should end any wait for the worker.
+    wake_fd: int | None = None
+    #: Whether it has written more than the limit.
     flooded = False
 
     def wait_exit(self, timeout_s: float) -> WorkerExit | None:  # noqa: ARG002 it is not waited for
-        """Return None: nothing is known."""
+        """How it ended, if that is known within `timeout_s`."""
         return None
 
 
-class Collector:
+class Collector(Watcher):
     """Drains the worker's streams and init's messages until closed."""
 
     def __init__(self, *, stdout_fd: int, stderr_fd: int, init_fd: int) -> None:
@@ -111,9 +98,7 @@ class Collector:
         self._current = 0
         self._stop_fd = os.eventfd(0, os.EFD_CLOEXEC)
         self._resume_fd = os.eventfd(0, os.EFD_CLOEXEC)
-        #: Readable once something happened that should end any wait for the worker.
-        self.wake_fd = os.eventfd(0, os.EFD_CLOEXEC)
-        self.flooded = False
+        self.wake_fd: int = os.eventfd(0, os.EFD_CLOEXEC)
         self.worker_exit: WorkerExit | None = None
         #: Readings of the devices, if the daemon sends any.
         self.readings = Readings()

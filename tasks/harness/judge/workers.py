@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
-from tasks.harness.shared.profilers import Capture
+from tasks.harness.shared.profilers import Capture, Profile
 from tasks.harness.shared.values import Packed
 
 from .cases import Value
 from .hand_over import Calibration
 from .request import Compiled
-from .worker_client import Called, Profiled
+from .worker_client import Called
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,14 +105,13 @@ class Workers(Protocol):
         """One call of the calibration kernel, to prove that the workers answer; its span in nanoseconds."""
 
     def begin_device(self, *, flush_bytes: int | None, deadline_ns: int, tried: bool) -> None:
-        """Let workers begin what `prepare_device` waits for; nothing else may be asked of them in between."""
-
-    def prepare_device(
-        self, device: str, *, flush_bytes: int | None, deadline_ns: int, tried: bool
-    ) -> tuple[Calibration | None, str]:
-        """Make workers with a device ready to be timed, and measure what their calls cost.
+        """Let workers begin what `prepare_device` waits for; nothing else may be asked of them in between.
 
         `tried`: an earlier worker has found that streams of this device can wait.
+        """
+
+    def prepare_device(self, device: str, *, deadline_ns: int) -> tuple[Calibration | None, str]:
+        """Make workers with a device ready to be timed, and measure what their calls cost.
 
         Returns:
             The calibration, None where there is none; and `open`, or why calls are not marked on the device.
@@ -182,7 +181,7 @@ class Workers(Protocol):
 
     def profile(
         self, arguments: Mapping[str, Value], *, rng_seed: int | None, capture: Capture | None, deadline_ns: int
-    ) -> tuple[Profiled, ...]:
+    ) -> tuple[Profile, ...]:
         """Run the kernel once under a profiler; by rank. A vendor's profiler is for a single rank, and a capture."""
 
     def close(self) -> None:

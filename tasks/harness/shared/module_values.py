@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -84,6 +85,8 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
     """The tensors of an argument, in order."""
     if isinstance(value, torch.Tensor):
         return [value]
+    if isinstance(value, SimpleNamespace):
+        value = vars(value)
     if isinstance(value, dict):
         value = list(value.values())
     return [found for item in value for found in tensors_of(item)] if isinstance(value, (tuple, list)) else []

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -44,6 +45,10 @@ _ERROR = 300
 _BASE = "profile"
 
 
+#: Runs a command: exit code and output.
+_Execute = Callable[[Sequence[str]], tuple[int, str, str]]
+
+
 class Tool(Enum):
     """A profiler that may be installed: title, program, the file it leaves, and the end of that file's name here."""
 
@@ -67,6 +72,19 @@ class Capture:
     #: Which name that is: function, demangled or mangled.
     kernel_base: str = "function"
     launches: int = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """A worker's profile. It is text of the submission's process, not evidence."""
+
+    table: bytes
+    #: By the ends of their names.
+    files: Mapping[str, bytes]
+    #: A vendor's profiler, or torch.
+    profiler: str
+    #: Why the vendor's profiler captured nothing, as a sentence; None: it did, or there is none.
+    failure: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,15 +169,17 @@ def run(
     `directory`: an empty one for the profiler's files; `limit_s`: of all commands together, None: the caller has one;
     `pass_fds`: descriptors that the program inherits.
     """
-    commands = _Commands(limit_s, pass_fds)
+    # All commands share the limit.
+    until = None if limit_s is None else time.monotonic() + limit_s
+    execute = partial(_execute, until=until, pass_fds=pass_fds)
     try:
-        code, out, errors = commands.run(record_command(tool, target, directory, capture))
+        code, out, errors = execute(record_command(tool, target, directory, capture))
         said = out + errors
         recorded = directory / tool.leaves
         if code != 0:
             return _nothing(tool, f"ended with exit code {code}", said)
         if tool is Tool.NCU:
-            return replace(_pages(commands, directory, capture, said), said=said)
+            return replace(_pages(execute, directory, capture, said), said=said)
         if not recorded.exists():
             return _nothing(tool, "left no report", said)
         text = page_file(tool, directory).read_text(encoding="utf-8", errors="replace")
@@ -170,12 +190,12 @@ def run(
     return _kept(text, {tool.suffix: recorded.read_bytes()})
 
 
-def _pages(commands: _Commands, directory: Path, capture: Capture, said: str) -> Report:
+def _pages(execute: _Execute, directory: Path, capture: Capture, said: str) -> Report:
     """What Nsight Compute recorded, as text and as CSV."""
     texts = dict.fromkeys(NCU_FILES[1:], "")
     recorded = directory / Tool.NCU.leaves
     for suffix, as_csv in zip(texts, (False, True), strict=True) if recorded.exists() else ():
-        code, page, errors = commands.run(page_command(directory, as_csv=as_csv))
+        code, page, errors = execute(page_command(directory, as_csv=as_csv))
         if code != 0:
             return _nothing(Tool.NCU, f"could not read its own report (exit code {code})", page + errors)
         # Its own remarks would be no rows.
@@ -208,31 +228,23 @@ def _nothing(tool: Tool, what: str, said: str = "") -> Report:
     return Report(text=f"{sentence}\n{said[-_SAID:]}".rstrip(), failure=failure, said=said)
 
 
-class _Commands:
-    """Runs commands one after the other, which share a time limit."""
-
-    def __init__(self, limit_s: float | None, pass_fds: Sequence[int]) -> None:
-        self._until = None if limit_s is None else time.monotonic() + limit_s
-        self._pass_fds = tuple(pass_fds)
-
-    def run(self, argv: Sequence[str]) -> tuple[int, str, str]:
-        """Exit code and output of a command. On timeout, its whole session is killed."""
-        with subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-            env={**os.environ, **({CAPTURED: "1"} if argv[0] == Tool.NCU.program else {})},
-            pass_fds=self._pass_fds,
-            start_new_session=True,
-        ) as process:
-            left_s = None if self._until is None else max(0.0, self._until - time.monotonic())
-            try:
-                said, errors = process.communicate(timeout=left_s)
-            except subprocess.TimeoutExpired:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                raise
-        return process.returncode, said, errors
+def _execute(argv: Sequence[str], *, until: float | None, pass_fds: Sequence[int]) -> tuple[int, str, str]:
+    """Exit code and output of a command. On timeout, its whole session is killed."""
+    with subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        env={**os.environ, **({CAPTURED: "1"} if argv[0] == Tool.NCU.program else {})},
+        pass_fds=tuple(pass_fds),
+        start_new_session=True,
+    ) as process:
+        try:
+            said, errors = process.communicate(timeout=None if until is None else max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, said, errors

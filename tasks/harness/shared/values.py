@@ -148,13 +148,21 @@ class Packed:
 
 def _renumbered(tree: Any, first: int) -> Any:
     """A trusted tree whose storages are counted from `first`."""
+    return _with_tensors(tree, lambda node: {**node, "storage": node["storage"] + first})
+
+
+def _with_tensors(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """A trusted or checked tree with each of its tensor nodes changed, in order."""
     match tree["t"]:
         case "tensor":
-            return {**tree, "storage": tree["storage"] + first}
-        case "tuple" | "list" | "size":
-            return {**tree, "items": [_renumbered(item, first) for item in tree["items"]]}
-        case "dict" | "record":
-            return {**tree, "items": [[key, _renumbered(item, first)] for key, item in tree["items"]]}
+            return change(tree)
+        case "tuple" | "list" | "size" as kind:
+            return {"t": kind, "items": [_with_tensors(item, change) for item in tree["items"]]}
+        case "dict" | "record" as kind:
+            return {"t": kind, "items": [[key, _with_tensors(item, change)] for key, item in tree["items"]]}
+        case "none":
+            # Without what a worker may have added: of a checked tree only these keys have been checked.
+            return {"t": "none"}
         case _:
             return tree
 
@@ -352,18 +360,10 @@ class Layout:
         offsets = accumulate(map(aligned, sizes), initial=0)
 
         def placed(node: Any) -> Any:
-            match node["t"]:
-                case "tensor":
-                    kept = {key: node[key] for key in ("t", "dtype", "shape", "device")}
-                    return kept | {"at": [OUTPUT_REGION, next(offsets)]}
-                case "dict":
-                    return {"t": "dict", "items": [[key, placed(item)] for key, item in node["items"]]}
-                case "none":
-                    return {"t": "none"}
-                case kind:
-                    return {"t": kind, "items": [placed(item) for item in node["items"]]}
+            kept = {key: node[key] for key in ("t", "dtype", "shape", "device")}
+            return kept | {"at": [OUTPUT_REGION, next(offsets)]}
 
-        return cls(tree=placed(tree), sizes=sizes)
+        return cls(tree=_with_tensors(tree, placed), sizes=sizes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import torch
 from tasks.harness.emulate import asked
 from tasks.harness.shared.arenas import Arena
 from tasks.harness.shared.cuda_driver import Driver, DriverError, try_out
-from tasks.harness.shared.flush import flush_size
+from tasks.harness.shared.device_memory import flush_size
 
 from .stream_block import QueuedCall, StreamBlock, StreamCall
 

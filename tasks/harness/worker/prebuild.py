@@ -15,8 +15,8 @@ from pathlib import Path
 from tasks.harness.emulate import install_if_asked
 
 from .failures import describe_failure
-from .loading import import_submission
 from .module import load_module
+from .submission import import_submission
 
 
 def main() -> int:

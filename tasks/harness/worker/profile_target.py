@@ -19,7 +19,7 @@ from tasks.harness.emulate import install_if_asked
 from tasks.harness.shared.profilers import RANGE
 
 from .compiled import flatten, load_library
-from .loading import import_submission
+from .submission import import_submission
 
 CALL, INPUTS = "call.json", "inputs.pt"
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import gzip
 import sys
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
-from tasks.harness.shared.profilers import Capture, Report, Tool, choose, missing, run
+from tasks.harness.shared.profilers import Capture, Profile, Report, Tool, choose, missing, run
 from tasks.harness.shared.wire import MAX_TABLE_BYTES, MAX_TRACE_BYTES
 
 from .failures import HARNESS
@@ -22,18 +20,6 @@ from .submission import Submission
 _NOTHING = "torch's profiler saw nothing: the submission calls no operation of torch's, or uses that profiler itself\n"
 #: Starts `profile_target` where the harness is.
 _TARGET = "import sys; sys.path.insert(0, {!r}); from tasks.harness.worker.profile_target import main; sys.exit(main())"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Profile:
-    """The text to show, files by the end of their names, and whose profile it is."""
-
-    table: bytes
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    #: The vendor's profiler, or torch.
-    profiler: str
-    #: Why the vendor's profiler captured nothing, as a sentence.
-    failure: str | None
 
 
 def profile_call(submission: Submission, inputs: Inputs, *, capture: Capture | None, limit_s: float) -> Profile:

@@ -14,39 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from tasks.harness.shared.arenas import Arena
 from tasks.harness.shared.call_flags import FINISHED_AT, FLAGS_BYTES, RELEASED_AT
-from tasks.harness.shared.cuda_driver import DriverError
-from tasks.harness.shared.device_bytes import device_bytes
+from tasks.harness.shared.cuda_driver import Driver, DriverError
+from tasks.harness.shared.device_memory import device_bytes
 from tasks.harness.shared.values import Outgoing, unpack
 
 from .inputs import adapted, over_batch
-
-
-class Streams(Protocol):
-    """The part of `cuda_driver.Driver` that is needed here."""
-
-    def register(self, address: int, nbytes: int) -> int:
-        """Map host memory for the device; its address on the device."""
-
-    def wait_for(self, stream: int, pointer: int, value: int) -> None:
-        """Block a stream until the number there is at least this one."""
-
-    def write(self, stream: int, pointer: int, value: int) -> None:
-        """Write a number there after all earlier work of a stream."""
-
-    def export(self, address: int) -> tuple[bytes, int]:
-        """A handle of the allocation of an address, and the address's offset in it."""
-
-    def open_handle(self, handle: bytes) -> range:
-        """Map an allocation of another process."""
-
-    def close_handle(self, address: int) -> None:
-        """Undo `open_handle`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +63,7 @@ class QueuedCall:
 class StreamBlock:
     """Makes calls whose stream waits for the judge. `page`: flags in shared memory."""
 
-    def __init__(self, streams: Streams, page: Arena) -> None:
+    def __init__(self, streams: Driver, page: Arena) -> None:
         self._streams = streams
         # Its addresses stay registered with the device, so they must not be used for anything else.
         self._page = page

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from tasks.harness.shared import torch_headers
+
 from .compiled import CompileFailed, compile_sources, flatten, load_library
-from .loading import import_submission
 
 Kernel = Callable[[Any], Any]
 
@@ -51,6 +54,19 @@ def load(directory: Path, files: Mapping[str, str], name: str, compiled: Mapping
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return _load_python(directory, name) if compiled is None else _load_compiled(directory, compiled)
+
+
+def import_submission(directory: Path, name: str) -> ModuleType | None:
+    """The submission's module; None if that is no Python file. Its exceptions pass through."""
+    torch_headers.leave_alone()
+    sys.path.insert(0, str(directory))
+    specification = importlib.util.spec_from_file_location("submission", directory / name)
+    if specification is None or specification.loader is None:
+        return None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules["submission"] = module
+    specification.loader.exec_module(module)
+    return module
 
 
 def _load_python(directory: Path, name: str) -> Submission:

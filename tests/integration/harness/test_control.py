@@ -19,6 +19,7 @@ from tasks.harness.judge.activity import Activity, Look
 from tasks.harness.judge.control import Control, ControlOutputs, read_all
 from tasks.harness.judge.worker_client import Called, WorkerClient
 from tasks.harness.shared.arenas import Arena
+from tasks.harness.shared.module_values import tensors_of
 from tasks.harness.shared.values import Packed, pack
 from tests.support.waiting import PATIENCE_S
 
@@ -178,7 +179,7 @@ def test_the_control_kernel_reads_whatever_a_task_makes() -> None:
     assert isinstance(read_all((value, 1, 0)), torch.Tensor)
     assert isinstance(read_all((value, 0, 0)), torch.Tensor)
     assert [tensor.nbytes for tensor in read_all((value, 3, 4096))] == [4096] * 3
-    assert len(list(module._tensors(value))) == 4
+    assert len(tensors_of(value)) == 4
 
 
 @pytest.mark.parametrize(

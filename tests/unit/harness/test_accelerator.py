@@ -154,7 +154,7 @@ def test_without_a_device_every_error_is_the_tasks(monkeypatch: pytest.MonkeyPat
     assert (asked, torch.cuda.is_initialized()) == ([], False)  # type: ignore[no-untyped-call]  # torch lacks it
 
 
-class _Frames:
+class _Frames(Frames):
     """Keeps the steps."""
 
     def __init__(self) -> None:
@@ -219,7 +219,7 @@ def judged(workers: _Workers, tmp_path: Path, *, device: str = "cpu", mode: str 
     judge = Judge(
         request,
         device=device,
-        frames=cast("Frames", frames),
+        frames=frames,
         workers=cast("Workers", workers),
         collector=cast("Collector", _Collector()),
     )

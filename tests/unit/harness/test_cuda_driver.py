@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tasks.harness.shared.cuda_driver import Driver, DriverError, try_out
-from tasks.harness.shared.flush import flush_size
+from tasks.harness.shared.device_memory import flush_size
 from tests.support.waiting import PATIENCE_S
 
 _MIB = 1 << 20

@@ -364,6 +364,8 @@ def test_an_output_that_says_more_than_bytes_has_no_layout(value: object) -> Non
 def test_an_output_on_a_device_has_no_layout() -> None:
     """Its address means nothing to the judge."""
     assert Layout.of({"t": "list", "items": [_node(), _node(device="cuda:0")]}) is None
+    # Keys that no check has seen are not looked into.
+    assert Layout.of({"t": "none", "items": [1]}) == Layout(tree={"t": "none"}, sizes=())
 
 
 def test_equal_outputs_have_equal_layouts() -> None:

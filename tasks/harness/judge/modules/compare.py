@@ -67,15 +67,27 @@ def default_tolerance(dtype: torch.dtype) -> tuple[float, float]:
 def compare(expected: object, found: object, tolerance: Tolerance) -> Comparison:
     """Compare an output with what is expected."""
     result = Comparison()
-    for place, want, have in _pairs(expected, found, "output"):
-        if isinstance(want, str) and isinstance(have, _Differs):
-            result.problem = want
-            return result
-        problem = _compare_leaf(want, have, place, tolerance, result)
-        if problem is not None:
-            result.problem = problem
-            return result
+    result.problem = _compare(expected, found, "output", tolerance, result)
     return result
+
+
+def _compare(want: Any, have: Any, place: str, tolerance: Tolerance, result: Comparison) -> str | None:
+    """Why a part of the output is wrong."""
+    keys = _keys(want)
+    if keys != _keys(have):
+        return f"{place} is {_shape(have)}, expected {_shape(want)}"
+    if keys is None:
+        return _compare_leaf(want, have, place, tolerance, result)
+    parts = ((key, want[key], have[key]) for key in (want if isinstance(want, Mapping) else range(len(want))))
+    problems = (_compare(one, other, f"{place}[{key!r}]", tolerance, result) for key, one, other in parts)
+    return next((problem for problem in problems if problem is not None), None)
+
+
+def _keys(value: object) -> object:
+    """What two containers must have alike; None: it is none."""
+    if isinstance(value, Mapping):
+        return frozenset(value)
+    return (_kind(value), len(value)) if isinstance(value, (tuple, list)) else None
 
 
 def kernelbench_allclose(expected: object, found: object, tolerance: Tolerance) -> bool | None:
@@ -107,31 +119,8 @@ def kind_of(item: torch.Tensor) -> tuple[torch.Size, torch.dtype, torch.device]:
     return item.shape, item.dtype, item.device
 
 
-class _Differs:
-    """Stands for the found part where structures differ; the expected part is then a sentence."""
-
-
-def _pairs(expected: Any, found: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
-    """Leaves of both, side by side; where they differ in structure, a sentence and `_Differs`."""
-    if isinstance(expected, (tuple, list)) or isinstance(found, (tuple, list)):
-        same_kind = _kind(expected) == _kind(found)
-        if not same_kind or len(expected) != len(found):
-            yield place, f"{place} is {_shape(found)}, expected {_shape(expected)}", _Differs()
-            return
-        for index, (want, have) in enumerate(zip(expected, found, strict=True)):
-            yield from _pairs(want, have, f"{place}[{index}]")
-    elif isinstance(expected, Mapping) or isinstance(found, Mapping):
-        if not isinstance(expected, Mapping) or not isinstance(found, Mapping) or set(expected) != set(found):
-            yield place, f"{place} is {_shape(found)}, expected {_shape(expected)}", _Differs()
-            return
-        for key in expected:
-            yield from _pairs(expected[key], found[key], f"{place}[{key!r}]")
-    else:
-        yield place, expected, found
-
-
 def _kind(value: object) -> str:
-    return "tuple" if isinstance(value, tuple) else "list" if isinstance(value, list) else "other"
+    return "tuple" if isinstance(value, tuple) else "list"
 
 
 def _shape(value: object) -> str:

@@ -23,7 +23,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from sandbox.protocol import Judged, StepResult
+from sandbox.protocol import Judged
 from tasks.harness.judge.accelerator import OUT_OF_MEMORY, DeviceFailed, device_failure, held_by_others
 from tasks.harness.judge.author_code import begin_at
 from tasks.harness.judge.benchmark import Benchmark
@@ -39,13 +39,13 @@ from tasks.harness.judge.system_facts import facts
 from tasks.harness.judge.throttling import DeviceUnsteady
 from tasks.harness.judge.timed_case import TimedCase
 from tasks.harness.judge.worker_client import WorkerClient
-from tasks.harness.judge.worker_output import Captured, Collector, Unwatched
+from tasks.harness.judge.worker_output import Captured, Collector, Watcher
 from tasks.harness.judge.workers import Workers
 from tasks.harness.shared.module_values import tensors_of
 from tasks.harness.shared.own_memory import limit_note
 
 from .clock import Clock
-from .compare import Tolerance, compare, kernelbench_allclose, kind_of
+from .compare import Comparison, Tolerance, compare, kernelbench_allclose, kind_of
 from .group import CANDIDATES, DEVICE_BASELINES, Candidate, Group, Result
 from .moments import DRAWS
 from .prepare import DEPENDS_ON_HISTORY, Expected, Prepared, Trial, prepare, require_fit
@@ -171,28 +171,22 @@ class GroupJudge:
 
     def _emit(self, result: Result, captured: Captured, parts_ms: Mapping[str, float] | None = None) -> None:
         passed = result.verdict == "accepted"
-        self._frames.send(
-            StepResult(
-                name=f"candidate.{result.id}",
-                command=f"judge candidate {result.id}",
-                start_ns=time.monotonic_ns() - self._began_ns,
-                duration_ns=round((result.eval_ms or 0.0) * 1e6),
-                exit_code=0 if passed else 112,
-                stdout=captured.stdout[:8000],
-                stderr=captured.stderr[-8000:],
-                stdout_bytes=captured.stdout_bytes,
-                stderr_bytes=captured.stderr_bytes,
-                judged=Judged(
-                    verdict=result.verdict,
-                    message=result.message or None,
-                    assurance={"correctness": "judge", "timing": result.timing or "claimed"},
-                    details={
-                        "module": result.to_message(),
-                        "parts_ms": dict(parts_ms or {}),
-                        **({"gate": self.gate} if self.gate else {}),
-                    },
-                ),
-            ).to_message()
+        gate = {"gate": self.gate} if self.gate else {}
+        judged = Judged(
+            verdict=result.verdict,
+            message=result.message or None,
+            assurance={"correctness": "judge", "timing": result.timing or "claimed"},
+            details={"module": result.to_message(), "parts_ms": dict(parts_ms or {}), **gate},
+        )
+        self._frames.step(
+            f"candidate.{result.id}",
+            judged,
+            captured,
+            start_ns=time.monotonic_ns() - self._began_ns,
+            duration_ns=round((result.eval_ms or 0.0) * 1e6),
+            exit_code=0 if passed else 112,
+            stdout=captured.stdout[:8000],
+            stderr=captured.stderr[-8000:],
         )
 
     # -- the reference -------------------------------------------------------------------------------------------
@@ -411,16 +405,18 @@ class GroupJudge:
 
     def _connect(self, role: str) -> WorkerClient:
         client = self._for_reference if role == "reference" else None
-        if client is None:
-            client = self._started(role)
-        else:
-            self._for_reference = None
         deadline = time.monotonic_ns() + _START_NS
         try:
+            if client is None:
+                client = self._started(role)
+                if self._measured is not None:
+                    client.begin_device(flush_bytes=None, deadline_ns=deadline, tried=True)
+            else:
+                self._for_reference = None
             if self.control is not None and client.open_flags(deadline_ns=deadline):
                 client.warm_up(deadline_ns=deadline)
             if self._measured is not None:
-                why_not = client.prepare_device(flush_bytes=None, deadline_ns=deadline, known=self._measured)
+                why_not = client.prepare_device(deadline_ns=deadline, known=self._measured)
                 if why_not is not None:
                     raise HarnessFailed(f"a worker cannot be timed as the first one was: {why_not}")
         except Fault as fault:
@@ -431,12 +427,9 @@ class GroupJudge:
         return client
 
     def _started(self, role: str) -> WorkerClient:
-        try:
-            sock = self._new_worker(role)
-        except RuntimeError as error:
-            raise HarnessFailed(str(error)) from error
+        sock = self._new_worker(role)
         if role == "reference":
-            return WorkerClient(sock, Unwatched(), core=self._core)
+            return WorkerClient(sock, Watcher(), core=self._core)
         # Now the last worker is dead, so nothing that it wrote counts as this one's.
         self._used += 1
         self._collector.expect_worker(self._used)
@@ -725,13 +718,17 @@ class _Attempt:
         if random and problem is not None:
             problem = self._unlike(trial, expected, output, perturbed=perturbed)
         elif not random or self._seeds_agree:
-            result.max_abs_error = max(result.max_abs_error or 0.0, found.max_abs_error)
-            result.max_rel_error = max(result.max_rel_error or 0.0, found.max_rel_error)
+            self._note_errors(found)
         problem = problem or changed
         if problem is not None:
             call = (trial.number, perturbed)
             raise _Wrong(f"{where}: {problem}", call=call, args=expected.args, seed=trial.seed, perturbed=perturbed)
         result.failing_input = None
+
+    def _note_errors(self, found: Comparison) -> None:
+        result = self._result
+        result.max_abs_error = max(result.max_abs_error or 0.0, found.max_abs_error)
+        result.max_rel_error = max(result.max_rel_error or 0.0, found.max_rel_error)
 
     def _look_at_state(self, trial: Trial) -> None:
         """Flag it if the trial before this one has left another state than in the reference.
@@ -816,30 +813,22 @@ class _Attempt:
         if found.is_forged:
             raise Fault("rejected", "the candidate claims times that are far below what passed on the judge's clock")
         result = self._result
-        result.reference_ns, result.candidate_ns = round(found.reference_ns, 1), round(found.candidate_ns, 1)
-        result.speedup = round(found.ratio, 4)
-        result.speedup_low, result.speedup_high = round(found.low, 4), round(found.high, 4)
+        for key, value in found.facts().items():
+            setattr(result, key, value)
+        result.candidate_ns = round(found.candidate_ns, 1)
         result.timing = found.timing
         result.reference_stats = stats_of(found.counted_ns)
         result.candidate_stats = stats_of(found.candidate_counted_ns)
         if self._group.is_marked:
             result.speedup_device = result.speedup
         for name, row in further.items():
-            other = speedup_of(row, own, tolerance=self._group.tolerance)
-            result.baselines[name] = {
-                "reference_ns": round(other.reference_ns, 1),
-                "speedup": round(other.ratio, 4),
-                "speedup_low": round(other.low, 4),
-                "speedup_high": round(other.high, 4),
-            }
+            result.baselines[name] = speedup_of(row, own, tolerance=self._group.tolerance).facts()
         return True
 
     def _check_timed(self, args: list[Any], seed: int | None, output: object) -> None:
-        prepared, result = self._prepared, self._result
-        expected, _ = prepared.reference.run(args, seed)
-        found = compare(expected, output, prepared.tolerance)
-        result.max_abs_error = max(result.max_abs_error or 0.0, found.max_abs_error)
-        result.max_rel_error = max(result.max_rel_error or 0.0, found.max_rel_error)
+        expected, _ = self._prepared.reference.run(args, seed)
+        found = compare(expected, output, self._prepared.tolerance)
+        self._note_errors(found)
         if found.problem is not None:
             told = f"in a timed call: {found.problem}"
             raise _Wrong(told, call=self._candidate.id, args=args, seed=seed, perturbed=bool(self._loaded))

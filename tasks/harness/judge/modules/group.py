@@ -70,11 +70,7 @@ class Settings:
 
 
 def _check_values(values: Mapping[str, Any]) -> None:
-    """Check the ranges of settings.
-
-    Raises:
-        GroupError: a value is out of its range.
-    """
+    """Check the ranges of settings."""
     for name, (low, high) in {"inputs": (1, 20), "timed_calls": (0, 1000)}.items():
         if name in values and (type(values[name]) is not int or not low <= values[name] <= high):
             raise GroupError(f"setting {name} is {values[name]!r}, expected a whole number from {low} to {high}")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from sandbox.protocol import FrameError, read
 from tasks.harness.judge.request import JudgeRequest, RequestError
 
-from .group import KIND, Group, GroupError
-
-__all__ = ["KIND", "VERSION", "GroupRequest"]
+from .group import KIND
 
 VERSION = 1
 
@@ -19,39 +18,35 @@ VERSION = 1
 class GroupRequest:
     """A group, and what the host gives it."""
 
-    group: Group
+    #: In its JSON form (`Group.from_message`).
+    group: Mapping[str, Any]
     #: As in JudgeRequest.
     device: str = "cpu"
     memory_bytes: int = 1 << 30
     tolerance: float = 0.1
-    #: As in JudgeRequest.
     streams_wait: bool = False
-    #: Candidates that were built ahead, by id: what the compilers said if they refused it, else None.
-    builds: Mapping[int, str | None] = field(default_factory=dict)
+    #: Candidates that were built ahead, by id as text: what the compilers said if they refused it, else None.
+    builds: Mapping[str, str | None] = field(default_factory=dict)
+
+    def to_payload(self) -> dict[str, Any]:
+        """The JSON object that `from_payload` reads."""
+        return {"version": VERSION, "kind": KIND, **asdict(self)}
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> GroupRequest:
         """Parse what the daemon sent.
 
         Raises:
-            RequestError: another version, a key that is missing, or a group that cannot be read.
+            RequestError: another version, or a key that is missing or unknown.
         """
-        if payload.get("version") != VERSION:
-            raise RequestError(
-                f"group request has version {payload.get('version')!r}, this harness understands {VERSION}"
-            )
+        values = dict(payload)
+        version = values.pop("version", None)
+        if version != VERSION:
+            raise RequestError(f"group request has version {version!r}, this harness understands {VERSION}")
         try:
-            return cls(
-                group=Group.from_message(payload["group"]),
-                device=str(payload["device"]),
-                memory_bytes=int(payload["memory_bytes"]),
-                tolerance=float(payload["tolerance"]),
-                streams_wait=bool(payload.get("streams_wait")),
-                builds={int(number): said for number, said in payload["builds"].items()},
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            text = str(error) if isinstance(error, GroupError) else f"{type(error).__name__}: {error}"
-            raise RequestError(f"group request does not parse: {text}") from error
+            return read(cls, values, "group request")
+        except FrameError as error:
+            raise RequestError(str(error)) from error
 
     def as_judge_request(self, device: str) -> JudgeRequest:
         """What the timing of calls asks of a request."""
@@ -65,24 +60,3 @@ class GroupRequest:
             memory_bytes=self.memory_bytes,
             tolerance=self.tolerance,
         )
-
-
-def payload_of(
-    group: Mapping[str, Any],
-    *,
-    device: str = "cpu",
-    memory_bytes: int = 1 << 30,
-    tolerance: float = 0.1,
-    builds: Mapping[int, str | None] | None = None,
-) -> dict[str, Any]:
-    """The JSON object that `from_payload` reads, from a group's JSON form."""
-    return {
-        "version": VERSION,
-        "kind": KIND,
-        "group": dict(group),
-        "device": device,
-        "memory_bytes": memory_bytes,
-        "tolerance": tolerance,
-        # JSON has no keys but texts.
-        "builds": {str(number): said for number, said in (builds or {}).items()},
-    }

@@ -54,6 +54,15 @@ class Speedup:
     counted_ns: tuple[float, ...]
     candidate_counted_ns: tuple[float, ...]
 
+    def facts(self) -> dict[str, float]:
+        """For the result."""
+        return {
+            "reference_ns": round(self.reference_ns, 1),
+            "speedup": round(self.ratio, 4),
+            "speedup_low": round(self.low, 4),
+            "speedup_high": round(self.high, 4),
+        }
+
 
 def speedup_of(reference: Row, candidate: Row, *, tolerance: float) -> Speedup:
     """Compare two rows. Where one side's claims count and the other's do not, both count as measured.
