@@ -6,12 +6,14 @@ Its containers' cgroups lie below a parent of its own, so that they can be told 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
@@ -25,10 +27,15 @@ _STOP_S: Final = 60.0
 class Dockerd:
     """One dockerd with everything it owns in one directory. Use as a context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, object] | None = None) -> None:
+        """`settings`: what its daemon.json says besides."""
         self.directory = Path(tempfile.mkdtemp(prefix="kernel-runner-dockerd-", dir="/var/tmp"))
         self.url = f"unix://{self.directory}/docker.sock"
         self._parent = f"/{self.directory.name}"
+        # Containers of others must find their files.
+        self.directory.chmod(0o755)
+        told = {"cgroup-parent": self._parent, **(settings or {})}
+        (self.directory / "daemon.json").write_text(json.dumps(told), encoding="utf-8")
         self._process: subprocess.Popen[bytes] | None = None
         self._was_killed = False
 
@@ -70,7 +77,7 @@ class Dockerd:
                     f"--data-root={self.directory / 'data'}",
                     f"--exec-root={self.directory / 'exec'}",
                     f"--pidfile={self.directory / 'pid'}",
-                    f"--cgroup-parent={self._parent}",
+                    f"--config-file={self.directory / 'daemon.json'}",
                     "--bridge=none",
                     "--iptables=false",
                     "--ip6tables=false",

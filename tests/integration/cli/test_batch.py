@@ -144,39 +144,6 @@ def test_json_lines_of_kernelbook_and_bad_ones(served: Rig, call: Call, tmp_path
     assert row == ({"baseline": "compile", "perturb": False, "timeout_s": 5},)
 
 
-def test_lines_that_spoil_a_call_harm_no_other(served: Rig, call: Call, tmp_path: Path) -> None:
-    """Keys that no database takes, one key for two candidates, numbers that JSON lacks: a sentence for each."""
-    source, out = tmp_path / "rows.jsonl", tmp_path / "results.jsonl"
-    pair = {"reference": "class Model: pass", "candidate": RIGHT}
-    rows: list[dict[str, Any]] = [
-        {**pair, "key": "good"},
-        {**pair, "key": "k" * 256},
-        {**pair, "key": "a\u0000b"},
-        {**pair, "key": "a\nb"},
-        {**pair, "key": "good", "candidate": WRONG},
-        {**pair, "key": "nan", "settings": {"rtol": float("nan")}},
-        {**pair, "key": "infinite", "settings": {"timeout_s": float("inf")}},
-        {**pair, "key": "class", "candidate_entry_point": 5},
-        {**pair, "key": "last"},
-    ]
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    said = call("batch", "run", str(source), "--gpu", "CPU", "--out", str(out), "--json", database=served.url)
-    assert said.code == 1, said.err
-    for number, why in {2: "256 characters", 3: "cannot be seen", 4: "cannot be seen", 5: "other content"}.items():
-        (line,) = [line for line in said.err.splitlines() if line.startswith(f"line {number} is left out")]
-        assert why in line
-    found = {row["key"]: row for row in map(json.loads, out.read_text().splitlines())}
-    assert {key: row["verdict"] for key, row in found.items()} == {
-        "good": "accepted", "nan": "invalid", "infinite": "invalid", "class": "invalid", "last": "accepted",
-    }  # fmt: skip
-    rows[-1]["candidate"] = WRONG
-    source.write_text(json.dumps(rows[-1]) + "\n")
-    changed = call("batch", "run", str(source), "--gpu", "CPU", "--out", str(out), database=served.url)
-    assert changed.code == 2, changed.err
-    assert "key 'last' has the result of other content" in changed.err
-    assert found["nan"]["facts"]["message"] == "setting rtol is not a number"
-
-
 def test_a_folder_of_problems(served: Rig, call: Call, tmp_path: Path) -> None:
     """reference.py with candidates beside it."""
     folder = tmp_path / "problems" / "add"
@@ -214,14 +181,3 @@ def test_bad_files_numbers_and_addresses(call: Call, tmp_path: Path, arguments: 
     (tmp_path / "null").write_text('{"key": "a", "facts": null}\n')
     said = call("batch", *(argument.format(folder=tmp_path) for argument in arguments))
     assert (said.code, said.out, says in said.err) == (2, "", True), said.err
-
-
-def test_what_is_no_source_and_no_reward_is_said(call: Call, tmp_path: Path, database_url: str) -> None:
-    """Before anything is submitted."""
-    out = ("--gpu", "CPU", "--out", str(tmp_path / "r.jsonl"))
-    assert call("batch", "run", str(tmp_path), *out, database=database_url).code == 2
-    (tmp_path / "x.jsonl").write_text("{}\n")
-    said = call("batch", "run", str(tmp_path / "x.jsonl"), *out, "--reward", "kevni@1", database=database_url)
-    assert (said.code, "kevin@1" in said.err) == (2, True)
-    said = call("batch", "run", str(tmp_path / "x.jsonl"), *out, "--setting", "baseline", database=database_url)
-    assert (said.code, "expected KEY=VALUE" in said.err) == (2, True)

@@ -164,24 +164,6 @@ def test_a_migrated_database_is_found_fit(database_url: str) -> None:
     assert (facts.pending, facts.newer, facts.direct) == ((), False, True)
 
 
-def test_connections_are_counted_for_all_hosts(database_url: str, store: Store) -> None:
-    """Without those that are reserved; as many hosts as are registered need a few each."""
-    facts = probe(database_url)
-    with psycopg.connect(database_url) as connection:
-        settings: dict[str, int] = dict(
-            connection.execute(
-                "SELECT name, setting::integer FROM pg_settings WHERE name LIKE '%connections' AND vartype = 'integer'"
-            ).fetchall()
-        )
-    reserved = settings["superuser_reserved_connections"] + settings.get("reserved_connections", 0)
-    assert facts.connections == settings["max_connections"] - reserved
-    assert 1 <= facts.connected <= settings["max_connections"]
-    assert facts.all_hosts == 0
-    for number in range(2):
-        store.register_host(HostRecord(name=f"n{number}", version="1", slots=[], instance=f"{number}", gpu_types=[]))
-    assert probe(database_url).all_hosts == 2
-
-
 @pytest.mark.parametrize(
     ("hosts", "pooled", "mark"),
     [
@@ -239,17 +221,6 @@ def test_a_transaction_that_has_written_is_found_in_any_database(database_url: s
         assert facts.write_open_s is not None
         assert facts.write_open_s >= 0
         assert facts.transactions_since_write >= 1
-
-
-def test_an_empty_and_a_newer_database_are_told_apart(empty_database_url: str, database_url: str) -> None:
-    """Without our schema every version is pending; a later version means that this release is too old."""
-    empty = probe(empty_database_url)
-    assert empty.version is None
-    assert empty.pending == VERSIONS
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute("UPDATE runner.migration SET version_num = '9999_future'")
-    newer = probe(database_url)
-    assert (newer.newer, newer.pending) == (True, ())
 
 
 @pytest.mark.usefixtures("patient")
@@ -321,15 +292,3 @@ def test_a_database_that_was_never_migrated_is_no_defect(
     assert (said.code, said.out) == (3, "")
     assert "run `kernel-runner migrate`" in said.err
     assert len(said.err.splitlines()) == 1
-
-
-@pytest.mark.parametrize("command", [("status",), ("migrate",)])
-@pytest.mark.parametrize("address", ["hunter2", "mysql://root:hunter2@db.example/kernelbot"])
-def test_an_address_that_is_none_is_refused_without_repeating_it(
-    call: Call, command: tuple[str, ...], address: str
-) -> None:
-    """It may hold a password."""
-    said = call(*command, database=address)
-    assert (said.code, said.out) == (2, "")
-    assert "expected postgresql://" in said.err
-    assert "hunter2" not in said.err

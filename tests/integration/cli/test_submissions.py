@@ -134,31 +134,29 @@ def test_submit_prints_the_number_and_returns(cli: Call, board: str, submission_
     assert "position 1 in the queue" in page
 
 
-@pytest.mark.parametrize(
-    ("content", "arguments", "says"),
-    [
-        (b"x = 1\n", ("--leaderboard", "nowhere"), "nowhere"),
-        (b"x = 1\n", (), "leaderboard"),
-        (b"x = 1\n", ("--leaderboard", "echo", "--gpu", "H100"), "H100"),
-        (b"x = 1\n", ("--leaderboard", "echo", "--mode", "race"), "race"),
-        (b"", ("--leaderboard", "echo"), "0 bytes"),
-        (b"\xff\xfe", ("--leaderboard", "echo"), "UTF-8"),
-        (b"x" * 1_000_001, ("--leaderboard", "echo"), "1000001 bytes"),
-        (b"#!POPCORN leaderboard other\n", ("--leaderboard", "echo"), "other"),
-    ],
-)
-def test_a_refused_submission_is_a_usage_error_with_a_reason(
-    cli: Call, board: str, tmp_path: Path, *, content: bytes, arguments: tuple[str, ...], says: str
-) -> None:
+REFUSED = [
+    (b"x = 1\n", ("--leaderboard", "nowhere"), "nowhere"),
+    (b"x = 1\n", (), "leaderboard"),
+    (b"x = 1\n", ("--leaderboard", "echo", "--gpu", "H100"), "H100"),
+    (b"x = 1\n", ("--leaderboard", "echo", "--mode", "race"), "race"),
+    (b"", ("--leaderboard", "echo"), "0 bytes"),
+    (b"\xff\xfe", ("--leaderboard", "echo"), "UTF-8"),
+    (b"x" * 1_000_001, ("--leaderboard", "echo"), "1000001 bytes"),
+    (b"#!POPCORN leaderboard other\n", ("--leaderboard", "echo"), "other"),
+]
+
+
+def test_a_refused_submission_is_a_usage_error_with_a_reason(cli: Call, board: str, tmp_path: Path) -> None:
     """Exit code 2, one message on stderr, nothing on stdout, nothing in the queue."""
-    path = tmp_path / "bad.py"
-    path.write_bytes(content)
-    said = cli("submit", path, "--user", "alice", *arguments)
-    assert (said.code, said.out) == (2, "")
-    assert said.err.startswith("kernel-runner: ")
-    assert says in said.err
-    assert "Traceback" not in said.err
-    assert cli("status", "--json").document == []
+    for content, arguments, says in REFUSED:
+        path = tmp_path / "bad.py"
+        path.write_bytes(content)
+        said = cli("submit", path, "--user", "alice", *arguments)
+        assert (said.code, said.out) == (2, "")
+        assert said.err.startswith("kernel-runner: ")
+        assert says in said.err
+        assert "Traceback" not in said.err
+        assert cli("status", "--json").document == []
 
 
 def test_waiting_gives_one_document_and_tells_the_verdict_by_its_exit_code(
@@ -224,25 +222,6 @@ def test_cancel_takes_queued_jobs_back(cli: Call, board: str, submission_file: P
     document = cli("status", number, "--json").document
     assert (document["state"], document["verdict"]) == ("cancelled", None)
     assert cli("cancel", number).out == "0\n"
-
-
-def test_unknown_numbers_are_usage_errors(cli: Call) -> None:
-    """Status and cancel name the number that does not exist."""
-    for command in ("status", "cancel"):
-        said = cli(command, 4711)
-        assert said.code == 2
-        assert "4711" in said.err
-
-
-def test_the_queue_is_listed(cli: Call, board: str, submission_file: Path) -> None:
-    """Without a number, status lists submissions; --limit limits."""
-    assert "no submissions yet" in cli("status").out
-    for user in ("alice", "bob"):
-        assert cli("submit", submission_file, "--leaderboard", board, "--user", user, "--mode", "test").code == 0
-    page = cli("status").out
-    assert "alice" in page
-    assert "queued, position 2" in page
-    assert len(cli("status", "--limit", "1", "--json").document) == 1
 
 
 def test_ctrl_c_ends_the_waiting_and_not_the_submission(

@@ -87,26 +87,3 @@ def test_a_command_that_ends_by_itself_leaves_nothing_either(tmp_path: Path) -> 
 
     assert process.returncode == 7, said
     assert not Path(f"/proc/{_left(tmp_path)}").exists()
-
-
-def test_a_command_that_is_not_there_is_said(tmp_path: Path) -> None:
-    """In one line, as an error of usage."""
-    command = [sys.executable, "-c", RUN, str(tmp_path), "no-such-program"]
-    ended = subprocess.run(
-        command,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
-    assert ended.returncode == 2
-    assert ended.stderr == "[kernel-runner] no-such-program cannot be run: No such file or directory\n"
-
-
-def test_an_orphan_that_ends_is_reaped_while_the_command_runs(tmp_path: Path) -> None:
-    """Each zombie keeps a process id, and a test run leaves thousands."""
-    with _start(tmp_path, "orphans") as process:
-        process.communicate(timeout=2 * PATIENCE_S)
-
-    assert process.returncode == 7

@@ -7,7 +7,6 @@ import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -175,15 +174,6 @@ def test_both_jobs_at_the_same_time_wait_for_one_build(made: Evaluator) -> None:
         assert result.build_ns + result.eval_ns == phases["build"] + phases["container"] + wall_ns
 
 
-def test_an_import_that_fails_for_want_of_a_device_is_no_verdict(made: Evaluator) -> None:
-    """What was compiled before that is used all the same."""
-    code = f"{NOTES}\nif AHEAD:\n    raise RuntimeError('no device')\n"
-    with capture_logs() as logs:
-        result = evaluate(made, job(code))
-    assert note(result).startswith("ahead-")
-    assert built(logs)[0]["exit_codes"] == {"compile": 1}
-
-
 def test_a_build_that_takes_too_long_is_no_verdict(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is ended, what it left is not used, and the run begins anew."""
     monkeypatch.setattr(made, "_settings", replace(made._settings, build_timeout_s=2))
@@ -228,14 +218,6 @@ def test_a_hostile_archive_is_refused_and_costs_its_owner_time_only(made: Evalua
     assert reason in built(logs)[0]["refused"]
 
 
-def test_what_does_not_compile_is_built_by_the_run(made: Evaluator) -> None:
-    """Without a word of a compiler in it, no container is started to build it."""
-    with capture_logs() as logs:
-        result = evaluate(made, job(NOTES.replace("load_inline", "")))
-    assert note(result).startswith("run-")
-    assert not built(logs)
-
-
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="lang cu needs nvcc on the host, this one has none")
 def test_nvcc_runs_once_for_both_jobs_and_its_facts_stand_with_both(made: Evaluator) -> None:
     """The program goes where it runs, the sources do not."""
@@ -246,17 +228,6 @@ def test_nvcc_runs_once_for_both_jobs_and_its_facts_stand_with_both(made: Evalua
         assert result.verdict is Verdict.ACCEPTED, result.error
         assert [run.compilation is not None and run.compilation["success"] for run in result.runs] == [True] * 3
         assert [step["name"] for step in result.report["steps"]] == ["test", "benchmark", "leaderboard"]
-    assert len(built(logs)) == 1
-
-
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="lang cu needs nvcc on the host, this one has none")
-def test_what_nvcc_refuses_never_runs(made: Evaluator) -> None:
-    """The slot could not be used, and both jobs have their verdict from one build."""
-    made._resources.quarantine.add(SLOT.name, Stuck(), EngineRefused("it will not go"))
-    with capture_logs() as logs:
-        results = [evaluate(made, job("this is no C++", CUDA, secret=secret)) for secret in (False, True)]
-    assert [result.verdict for result in results] == [Verdict.COMPILE_ERROR] * 2
-    assert all("nvcc failed" in (result.error or "") for result in results)
     assert len(built(logs)) == 1
 
 
@@ -297,15 +268,3 @@ def test_archives_are_kept_within_bounds(made: Evaluator, monkeypatch: pytest.Mo
     made._build_cache._entries[next(iter(made._build_cache._entries))].until_s = 0.0
     evaluate(made, job(NOTES, submission=4, secret=False))
     assert [key[0] for key in made._build_cache._entries] == [4]
-
-
-def test_what_is_kept_of_a_build_leaves_no_file_and_little_in_memory(made: Evaluator, state_dir: Path) -> None:
-    """An archive's file has no name, so a crash leaves nothing either; what the compiler said is cut."""
-    evaluate(made, job(f"{NOTES}\nprint('x' * 1_000_000)", secret=False))
-    (entry,) = made._build_cache._entries.values()
-    assert entry.build is not None
-    assert entry.build.report is not None
-    (step,) = entry.build.report.steps
-    assert step.stdout_bytes > 1_000_000
-    assert len(step.stdout) == build_cache.KEPT_OUTPUT
-    assert {path.name for path in state_dir.iterdir()} == {"stage"}

@@ -170,32 +170,6 @@ def test_a_build_is_for_its_candidate_alone_and_is_no_verdict(made: Evaluator) -
     }
 
 
-def test_candidates_in_containers_of_their_own_get_their_builds(made: Evaluator) -> None:
-    """As those in one container do."""
-    assert _verdicts(_run(made, [_notes("one"), _notes("two")], separate_containers=True)) == ["accepted"] * 2
-
-
-def test_a_candidate_gets_no_build_where_there_are_no_cores_for_it(
-    made: Evaluator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It compiles in its run, as with build workers switched off."""
-    made._build_cache.arrange([replace(SLOT, cpus=tuple(sorted(os.sched_getaffinity(0))))])
-    with capture_logs() as logs:
-        assert _verdicts(_run(made, [_notes("one", expects=[])])) == ["accepted"]
-    made._build_cache.arrange([SLOT])
-    monkeypatch.setattr(made._build_cache, "_workers", 0)
-    with capture_logs() as more:
-        assert _verdicts(_run(made, [_notes("one", expects=[])])) == ["accepted"]
-    assert not _built(logs) | _built(more)
-
-
-def test_a_build_that_takes_too_long_is_no_verdict(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it left is not used."""
-    monkeypatch.setattr(made, "_settings", replace(made._settings, build_timeout_s=2))
-    code = _notes("slow", expects=[]).replace("else:", "    import time; time.sleep(600)\nelse:", 1)
-    assert _verdicts(_run(made, [code])) == ["accepted"]
-
-
 def test_an_archive_that_cannot_be_unpacked_leaves_nothing(
     made: Evaluator, monkeypatch: pytest.MonkeyPatch, state_dir: Path
 ) -> None:

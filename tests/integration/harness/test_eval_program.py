@@ -74,23 +74,6 @@ def test_wrong_submission_exits_with_112(folder: Path) -> None:
     assert "wrong_answer" in done.stderr
 
 
-def test_profile_without_a_result_descriptor(folder: Path) -> None:
-    """A task author sees the lines on stdout; profiles of several cases become one result."""
-    done = subprocess.run(
-        [sys.executable, str(EVAL), "profile", "cases.txt"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stderr
-    assert "benchmark-count: 2\n" in done.stdout
-    assert "benchmark.1.report: " in done.stdout
-    assert done.stdout.splitlines()[-1] == "check: pass"
-
-
 def test_cases_of_several_ranks(folder: Path) -> None:
     """A task author tries out a task of several ranks the same way; the cases say how many."""
     shutil.copytree(FIXTURES / "tasks" / "ring", folder, dirs_exist_ok=True)

@@ -29,14 +29,6 @@ def other_owner() -> DockerEngine:
     return DockerEngine(owner=f"tests-{uuid.uuid4().hex[:12]}")
 
 
-def test_check_tells_what_the_engine_is(docker_engine: DockerEngine) -> None:
-    """Version, runtimes and cgroup version are there."""
-    facts = docker_engine.check()
-    assert facts.version
-    assert "runc" in facts.runtimes
-    assert facts.cgroup_version in ("1", "2")
-
-
 def test_no_engine_is_said_clearly(tmp_path: Path) -> None:
     """An address where nothing listens: the address, the reason and what to do."""
     engine = DockerEngine(f"unix://{tmp_path}/nothing.sock", owner="nobody")
@@ -107,15 +99,6 @@ def test_an_image_environment_reaches_no_process(workshop: Workshop, eval_python
     finally:
         with workshop.engine._client(60) as api:
             api.remove_image(f"kernel-runner/test:{tag}")
-
-
-def test_a_wrong_spec_is_refused_before_the_engine_is_asked(workshop: Workshop) -> None:
-    """A bind below a writable directory, cores that do not exist."""
-    bind = Bind(source="/usr/share", target="/work/main/env")
-    with pytest.raises(EngineRefused, match="lies below the tmpfs /work"):
-        workshop.engine.start(replace(workshop.spec(), binds=(*workshop.template.binds, bind)))
-    with pytest.raises(EngineRefused, match="4095"):
-        workshop.engine.start(workshop.spec(cpus=(4095,)))
 
 
 def test_an_interpreter_that_is_none_is_told_with_its_words(workshop: Workshop) -> None:

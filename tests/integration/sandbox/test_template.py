@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sandbox.protocol import PairRequest
-from sandbox.spec import ACCOUNTS, Accounts, Ending
+from sandbox.spec import ACCOUNTS, Accounts
 from tests.integration.sandbox.conftest import Workshop
 
 #: Different in every process that runs it, equal in all forks of one.
@@ -113,13 +113,6 @@ def test_when_the_request_is_there_the_template_is_gone(workshop: Workshop) -> N
 def test_where_the_preload_fails_judge_and_worker_start_without_it(workshop: Workshop, preload: str) -> None:
     """What is missing is for them to say, whose stderr is reported."""
     assert _found(workshop, preload)["once"] == [None, None]
-
-
-def test_a_preload_that_hangs_meets_the_wall_limit(workshop: Workshop) -> None:
-    """As a judge does that hangs."""
-    boot = replace(workshop.pair_boot("request()", "line.recv(1)"), preload="import time; time.sleep(1000)")
-    report = workshop.run(workshop.spec(boot, wall_s=1.5), PairRequest(payload={}))
-    assert report.outcome.ending is Ending.DEADLINE
 
 
 def test_further_ranks_are_forks_too(workshop: Workshop) -> None:

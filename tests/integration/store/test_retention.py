@@ -50,19 +50,6 @@ def test_artifacts_go_when_their_time_is_over(bench: Bench, db: Db) -> None:
     assert names(db, "artifact", "name") == ["00001"]
 
 
-def test_artifacts_go_in_batches_of_bounded_size(bench: Bench, db: Db) -> None:
-    """Six of 64 MiB are due: four at once, since such a file is tens of thousands of rows to delete; then the rest."""
-    artifacts(bench)
-    # Zeros compress so well that the test's disk does not notice; their size is the uncompressed one.
-    db.execute(
-        "INSERT INTO runner.artifact (job_id, name, media_type, data, expires_at)"
-        " SELECT j.id, n, 'x', decode(repeat('00', 64 * 1024 * 1024), 'hex'), now()"
-        " FROM runner.job j, generate_series(1, 6) n"
-    )
-    assert one(db, "SELECT artifacts FROM runner.reap(keep => '1 day', at_most => 500)")["artifacts"] == 4
-    assert bench.store.reap(keep_s=DAY_S).artifacts == 2
-
-
 def test_evidence_and_events_go_by_their_age(bench: Bench, db: Db) -> None:
     """Older than what is to be kept goes, younger stays."""
     bench.board()

@@ -206,13 +206,11 @@ DIRECTIVES = [
 ]
 
 
-@pytest.mark.parametrize(("source", "expected"), DIRECTIVES)
-def test_directives_are_read_from_the_leading_comment_only(
-    db: Db, source: str, expected: tuple[str | None, list[str] | None]
-) -> None:
+def test_directives_are_read_from_the_leading_comment_only(db: Db) -> None:
     """The first blank or code line ends them; the keyword's case does not matter, the marker's spelling does."""
-    found = one(db, "SELECT * FROM runner.parse_directives(%s)", source)
-    assert (found["leaderboard"], found["gpu_types"]) == expected
+    for source, expected in DIRECTIVES:
+        found = one(db, "SELECT * FROM runner.parse_directives(%s)", source)
+        assert (found["leaderboard"], found["gpu_types"]) == expected
 
 
 def test_directives_choose_board_and_gpus_but_an_explicit_gpu_wins(bench: Bench, db: Db) -> None:
@@ -395,32 +393,35 @@ def test_text_with_nul_bytes_is_a_refusal_not_a_crash(bench: Bench) -> None:
         bench.submit(file_name="a\ud800/.py")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
-        "\U0001f469\u200d\U0001f4bb",
-        "J\u00f6rg",
-        "Ada \u2764\ufe0f",
-        "\u845b\U000e0100",
-    ],
-)
-def test_joiners_and_selectors_that_a_script_or_a_symbol_needs_pass(bench: Bench, name: str) -> None:
+NAMES = [
+    "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+    "\U0001f469\u200d\U0001f4bb",
+    "J\u00f6rg",
+    "Ada \u2764\ufe0f",
+    "\u845b\U000e0100",
+]
+
+
+def test_joiners_and_selectors_that_a_script_or_a_symbol_needs_pass(bench: Bench) -> None:
     """Persian words, composed symbols and forms of Japanese names have them, after characters that are not ASCII."""
     bench.board()
-    assert bench.store.submission(bench.submit(user_name=name)).status.user_name == name
+    for name in NAMES:
+        assert bench.store.submission(bench.submit(user_id=name, user_name=name)).status.user_name == name
 
 
-@pytest.mark.parametrize("name", ["x\x1b[2J", "x\u202e", "y" * 5_000_000])
-def test_errors_repeat_nothing_raw_and_nothing_long(bench: Bench, name: str) -> None:
+RAW = ["x\x1b[2J", "x\u202e", "y" * 5_000_000]
+
+
+def test_errors_repeat_nothing_raw_and_nothing_long(bench: Bench) -> None:
     """They are shown to users and stand in the server's log."""
     bench.board()
-    for changes in ({"leaderboard": name}, {"gpu_types": [name]}, {"file_name": name}, {"mode": name}):
-        with pytest.raises(SubmissionError) as refused:
-            bench.submit(**changes)
-        text = str(refused.value)
-        assert len(text) < 2200
-        assert not set(text) & {"\x1b", "\u202e"}
+    for name in RAW:
+        for changes in ({"leaderboard": name}, {"gpu_types": [name]}, {"file_name": name}, {"mode": name}):
+            with pytest.raises(SubmissionError) as refused:
+                bench.submit(**changes)
+            text = str(refused.value)
+            assert len(text) < 2200
+            assert not set(text) & {"\x1b", "\u202e"}
 
 
 def test_a_transaction_that_stays_open_holds_up_the_same_file_for_seconds(bench: Bench, db: Db) -> None:
@@ -512,16 +513,19 @@ def test_a_start_time_is_kept(bench: Bench, db: Db) -> None:
     assert bench.claim().submission_id == waits
 
 
-@pytest.mark.parametrize(("start_h", "expires_h"), [(None, -1), (None, 0), (2, 1)])
-def test_an_end_before_the_start_is_refused(bench: Bench, start_h: int | None, expires_h: int) -> None:
+ENDS = [(None, -1), (None, 0), (2, 1)]
+
+
+def test_an_end_before_the_start_is_refused(bench: Bench) -> None:
     """Nothing could run between the two."""
     bench.board()
     now = datetime.now(UTC)
-    with pytest.raises(SubmissionError, match="not after now and start_at"):
-        bench.submit(
-            start_at=None if start_h is None else now + timedelta(hours=start_h),
-            expires_at=now + timedelta(hours=expires_h),
-        )
+    for start_h, expires_h in ENDS:
+        with pytest.raises(SubmissionError, match="not after now and start_at"):
+            bench.submit(
+                start_at=None if start_h is None else now + timedelta(hours=start_h),
+                expires_at=now + timedelta(hours=expires_h),
+            )
 
 
 def test_the_same_file_is_evaluated_once_where_that_is_asked_for(bench: Bench, db: Db) -> None:
@@ -574,23 +578,23 @@ def test_what_has_no_result_that_counts_is_not_used_again(bench: Bench, db: Db, 
     assert bench.submit(reuse=True) == first + 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"code": CODE + b"#"}, "another code"),
-        ({"file_name": "slow.py"}, "another file name (fast.py)"),
-        ({"mode": "leaderboard"}, "another mode (test)"),
-        ({"priority": 3}, "another priority (0)"),
-        ({"leaderboard": "other"}, "another leaderboard (identity)"),
-        ({"gpu_types": ["CPU"]}, "another choice of leaderboard or GPU types"),
-        ({"code": CODE + b"#", "priority": 3}, "another code, priority (0)"),
-    ],
-)
-def test_what_differs_under_an_idempotency_key_is_named(bench: Bench, changes: dict[str, object], says: str) -> None:
+DIFFERENCES: list[tuple[dict[str, Any], str]] = [
+    ({"code": CODE + b"#"}, "another code"),
+    ({"file_name": "slow.py"}, "another file name (fast.py)"),
+    ({"mode": "leaderboard"}, "another mode (test)"),
+    ({"priority": 3}, "another priority (0)"),
+    ({"leaderboard": "other"}, "another leaderboard (identity)"),
+    ({"gpu_types": ["CPU"]}, "another choice of leaderboard or GPU types"),
+    ({"code": CODE + b"#", "priority": 3}, "another code, priority (0)"),
+]
+
+
+def test_what_differs_under_an_idempotency_key_is_named(bench: Bench) -> None:
     """With what the first submission had."""
     bench.board()
     bench.board("other")
     bench.submit(idempotency_key="k")
     assert bench.submit(idempotency_key="k") == 1
-    with pytest.raises(SubmissionError, match=re.escape(f"was used for submission 1 with {says}")):
-        bench.submit(idempotency_key="k", **changes)
+    for changes, says in DIFFERENCES:
+        with pytest.raises(SubmissionError, match=re.escape(f"was used for submission 1 with {says}")):
+            bench.submit(idempotency_key="k", **changes)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from sandbox.errors import EngineRefused, EngineUnavailable
+from sandbox.errors import EngineRefused
 from sandbox.host.engine import DockerEngine
 from sandbox.host.hostroot import HostRoot
 from sandbox.host.stage import binds, stage
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Boot, Limits, Owner, SandboxSpec, Tmpfs
+from tests.chaos.dockerd import Dockerd
 from tests.support.waiting import PATIENCE_S
 
 SETTINGS = json.loads(Path(__file__).with_name("daemon.json").read_text(encoding="utf-8"))
@@ -29,46 +29,10 @@ SETTINGS = json.loads(Path(__file__).with_name("daemon.json").read_text(encoding
 @contextmanager
 def engine_with(settings: Mapping[str, Any]) -> Iterator[DockerEngine]:
     """An engine with this daemon.json."""
-    if shutil.which("dockerd") is None:
-        pytest.skip("dockerd is not installed: an engine of somebody else's cannot be given other settings")
-    with tempfile.TemporaryDirectory(prefix="kernel-runner-test-", dir="/var/tmp", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        (folder / "daemon.json").write_text(json.dumps(settings), encoding="utf-8")
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [
-                    *("dockerd", "--bridge=none", "--iptables=false", "--ip6tables=false"),
-                    *(f"--host=unix://{folder}/socket", f"--config-file={folder}/daemon.json"),
-                    *(f"--data-root={folder}/data", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"),
-                ],
-                stdout=log,
-                stderr=log,
-            )
-        engine = DockerEngine(f"unix://{folder}/socket", owner="tests-engine-settings")
-        try:
-            _await(engine, process, folder / "log")
-            yield engine
-        finally:
-            engine.close()
-            process.terminate()
-            process.wait(PATIENCE_S)
-            # The storage driver binds its directory onto itself.
-            subprocess.run(["umount", str(folder / "data")], check=False, capture_output=True)
-
-
-def _await(engine: DockerEngine, process: subprocess.Popen[bytes], log: Path) -> None:
-    end_s = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            engine.check()
-        except EngineUnavailable:
-            said = log.read_text(encoding="utf-8", errors="replace")[-2000:]
-            assert process.poll() is None, said
-            assert time.monotonic() < end_s, said
-            time.sleep(0.2)
-        else:
-            return
+    if os.geteuid() != 0 or shutil.which("dockerd") is None:
+        pytest.skip("starting an engine needs root and dockerd: an engine of somebody else's keeps its settings")
+    with Dockerd(settings) as dockerd, DockerEngine(dockerd.url, owner="tests-engine-settings") as engine:
+        yield engine
 
 
 def spec_on(engine: DockerEngine, eval_python: Path, folder: Path) -> SandboxSpec:
