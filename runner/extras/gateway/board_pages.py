@@ -190,7 +190,7 @@ async def board(request: Request, session: Session | None) -> Response:
             drawn=drawn,
             scores_drawn=_SCORES,
             trend=trend,
-            ranges=RANGES,
+            ranges={name: title for name, (title, _) in RANGES.items()},
             lines=lines,
             share=share.of_board(current, found, gpu, rows=rows, entries=entries.get(gpu, 0)) if not offset else None,
         ),
