@@ -282,13 +282,15 @@ CROSS JOIN LATERAL (
     WHERE f.id = o.code_id OFFSET 0) AS c
 
 -- name: open_by_author
--- The scores of a user on a leaderboard whose code is public: those of one submission, then the newest.
+-- The scores whose code is public of a submission and of its author's newest on the same leaderboard.
 SELECT o.submission_id, o.submission_time, o.file_name, o.gpu_type, o.score::float8 AS score, o.timing, o.correctness,
        o.user_id, coalesce(o.user_name, o.user_id) AS user_name
 FROM runner.open_code o
-WHERE o.leaderboard_id = %(board_id)s::integer AND o.user_id = %(user_id)s::text
-ORDER BY o.submission_id = %(submission_id)s::integer DESC, o.submission_time DESC, o.submission_id DESC, o.gpu_type
-LIMIT %(limit)s::integer
+WHERE o.submission_id = ANY (ARRAY(
+    SELECT s.id FROM leaderboard.submission s
+    WHERE s.leaderboard_id = %(board_id)s::integer AND s.user_id = %(user_id)s::text
+    ORDER BY s.id = %(submission_id)s::integer DESC, s.submission_time DESC, s.id DESC LIMIT %(limit)s::integer))
+ORDER BY o.submission_time DESC, o.submission_id DESC, o.gpu_type
 
 -- name: place_of
 -- The place of a submission in a ranking, with the score and the submission of the one ahead and of the best.

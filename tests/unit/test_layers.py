@@ -82,6 +82,7 @@ CONFINED = {
     "jinja2": ("runner/extras/gateway/",),
     "markdown_it": ("runner/extras/gateway/markup.py",),
     "pygments": ("runner/extras/gateway/markup.py",),
+    "PIL": ("runner/extras/gateway/pictures.py",),
     "python_multipart": ("runner/extras/gateway/",),
     "httpx2": ("runner/extras/gateway/", "runner/extras/trainers/kernelbook/"),
 }

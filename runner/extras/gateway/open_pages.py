@@ -27,8 +27,8 @@ _DIFFERENCE: Final = 60_000
 #: Of a line of a difference: what it has beside its text, and bytes of that.
 _LINE: Final = 48
 _LINE_TEXT: Final = 400
-#: An author's scores that are drawn, and rows of them.
-_SCORES: Final = 500
+#: An author's newest submissions that are looked at, and records that are listed.
+_SUBMISSIONS: Final = 500
 _ROWS: Final = 20
 
 
@@ -96,7 +96,7 @@ async def entry(request: Request, session: Session | None) -> Response:
         board_id=source["leaderboard_id"],
         user_id=source["user_id"],
         submission_id=submission_id,
-        limit=_SCORES,
+        limit=_SUBMISSIONS,
     )
     own = {row["gpu_type"]: row for row in scores if row["submission_id"] == submission_id}
     if not own:

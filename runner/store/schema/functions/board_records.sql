@@ -21,9 +21,9 @@ BEGIN
           AND (SELECT count(*) FROM runner.score k WHERE k.run_id = r.id) = 0
         ORDER BY submission_time, submission_id
     LOOP
-        -- What no clock measures is no record.
-        IF v_row.score < v_best AND v_row.score > 1e-12
-           AND (SELECT count(*) FROM runner.counting_score o WHERE o.run_id = v_row.run_id) > 0 THEN
+        -- What no clock measures is no record. A condition with a subquery would be a query for every row.
+        CONTINUE WHEN v_row.score >= v_best OR v_row.score <= 1e-12;
+        IF EXISTS (SELECT FROM runner.counting_score o WHERE o.run_id = v_row.run_id) THEN
             v_records := v_records || jsonb_build_object(
                 'submission_id', v_row.submission_id, 'submission_time', v_row.submission_time, 'user_id', v_row.user_id,
                 'score', v_row.score, 'before', nullif(v_best, 1e12));
