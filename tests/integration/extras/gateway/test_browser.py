@@ -246,7 +246,8 @@ def test_a_wall_follows_the_queue(gate: Gate, chromium: Any, scheme: str) -> Non
     assert page.locator("li.new").count() == 1
     assert page.evaluate("getComputedStyle(document.querySelector('tr.new')).animationName") == "none"
     pictures = os.environ.get("KERNEL_RUNNER_TEST_PICTURES")
-    for across, down in ((1280, 720), (1920, 1080), (3840, 2160), (390, 844)) if pictures else ():
-        page.set_viewport_size({"width": across, "height": down})
-        page.screenshot(path=str(Path(pictures) / f"gateway-record-{across}-{scheme}.png"))
+    if pictures:
+        for across, down in ((1280, 720), (1920, 1080), (3840, 2160), (390, 844)):
+            page.set_viewport_size({"width": across, "height": down})
+            page.screenshot(path=str(Path(pictures) / f"gateway-record-{across}-{scheme}.png"))
     context.close()
