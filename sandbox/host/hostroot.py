@@ -228,25 +228,27 @@ class _Archive:
     def __init__(self) -> None:
         self._members: dict[str, tuple[tarfile.TarInfo, bytes]] = {}
 
+    def add(self, name: str, kind: bytes, mode: int, *, data: bytes = b"", target: str = "") -> None:
+        """Add a member. Directories above it get mode 0755, because judge and worker must traverse them."""
+        for folder in map(str, reversed(Path(name).parents[:-1])):
+            if folder not in self._members:
+                self.add(folder, tarfile.DIRTYPE, 0o755)
+        info = tarfile.TarInfo(name)
+        info.type, info.mode, info.linkname, info.size = kind, mode, target, len(data)
+        self._members[name] = info, data
+
     def directory(self, name: str, mode: int = 0o755) -> None:
-        """Add a directory. Its parents get mode 0755, because judge and worker must traverse them."""
-        for parent in reversed(Path(name).parents[:-1]):
-            self._members.setdefault(str(parent), (_info(str(parent), tarfile.DIRTYPE, 0o755), b""))
-        self._members.setdefault(name, (_info(name, tarfile.DIRTYPE, mode), b""))
+        """Add a directory, if it is not there."""
+        if name not in self._members:
+            self.add(name, tarfile.DIRTYPE, mode)
 
     def link(self, name: str, target: str) -> None:
         """Add a symbolic link."""
-        self._parent(name)
-        info = _info(name, tarfile.SYMTYPE, 0o777)
-        info.linkname = target
-        self._members[name] = (info, b"")
+        self.add(name, tarfile.SYMTYPE, 0o777, target=target)
 
     def file(self, name: str, data: bytes) -> None:
         """Add a file that every user may read."""
-        self._parent(name)
-        info = _info(name, tarfile.REGTYPE, 0o644)
-        info.size = len(data)
-        self._members[name] = (info, data)
+        self.add(name, tarfile.REGTYPE, 0o644, data=data)
 
     def copy(self, path: Path) -> None:
         """Add a link or a file of the host at its own path; other kinds are left out."""
@@ -263,17 +265,6 @@ class _Archive:
             for _, (info, data) in sorted(self._members.items()):
                 archive.addfile(info, io.BytesIO(data))
         return buffer.getvalue()
-
-    def _parent(self, name: str) -> None:
-        if "/" in name:
-            self.directory(str(Path(name).parent))
-
-
-def _info(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.type = kind
-    info.mode = mode
-    return info
 
 
 def _root(folders: tuple[str, ...]) -> _Archive:

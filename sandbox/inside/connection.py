@@ -61,17 +61,16 @@ class DaemonConnection:
             raise DaemonGone
         return self._decoder.feed(data)
 
-    def request(self) -> tuple[dict[str, Any], bytes]:
+    def request(self) -> IncomingRequest:
         """Wait for the request and the build archive that follows it. Reap children meanwhile.
 
         Raises:
             FrameError: another frame arrived.
         """
-        request = check_request(self._next())
-        incoming = IncomingArchive(protocol.archive_size(request))
-        while not incoming.complete:
-            incoming.take(self._next())
-        return request, incoming.data
+        incoming = IncomingRequest()
+        while not incoming.take(self._next()):
+            pass
+        return incoming
 
     def _next(self) -> dict[str, Any]:
         while True:
@@ -91,40 +90,36 @@ class DaemonConnection:
                 return
 
 
-class IncomingArchive:
-    """The build archive that follows a request, as far as it has arrived."""
+class IncomingRequest:
+    """A request and the build archive that follows it, as far as they have arrived."""
 
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._data = bytearray()
-
-    @property
-    def complete(self) -> bool:
-        """Whether the whole archive has arrived."""
-        return len(self._data) == self._size
+    def __init__(self) -> None:
+        self.request: Mapping[str, Any] = {}
+        self._archive = bytearray()
+        self._archive_bytes = 0
 
     @property
-    def data(self) -> bytes:
-        """The bytes that have arrived."""
-        return bytes(self._data)
+    def archive(self) -> bytes:
+        """The archive's bytes."""
+        return bytes(self._archive)
 
-    def take(self, message: Mapping[str, Any]) -> None:
-        """Append the next piece.
+    def take(self, message: Mapping[str, Any]) -> bool:
+        """Take the next frame; whether all is there.
 
         Raises:
-            FrameError: not an archive frame, or more than the request announced.
+            FrameError: another frame is due, or more than the request has announced.
         """
-        if message["type"] != "archive":
-            raise protocol.FrameError(f"a {message['type']!r} frame within a build archive, expected 'archive'")
-        self._data += protocol.ArchivePiece.from_message(message).data
-        if len(self._data) > self._size:
-            raise protocol.FrameError(f"a build archive of more than the {self._size} bytes it was announced with")
-
-
-def check_request(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The message if it is a request of this version, else FrameError."""
-    if message["type"] != "request":
-        raise protocol.FrameError(f"a {message['type']!r} frame, expected 'request'")
-    if message.get("protocol") != protocol.VERSION:
-        raise protocol.FrameError(f"request has protocol {message.get('protocol')!r}, expected {protocol.VERSION}")
-    return dict(message)
+        due = "archive" if self.request else "request"
+        if message["type"] != due:
+            raise protocol.FrameError(f"a {message['type']!r} frame, expected {due!r}")
+        if self.request:
+            self._archive += protocol.ArchivePiece.from_message(message).data
+        elif message.get("protocol") != protocol.VERSION:
+            raise protocol.FrameError(f"request has protocol {message.get('protocol')!r}, expected {protocol.VERSION}")
+        else:
+            self.request, self._archive_bytes = message, protocol.archive_size(message)
+        if len(self._archive) > self._archive_bytes:
+            raise protocol.FrameError(
+                f"a build archive of more than the {self._archive_bytes} bytes it was announced with"
+            )
+        return len(self._archive) == self._archive_bytes

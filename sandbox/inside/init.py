@@ -83,9 +83,9 @@ def _run(boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
     if boot.kind == "pair":
         Pair(boot=boot, daemon=daemon, reaper=reaper).serve()
     else:
-        request, archive = daemon.request()
-        unpack_archive(archive, boot=boot, reaper=reaper)
-        run_steps(request, boot=boot, daemon=daemon, reaper=reaper)
+        incoming = daemon.request()
+        unpack_archive(incoming.archive, boot=boot, reaper=reaper)
+        run_steps(incoming.request, boot=boot, daemon=daemon, reaper=reaper)
 
 
 def facts() -> dict[str, Any]:

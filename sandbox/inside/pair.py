@@ -35,7 +35,7 @@ from sandbox import protocol
 from sandbox.inside.boot import BootConfig
 from sandbox.inside.build_archive import unpack_archive
 from sandbox.inside.clean import clean_up
-from sandbox.inside.connection import DaemonConnection, IncomingArchive, check_request
+from sandbox.inside.connection import DaemonConnection, IncomingRequest
 from sandbox.inside.output import Excerpt
 from sandbox.inside.process import Account, Descriptors, InitError, Reaper, decode_status, kill_all_of, spawn
 from sandbox.inside.steps import shorten
@@ -68,8 +68,7 @@ class Pair:
         self._frames = protocol.Decoder()
         self._to_judge = bytearray()
         self._requested = False
-        #: A request whose archive has not arrived completely, and the part that has.
-        self._pending: tuple[protocol.PairRequest, IncomingArchive] | None = None
+        self._incoming = IncomingRequest()
         self._worker_reported = False
         self._successive = False
         #: Parts of the archive that no worker has had, and whether the worker that is there has had one.
@@ -276,18 +275,11 @@ class Pair:
             if self._requested:
                 self._on_reading(message)
                 continue
-            if self._pending is None:
-                request = check_request(message)
+            if self._incoming.take(message):
+                request = self._incoming.request
                 if request.get("kind") != "pair":
                     raise InitError(f"request of kind {request.get('kind')!r} in a container booted for 'pair'")
-                incoming = IncomingArchive(protocol.archive_size(request))
-                self._pending = protocol.read(protocol.PairRequest, request, "request"), incoming
-            else:
-                self._pending[1].take(message)
-            pending, archive = self._pending
-            if archive.complete:
-                self._pending = None
-                self._begin(pending, archive.data)
+                self._begin(protocol.read(protocol.PairRequest, request, "request"), self._incoming.archive)
 
     def _on_reading(self, message: dict[str, Any]) -> None:
         """Forward the state of the devices. If the judge reads too slowly, it misses some readings."""

@@ -15,7 +15,7 @@ import pytest
 from sandbox import protocol
 from sandbox.host.build_archive import BuildArchive
 from sandbox.inside.build_archive import MAX_CONTENT_BYTES, MAX_ENTRIES, Refused, pack, unpack
-from sandbox.inside.connection import IncomingArchive
+from sandbox.inside.connection import IncomingRequest
 from sandbox.protocol import ArchivePiece, FrameError
 
 
@@ -221,6 +221,13 @@ def test_a_few_bytes_do_not_unpack_to_terabytes(inside: Path) -> None:
     assert (inside / "x").stat().st_size <= MAX_CONTENT_BYTES + 100 * (1 << 20)
 
 
+def _announced(size: int) -> IncomingRequest:
+    """A request that an archive of this size follows."""
+    incoming = IncomingRequest()
+    incoming.take({"type": "request", "protocol": protocol.VERSION, "archive_bytes": size})
+    return incoming
+
+
 def test_an_archive_is_kept_as_it_came_and_counted(tmp_path: Path) -> None:
     """Bytes in, the same bytes out, in frames that init takes; any number of times."""
     archive = BuildArchive(tmp_path)
@@ -230,12 +237,10 @@ def test_an_archive_is_kept_as_it_came_and_counted(tmp_path: Path) -> None:
     assert archive.size_bytes == len(data)
     assert not list(tmp_path.iterdir())
     for _ in range(2):
-        incoming = IncomingArchive(len(data))
-        for message in protocol.Decoder().feed(b"".join(archive.frames())):
-            assert not incoming.complete
-            incoming.take(message)
-        assert incoming.complete
-        assert incoming.data == data
+        incoming = _announced(len(data))
+        complete = [incoming.take(message) for message in protocol.Decoder().feed(b"".join(archive.frames()))]
+        assert complete == [False, False, True]
+        assert incoming.archive == data
 
 
 def test_a_refused_archive_is_none(tmp_path: Path) -> None:
@@ -278,7 +283,7 @@ def test_a_request_says_how_much_follows_it(size: object) -> None:
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        ({"type": "request"}, "within a build archive"),
+        ({"type": "request"}, "expected 'archive'"),
         ({"type": "archive", "data_b64": "%"}, "not base64"),
         ({"type": "archive"}, "lacks 'data_b64'"),
         (ArchivePiece(data=b"12345").to_message(), "more than the 4 bytes"),
@@ -287,4 +292,4 @@ def test_a_request_says_how_much_follows_it(size: object) -> None:
 def test_what_is_no_piece_of_the_announced_archive_is_refused(message: dict[str, object], reason: str) -> None:
     """Other frames, other sizes, other encodings."""
     with pytest.raises(FrameError, match=reason):
-        IncomingArchive(4).take(message)
+        _announced(4).take(message)
