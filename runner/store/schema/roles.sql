@@ -45,6 +45,8 @@ GRANT EXECUTE ON FUNCTION
 GRANT USAGE ON SCHEMA leaderboard, runner TO runner_frontend, runner_readonly;
 GRANT SELECT ON runner.status, runner.ranking, runner.final_ranking, runner.final_pair, runner.final_progress, runner.result,
     runner.demand, runner.gpu_type, runner.host, runner.host_key, runner.signed_result TO runner_frontend, runner_readonly;
+-- A view calls functions as who reads it.
+GRANT EXECUTE ON FUNCTION runner.tie_bound(bigint, bigint) TO runner_frontend, runner_readonly;
 GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
     TO runner_frontend, runner_readonly;
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_frontend, runner_readonly;

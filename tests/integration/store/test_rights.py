@@ -130,6 +130,28 @@ def test_every_role_may_do_what_the_file_says_and_nothing_else(database_url: str
     assert rights(database_url).splitlines() == EXPECTED.read_text(encoding="utf-8").splitlines()
 
 
+def test_every_role_can_read_what_it_may(database_url: str) -> None:
+    """A view calls its functions as who reads it: each role reads each relation that it may read as a whole."""
+    readable = """
+        SELECT r.rolname::text, n.nspname::text, c.relname::text
+        FROM pg_roles r, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE r.rolname LIKE 'runner\\_%' AND NOT r.rolcanlogin AND n.nspname IN ('leaderboard', 'runner')
+          AND c.relkind IN ('r', 'p', 'v', 'm') AND has_table_privilege(r.rolname, c.oid, 'SELECT') ORDER BY 1, 2, 3
+    """
+    unreadable = []
+    with psycopg.connect(database_url, row_factory=tuple_row) as connection:
+        found = connection.execute(readable).fetchall()
+        for role, *name in found:
+            try:
+                with connection.transaction(force_rollback=True):
+                    connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(role)))
+                    connection.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(sql.Identifier(*name)))
+            except psycopg.errors.InsufficientPrivilege as error:
+                unreadable.append(f"{role}, {'.'.join(name)}: {error.diag.message_primary}")
+    assert len(found) > 100
+    assert unreadable == []
+
+
 def test_a_new_grant_is_seen(database_url: str) -> None:
     """A column, a sequence, a function, PUBLIC, a role that inherits, and what can be handed on or is to come."""
     before = rights(database_url)
