@@ -146,6 +146,8 @@ class Rig:
                 **settings,
             },
         )
+        # As `serve` makes it.
+        self.config.state_dir.mkdir(parents=True, exist_ok=True)
         self.instance = f"instance of {self.config.host_name}"
         self.registry = Registry.load()
         self.evaluator = Evaluator()
