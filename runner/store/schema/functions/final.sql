@@ -35,9 +35,9 @@ BEGIN
             'Wait for it, or cancel it.');
     END IF;
 
-    SELECT array_agg(c.submission_id ORDER BY c.rank) INTO v_ids
+    SELECT array_agg(c.submission_id ORDER BY c.rank, c.submission_time, c.submission_id) INTO v_ids
     FROM (
-        SELECT r.submission_id, r.rank FROM runner.ranking r
+        SELECT r.submission_id, r.rank, r.submission_time FROM runner.ranking r
         WHERE r.leaderboard = final.leaderboard AND r.gpu_type = v_gpu_type AND r.rank <= final.top
     ) AS c
     CROSS JOIN LATERAL (SELECT s.id FROM leaderboard.submission s WHERE s.id = c.submission_id FOR KEY SHARE) AS s;
