@@ -22,7 +22,7 @@ BEGIN
         PERFORM runner.refuse('KR001', format('leaderboard %L does not exist', final.leaderboard),
             'Look at the list of leaderboards.');
     END IF;
-    IF v_board.deadline > now() AND NOT coalesce(final.open, false) THEN
+    IF v_board.deadline >= now() AND NOT coalesce(final.open, false) THEN
         PERFORM runner.refuse('KR035',
             format('leaderboard %L is open until %s UTC', final.leaderboard,
                    to_char(v_board.deadline AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI')),
