@@ -52,6 +52,8 @@ class Boards(Base):
             BoardError: the name is taken or empty, or there is no GPU type.
         """
         _check_board(name, deadline, gpus)
+        if "/" in name or name in (".", ".."):
+            raise BoardError(f"leaderboard name {name!r}: found a slash or dots alone, expected a part of an address")
         with self._link.transaction() as connection:
             parameters = {
                 "name": name,

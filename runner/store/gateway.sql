@@ -249,8 +249,8 @@ JOIN runner.job j ON j.submission_id = s.id
 WHERE s.user_id = %(user_id)s::text ORDER BY 1, 2 LIMIT 200
 
 -- name: places
--- A page of a ranking; equal scores share a rank. Each row has the best score of all, and that of the row before it.
-SELECT r.submission_id, rank() OVER (ORDER BY r.score)::integer AS rank, r.file_name, r.submission_time, r.score, r.leaderboard,
+-- A page of a ranking. Each row has the best score of all, and that of the row before it.
+SELECT r.submission_id, r.rank::integer, r.file_name, r.submission_time, r.score, r.leaderboard,
        r.user_id, r.user_name, r.gpu_type, r.timing, r.correctness, r.late, min(r.score) OVER () AS best,
        lag(r.score) OVER (ORDER BY r.score, r.submission_time, r.submission_id) AS ahead
 FROM runner.ranking r WHERE r.leaderboard = %(leaderboard)s::text AND r.gpu_type = %(gpu_type)s::text
@@ -296,7 +296,7 @@ ORDER BY o.submission_time DESC, o.submission_id DESC, o.gpu_type
 -- The place of a submission in a ranking, with the score and the submission of the one ahead and of the best.
 SELECT p.rank, p.entries, p.best, p.best_id, p.ahead, p.ahead_id, p.late
 FROM (
-    SELECT r.submission_id, rank() OVER (ORDER BY r.score)::integer AS rank, count(*) OVER ()::integer AS entries, r.late,
+    SELECT r.submission_id, r.rank::integer, count(*) OVER ()::integer AS entries, r.late,
            first_value(r.score) OVER w AS best, first_value(r.submission_id) OVER w AS best_id,
            lag(r.score) OVER w AS ahead, lag(r.submission_id) OVER w AS ahead_id
     FROM runner.ranking r WHERE r.leaderboard = %(leaderboard)s::text AND r.gpu_type = %(gpu_type)s::text
@@ -305,12 +305,11 @@ FROM (
 
 -- name: winners
 -- The first three of each GPU type of a leaderboard, those whose code is public.
-SELECT w.gpu_type, w.place AS rank, w.entries, w.submission_id, w.user_id, coalesce(w.user_name, w.user_id) AS user_name, w.file_name,
+SELECT w.gpu_type, w.rank::integer, w.entries, w.submission_id, w.user_id, coalesce(w.user_name, w.user_id) AS user_name, w.file_name,
        w.submission_time, w.score::float8 AS score, w.timing, w.correctness, w.late, w.best::float8 AS best,
        w.ahead::float8 AS ahead
 FROM (
-    SELECT r.*, rank() OVER (PARTITION BY r.gpu_type ORDER BY r.score)::integer AS place,
-           row_number() OVER w AS line, count(*) OVER (PARTITION BY r.gpu_type)::integer AS entries,
+    SELECT r.*, row_number() OVER w AS line, count(*) OVER (PARTITION BY r.gpu_type)::integer AS entries,
            first_value(r.score) OVER w AS best, lag(r.score) OVER w AS ahead
     FROM runner.ranking r WHERE r.leaderboard = %(leaderboard)s::text
     WINDOW w AS (PARTITION BY r.gpu_type ORDER BY r.score, r.submission_time, r.submission_id)
@@ -547,6 +546,11 @@ SELECT runner.cancel_final(%(leaderboard)s::text, %(gpu_type)s::text) AS jobs
 -- How far the newest final is.
 SELECT final_id, status, round, rounds FROM runner.final_progress
 WHERE leaderboard = %(leaderboard)s::text AND gpu_type = %(gpu_type)s::text ORDER BY final_id DESC LIMIT 1
+
+-- name: finals_held
+-- The GPU types on which a leaderboard had a final.
+SELECT DISTINCT gpu_type FROM runner.final_progress
+WHERE leaderboard = %(leaderboard)s::text AND status = 'completed'
 
 -- name: final_ranking
 -- The order of the last final.

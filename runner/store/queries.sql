@@ -115,7 +115,7 @@ SELECT rank, leaderboard, gpu_type, user_id, user_name, submission_id, file_name
        correctness, late
 FROM runner.ranking
 WHERE leaderboard = %(leaderboard)s AND gpu_type = coalesce(%(gpu_type)s::text, gpu_type)
-ORDER BY gpu_type, rank
+ORDER BY gpu_type, rank, submission_time, submission_id
 
 -- name: hosts
 -- The daemons and the jobs they hold.

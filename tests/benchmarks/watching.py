@@ -48,7 +48,7 @@ def main(options: Sequence[str] = ()) -> None:
     parser.add_argument("--watchers", type=int, default=1000)
     parser.add_argument("--records", type=int, default=60)
     chosen = parser.parse_args(options)
-    with database("watching") as url, _gateway(url) as (port, process):
+    with database("watching") as url, gateway(url) as (port, process):
         bench = Bench(store=Store(url, application_name="kernel-runner bench"), url=url)
         bench.board()
         fill(url)
@@ -69,7 +69,7 @@ def main(options: Sequence[str] = ()) -> None:
 
 
 @contextmanager
-def _gateway(url: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+def gateway(url: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     """A gateway in a process of its own: its port, and the process."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="kernel-runner-bench-") as name:

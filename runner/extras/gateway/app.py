@@ -18,6 +18,7 @@ from runner.base.errors import DatabaseUnavailableError
 from runner.base.logs import get_logger
 from runner.extras.gateway import admin, boards, exporting, login, oauth, pages, publishing, submissions, validations
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state
+from runner.extras.gateway.html import refusal_page
 from runner.extras.gateway.identity import admin as only_admin
 from runner.extras.gateway.limits import BodyTooLarge, Edge, Limits
 from runner.extras.gateway.live import Live
@@ -151,9 +152,11 @@ async def _refused_by_the_queue(request: Request, error: Exception) -> Response:
     return await _refused(request, await refusal_of(app_state(request), error))
 
 
-async def _http(_: Request, error: Exception) -> Response:
+async def _http(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise TypeError from error
+    if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+        return refusal_page(request, None, Refusal(404, "There is no such page"))
     return Ascii({"detail": error.detail}, error.status_code, headers=error.headers)
 
 

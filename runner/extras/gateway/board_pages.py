@@ -155,7 +155,8 @@ async def board(request: Request, session: Session | None) -> Response:
     standings = await standings_of(current, [found["name"]])
     entries = {row["gpu_type"]: row["entries"] for row in standings}
     most = max(found["gpus"], key=lambda name: entries.get(name, 0), default="")
-    gpu = own_name(found, request.query_params.get("gpu", "")) or most
+    gpu = own_name(found, request.query_params.get("gpu", ""))
+    gpu = gpu if gpu in found["gpus"] or gpu in entries else most
     offset = query_number(request, "offset", 0, low=0, high=1_000_000)
     trend = _trend(request)
     rows = await current.store.all("places", leaderboard=found["name"], gpu_type=gpu, limit=ROWS + 1, offset=offset)

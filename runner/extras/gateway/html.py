@@ -134,8 +134,9 @@ def page(handler: Callable[[Request, Session | None], Awaitable[Response]]) -> P
         except Refusal as refusal:
             if wants_json(request):
                 return Ascii({"detail": refusal.detail}, refusal.status, headers={**HEADERS, **refusal.headers})
-            if refusal.status == 401 and request.method == "GET":
-                return go_to(f"/login?{urlencode({'next': request.url.path})}")
+            if refusal.status == 401 and request.method in ("GET", "HEAD"):
+                query = f"?{request.url.query}" if request.url.query else ""
+                return go_to(f"/login?{urlencode({'next': request.url.path + query})}")
             return refusal_page(request, session, refusal)
         except DatabaseUnavailableError:
             if wants_json(request):

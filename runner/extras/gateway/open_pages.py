@@ -55,6 +55,7 @@ async def winners(request: Request, session: Session | None) -> Response:
         raise Refusal(404, "Winners and code are public after the deadline, where the leaderboard's owner agrees")
     rows = await current.store.all("winners", leaderboard=board["name"])
     lines = await lines_of(current, board, [row["submission_id"] for row in rows])
+    finals = await current.store.all("finals_held", leaderboard=board["name"])
     by_type: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_type.setdefault(row["gpu_type"], []).append({**row, **_gaps(row), "lines": lines.get(row["submission_id"])})
@@ -66,6 +67,7 @@ async def winners(request: Request, session: Session | None) -> Response:
         "winners.html",
         board=board,
         winners=by_type,
+        finals=[final["gpu_type"] for final in finals],
         share=share.of_board(
             current,
             board,

@@ -141,6 +141,7 @@ async def view(request: Request, session: Session | None) -> Response:
     status = await current.store.one("submission_status", submission_id=submission_id)
     validated = await current.store.all("validations_of_submission", submission_id=submission_id)
     signed = await current.store.all("receipts_of", submission_id=submission_id)
+    opened = await current.store.all("open_lines", ids=[submission_id])
     files: Sequence[Row] = ()
     if any(row["mode"].startswith("profile") for row in found["runs"] or ()):
         files = await current.store.all("profile_files", submission_id=submission_id)
@@ -167,6 +168,7 @@ async def view(request: Request, session: Session | None) -> Response:
             runs=[_run(row, files[:_FILES], rows, outputs) for row in sorted(public[:_RUNS], key=_order)],
             secret=secret,
             signed=signed,
+            public=bool(opened),
             phases=charts.phases(_phases(status)),
             code=markup.coloured(results.source(found["code"]), markup.language_of(found["file_name"]), _CODE),
             progress=_progress(found, status),

@@ -58,7 +58,7 @@ TIMINGS: Final = {
 #: Where an element differs, as the tasks' own check writes it.
 _DIFFERENCE: Final = re.compile(
     r"output (?P<output>\d{1,6}): "
-    r"|at (?P<index>\([\d, ]{0,80}\)): found (?P<got>[^,;]{1,60}), expected (?P<expected>[^,;]{1,60})"
+    r"|at (?P<index>\([\d, ]{0,80}\)): found (?P<got>[^,;\n]{1,60}), expected (?P<expected>[^,;\n]{1,60})"
 )
 _TOLERANCE: Final = re.compile(r"tolerance: ([^;]{1,80})")
 _MOST_DIFFERENCES: Final = 10

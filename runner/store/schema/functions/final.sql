@@ -22,7 +22,7 @@ BEGIN
         PERFORM runner.refuse('KR001', format('leaderboard %L does not exist', final.leaderboard),
             'Look at the list of leaderboards.');
     END IF;
-    IF v_board.deadline > now() AND NOT coalesce(final.open, false) THEN
+    IF v_board.deadline >= now() AND NOT coalesce(final.open, false) THEN
         PERFORM runner.refuse('KR035',
             format('leaderboard %L is open until %s UTC', final.leaderboard,
                    to_char(v_board.deadline AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI')),
@@ -35,9 +35,9 @@ BEGIN
             'Wait for it, or cancel it.');
     END IF;
 
-    SELECT array_agg(c.submission_id ORDER BY c.rank) INTO v_ids
+    SELECT array_agg(c.submission_id ORDER BY c.rank, c.submission_time, c.submission_id) INTO v_ids
     FROM (
-        SELECT r.submission_id, r.rank FROM runner.ranking r
+        SELECT r.submission_id, r.rank, r.submission_time FROM runner.ranking r
         WHERE r.leaderboard = final.leaderboard AND r.gpu_type = v_gpu_type AND r.rank <= final.top
     ) AS c
     CROSS JOIN LATERAL (SELECT s.id FROM leaderboard.submission s WHERE s.id = c.submission_id FOR KEY SHARE) AS s;

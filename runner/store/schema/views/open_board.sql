@@ -4,5 +4,5 @@ CREATE OR REPLACE VIEW runner.open_board AS
 SELECT l.id AS leaderboard_id, l.name AS leaderboard
 FROM leaderboard.leaderboard l
 LEFT JOIN runner.board b ON b.leaderboard_id = l.id
-WHERE l.visibility = 'public' AND l.deadline <= now() AND coalesce(b.open_code, true);
+WHERE l.visibility = 'public' AND l.deadline < now() AND coalesce(b.open_code, true);
 COMMENT ON VIEW runner.open_board IS 'Leaderboards whose ranked code is public.';

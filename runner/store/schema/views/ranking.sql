@@ -1,4 +1,4 @@
--- The best valid score of each user on each leaderboard and GPU type.
+-- The best valid score of each user on each leaderboard and GPU type; equal scores share a rank.
 --
 -- runner.score has each user's scores in order, so the best that counts is found after a few rows. Scores of other
 -- programs after runner.score_mark are looked for one by one. A score counts by the rule of runner.valid_score. It is
@@ -6,9 +6,7 @@
 -- results for each leaderboard.
 CREATE OR REPLACE VIEW runner.ranking AS
 SELECT l.name AS leaderboard, best.gpu_type,
-       row_number() OVER (
-           PARTITION BY l.name, best.gpu_type ORDER BY best.score, best.submission_time, best.submission_id
-       ) AS rank,
+       rank() OVER (PARTITION BY l.name, best.gpu_type ORDER BY best.score) AS rank,
        best.user_id, u.user_name, best.submission_id, best.file_name, best.score, best.submission_time,
        best.timing, best.correctness, best.submission_time > l.deadline AS late
 FROM leaderboard.leaderboard l

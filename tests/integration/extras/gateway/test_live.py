@@ -88,7 +88,7 @@ def test_a_live_board_shows_public_jobs_alone(gate: Gate, bench: Bench) -> None:
     watching.until("<strong>1</strong> waits")
     public = bench.claim()
     bench.store.announce(events=[{"event": "claimed", "submission_id": 1}])
-    watching.until("Runs: Ada</li>")
+    watching.until("Runs: <bdi>Ada</bdi></li>")
     bench.store.complete(public, ranked(public, 1e-5))
     secret = bench.claim()
     bench.store.announce(events=[{"event": "claimed", "submission_id": 1}])

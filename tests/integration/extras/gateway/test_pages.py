@@ -238,6 +238,7 @@ def test_a_closed_board_is_not_shown_to_strangers(gate: Gate, browser: Browser, 
     """A visitor is asked to log in; without an invitation 403."""
     gate.sql("UPDATE leaderboard.leaderboard SET visibility = 'closed', description = 'the secret plan'")
     assert browser.get("/board/identity").headers["location"] == "/login?next=%2Fboard%2Fidentity"
+    assert browser.get("/send?board=identity").headers["location"] == "/login?next=%2Fsend%3Fboard%3Didentity"
     assert browser.get("/board/identity/code/Python").status == 303
     assert ada.get("/board/identity/code/Python").status == 403
     refused = ada.get("/board/identity")
@@ -466,7 +467,8 @@ def test_cases_times_and_outputs(gate: Gate, ada: Browser) -> None:
 
 def test_markup_in_names_is_text(gate: Gate, ada: Browser) -> None:
     """Of users, boards, files, GPU types, hosts, verdicts and what an address says."""
-    gate.bench.board(f"b{SCRIPT}", f"g{SCRIPT}", description=f"d{SCRIPT} [a](https://x.example) [b](javascript:1)")
+    board = f"b{SCRIPT.replace('/', '')}"
+    gate.bench.board(board, f"g{SCRIPT}", description=f"d{SCRIPT} [a](https://x.example) [b](javascript:1)")
     gate.sql("UPDATE leaderboard.user_info SET user_name = %s WHERE id = 'ada'", f"u{SCRIPT}")
     gate.sql(
         "INSERT INTO runner.host (name, version, slots, drain_reason, draining) VALUES (%s, %s, %s::jsonb, %s, true)",
@@ -476,7 +478,7 @@ def test_markup_in_names_is_text(gate: Gate, ada: Browser) -> None:
         SCRIPT,
     )
     gate.bench.submit(
-        leaderboard=f"b{SCRIPT}",
+        leaderboard=board,
         user_id="ada",
         user_name=None,
         file_name=f"f{SCRIPT.replace('/', '')}.py",
@@ -489,13 +491,13 @@ def test_markup_in_names_is_text(gate: Gate, ada: Browser) -> None:
     for person in (ada, operator):
         for path in (
             "/",
-            f"/board/b{quote(SCRIPT, safe='')}",
+            f"/board/{quote(board, safe='')}",
             "/mine",
             "/view/1",
             "/hosts",
             f"/board/{quote(SCRIPT)}",
             f"/login?next=/{quote(SCRIPT)}",
-            f"/send?board=b{quote(SCRIPT, safe='')}",
+            f"/send?board={quote(board, safe='')}",
         ):
             answer = person.get(path)
             assert "<script>" not in answer.text, path

@@ -33,7 +33,7 @@ def test_a_receipt_is_shown_saved_and_checked(gate: Gate) -> None:
     ada.login("ada-token")
     bob.login("bob-token")
     page = f"/receipts/{job_id}"
-    assert [each.get(page).status for each in (ada, bob, nobody)] == [200, 403, 303]
+    assert [each.get(page).status for each in (ada, bob, nobody)] == [200, 404, 404]
     assert f'href="{page}"' in checked(ada.get("/view/1"))
     shown = checked(ada.get(page))
     assert "The signature is true." in shown
