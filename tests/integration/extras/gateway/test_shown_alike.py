@@ -176,7 +176,8 @@ def test_a_final_on_its_page(public: Gate, bench: Bench) -> None:
     play(bench, lambda job, _: scored(1e-6 * (9 - job.validates)))
     assert shown() == [(1, "eve"), (2, "bob"), (3, "ada")]
     assert 'href="#final"' in stranger.get("/board/identity").text
-    assert "/board/identity?gpu=CPU#final" in checked(stranger.get("/board/identity/winners"))
+    for page in ("winners", "live"):
+        assert "/board/identity?gpu=CPU#final" in checked(stranger.get(f"/board/identity/{page}"))
     assert f'"/entry/{ids[0]}"' in checked(ada.get(f"/view/{ids[0]}"))
     # All fail: nobody has a place, and the ranking stands.
     assert _order(operator, "order") == 303
