@@ -38,12 +38,14 @@ async def board(request: Request, session: Session | None) -> Response:
     current = app_state(request)
     topic = await _topic(current, found, request.query_params.get("gpu", ""))
     state = await current.live.now(topic)
+    finals = await current.store.all("finals_held", leaderboard=found["name"]) if found["over"] else ()
     return show(
         request,
         session,
         "live.html",
         board=found,
         gpu=topic.gpu,
+        final=topic.gpu in [row["gpu_type"] for row in finals],
         template=_BOARD,
         states=[] if state is None else [state],
         events=f"/board/{quote(found['name'], safe='')}/live/events?{urlencode({'gpu': topic.gpu})}",

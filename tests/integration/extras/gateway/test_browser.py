@@ -119,6 +119,7 @@ PAGES = [
     ("/entry/12", None, "entry"),
     ("/diff?from=10&to=12", None, "difference"),
     ("/login", None, "login"),
+    ("/receipts", None, "receipts"),
     ("/mine", "ada-token", "mine"),
     ("/view/5", "ada-token", "submission"),
     ("/view/7", "ada-token", "failed"),

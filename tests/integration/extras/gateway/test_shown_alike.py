@@ -14,7 +14,7 @@ from PIL import Image
 
 from runner.base import units
 from runner.base.errors import BoardError
-from runner.base.model import Verdict
+from runner.base.model import Mode, Verdict
 from tests.integration.extras.gateway.conftest import ADMIN, Gate
 from tests.integration.extras.gateway.test_feeds import ATOM, BASE, shared
 from tests.integration.extras.gateway.test_live import Watching
@@ -140,7 +140,7 @@ def test_a_final_on_its_page(public: Gate, bench: Bench) -> None:
     operator.login(ADMIN)
     for host in ("host-a", "host-b"):
         bench.register(host)
-    ids = []
+    ids: list[int] = []
     for user in ("ada", "bob", "eve"):
         gate.user(user)
         if user == "bob":
@@ -158,7 +158,7 @@ def test_a_final_on_its_page(public: Gate, bench: Bench) -> None:
     assert "A final runs: round 1 of at most 6" in checked(stranger.get("/board/identity"))
     bench.store.complete(job := bench.claim(), scored(1e-6))
     assert _order(operator, "cancel") == 303
-    assert job.final_id is not None
+    assert job.mode is Mode.FINAL
     assert "Final on" not in checked(stranger.get("/board/identity"))
 
     def shown() -> list[tuple[int | None, str]]:
@@ -176,7 +176,8 @@ def test_a_final_on_its_page(public: Gate, bench: Bench) -> None:
     play(bench, lambda job, _: scored(1e-6 * (9 - job.validates)))
     assert shown() == [(1, "eve"), (2, "bob"), (3, "ada")]
     assert 'href="#final"' in stranger.get("/board/identity").text
-    assert "/board/identity?gpu=CPU#final" in checked(stranger.get("/board/identity/winners"))
+    for page in ("winners", "live"):
+        assert "/board/identity?gpu=CPU#final" in checked(stranger.get(f"/board/identity/{page}"))
     assert f'"/entry/{ids[0]}"' in checked(ada.get(f"/view/{ids[0]}"))
     # All fail: nobody has a place, and the ranking stands.
     assert _order(operator, "order") == 303
