@@ -206,11 +206,6 @@ def _timing_problems(task: Task, where: str) -> Iterator[str]:
         yield problem(
             where, "timing", "it beside a task's own eval program", "'harness: builtin': no other times by these rules"
         )
-    batches = timing.mode in ("batch", "both")
-    if batches and task.multi_gpu:
-        yield problem(where, "timing.mode", shown(timing.mode), "'single', as multi_gpu is true")
-    if timing.batch_size is not None and not batches:
-        yield problem(where, "timing.batch_size", shown(timing.batch_size), "it beside 'mode: batch' or 'mode: both'")
     for name, low, high in (
         ("runs", timing.min_runs, timing.max_runs),
         ("kernel_s", timing.min_kernel_s, timing.max_kernel_s),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
@@ -117,8 +117,6 @@ class Timing:
     max_wall_s: _Duration | None = None
     noisy: Annotated[float | None, Field(gt=0, le=10, strict=True)] = None
     refuse: Annotated[float | None, Field(gt=0, le=10, strict=True)] = None
-    mode: Literal["single", "batch", "both"] | None = None
-    batch_size: Annotated[int | None, Field(ge=2, le=256, strict=True)] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from runner.base.errors import TaskError
 from runner.base.model import Json
 from runner.task_format.build import build_task
 from runner.task_format.model import HARNESS, CuConfig, Extra, Harness, Lang, PyConfig, Task, Validation
-from runner.task_format.problems import validate
+from runner.task_format.problems import lines_of, refuse, validate
 from runner.task_format.schema import StoredProgramDocument, StoredTaskDocument
 
 _CONFIGS: Mapping[str, type[PyConfig | CuConfig]] = {Lang.PY: PyConfig, Lang.CU: CuConfig}
@@ -61,7 +61,11 @@ def from_stored(task_json: Json, extra_json: Json | None, *, origin: str) -> Tas
         if not isinstance(found, Mapping):
             raise TaskError(f"{origin}: {where} is a JSON {type(found).__name__}, expected an object")
     extra_where = f"{origin}: extra"
-    extra = validate(Extra, dict(extra_json or {}), where=extra_where)
+    try:
+        extra = validate(Extra, dict(extra_json or {}), where=extra_where)
+    except TaskError as error:
+        # No key is left out here, unlike those of a later KernelBot: it may change what is ranked.
+        refuse([*lines_of(error), f"{origin}: its runner.yml is not of this release's form: update the leaderboard"])
     known = _known(task_json)
     files = known.get("files")
     judged = extra.harness is Harness.BUILTIN or (isinstance(files, Mapping) and HARNESS in files.values())

@@ -110,7 +110,6 @@ STATEMENTS: Final = (
     ("the hand-over costs the same from 4 KiB to 128 MiB", "test_audit.py::test_the_hand_over"),
     ("a kernel of 7 ms is not contradicted", "test_audit.py::test_a_kernel_of_milliseconds"),
     ("a forged clock gains nothing", "test_audit.py::test_a_forged_clock"),
-    ("batches are bounded as single calls are", "test_audit.py::test_batches"),
     ("work of the worker beside a call is seen", "test_audit.py::test_calls_beside"),
     ("nothing is computed before there are inputs", "test_audit.py::test_nothing_can"),
     ("no right solution of a task is contradicted", "test_audit.py::test_right_solutions"),

@@ -3,8 +3,7 @@
     python -m tests.gpu.record FILE [SECONDS]
 
 Appends a JSON line per evaluation to FILE: what ran, quartiles of the calibration, and for each case its line and its
-samples: claim and span in nanoseconds, and whether the call was exclusive. Batches, with the times of all their calls
-together, are beside the single calls of their case. `tests/unit/harness/test_device_costs.py`
+samples: claim and span in nanoseconds, and whether the call was exclusive. `tests/unit/harness/test_device_costs.py`
 replays such a record. Prints a table. Solutions of the tasks come last; none begins after SECONDS (600).
 """
 
@@ -20,7 +19,6 @@ from typing import Any
 from sandbox.protocol import StepResult
 from tasks.harness import local
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
-from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import lines_of
 from tests.gpu.bench import ROOT, Machine, tasks
 from tests.gpu.recording import append, row, start
@@ -28,8 +26,6 @@ from tests.gpu.test_audit import BUSY_THREAD, FORGES, OCCUPIED, REFERENCE, SYNCH
 
 _HALF = FORGES.replace("honest(self, other) - HIDDEN_US / 1e3", "honest(self, other) / 2")
 _LENGTHS_US = (20, 40, 100, 300, 1000, 7000)
-_BATCH = Timing(mode="both", batch_size=50, max_runs=20)
-_BATCH_LENGTHS_US = (5, 50)
 _SIZES_KIB = (4, 64, 256, 1024, 4096, 32768, 131072)
 
 
@@ -42,12 +38,6 @@ def evaluations() -> Iterator[tuple[str, JudgeRequest]]:
     yield "lengths", _request(FORGES.replace("HIDDEN_US", "0"), lengths)
     yield "lengths, forged to a half", _request(_HALF, lengths)
     yield "lengths, forged by 10 µs", _request(FORGES.replace("HIDDEN_US", "10"), lengths)
-    batches = [(4096, cycles(length)) for length in _BATCH_LENGTHS_US]
-    honest = FORGES.replace("HIDDEN_US", "0")
-    yield "batches", _request(honest, [*batches, (1 << 20, 1)], timing=_BATCH)
-    yield "batches, forged to a half", _request(_HALF, batches, timing=_BATCH)
-    # Of a whole batch: a fifth of a microsecond of each call.
-    yield "batches, forged by 10 µs", _request(FORGES.replace("HIDDEN_US", "10"), batches, timing=_BATCH)
     for name, code in (("synchronises", SYNCHRONISES), ("busy thread", BUSY_THREAD), ("occupied", OCCUPIED)):
         yield name, _request(code, [(4096, cycles(100))])
     for task in tasks():
@@ -67,10 +57,10 @@ def evaluations() -> Iterator[tuple[str, JudgeRequest]]:
             )
 
 
-def _request(code: str, cases: Sequence[tuple[int, int]], timing: Timing | None = None) -> JudgeRequest:
+def _request(code: str, cases: Sequence[tuple[int, int]]) -> JudgeRequest:
     lines = tuple(f"size: {size}; rounds: {rounds}; seed: {seed}" for seed, (size, rounds) in enumerate(cases, start=7))
     return JudgeRequest(
-        modes=(ModeRequest(name="benchmark", cases=lines, timeout_s=120.0, timing=timing),),
+        modes=(ModeRequest(name="benchmark", cases=lines, timeout_s=120.0),),
         files={"reference.py": REFERENCE},
         worker_files=(),
         submission_name="submission.py",
@@ -88,19 +78,15 @@ def table(step: StepResult) -> Iterator[str]:
     for index, case in enumerate(step.judged.details["cases"]):
         prefix = f"benchmark.{index}."
         yield _line(lines_of(step)[f"{prefix}spec"], case, float(lines_of(step)[f"{prefix}mean"]))
-        if "batch" in case:
-            size, batch = case["batch"]["batch_size"], case["batch"]
-            yield _line(f"   batches of {size}", batch, float(lines_of(step)[f"{prefix}runner.batch.mean"]), calls=size)
 
 
-def _line(what: str, case: Mapping[str, Any], mean_ns: float, *, calls: int = 1) -> str:
-    """Times of one call: those of a batch are divided by its calls."""
+def _line(what: str, case: Mapping[str, Any], mean_ns: float) -> str:
     times = {
         "mean": mean_ns,
-        "claim": case["claimed_median_ns"] / calls,
-        "span": case["outside_median_ns"] / calls,
-        "excess": (case["excess_ns"] or 0) / calls,
-        "noise": (case["noise_ns"] or 0) / calls,
+        "claim": case["claimed_median_ns"],
+        "span": case["outside_median_ns"],
+        "excess": case["excess_ns"] or 0,
+        "noise": case["noise_ns"] or 0,
     }
     return (
         f"   {what[:44]:44} {'  '.join(f'{name} {time / 1e3:9.2f}' for name, time in times.items())}  "

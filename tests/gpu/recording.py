@@ -122,14 +122,7 @@ def row(what: str, step: StepResult, common: Mapping[str, Any]) -> dict[str, Any
             {
                 "case": lines_of(step).get(f"benchmark.{index}.spec"),
                 **{name: case.get(name) for name in ("samples", "output_bytes", "timing", "contradicted")},
-                **_batches(case),
             }
             for index, case in enumerate(told.get("cases", []))
         ],
     }
-
-
-def _batches(case: Mapping[str, Any]) -> dict[str, Any]:
-    """The batches of a case: how many calls each has, and their samples."""
-    found = case.get("batch")
-    return {} if found is None else {"batch_size": found["batch_size"], "batch_samples": found["samples"]}

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean, median, pstdev
 from typing import Any
 
@@ -67,20 +67,13 @@ class Sample:
     by_host: bool = False
     #: On a device: whether the worker used nothing but its stream.
     exclusive: bool = True
-    #: Calls of the kernel: more than one in a batch, whose times are those of all together.
-    calls: int = 1
     #: On the CPU: output tensors beside the first. The worker describes each after its claim, and may leave it out.
     more_tensors: int = 0
 
     @property
-    def floor_ns(self) -> int:
-        """The least that it counts as."""
-        return FLOOR_NS * self.calls
-
-    @property
     def claimed_ns(self) -> float:
         """The claim, at most the span on the judge's clock."""
-        return float(max(min(self.claim_ns, self.outside_ns), self.floor_ns))
+        return float(max(min(self.claim_ns, self.outside_ns), FLOOR_NS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,24 +199,6 @@ class Audit:
         middle = mean if self.measured_ns is None else self.measured_ns
         return max(middle - self.noise_ns, 0.0), max(middle + self.noise_ns, mean)
 
-    def per_call(self, calls: int) -> Audit:
-        """What one of so many calls of a batch counts as: every time divided by their number."""
-        if calls == 1:
-            return self
-
-        def share(time_ns: float | None) -> float | None:
-            return None if time_ns is None else time_ns / calls
-
-        return replace(
-            self,
-            counted=tuple(time_ns / calls for time_ns in self.counted),
-            noise_ns=share(self.noise_ns),
-            excess_ns=share(self.excess_ns),
-            hand_over_ns=share(self.hand_over_ns),
-            least_ns=self.least_ns / calls,
-            measured_ns=share(self.measured_ns),
-        )
-
 
 def audit(samples: Sequence[Sample], *, controls_ns: Sequence[Sequence[float]] | None, tolerance: float) -> Audit:
     """Decide what the calls of a case count as.
@@ -247,7 +222,7 @@ def audit(samples: Sequence[Sample], *, controls_ns: Sequence[Sequence[float]] |
 
 def _count_whole_spans(samples: Sequence[Sample]) -> Audit:
     """The hand-over is not known, so the whole spans count."""
-    spans = tuple(float(max(sample.outside_ns, sample.floor_ns)) for sample in samples)
+    spans = tuple(float(max(sample.outside_ns, FLOOR_NS)) for sample in samples)
     return Audit(counted=spans, timing="measured", noise_ns=fmean(spans), not_believed=len(samples))
 
 
@@ -258,7 +233,7 @@ def _compare_with_controls(samples: Sequence[Sample], hand_over: ControlCosts, t
     claim = _typical_claim_ns(samples)
     described_ns = _TENSOR_NS * max(sample.more_tensors for sample in samples)
     low_ns = max(hand_over.low_ns - described_ns, 0.0)
-    measured = [max(sample.outside_ns - (0.0 if sample.whole else low_ns), sample.floor_ns) for sample in samples]
+    measured = [max(sample.outside_ns - (0.0 if sample.whole else low_ns), FLOOR_NS) for sample in samples]
     noise = hand_over.noise_ns(calls=len(samples), sd_ns=pstdev(excesses) if excesses else 0.0, claim_ns=claim)
     noise += described_ns
     excess = hand_over.unexplained_ns(excesses or [hand_over.excess_ns(sample) for sample in samples])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from .audit import Audit, ControlCosts, Sample, audit, details
@@ -21,7 +21,7 @@ from .problem import rng_seed_of
 from .report import TimingReport
 from .request import JudgeRequest
 from .stats import summarise
-from .stopping import Stopping, Timing, noise_of
+from .stopping import Stopping, noise_of
 from .throttling import DeviceUnsteady, Readings, Span, ThrottleFilter
 from .timed_case import TimedCase
 from .trends import examine
@@ -46,8 +46,6 @@ _MORE_FROM_NS, _MORE_UP_TO_BYTES = 10_000, 4 << 20
 #: it has used at most this part of its time, and control calls have not used all of theirs: so many times at most. Once
 #: where the noise is more than so many times what it may be: all timings together have at best half the noise of one.
 _AGAIN_FROM_NS, _AGAIN_SHARE, _MOST_AGAIN, _HOPELESS = 20_000, 0.3, 3, 2.0
-#: Calls of a batch where the task does not say how many.
-_BATCH_SIZE = 50
 #: Timing assurances, the least first.
 _ASSURANCES = ("claimed", "audited_host", "measured", "audited")
 
@@ -107,7 +105,7 @@ class Benchmark:
         self._rejects = device == "cpu" or request.rejects_forged_times
 
     def run(self, run: ModeRun, index: int, case: Case) -> None:
-        """Time one case.
+        """Time one case, and again where more calls may make its claims count. All calls count together.
 
         Raises:
             Fault, TaskFault: a call failed, or its output is wrong.
@@ -120,23 +118,6 @@ class Benchmark:
         )
         timed = TimedCase(self._workers, run, case, rng_seed=rng_seed_of(self._request.seed))
         timed.warm_up()
-        timing = run.request.timing or Timing()
-        if timing.mode in (None, "single"):
-            self._time_and_report(run, index, timed, stopping)
-            return
-        if timing.mode == "both":
-            stopping = replace(stopping, max_wall_ns=stopping.max_wall_ns / 2)
-            self._time_and_report(run, index, timed, stopping)
-        batches = timed.in_batches(timing.batch_size or _BATCH_SIZE)
-        self._time_and_report(run, index, batches, stopping, beside=timing.mode == "both")
-
-    def _time_and_report(
-        self, run: ModeRun, index: int, timed: TimedCase, stopping: Stopping, *, beside: bool = False
-    ) -> None:
-        """Time a case that is warm, and again where more calls may make its claims count. All calls count together.
-
-        `beside`: batches of a case whose single calls rank.
-        """
         clock = _JudgeClock(timed)
         timed.call_first_controls()
         row = self.time(run, timed, stopping, clock=clock)
@@ -153,7 +134,7 @@ class Benchmark:
             verdict = audit(samples, controls_ns=self._controls_ns(timed), tolerance=self._request.tolerance)
             facts = {**row.facts, "timed_again": again, **timed.details, "controls": timed.controls_made}
             facts["set_aside"] = len(timed.claims_ns) - len(samples)
-            self._report(run, index, samples, verdict, timed=timed, stopping=stopping, facts=facts, beside=beside)
+            self._report(run, index, samples, verdict, timed=timed, stopping=stopping, facts=facts)
 
     def time(self, run: ModeRun, timed: TimedCase, stopping: Stopping, *, clock: _JudgeClock | None = None) -> Timed:
         """Call until the stopping rule ends the case, and choose the calls that count.
@@ -281,24 +262,14 @@ class Benchmark:
         timed: TimedCase,
         stopping: Stopping,
         facts: Mapping[str, Any],
-        beside: bool = False,
     ) -> None:
-        """Report a case. `facts` go into the details, too.
-
-        The times of batches are divided by their calls here; in the details they are not. `beside`: see above.
-        """
+        """Report a case. `facts` go into the details, too."""
         shown = {**details(samples, verdict), **facts}
-        cases = run.details.setdefault("cases", [])
-        if beside:
-            cases[-1]["batch"] = shown
-        else:
-            cases.append(shown)
-        calls = samples[0].calls
-        verdict = verdict.per_call(calls)
+        run.details.setdefault("cases", []).append(shown)
         if self._rejects and verdict.is_forged:
             raise Fault(
                 "rejected",
-                f"the submission claims {shown['claimed_median_ns'] / calls / 1e6:.3f} ms per call, but at least "
+                f"the submission claims {shown['claimed_median_ns'] / 1e6:.3f} ms per call, but at least "
                 f"{verdict.least_ns / 1e6:.3f} ms passed on the judge's clock",
             )
         summary, findings = summarise(verdict.counted), examine(verdict.counted)
@@ -322,8 +293,7 @@ class Benchmark:
         assurance = "claimed" if facts["fixed_inputs"] else verdict.timing
         if assurance == "audited" and any(sample.by_host for sample in samples):
             assurance = "audited_host"
-        if not beside:
-            run.timing = assurance if index == 0 else min(assurance, run.timing, key=_ASSURANCES.index)
+        run.timing = assurance if index == 0 else min(assurance, run.timing, key=_ASSURANCES.index)
         interval = None
         if verdict.interval is not None:
             low, high = verdict.interval
@@ -342,7 +312,7 @@ class Benchmark:
             interval=interval,
             host=_remark(shown, samples),
         )
-        run.report(index, **{"batches" if beside else "timing": timing}, **_batch(facts))
+        run.report(index, timing=timing)
 
     def _sample_of(self, call: Call) -> Sample:
         """One timed call, with its bound if there is a calibration."""
@@ -370,7 +340,6 @@ class Benchmark:
             whole=not on_device and not call.by_flags and self._request.ranks is None and bound is None,
             delayed_ns=call.delayed_ns,
             exclusive=call.exclusive,
-            calls=call.calls,
             more_tensors=max(call.parts - 1, 0) if self._calibration is None else 0,
             # On a device a call by message includes work of the host.
             by_host=on_device and not call.by_flags,
@@ -384,20 +353,10 @@ def _spans_ns(samples: Sequence[Sample]) -> list[float]:
 
 
 def _remark(shown: Mapping[str, Any], samples: Sequence[Sample]) -> str | None:
-    """A sentence on calls, or batches, beside which the worker could compute; None if there are none."""
+    """A sentence on calls beside which the worker could compute; None if there are none."""
     if not shown["not_exclusive"]:
         return None
     return (
-        f"in {shown['not_exclusive']} of {len(samples)} {'calls' if samples[0].calls == 1 else 'batches'} the "
-        "submission worked on the host, or kept work on the device, while the call waited or ran; these count as "
-        "their whole span, hand-over included"
+        f"in {shown['not_exclusive']} of {len(samples)} calls the submission worked on the host, or kept work on the "
+        "device, while the call waited or ran; these count as their whole span, hand-over included"
     )
-
-
-def _batch(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """How many calls a batch has, and why these are fewer than the task asks for; empty without batches."""
-    if "batch_size" not in facts:
-        return {}
-    size, asked = facts["batch_size"], facts["batch_asked"]
-    lowered = f"batches have {size} calls, not {asked}: there is no room for more inputs and outputs of this case"
-    return {"batch_size": size, "batch_lowered": lowered if size < asked else None}

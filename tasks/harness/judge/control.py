@@ -123,9 +123,8 @@ class Control:
         packed = make()
         capacity = max(parts, 1) * aligned(max(nbytes // max(parts, 1), 8))
         for left in reversed(range(count + (_FIRST if packed.nbytes <= _FIRST_UP_TO_BYTES else 1))):
-            # One call that gets and returns as much, also where it stands for a batch.
             numbers = [{"t": "int", "v": number} for number in (parts, nbytes // max(parts, 1))]
-            packed.tree, packed.batch = {"t": "tuple", "items": [packed.tree, *numbers]}, 0
+            packed.tree = {"t": "tuple", "items": [packed.tree, *numbers]}
             before = None if beside is None else beside.look()
             with _our_fault():
                 called = client.call(packed, output_capacity=capacity, deadline_ns=deadline_ns, ahead=left > 0)
@@ -172,7 +171,7 @@ class ControlOutputs:
         if parts > _FEW_PARTS or nbytes > _FEW_BYTES:
             if self._asked_for is None or self._asked_for[0] != call.shape:
                 self._asked_for = call.shape, asked_for()
-            most_parts, most_bytes = (number * call.calls for number in self._asked_for[1])
+            most_parts, most_bytes = self._asked_for[1]
             parts, nbytes = min(parts, max(most_parts, _FEW_PARTS)), min(nbytes, max(most_bytes, _FEW_BYTES))
         return parts, min(nbytes, _MOST_BYTES)
 

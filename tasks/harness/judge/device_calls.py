@@ -17,7 +17,6 @@ Before a submission is loaded, `calibration.keeps_turns` tries whether two proce
 Two things are left to a worker: its own processor, and work that it keeps on the device across the batch. Both are
 seen (`Marked.exclusive`).
 
-The inputs of a batch are laid out beforehand and copied by one kernel.
 
 The copies and the flush are kernels, not copies by the device's copy engines, which work beside other processes.
 """
@@ -39,7 +38,7 @@ from tasks.harness.shared.arenas import PAGE_BYTES, Arena, aligned
 from tasks.harness.shared.call_flags import FINISHED_AT, FLAGS_BYTES, RELEASED_AT, CallFlags
 from tasks.harness.shared.cuda_driver import Driver, DriverError
 from tasks.harness.shared.device_memory import device_bytes, flush_size
-from tasks.harness.shared.values import Packed, Placed, size_of
+from tasks.harness.shared.values import Packed, Placed
 
 from .activity import Activity, Look
 
@@ -321,16 +320,9 @@ class DeviceCalls:
             self._retired = range(0)
 
     def _copies(self, packed: Packed, placed: Sequence[Placed]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """The copies to the memory for inputs: sources and targets. One copy for a batch."""
-        places = [(storage, place) for storage, place in zip(packed.storages, placed, strict=True) if place.nbytes]
-        if not packed.batch or not places:
-            return [(storage, device_bytes(self._arena, place.offset, place.nbytes)) for storage, place in places]
-        first = places[0][1].offset
-        # Zeros: the worker may read what lies between the inputs.
-        staged = torch.zeros(size_of(placed) - first, dtype=torch.uint8, device="cuda")
-        for storage, place in places:
-            _copy(storage, staged[place.offset - first : place.offset - first + place.nbytes])
-        return [(staged, device_bytes(self._arena, first, staged.numel()))]
+        """The copies to the memory for inputs: sources and targets."""
+        places = zip(packed.storages, placed, strict=True)
+        return [(source, device_bytes(self._arena, at.offset, at.nbytes)) for source, at in places if at.nbytes]
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor) -> None:

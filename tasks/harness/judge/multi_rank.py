@@ -217,14 +217,6 @@ class MultiRank:
             input_bytes=sum(rank_input.nbytes for rank_input in rank_inputs),
         )
 
-    def call_batch(self, cases: object, **_: object) -> Call:  # noqa: ARG002 none is made
-        """Refuse: see Workers."""
-        raise TaskFault("a task of several ranks has no batches (timing.mode in runner.yml)")
-
-    def batch_capacity(self) -> int:
-        """See Workers."""
-        return 1
-
     def check(self, *, deadline_ns: int) -> str:
         """See Workers."""
         for rank, kind in sorted(self._opaque.items()):

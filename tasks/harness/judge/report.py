@@ -7,7 +7,7 @@ becomes a key in `_case_lines` or `_further_lines`. Standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
@@ -18,7 +18,7 @@ from .stats import Summary
 
 @dataclass(frozen=True, kw_only=True)
 class TimingReport:
-    """The times of one case: of its calls, or of its batches, divided by their calls. Times are in nanoseconds."""
+    """The times of one case, in nanoseconds."""
 
     summary: Summary
     #: A 95 % confidence interval of the mean.
@@ -52,11 +52,6 @@ class CaseReport:
     #: What the task's check says of a right output.
     message: str | None = None
     timing: TimingReport | None = None
-    #: The times of batches, where single calls rank and batches are timed as well.
-    batches: TimingReport | None = None
-    #: Calls of a batch; None: none was timed. And why these are fewer than asked for, as a sentence.
-    batch_size: int | None = None
-    batch_lowered: str | None = None
     #: The profiler's tables, as base64.
     profile_b64: str | None = None
     #: Whose they are: torch, or a vendor's profiler.
@@ -94,19 +89,13 @@ def _case_lines(report: CaseReport) -> Iterator[tuple[str, str]]:
         "status": report.status,
         "error": _one_line(report.error),
         "message": _one_line(report.message),
-        "runner.batch_lowered": report.batch_lowered,
         "report": report.profile_b64,
         "runner.profiler": report.profiler,
     }
     yield from ((key, text) for key, text in texts.items() if text is not None)
-    if report.batch_size is not None:
-        yield "runner.batch_size", str(report.batch_size)
     if report.timing is not None:
-        yield from _prefixed("", _summary_lines(report.timing.summary))
-        yield from _prefixed("runner.", _further_lines(report.timing))
-    if report.batches is not None:
-        yield from _prefixed("runner.batch.", _summary_lines(report.batches.summary))
-        yield from _prefixed("runner.batch.", _further_lines(report.batches))
+        yield from _summary_lines(report.timing.summary).items()
+        yield from ((f"runner.{key}", value) for key, value in _further_lines(report.timing).items())
 
 
 def _summary_lines(summary: Summary) -> dict[str, str]:
@@ -128,10 +117,6 @@ def _further_lines(timing: TimingReport) -> dict[str, str]:
         "host": timing.host,
     }
     return {key: _text(value) for key, value in values.items() if value is not None}
-
-
-def _prefixed(prefix: str, lines: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    return ((prefix + key, value) for key, value in lines.items())
 
 
 def _text(value: object) -> str:

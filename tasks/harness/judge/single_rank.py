@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,39 +13,27 @@ import torch
 from tasks.harness.shared.module_values import map_tensors
 from tasks.harness.shared.profilers import Capture, Profile
 from tasks.harness.shared.values import Packed, Snapshot, pack, signature, tensors_in, tree_signature
-from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, MAX_FROM_WORKER_BYTES
 
 from .calibration import CalibrationCall, calibrate, calibrate_device, keeps_turns
 from .cases import Value
 from .control import Control, ControlOutputs
-from .faults import Fault, tampered
+from .faults import Fault
 from .hand_over import Calibration, DeviceCosts
 from .problem import CheckRaised, Problem, TaskFault
 from .request import Compiled
-from .snapshots import held
-from .worker_client import Called, WorkerClient
+from .worker_client import WorkerClient
 from .worker_output import Collector
 from .workers import Call
-
-#: What the outputs of a batch may take in a message, and the worker's inputs.
-_OUTPUTS_MESSAGE_BYTES, _INPUTS_MESSAGE_BYTES = MAX_FROM_WORKER_BYTES // 4, MAX_FROM_JUDGE_BYTES // 4
-#: Output tensors of a batch. A device's stream takes about a thousand launches before it makes the host wait.
-_BATCH_PARTS = 256
-#: The part of a device's free memory that a batch may fill.
-_BATCH_SHARE = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Last:
-    """Inputs and output of the last call, or of each call of a batch."""
+    """Inputs and output of the last call."""
 
-    arguments: Sequence[Mapping[str, Value]]
+    arguments: Mapping[str, Value]
     rng_seed: int | None
-    data: Sequence[object]
-    outputs: Sequence[Snapshot]
-    #: Inputs of one call for the worker, and its output.
-    packed: Packed
-    called: Called
+    data: object
+    output: Snapshot
 
 
 class SingleRank:
@@ -189,17 +176,14 @@ class SingleRank:
         self._last = None
         self._client.withdraw_call(deadline_ns=deadline_ns)
 
-        def make_one() -> Packed:
+        def make() -> Packed:
             data = self._problem.generate(next(cases), rng_seed=None)
             return self._problem.pack(data, memory_bytes=self._client.memory_bytes)
-
-        def make() -> Packed:
-            return Packed.together([make_one() for _ in range(like.calls)]) if like.calls > 1 else make_one()
 
         def asked_for() -> tuple[int, int]:
             expected = self._problem.expected(self._problem.generate(next(cases), rng_seed=None))
             # Without a reference no tensors, and the bytes of the inputs.
-            return (0, like.input_bytes // like.calls) if expected is None else tensors_in(expected)
+            return (0, like.input_bytes) if expected is None else tensors_in(expected)
 
         parts, nbytes = self._control_outputs.like(like, asked_for=asked_for)
         return self._control.calls(
@@ -245,94 +229,34 @@ class SingleRank:
         deadline_ns: int,
     ) -> Call:
         """See Workers."""
-        return self._call([arguments], rng_seed, output_capacities, deadline_ns)
-
-    def call_batch(
-        self,
-        cases: Sequence[Mapping[str, Value]],
-        *,
-        rng_seed: int | None,
-        output_capacities: tuple[int, ...],
-        deadline_ns: int,
-    ) -> Call:
-        """See Workers."""
-        try:
-            return self._call(cases, rng_seed, output_capacities, deadline_ns, batch=True)
-        except TaskFault as fault:
-            # One input did fit.
-            if isinstance(fault.__cause__, torch.OutOfMemoryError):
-                raise fault.__cause__ from None
-            raise
-
-    def batch_capacity(self) -> int:
-        """See Workers."""
-        last = self._last
-        if last is None:
-            raise RuntimeError("nothing has been called that a batch could be like")
-        each_in, each_out = last.packed.nbytes, last.called.output_bytes
-        capacities = [
-            self._client.memory_bytes // max(held(each_in, each_out), 1),
-            _BATCH_PARTS // max(last.called.parts, 1),
-            _OUTPUTS_MESSAGE_BYTES // max(last.called.output.message_bytes, 1),
-            _INPUTS_MESSAGE_BYTES // len(json.dumps(last.packed.tree)),
-        ]
-        if last.packed.device != "cpu" and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch lacks it
-            unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-            free = torch.cuda.mem_get_info()[0] + unused
-            # All inputs are laid out a third time before they are copied to where the worker sees them.
-            capacities.append(int(_BATCH_SHARE * free) // max(held(each_in, each_out) + each_in, 1))
-        return max(min(capacities), 1)
-
-    def _call(
-        self,
-        cases: Sequence[Mapping[str, Value]],
-        rng_seed: int | None,
-        output_capacities: tuple[int, ...],
-        deadline_ns: int,
-        *,
-        batch: bool = False,
-    ) -> Call:
         # Before the next inputs are made: both together may not fit into memory.
         self._last = None
         start = time.perf_counter_ns()
-        data = [self._problem.generate(arguments, rng_seed=rng_seed) for arguments in cases]
-        each = [self._problem.pack(item, memory_bytes=self._client.memory_bytes) for item in data]
-        packed = Packed.together(each) if batch else each[0]
+        data = self._problem.generate(arguments, rng_seed=rng_seed)
+        packed = self._problem.pack(data, memory_bytes=self._client.memory_bytes)
         made_ns = time.perf_counter_ns() - start
         called = self._client.call(
             packed, output_capacity=output_capacities[0] if output_capacities else None, deadline_ns=deadline_ns
         )
-        outputs = called.output.items() if batch else [called.output]
-        if outputs is None or len(outputs) != len(cases):
-            raise tampered("a batch without an output for each call")
-        self._last = _Last(arguments=cases, rng_seed=rng_seed, data=data, outputs=outputs, packed=packed, called=called)
-        shapes = {tree_signature(item) for item in each}
-        shape = shapes.pop() if len(shapes) == 1 else frozenset(shapes)
-        return Call.of(called, packed, shape=shape, made_ns=made_ns, calls=len(cases))
+        self._last = _Last(arguments=arguments, rng_seed=rng_seed, data=data, output=called.output)
+        return Call.of(called, packed, shape=tree_signature(packed), made_ns=made_ns)
 
     def check(self, *, deadline_ns: int) -> str:  # noqa: ARG002 the check is not interrupted
         """See Workers."""
         last = self._last
         if last is None:
             raise RuntimeError("nothing has been called")
-        messages = [self._check(last, index) for index in range(len(last.outputs))]
-        return messages[0]
-
-    def _check(self, last: _Last, index: int) -> str:
-        """Check one output; the message of check_implementation."""
-        output = last.outputs[index]
-        where = f"call {index + 1} of {len(last.outputs)} in a batch: " if last.packed.batch else ""
-        if output.opaque is not None:
-            text = f"{where}custom_kernel returned a {output.opaque}, which cannot be read as tensor data"
+        if last.output.opaque is not None:
+            text = f"custom_kernel returned a {last.output.opaque}, which cannot be read as tensor data"
             raise Fault("wrong_answer", text)
         try:
-            good, message = self._problem.check(last.data[index], output.value())
+            good, message = self._problem.check(last.data, last.output.value())
         except CheckRaised as raised:
-            if self._same_structure(last, index):
+            if self._same_structure(last):
                 raise TaskFault(f"the task's check_implementation raised {raised} (reference.py)") from raised
-            raise Fault("wrong_answer", f"{where}the output could not be compared: {raised}") from raised
+            raise Fault("wrong_answer", f"the output could not be compared: {raised}") from raised
         if not good:
-            raise Fault("wrong_answer", where + message)
+            raise Fault("wrong_answer", message)
         return message
 
     def profile(
@@ -348,12 +272,12 @@ class SingleRank:
         self._client.close()
         self._end_control()
 
-    def _same_structure(self, last: _Last, index: int) -> bool:
-        """Whether an output looks like the reference's; without a reference, whether it holds tensors at all."""
-        expected = self._problem.expected(self._problem.generate(last.arguments[index], rng_seed=last.rng_seed))
+    def _same_structure(self, last: _Last) -> bool:
+        """Whether the output looks like the reference's; without a reference, whether it holds tensors at all."""
+        expected = self._problem.expected(self._problem.generate(last.arguments, rng_seed=last.rng_seed))
         if expected is None:
-            return last.outputs[index].has_tensor
-        return signature(expected) == last.outputs[index].signature
+            return last.output.has_tensor
+        return signature(expected) == last.output.signature
 
 
 def _known_kernel_failed(fault: Fault) -> str:

@@ -31,9 +31,6 @@ class Timing:
     max_wall_s: float | None = None
     noisy: float | None = None
     refuse: float | None = None
-    #: The timed unit: `single` calls, `batch`es of calls between two events, or `both`; and how many calls a batch has.
-    mode: str | None = None
-    batch_size: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

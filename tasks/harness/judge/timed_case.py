@@ -1,7 +1,4 @@
-"""One benchmark case: fresh inputs for every call, checks of the outputs, and control calls beside them.
-
-A case may be called in batches: one hand-over and one claim for many calls of the kernel, each with its own inputs.
-"""
+"""One benchmark case: fresh inputs for every call, checks of the outputs, and control calls beside them."""
 
 from __future__ import annotations
 
@@ -13,9 +10,6 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from tasks.harness.shared.device_memory import release_memory
-
-from .accelerator import OUT_OF_MEMORY
 from .audit import ControlCosts
 from .cases import Case, Value
 from .mode_run import ModeRun
@@ -51,8 +45,6 @@ class TimedCase:
         self.controls_ns: list[Sequence[float]] | None = None
         self.controls: ControlCosts | None = None
         self._last: Call | None = None
-        #: 0: single calls. Else how many calls a batch has, and how many were asked for.
-        self.batch_size = self._asked = 0
         #: True if the case changes its shapes with its seed: then every call has the same inputs.
         self.fixed = False
 
@@ -60,9 +52,7 @@ class TimedCase:
     def details(self) -> dict[str, Any]:
         """For the report."""
         by_rank = [median(claims) for claims in zip(*self.claims_ns, strict=True)]
-        batch = {"batch_size": self.batch_size, "batch_asked": self._asked} if self.batch_size else {}
         return {
-            **batch,
             "calls": len(self.claims_ns),
             "checked": self._checked,
             "fixed_inputs": self.fixed,
@@ -77,37 +67,6 @@ class TimedCase:
         # The second one takes the path that timed calls take, which control calls copy.
         self._last = self._fresh()
         self._check()
-
-    def in_batches(self, asked: int) -> TimedCase:
-        """This case, which is warm, in batches of `asked` calls, or as many as there is memory for. Warm, too."""
-        # Control calls may have come after the last call, which says how much room there is.
-        self._last = self._fresh()
-        self._check()
-        made = TimedCase(self._workers, self._run, self._case, rng_seed=self._rng_seed)
-        made.fixed, made._shape = self.fixed, self._shape
-        made._asked, made.batch_size = asked, min(asked, self._workers.batch_capacity())
-        while not made._fits():
-            made.batch_size //= 2
-            release_memory()
-            self._workers.flush(deadline_ns=self._run.deadline_ns)
-        made._check()
-        made._last = made._fresh()
-        made._check()
-        return made
-
-    def _fits(self) -> bool:
-        """Make the first batch; False if it does not fit into the device's memory.
-
-        The exception holds tensors of the batch, so it must be gone before memory can be released.
-        """
-        try:
-            self._last = self._fresh()
-        except OUT_OF_MEMORY:
-            if self.batch_size == 1:
-                raise
-            return False
-        self._output_capacities = self._last.output_capacities
-        return True
 
     def sample(self) -> Call:
         """One timed call."""
@@ -175,15 +134,14 @@ class TimedCase:
         return self._call(rng_seed=self._rng_seed)
 
     def _call(self, *, rng_seed: int | None) -> Call:
-        """One call, or one batch. `rng_seed`: for the case's own inputs; None: for fresh ones."""
+        """One call. `rng_seed`: for the case's own inputs; None: for fresh ones."""
         start = time.perf_counter_ns()
-        make = self._fresh_arguments if rng_seed is None else lambda: self._case.arguments
-        sizes, deadline_ns = self._output_capacities, self._run.deadline_ns
-        if self.batch_size:
-            cases = [make() for _ in range(self.batch_size)]
-            call = self._workers.call_batch(cases, rng_seed=rng_seed, output_capacities=sizes, deadline_ns=deadline_ns)
-        else:
-            call = self._workers.call(make(), rng_seed=rng_seed, output_capacities=sizes, deadline_ns=deadline_ns)
+        call = self._workers.call(
+            self._fresh_arguments() if rng_seed is None else self._case.arguments,
+            rng_seed=rng_seed,
+            output_capacities=self._output_capacities,
+            deadline_ns=self._run.deadline_ns,
+        )
         rest_ns = time.perf_counter_ns() - start - call.made_ns - call.outside_ns
         for phase, nanoseconds in (("inputs", call.made_ns), ("call", call.outside_ns), ("hand_over", rest_ns)):
             self._run.spend(phase, nanoseconds)

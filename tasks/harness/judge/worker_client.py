@@ -163,17 +163,14 @@ class WorkerClient:
         #: The next call, if the worker has been told of it already.
         self._armed: _Armed | None = None
         self._last_end_ns = 0
-        #: The tree of the last call's inputs, and how many of a batch it has. The worker has both, too.
+        #: The tree of the last call's inputs. The worker has it, too.
         self._tree: object = None
-        self._batch = 0
-        #: The tree of each of its inputs; None if those of a batch differ.
-        self._single_tree: object = None
         #: What its output has in common with the next one; None: nothing is known, or something else can differ than
         #: bytes. Once a call had another output, this stays so for such inputs.
         self._layout: Layout | None = None
         self._layouts_differ = False
-        #: Bytes of each tensor of the last output by message; of one call of a batch.
-        self._output_sizes: Sequence[int] = ()
+        #: Bytes of each tensor of the last output by message.
+        self._output_sizes: list[int] = []
         #: How long copies of outputs take, by control calls; whether this worker is the control process.
         self.pace = Pace()
         self.is_trusted = False
@@ -330,22 +327,18 @@ class WorkerClient:
         """
         # The tree holds numbers and texts of the input. By flags, the worker gets the tree before the clock runs, so it
         # must be one that the worker knows already. On a device the worker's tensors are copies of existing inputs.
-        alike = packed.tree == self._tree and packed.batch == self._batch
+        alike = packed.tree == self._tree
         if self._by_flags is not None and self._layout is not None and alike and not by_message:
             return self._call_by_flags(self._by_flags, packed, self._layout, ahead=ahead, deadline_ns=deadline_ns)
-        # There a batch of inputs like that of a call before has nothing that is new to the submission.
-        one = packed.one
-        known = not by_message and output_capacity is not None and one is not None and one == self._single_tree
-        known = known and len(self._output_sizes) * max(packed.batch, 1) <= _DEVICE_PARTS
+        known = alike and not by_message and output_capacity is not None and len(self._output_sizes) <= _DEVICE_PARTS
         if self._device_calls is not None and known and packed.device not in {None, "cpu"}:
             return self._call_on_device(self._device_calls, packed, deadline_ns=deadline_ns)
-        self._tree, self._batch, self._single_tree = packed.tree, packed.batch, one
+        self._tree = packed.tree
         called = self._call_by_message(packed, output_capacity=output_capacity or 0, deadline_ns=deadline_ns)
         self._layouts_differ = self._layouts_differ and alike
         layout = called.output.layout if packed.device == "cpu" and not self._layouts_differ else None
         self._layout = layout if layout is not None and len(layout.sizes) <= MAX_PARTS else None
-        sizes = called.output.sizes
-        self._output_sizes = sizes[: len(sizes) // max(packed.batch, 1)]
+        self._output_sizes = called.output.sizes
         return called
 
     def begin_device(self, *, flush_bytes: int | None, deadline_ns: int, tried: bool) -> None:
@@ -413,7 +406,7 @@ class WorkerClient:
             in_time = answer is not None
             output = None if answer is None else self._output_of(calls, answer, packed)
             # More tensors or bytes than before would give the worker time while they are copied.
-            alike = output is not None and output.sizes == [*self._output_sizes] * max(packed.batch, 1)
+            alike = output is not None and output.sizes == self._output_sizes
             calls.release(packed, placed, call)
             if output is not None:
                 calls.copy_output(output)

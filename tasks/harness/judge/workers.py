@@ -47,11 +47,9 @@ class Call:
     #: Of all ranks together.
     tensors: int
     input_bytes: int
-    #: How many calls of the kernel this was, one after the other: more than one in a batch.
-    calls: int = 1
 
     @classmethod
-    def of(cls, called: Called, packed: Packed, *, shape: object, made_ns: int, calls: int = 1) -> Self:
+    def of(cls, called: Called, packed: Packed, *, shape: object, made_ns: int) -> Self:
         """A call of one worker, with the inputs that it got."""
         return cls(
             shape=shape,
@@ -67,7 +65,6 @@ class Call:
             stalled=called.stalled,
             tensors=packed.tensors,
             input_bytes=packed.nbytes,
-            calls=calls,
         )
 
     @property
@@ -154,30 +151,8 @@ class Workers(Protocol):
         `output_capacities`: of an earlier call of the same shape, or empty.
         """
 
-    def call_batch(
-        self,
-        cases: Sequence[Mapping[str, Value]],
-        *,
-        rng_seed: int | None,
-        output_capacities: tuple[int, ...],
-        deadline_ns: int,
-    ) -> Call:
-        """Make a call for each of several cases, one after the other; all inputs are handed over at once.
-
-        `shape` is that of one input if all are alike. For the arguments see `call`.
-
-        Raises:
-            torch.OutOfMemoryError, DeviceFull: the inputs do not fit into the device's memory together.
-        """
-
-    def batch_capacity(self) -> int:
-        """For how many inputs like the last call's there is room in a batch, at least one."""
-
     def check(self, *, deadline_ns: int) -> str:
-        """Check the output of the last call, or every output of a batch.
-
-        The message of check_implementation, if the output is right; of a batch that of the first.
-        """
+        """Check the output of the last call; the message of check_implementation, if it is right."""
 
     def profile(
         self, arguments: Mapping[str, Value], *, rng_seed: int | None, capture: Capture | None, deadline_ns: int

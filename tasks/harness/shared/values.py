@@ -11,7 +11,6 @@ checks every number that a worker sends against the arenas it made itself.
 from __future__ import annotations
 
 import ctypes
-import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,29 +74,6 @@ class Packed:
 
     tree: Any
     storages: list[torch.Tensor] = field(default_factory=list)
-    #: 0: one value. Else the tree is a list of so many values, and the kernel is called with each of them.
-    batch: int = 0
-
-    @classmethod
-    def together(cls, values: Sequence[Packed]) -> Self:
-        """The inputs of a batch. What several of them share, each has for itself."""
-        items: list[Any] = []
-        storages: list[torch.Tensor] = []
-        for value in values:
-            items.append(_renumbered(value.tree, len(storages)))
-            storages += value.storages
-        return cls(tree={"t": "list", "items": items}, storages=storages, batch=len(values))
-
-    @property
-    def one(self) -> Any:
-        """The tree of each value, storages counted from 0; None if those of a batch differ."""
-        if not self.batch:
-            return self.tree
-        trees = []
-        for item in self.tree["items"]:
-            numbers = [node["storage"] for node in tensor_nodes(item)]
-            trees.append(_renumbered(item, -min(numbers, default=0)))
-        return trees[0] if all(tree == trees[0] for tree in trees) else None
 
     @property
     def nbytes(self) -> int:
@@ -127,8 +103,7 @@ class Packed:
     def message(self, placed: Sequence[Placed], size: int) -> dict[str, Any]:
         """The keys of a message that lets a worker rebuild the value from an arena of `size` bytes."""
         storages = [[place.offset, place.nbytes] for place in placed]
-        batch = {"batch": self.batch} if self.batch else {}
-        return {"tree": self.tree, "storages": storages, "size": size, **batch}
+        return {"tree": self.tree, "storages": storages, "size": size}
 
     def staged(self, placed: Sequence[Placed]) -> tuple[int, memoryview]:
         """The storages as they will lie in their arena: the offset of the first one, and the bytes from there on."""
@@ -144,11 +119,6 @@ class Packed:
         """Copy the storages to their places."""
         for storage, place in zip(self.storages, placed, strict=True):
             arena.bytes_at(place.offset, place.nbytes).copy_(storage)
-
-
-def _renumbered(tree: Any, first: int) -> Any:
-    """A trusted tree whose storages are counted from `first`."""
-    return _with_tensors(tree, lambda node: {**node, "storage": node["storage"] + first})
 
 
 def _with_tensors(tree: Any, change: Callable[[Any], Any]) -> Any:
@@ -406,18 +376,6 @@ class Snapshot:
     def has_tensor(self) -> bool:
         """Whether anything returned is a tensor."""
         return any(True for _ in tensor_nodes(self._tree))
-
-    @property
-    def message_bytes(self) -> int:
-        """What its description takes in a message."""
-        return len(json.dumps(self._tree))
-
-    def items(self) -> list[Snapshot] | None:
-        """Each item of a returned list by itself; None if it is no list."""
-        if not isinstance(self._tree, dict) or self._tree["t"] != "list":
-            return None
-        copies = iter(self._copies)
-        return [Snapshot(item, [next(copies) for _ in tensor_nodes(item)]) for item in self._tree["items"]]
 
     def value(self) -> object:
         """The returned value, over the judge's own bytes."""

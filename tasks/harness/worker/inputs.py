@@ -29,39 +29,25 @@ class Inputs:
 
     @classmethod
     def build(
-        cls, arena: Arena, storages: Sequence[tuple[int, int]], tree: Any, *, batch: int, adapt: Callable[[Any], Any]
+        cls, arena: Arena, storages: Sequence[tuple[int, int]], tree: Any, *, adapt: Callable[[Any], Any]
     ) -> Self:
         """Build the inputs that `tree` describes, over an arena that holds them, now or later.
 
-        `storages`: offset and bytes of each in the arena; `batch`: 0, or how many inputs the tree has, for a call each;
-        `adapt`: makes the kernel's argument from the inputs as the task made them.
+        `storages`: offset and bytes of each in the arena; `adapt`: makes the kernel's argument from the inputs as the
+        task made them.
         """
         views = [arena.bytes_at(offset, nbytes) for offset, nbytes in storages]
         raw = unpack(tree, views)
         cuda = any(node["device"] != "cpu" for node in tensor_nodes(tree))
         identities = {identity(view): number for number, view in enumerate(views) if view.numel()}
         return cls(
-            value=adapted(raw, adapt, batch=batch),
+            value=adapt(raw),
             raw=raw,
             addresses=arena.addresses,
             storages={} if cuda else identities,
             views=views,
             cuda=cuda,
         )
-
-
-def adapted(raw: Any, adapt: Callable[[Any], Any], *, batch: int) -> Any:
-    """The argument of a call, or a list of those of a batch."""
-    return [adapt(item) for item in raw] if batch else adapt(raw)
-
-
-def over_batch(kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Call a kernel once for each input of a batch; all outputs live until the last call has returned."""
-
-    def run(values: Sequence[Any]) -> list[Any]:
-        return [kernel(value) for value in values]
-
-    return run
 
 
 def map_memory(descriptor: int, size: int) -> Arena:

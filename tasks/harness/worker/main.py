@@ -18,10 +18,10 @@ Messages on the socket in KR_JUDGE_FD, and their answers:
     prepare_device {flush_bytes, tried}    -> device_prepared {pid, why_not}  descriptor: a page of flags
         flush_bytes: bytes to write to empty the device's caches; tried: whether another worker has tried it before;
         why_not: why its calls cannot begin by flags, or null
-    enqueue        {call, arena, tree, storages, batch} -> enqueued {tree, parts} | failed
-        one call on the device, or one batch, enqueued before its inputs exist (see `stream_block`). arena: handle of
-        the device memory that will hold them; parts: handle, offset and bytes of each tensor of the output, empty
-        handle: in that arena. The worker then waits for the next message without using a processor.
+    enqueue        {call, arena, tree, storages} -> enqueued {tree, parts} | failed
+        one call on the device, enqueued before its inputs exist (see `stream_block`). arena: handle of the device
+        memory that will hold them; parts: handle, offset and bytes of each tensor of the output, empty handle: in that
+        arena. The worker then waits for the next message without using a processor.
     collect        {}                      -> done {claim_ns} | failed       after enqueue, when the call has ended
     arm            {size}                  -> armed                           descriptor: output arena
         drops everything of earlier calls, maps the output arena, and spins for the next message
@@ -32,9 +32,8 @@ Messages on the socket in KR_JUDGE_FD, and their answers:
         memory that holds nothing comes first. The flags also say where its output lies, the claim, and that it has
         ended. If the call failed, or its output has another layout than that of the last call by message, they say
         that a second answer comes: failed, or need {bytes} as after `call`.
-    call           {tree, storages, size, batch} -> done | need {bytes} | failed    descriptor: inputs
-        open, go and deliver in one. batch: absent; or the tree is a list of so many inputs, the kernel is called with
-        each of them, the claim is the time of all these calls, and the output is the list of what they return
+    call           {tree, storages, size}  -> done | need {bytes} | failed    descriptor: inputs
+        open, go and deliver in one
     output_arena   {size}                  -> done | failed                   descriptor: a larger arena, same output
     profile        {output_size, capture, limit_s}  -> profiled {table, files, profiler, failure} | failed
         descriptor: output arena; after open; capture: of a vendor's profiler, null: none is used; limit_s: seconds for
@@ -82,7 +81,7 @@ from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed,
 from .calibration import calibration_kernel  # noqa: E402 see above
 from .device import Device  # noqa: E402 see above
 from .failures import describe_failure  # noqa: E402 see above
-from .inputs import Inputs, map_memory, over_batch  # noqa: E402 see above
+from .inputs import Inputs, map_memory  # noqa: E402 see above
 from .module import load_module, parse  # noqa: E402 see above
 from .profiling import profile_call  # noqa: E402 see above
 from .ranks import Rank  # noqa: E402 see above
@@ -122,11 +121,9 @@ class Worker:
         self._flags: CallFlags | None = None
         #: The socket for descriptors of inputs.
         self._descriptor_socket: socket.socket | None = None
-        #: The tree of the last call's inputs, and how many inputs of a batch it has. And what its outputs were, if
-        #: plain tensors: container, then each tensor.
+        #: The tree of the last call's inputs. And what its output was, if plain tensors.
         self._tree: Any = None
-        self._batch = 0
-        self._like: Sequence[_Like] | None = None
+        self._like: _Like | None = None
         #: What is common to outputs of which the flags alone say all.
         self._layout: Layout | None = None
         #: The call that begins when the flags say so, and the addresses for inputs that come as a descriptor.
@@ -228,7 +225,6 @@ class Worker:
             call=message["call"],
             tree=message["tree"],
             storages=message["storages"],
-            batch=message.get("batch", 0),
             arena=bytes.fromhex(message["arena"]),
         )
         made = self._queued = self._device.enqueue(order, self._kernel, adapt=self._submission.adapt)
@@ -264,28 +260,27 @@ class Worker:
 
         Short on purpose: the kernel leaves cold caches, and all of this is inside the timed span.
         """
-        outputs: Sequence[Any] = output if self._batch else (output,)  # type: ignore[assignment]  # a batch's is a list
         if self._like is None:
             return None
+        kind, likes = self._like
+        if type(output) is not kind:
+            return None
+        items: Sequence[Any] = output if isinstance(output, (tuple, list)) else (output,)
+        if len(items) != len(likes):
+            return None
         addresses = []
-        for each, (kind, likes) in zip(outputs, self._like, strict=True):
-            if type(each) is not kind:
+        for item, like in zip(items, likes, strict=True):
+            if (
+                type(item) not in _OWN
+                or item.layout is not torch.strided
+                or (item.dtype, item.shape) != like
+                or not item.is_cpu
+                or item.is_conj()
+                or item.is_neg()
+                or not item.is_contiguous()
+            ):
                 return None
-            items: Sequence[Any] = each if isinstance(each, (tuple, list)) else (each,)
-            if len(items) != len(likes):
-                return None
-            for item, like in zip(items, likes, strict=True):
-                if (
-                    type(item) not in _OWN
-                    or item.layout is not torch.strided
-                    or (item.dtype, item.shape) != like
-                    or not item.is_cpu
-                    or item.is_conj()
-                    or item.is_neg()
-                    or not item.is_contiguous()
-                ):
-                    return None
-                addresses.append(item.data_ptr())
+            addresses.append(item.data_ptr())
         return addresses
 
     def _wait_for_release(self, flags: CallFlags, call: int) -> bool:
@@ -306,7 +301,7 @@ class Worker:
                 finally:
                     os.close(descriptor)
             output = self._dry_output
-            self._addresses_like_last([output] * self._batch if self._batch else output)
+            self._addresses_like_last(output)
             flags.deliver([output.data_ptr()], claim_ns=0)
         flags.end_dry_run(call)
 
@@ -327,8 +322,7 @@ class Worker:
 
     def _call_by_flags(self, flags: CallFlags, call: int) -> dict[str, Any] | None:
         """Make a call; the answer where the flags do not say all."""
-        inputs, kernel = self._opened(), self._to_time()
-        value, reserved = inputs.value, self._reserved
+        kernel, value, reserved = self._kernel, self._opened().value, self._reserved
         try:
             if reserved is not None:
                 self._map_inputs(reserved)
@@ -380,12 +374,11 @@ class Worker:
         return {"op": "joined"}
 
     def _receive_inputs(self, message: dict[str, Any], descriptor: int) -> Inputs:
-        self._batch = message.get("batch", 0)
         return self._build_inputs(map_memory(descriptor, message["size"]), message["storages"], message["tree"])
 
     def _build_inputs(self, arena: Arena, storages: Sequence[tuple[int, int]], tree: Any) -> Inputs:
         self._tree = tree
-        self._inputs = Inputs.build(arena, storages, tree, batch=self._batch, adapt=self._submission.adapt)
+        self._inputs = Inputs.build(arena, storages, tree, adapt=self._submission.adapt)
         return self._inputs
 
     def _open(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
@@ -414,7 +407,7 @@ class Worker:
 
     def _call(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         inputs = self._receive_inputs(message, descriptors[0])
-        kernel, value = self._to_time(), inputs.value
+        kernel, value = self._kernel, inputs.value
         if inputs.cuda:
             output, self._claim_ns = self._device.time_call(kernel, value)
         else:
@@ -422,10 +415,6 @@ class Worker:
             output = kernel(value)
             self._claim_ns = perf_counter_ns() - start
         return self._return_output(output, inputs)
-
-    def _to_time(self) -> Kernel:
-        """The kernel, or its calls with all inputs of a batch."""
-        return over_batch(self._kernel) if self._batch else self._kernel
 
     def _enrolled(self) -> Rank:
         if self._rank is None:
@@ -448,10 +437,7 @@ class Worker:
         return self._return_described(outgoing)
 
     def _describe_output(self, output: object, storages: Mapping[int, int]) -> Outgoing:
-        outputs: Sequence[Any] = output if self._batch else (output,)  # type: ignore[assignment]  # a batch's is a list
-        likes = [_like(each) for each in outputs]
-        plain = [like for like in likes if like is not None]
-        self._like = plain if len(plain) == len(likes) else None
+        self._like = _like(output)
         outgoing = Outgoing.describe(output, storages)
         self._layout = Layout.of(outgoing.tree)
         return outgoing

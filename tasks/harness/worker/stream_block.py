@@ -1,7 +1,6 @@
 """The worker's side of a call on a device: everything is enqueued before the inputs exist, then the judge releases it.
 
 One stream holds, in this order: wait for the judge's number, event, the kernel, event, write the number that says so.
-A batch has the kernel's calls with all its inputs between the two events.
 The inputs are device memory of the judge's. The judge fills it, empties the caches and writes the number in one piece
 of work of its own, and copies the output itself (`judge.device_calls`). So the worker has nothing to leave out, and the
 host's work for a launch is done before the clock starts.
@@ -24,8 +23,6 @@ from tasks.harness.shared.cuda_driver import Driver, DriverError
 from tasks.harness.shared.device_memory import device_bytes
 from tasks.harness.shared.values import Outgoing, unpack
 
-from .inputs import adapted, over_batch
-
 
 @dataclass(frozen=True, kw_only=True)
 class StreamCall:
@@ -34,8 +31,6 @@ class StreamCall:
     call: int
     tree: Any
     storages: Sequence[tuple[int, int]]
-    #: 0, or how many inputs the tree has, for a call each.
-    batch: int
     #: The handle of the judge's memory for inputs.
     arena: bytes
 
@@ -73,17 +68,16 @@ class StreamBlock:
         self._arena = range(0)
 
     def enqueue(self, order: StreamCall, kernel: Callable[[Any], Any], *, adapt: Callable[[Any], Any]) -> QueuedCall:
-        """Enqueue a call. `adapt`: makes the kernel's arguments from the inputs."""
+        """Enqueue a call. `adapt`: makes the kernel's argument from the inputs."""
         self._enter(order.arena)
         buffers = [device_bytes(self._arena, offset, nbytes) for offset, nbytes in order.storages]
-        value = adapted(unpack(order.tree, buffers), adapt, batch=order.batch)
-        run = over_batch(kernel) if order.batch else kernel
+        value = adapt(unpack(order.tree, buffers))
         began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch lacks it
         torch.cuda.synchronize()
         stream = torch.cuda.current_stream()
         self._streams.wait_for(int(stream.cuda_stream), self._pointer + RELEASED_AT, order.call)
         began.record(stream)
-        output = run(value)
+        output = kernel(value)
         ended.record(stream)
         outgoing = Outgoing.describe(output, {})
         parts, copies = self._parts(outgoing)

@@ -149,7 +149,6 @@ def benchmark(
     kernel_ns: int = 100_000,
     rejects: bool = False,
     timing: Timing | None = None,
-    memory_bytes: int = 1 << 30,
     streams_wait: bool = False,
 ) -> StepResult:
     """Time one case."""
@@ -161,7 +160,7 @@ def benchmark(
         submission_name="submission.py",
         submission=submission,
         device="cuda",
-        memory_bytes=memory_bytes,
+        memory_bytes=1 << 30,
         rejects_forged_times=rejects,
         streams_wait=streams_wait,
     )

@@ -398,9 +398,9 @@ def test_the_judge_gets_a_floor_for_every_case_that_is_timed() -> None:
 def test_the_judge_gets_the_tasks_rule_for_stopping() -> None:
     """What runner.yml says of timing reaches the modes that are timed, as data, and no other."""
     made = samples.task()
-    timing = Timing(max_runs=7, mode="both", batch_size=3)
+    timing = Timing(max_runs=7, width=0.01)
     request = judge_request(planned(replace(made, extra=replace(made.extra, timing=timing))))
-    assert [mode.timing for mode in request.modes] == [None, JudgeTiming(max_runs=7, mode="both", batch_size=3)]
+    assert [mode.timing for mode in request.modes] == [None, JudgeTiming(max_runs=7, width=0.01)]
 
 
 def test_the_judge_gets_the_boards_tolerance() -> None:

@@ -268,43 +268,6 @@ def test_the_report_has_what_was_claimed_and_what_the_judge_saw() -> None:
     }
 
 
-def test_the_times_of_a_batch_are_divided_by_its_calls() -> None:
-    """Claims, noise and the judge's measure alike; the verdict stays."""
-    spans = [2_000_000 + round(cost) for cost in _costs(COPIED, CALLS, 3)]
-    forged = [Sample(claim_ns=900_000, outside_ns=span, delayed_ns=0, calls=50) for span in spans]
-    whole = audit(forged, controls_ns=_rows(COPIED, CONTROLS, 4), tolerance=0.1)
-    each = whole.per_call(50)
-    assert (each.timing, each.contradicted, each.is_forged) == ("measured", True, True)
-    assert fmean(each.counted) == pytest.approx(40_000, rel=0.01)
-    assert whole.noise_ns is not None
-    assert each.noise_ns == pytest.approx(whole.noise_ns / 50)
-    assert each.interval is not None
-    assert each.interval[0] < 40_000 < each.interval[1]
-    assert whole.per_call(1) is whole
-
-
-def test_a_batch_counts_at_least_a_microsecond_for_each_call() -> None:
-    """No time pulls a mean to zero."""
-    samples = [Sample(claim_ns=0, outside_ns=7_000, delayed_ns=0, calls=50)] * 5
-    found = audit(samples, controls_ns=_rows(COPIED, CONTROLS, 4), tolerance=0.1)
-    assert found.per_call(50).counted == (FLOOR_NS,) * 5
-
-
-def test_describing_the_outputs_of_a_batch_is_in_the_noise() -> None:
-    """A worker in machine code could do it at once: 49 outputs more than one call has, 1.5 us each."""
-    rows = _rows(COPIED, CONTROLS, 4)
-
-    def noise_ns(more_tensors: int) -> float:
-        samples = [
-            Sample(claim_ns=500_000, outside_ns=507_000, delayed_ns=0, calls=50, more_tensors=more_tensors)
-        ] * CALLS
-        found = audit(samples, controls_ns=rows, tolerance=0.1).noise_ns
-        assert found is not None
-        return found
-
-    assert noise_ns(49) - noise_ns(0) == pytest.approx(49 * 1_500)
-
-
 def test_what_a_worker_need_not_describe_is_subtracted_from_no_time() -> None:
     """A measured time of an output with eight tensors keeps what describing seven of them takes."""
     rows = _rows(COPIED, CONTROLS, 4)

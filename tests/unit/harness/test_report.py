@@ -63,16 +63,13 @@ def prefixed(prefix: str, lines: dict[str, str]) -> dict[str, str]:
 
 
 def test_a_timed_case_has_every_key() -> None:
-    """Single calls under KernelBot's keys and ours, batches beside them under keys of their own."""
-    case = CaseReport(spec="n: 1", timing=TIMING, batches=TIMING, batch_size=6, batch_lowered="no room")
+    """KernelBot's, and ours."""
+    case = CaseReport(spec="n: 1", timing=TIMING)
     assert result_lines("leaderboard", [case], count=3, passed=True) == {
         "benchmark-count": "3",
         "benchmark.0.spec": "n: 1",
         **prefixed("benchmark.0.", LINES),
         **prefixed("benchmark.0.runner.", FURTHER),
-        **prefixed("benchmark.0.runner.batch.", LINES | FURTHER),
-        "benchmark.0.runner.batch_size": "6",
-        "benchmark.0.runner.batch_lowered": "no room",
         "check": "pass",
     }
 
@@ -97,5 +94,5 @@ def test_what_is_not_known_has_no_key() -> None:
 
 def test_a_report_is_the_same_after_its_journey() -> None:
     """As an eval program reads it from its own judge."""
-    case = CaseReport(spec="n: 1", timing=TIMING, batches=None)
+    case = CaseReport(spec="n: 1", timing=TIMING)
     assert CaseReport.from_message(json.loads(json.dumps(case.to_message()))) == case

@@ -285,38 +285,6 @@ def test_signature_ignores_contents() -> None:
     assert Snapshot(pack(value).tree, []).signature == signature(value)
 
 
-def test_the_inputs_of_a_batch_share_nothing() -> None:
-    """Each has storages of its own, and is the same value by itself."""
-    shared = torch.arange(6.0)
-    packed = Packed.together([pack((shared, {"half": shared[:3]}, number)) for number in (1, 1)])
-    assert (packed.batch, len(packed.storages), packed.tensors) == (2, 2, 4)
-    assert packed.one == pack((shared, {"half": shared[:3]}, 1)).tree
-    values: Any = unpack(packed.tree, [storage.clone() for storage in packed.storages])
-    first, second = values
-    first[0].zero_()
-    assert torch.equal(first[1]["half"], torch.zeros(3))
-    assert torch.equal(second[0], shared)
-    assert packed.message([], 0)["batch"] == 2
-    assert "batch" not in pack(shared).message([], 0)
-
-
-def test_inputs_of_a_batch_that_differ_have_no_tree_in_common() -> None:
-    """As with a number that comes from the seed."""
-    assert Packed.together([pack((torch.ones(1), number)) for number in (1, 2)]).one is None
-
-
-def test_the_outputs_of_a_batch_are_read_one_by_one() -> None:
-    """Each with its own copies; an output that is no list has no items."""
-    outgoing = Outgoing.describe([torch.zeros(2), (torch.ones(1), torch.ones(3)), 5], {})
-    items = Snapshot(outgoing.tree, [item.view(torch.uint8) for item in outgoing.tensors]).items()
-    assert items is not None
-    values = [item.value() for item in items]
-    assert torch.equal(values[0], torch.zeros(2))  # type: ignore[arg-type]  # a tensor
-    assert [item.numel() for item in values[1]] == [1, 3]  # type: ignore[attr-defined]  # a tuple
-    assert values[2] == 5
-    assert Snapshot(Outgoing.describe(torch.ones(1), {}).tree, [torch.zeros(4, dtype=torch.uint8)]).items() is None
-
-
 def _layout(value: object) -> Layout | None:
     return Layout.of(Outgoing.describe(value, {}).tree)
 

@@ -115,8 +115,6 @@ def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
             "max_wall_s": 60,
             "noisy": 0.2,
             "refuse": 1,
-            "mode": "both",
-            "batch_size": 20,
         },
     }
     assert load(write(tmp_path, extra=extra)).task.extra == Extra(
@@ -139,8 +137,6 @@ def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
             max_wall_s=60,
             noisy=0.2,
             refuse=1,
-            mode="both",
-            batch_size=20,
         ),
     )
 
@@ -152,10 +148,6 @@ def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
         ({"timing": {"min_wall_s": 9, "max_wall_s": 0.5}}, "timing.min_wall_s: found 9.0, expected no more than"),
         ({"timing": {"max_runs": 2}}, "timing.max_runs"),
         ({"timing": {"widht": 0.1}}, "timing.widht"),
-        ({"timing": {"mode": "many"}}, "timing.mode"),
-        ({"timing": {"mode": "both", "batch_size": 1}}, "timing.batch_size"),
-        ({"timing": {"batch_size": 9}}, "timing.batch_size: found 9, expected it beside 'mode: batch'"),
-        ({"timing": {"mode": "single", "batch_size": 9}}, "timing.batch_size: found 9, expected it beside"),
         ({"timing": {}, "harness": "program"}, "timing: found it beside a task's own eval program"),
     ],
 )
@@ -519,7 +511,6 @@ _HARNESS_FILE = {"name": "eval.py", "source": HARNESS}
     ("task", "more", "says"),
     [
         (changed(tests=[{False: 1}]), {}, "quote words that YAML reads as true or false"),
-        (changed(**_RANKS), {"extra": {"timing": {"mode": "batch"}}}, "found 'batch', expected 'single', as multi_gpu"),
         (_with_file("eval.py"), {}, "files[3].name: found 'eval.py' a second time, expected every name once"),
         (_with_file("eval.py/x"), {}, "found both 'eval.py' and 'eval.py/x', expected no file inside another"),
         (
