@@ -228,6 +228,49 @@ def test_what_cannot_be_held_is_refused(
         board.store.final(**arguments)
 
 
+def test_a_host_that_goes_away_holds_no_final_up(board: Bench, finish: Callable[..., None], db: Db) -> None:
+    """It is passed over, and goes on in the present round once it is back; while all are away, the final waits."""
+    rank(board, finish, "a", "b")
+    close(db)
+    board.store.final("identity", "cpu", top=10, rounds=8, open_board=False)
+    claim(board, "host-b")
+
+    def sweep() -> None:
+        db.execute("UPDATE runner.sweep SET looked_at = '-infinity', swept_at = '-infinity'")
+        db.execute("SELECT runner.reclaim()")
+
+    def away(*hosts: str) -> None:
+        db.execute("UPDATE runner.host SET last_seen = now()")
+        db.execute(
+            "UPDATE runner.host SET last_seen = now() - interval '11 minutes' WHERE name = ANY (%s)", (list(hosts),)
+        )
+        sweep()
+
+    def waits() -> list[tuple[str, int]]:
+        rows = db.execute(
+            "SELECT only_host, round FROM runner.job WHERE state = 'queued' ORDER BY only_host"
+        ).fetchall()
+        return [(row["only_host"], row["round"]) for row in rows]
+
+    away("host-b")
+    assert waits() == [("host-a", 1)], "what host-b runs is not waited for in vain: its lease ends"
+    db.execute("UPDATE runner.lease SET expires_at = now() - interval '1 second'")
+    db.execute("UPDATE runner.job SET lease_expires_at = now() - interval '1 second' WHERE state = 'running'")
+    sweep()
+    away("host-b")
+    assert waits() == [("host-a", 1)]
+    for _ in range(3):
+        board.store.complete(claim(board, "host-a"), scored(1e-3))
+    assert waits() == [("host-a", 2)], "the round is over without host-b"
+    away("host-a", "host-b")
+    assert waits() == [("host-a", 2)], "no round goes by while nobody evaluates"
+    away()
+    assert waits() == [("host-a", 2), ("host-b", 2)]
+    db.execute("UPDATE runner.host SET draining = true WHERE name = 'host-a'")
+    sweep()
+    assert waits() == [("host-b", 2)]
+
+
 def test_a_final_needs_a_live_host_and_is_the_only_one(board: Bench, finish: Callable[..., None]) -> None:
     """A drained host takes no part."""
     rank(board, finish, "a", "b")

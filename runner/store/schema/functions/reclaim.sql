@@ -87,7 +87,7 @@ BEGIN
 
     IF v_sweeps THEN
         PERFORM runner.move_floors();
-        -- Finals whose last job went with its submission.
+        -- Finals whose last job went with its submission, or whose host is away.
         PERFORM runner.advance_finals(ARRAY(SELECT f.id FROM runner.final_sweep f WHERE f.status = 'running'));
         IF to_regclass('leaderboard.validation_sweep') IS NOT NULL THEN
             -- Sweeps whose last jobs went with their submissions. KernelBot's own have no jobs here, and are over in a day.
