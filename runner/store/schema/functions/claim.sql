@@ -4,12 +4,13 @@
 -- their submission but its id, which is in their `task`. Every ten seconds it counts the hosts that serve the same GPU
 -- types, this one included.
 --
--- Classes are tried by priority, then in the order in which the host names their types. Within a class the lowest turn is first,
--- which a job got when it was stored (runner.take_turns). One claim in twenty first tries the class whose first job has
--- waited longest, if that is an hour, so no class waits for ever behind a higher one.
+-- Classes are tried by priority, then in the order in which the host names their types. Within a class the lowest turn is
+-- first, which a job got when it was stored (runner.take_turns). One claim in twenty first tries the class whose first job
+-- has waited longest, if that is an hour, so no class waits for ever behind a higher one.
 --
 -- No job of a class waits before its floor (runner.reclaim): behind a held snapshot the index keeps the entries of all
--- jobs that were claimed. Of a paused type nothing is taken. The settings leave the planner no choice: a plan made for a short queue is kept when it is long.
+-- jobs that were claimed. Of a paused type nothing is taken. The settings leave the planner no choice: a plan made for a
+-- short queue is kept when it is long.
 CREATE OR REPLACE FUNCTION runner.claim(
     host text, gpu_types text[], free integer[], lease_s double precision, instance text DEFAULT NULL
 ) RETURNS TABLE (
