@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from runner.base.dates import DateError, read_date
 from runner.base.errors import DataError, ReceiptError
 from runner.base.model import Receipt
 from runner.base.receipts import FORMAT, canonical
@@ -197,17 +198,17 @@ def _require_key(statement: Mapping[str, Any], key: str, keys: Sequence[HostKey]
         found = f"which is a key of host {', '.join(others)}" if others else "which is no host's"
         raise ReceiptError(f"it is signed with key {key}, {found}; expected a key of host {host!r}, which it names")
     try:
-        at = datetime.fromisoformat(statement["evaluated_at"])
-        outside = at < listed.registered_at or (listed.replaced_at is not None and at > listed.replaced_at)
-        revoked = listed.revoked_from is not None and at >= listed.revoked_from
-    except (ValueError, TypeError):
+        at = read_date(statement["evaluated_at"])
+    except DateError:
         raise ReceiptError("its statement has no time of day with a time zone in evaluated_at") from None
-    if outside:
+    # The time of a secret run is rounded up to a second.
+    earliest = at - timedelta(seconds=1) if statement["run"] == "secret" else at
+    if at < listed.registered_at or (listed.replaced_at is not None and earliest > listed.replaced_at):
         raise ReceiptError(
             f"host {host!r} used the key from {listed.registered_at} to {listed.replaced_at or 'now'}, and the receipt "
             f"is of {at}"
         )
-    if revoked:
+    if listed.revoked_from is not None and at >= listed.revoked_from:
         raise ReceiptError(
             f"an operator revoked the key for receipts from {listed.revoked_from} on, and this one is of {at}: "
             f"{listed.revoked_reason}"

@@ -214,6 +214,11 @@ def test_a_key_counts_in_its_time() -> None:
     ]
     for changes in believed:
         check(receipt(), [replace(KEYS[0], **changes)])
+    # That of a secret run has its time rounded up; its key may have been replaced before.
+    rounded = receipt(secret=True)
+    ended_at = job().started_at + timedelta(seconds=2, microseconds=1)
+    assert datetime.fromisoformat(json.loads(rounded.statement)["evaluated_at"]) > ended_at
+    check(rounded, [replace(KEYS[0], replaced_at=ended_at)])
     for changes in refused:
         with pytest.raises(ReceiptError, match="used the key from" if "revoked_from" not in changes else "stolen"):
             check(receipt(), [replace(KEYS[0], **changes)])

@@ -196,7 +196,7 @@ def test_a_bad_report_ends_the_container(workshop: Workshop, tmp_path: Path, say
     init = code / "sandbox" / "inside" / "init.py"
     init.chmod(0o644)
     text = init.read_text(encoding="utf-8")
-    before = "run_steps(request,"
+    before = "run_steps(incoming.request,"
     assert before in text
     init.write_text(text.replace(before, f"{says}; {before}"), encoding="utf-8")
     tmp_path.chmod(0o755)

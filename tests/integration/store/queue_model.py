@@ -321,7 +321,7 @@ class Queue:
     # --- what readers see ----------------------------------------------------------------------------------------
 
     def ranking(self) -> list[tuple[str, int, str, int, float]]:
-        """(GPU type, rank, user, submission, score) of every place."""
+        """(GPU type, rank, user, submission, score) of every place; equal scores share a rank."""
         best: dict[tuple[str, str], tuple[float, int]] = {}
         for job in self.jobs.values():
             if job.secret or job.score is None or not job.rows or not self._counts(job):
@@ -334,7 +334,8 @@ class Queue:
                 (score, submission, user) for (kind, user), (score, submission) in best.items() if kind == gpu_type
             )
             places += [
-                (gpu_type, rank, user, submission, score) for rank, (score, submission, user) in enumerate(line, 1)
+                (gpu_type, 1 + sum(better < score for better, _, _ in line), user, submission, score)
+                for score, submission, user in line
             ]
         return places
 
