@@ -51,11 +51,12 @@ def evaluate(
     settings: EvaluationSettings,
     answers: dict[str, Any],
     clocks: ClockPolicy = ClockPolicy(),  # noqa: B008 - frozen
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> JobResult:
     """A benchmark on a slot whose device answers so."""
     job = replace(samples.job(mode=Mode.BENCHMARK, code=CODE), task=to_stored(TASK), extra=extra_to_stored(TASK.extra))
     with evaluator_of(engine, settings, answers, clocks) as (made, slot):
-        return made.run(job, slot, cancel=threading.Event())
+        return made.run(job, slot, cancel=threading.Event(), on_progress=on_progress)
 
 
 @contextmanager
@@ -99,6 +100,16 @@ def group_rows(
         return list(made.run(group, slot, cancel=threading.Event(), on_progress=on_progress).items)
 
 
+def becomes_hot(answers: dict[str, Any], phase: str | None = None) -> Callable[[Progress], None]:
+    """A device that was fit before the run and is slowed by heat from this phase on, or from the first one."""
+
+    def hear(progress: Progress) -> None:
+        if phase in (None, progress.phase):
+            answers["nvmlDeviceGetCurrentClocksEventReasons"] = HW_THERMAL
+
+    return hear
+
+
 def test_clocks_are_told_to_the_judge_and_shown(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:
     """A power cap is noted for each case, and no call is set aside for it."""
     answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0), nvmlDeviceGetCurrentClocksEventReasons=POWER_CAP)
@@ -118,8 +129,11 @@ def test_a_device_that_is_hot_throughout_is_no_place_to_time_on(
     docker_engine: DockerEngine, settings: EvaluationSettings
 ) -> None:
     """The run fails on our side, with the reason, so that it is tried again elsewhere."""
-    answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0), nvmlDeviceGetCurrentClocksEventReasons=HW_THERMAL)
+    answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0))
     with pytest.raises(EvaluationError, match=r"too unsteady to time on: .*hw_thermal_slowdown"):
+        evaluate(docker_engine, settings, answers, on_progress=becomes_hot(answers))
+    # It is hot still, so nothing is begun on it.
+    with pytest.raises(EvaluationError, match=r"slot cpu0 is not fit: .*hw_thermal_slowdown"):
         evaluate(docker_engine, settings, answers)
 
 
@@ -142,8 +156,9 @@ def test_times_count_at_the_clocks_that_the_gpu_type_demands(
 
 def test_a_group_on_a_hot_device_is_our_fault(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:
     """Of what is right no time counts, so it is evaluated again; what is wrong is wrong on any device."""
-    answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0), nvmlDeviceGetCurrentClocksEventReasons=HW_THERMAL)
-    right, wrong = group_rows(docker_engine, settings, answers, [GOOD, GOOD.replace("torch.relu(", "torch.tanh(")])
+    answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0))
+    codes = [GOOD, GOOD.replace("torch.relu(", "torch.tanh(")]
+    right, wrong = group_rows(docker_engine, settings, answers, codes, becomes_hot(answers))
     assert (right["verdict"], right["stage"], wrong["verdict"]) == ("internal_error", "timing", "wrong_answer"), right
     assert "too unsteady to time on" in right["message"]
     assert "hw_thermal_slowdown" in right["message"]
@@ -162,5 +177,5 @@ def test_a_group_does_not_count_where_its_device_broke(
     with pytest.raises(EvaluationError, match=r"the result does not count: .*3 memory errors"):
         group_rows(docker_engine, settings, answers, [GOOD], breaks)
     answers["nvmlDeviceGetRemappedRows"] = [0, 0, 0, 1]
-    with pytest.raises(EvaluationError, match="slot cpu0 is quarantined"):
+    with pytest.raises(EvaluationError, match="slot cpu0 is not fit: "):
         group_rows(docker_engine, settings, answers, [GOOD])
