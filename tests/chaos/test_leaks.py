@@ -114,7 +114,7 @@ def test_mixed_jobs_kills_and_engine_restarts_leave_nothing(
         view = live.wait(submission)
         assert hostile is not None or view.verdict is Verdict.ACCEPTED, (seed, submission, view.jobs[0].error)
     assert live.stop(signal.SIGTERM) == 0
-    known = {"config.toml", "daemon.log", "daemon.lock", "gpus.d", "instance", "stage"}
+    known = {"config.toml", "daemon.log", "daemon.lock", "gpus.d", "instance", "receipt.key", "stage"}
 
     def leaks() -> Mapping[str, list[str]]:
         return {
