@@ -100,12 +100,11 @@ def group_rows(
         return list(made.run(group, slot, cancel=threading.Event(), on_progress=on_progress).items)
 
 
-def becomes_hot(answers: dict[str, Any], phase: str | None = None) -> Callable[[Progress], None]:
-    """A device that was fit before the run and is slowed by heat from this phase on, or from the first one."""
+def becomes_hot(answers: dict[str, Any]) -> Callable[[Progress], None]:
+    """A device that was fit before the run and is slowed by heat from its first progress on."""
 
-    def hear(progress: Progress) -> None:
-        if phase in (None, progress.phase):
-            answers["nvmlDeviceGetCurrentClocksEventReasons"] = HW_THERMAL
+    def hear(_progress: Progress) -> None:
+        answers["nvmlDeviceGetCurrentClocksEventReasons"] = HW_THERMAL
 
     return hear
 
@@ -122,10 +121,9 @@ def test_clocks_are_told_to_the_judge_and_shown(docker_engine: DockerEngine, set
         assert case["clocks"]["sm_clock_mhz"] == {"min": 345, "max": 345}
     (run,) = result.runs
     assert run.system_info["runner"]["devices"][0]["during"]["throttle"] == ["sw_power_cap"]
-    # It stays at 31 °C, so the type's limit is waited for, and the run is made all the same.
 
 
-def test_a_device_that_is_hot_throughout_is_no_place_to_time_on(
+def test_a_device_that_becomes_hot_is_no_place_to_time_on(
     docker_engine: DockerEngine, settings: EvaluationSettings
 ) -> None:
     """The run fails on our side, with the reason, so that it is tried again elsewhere."""
