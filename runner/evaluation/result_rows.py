@@ -5,17 +5,17 @@ Owns what is written about a run: its score, its output, its assurance, its spee
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runner.base import results
 from runner.base.errors import EvaluationError
 from runner.base.model import Artifact, Demand, Json, RunRecord, TimingAssurance, Verdict
 from runner.evaluation.mode_result import CaseTiming, ModeResult, assurance_of
 from runner.evaluation.speed_of_light import SpeedOfLight
-from runner.task_format.model import CuConfig, Harness, Ranking, Task
+from runner.task_format.model import CuConfig, Harness, Task
 from sandbox.protocol import AuthorExit, Judged, StepResult
 from sandbox.spec import Outcome
 
@@ -66,9 +66,7 @@ def score_s(task: Task, timings: Sequence[CaseTiming]) -> float:
     values = [timing.mean_ns / 1e9 for timing in timings if timing.mean_ns is not None]
     if not values or len(values) != len(timings):
         raise EvaluationError(f"a passed leaderboard run has no usable means: {[each.mean_text for each in timings]}")
-    if task.ranking_by is Ranking.GEOM:
-        return math.exp(math.fsum(map(math.log, values)) / len(values))
-    return math.fsum(values) / len(values)
+    return results.combined(values, task.ranking_by)
 
 
 def run_record(

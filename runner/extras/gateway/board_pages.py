@@ -139,7 +139,7 @@ async def _cards(current: AppState, boards: Sequence[Mapping[str, Any]]) -> Mapp
     )
     scores: dict[int, list[charts.Score]] = {}
     for row in found:
-        scores.setdefault(row["board_id"], []).append(_score(row))
+        scores.setdefault(row["board_id"], []).append(charts.Score.of(row))
     cards = {
         board_id: Card(standings=rows[:_TYPES], spark=charts.sparkline(scores.get(board_id, ())))
         for board_id, rows in ranked.items()
@@ -260,16 +260,16 @@ def _trend(request: Request) -> Trend:
 async def _scores(current: AppState, board_id: int, gpu: str) -> tuple[Sequence[charts.Score], object]:
     """The newest scores of a leaderboard, and the result of the best one; at most half a minute old."""
     key = ("scores", board_id, gpu)
-    known = current.drawings.get(key)
-    if isinstance(known, tuple):
-        return known
-    found = await current.store.all("board_scores", board_id=board_id, gpu_type=gpu, limit=_SCORES)
-    scores = [_score(row) for row in found]
+    kept = current.drawings.get(key)
+    if isinstance(kept, tuple):
+        return kept
+    rows = await current.store.all("board_scores", board_id=board_id, gpu_type=gpu, limit=_SCORES)
+    scores = [charts.Score.of(row) for row in rows]
     result = None
     if scores:
         best = min(scores, key=lambda score: score.seconds)
-        found = await current.store.all("ranked_times", ids=[best.submission_id], gpu_type=gpu)
-        result = found[0]["result"] if found else None
+        times = await current.store.all("ranked_times", ids=[best.submission_id], gpu_type=gpu)
+        result = times[0]["result"] if times else None
     current.drawings.put(key, (scores, result))
     return scores, result
 
@@ -277,9 +277,9 @@ async def _scores(current: AppState, board_id: int, gpu: str) -> tuple[Sequence[
 async def _drawn(current: AppState, board_id: int, gpu: str, ranking_by: str | None, trend: Trend) -> Drawn:
     """The drawings of a leaderboard; those that nobody has chosen are at most half a minute old."""
     key = (board_id, gpu, trend)
-    known = current.drawings.get(key)
-    if isinstance(known, Drawn):
-        return known
+    kept = current.drawings.get(key)
+    if isinstance(kept, Drawn):
+        return kept
     scores, result = await _scores(current, board_id, gpu)
     drawn = await asyncio.to_thread(_draw, scores, result, ranking_by, trend)
     if not trend.users:
@@ -302,16 +302,6 @@ def _draw(scores: Sequence[charts.Score], result: object, ranking_by: str | None
         records=charts.records(scores)[::-1][:_RECORDS],
         best_ns=[case.mean_ns for case in cases(result)],
         cut=len(scores) >= _SCORES,
-    )
-
-
-def _score(row: Row) -> charts.Score:
-    return charts.Score(
-        at=row["submission_time"],
-        seconds=row["score"],
-        user_id=row["user_id"],
-        user_name=row.get("user_name", ""),
-        submission_id=row["submission_id"],
     )
 
 
