@@ -50,6 +50,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "host": "runner.cli.host",
     "kernelbook": "runner.extras.trainers.kernelbook.commands",
     "leaderboard": "runner.cli.leaderboard",
+    "mcp": "runner.extras.mcp.commands",
     "receipt": "runner.extras.receipt_commands",
     "task": "runner.cli.task",
     "user": "runner.extras.gateway.commands",

@@ -33,9 +33,11 @@ LAYERS = {
     "runner.extras.receipt_commands": 11,
     "runner.extras.stages": 11,
     "runner.extras.gateway": 9,
+    "runner.extras.mcp": 9,
     "runner.extras.data.analysis_commands": 11,
     "runner.extras.data.commands": 11,
     "runner.extras.gateway.commands": 11,
+    "runner.extras.mcp.commands": 11,
     "runner.extras.trainers.client.commands": 11,
     "runner.extras.trainers.kernelbook.commands": 11,
 }
@@ -44,6 +46,8 @@ LAYERS = {
 GUESTS = {
     "data": set[str](),
     "gateway": set[str](),
+    # Words for people.
+    "mcp": {"gateway"},
     "trainers.client": set[str](),
     "trainers.kernelbook": {"trainers.client"},
 }
@@ -84,7 +88,8 @@ CONFINED = {
     "pygments": ("runner/extras/gateway/markup.py",),
     "PIL": ("runner/extras/gateway/pictures.py",),
     "python_multipart": ("runner/extras/gateway/",),
-    "httpx2": ("runner/extras/gateway/", "runner/extras/trainers/kernelbook/"),
+    "httpx2": ("runner/extras/gateway/", "runner/extras/mcp/", "runner/extras/trainers/kernelbook/"),
+    "mcp": ("runner/extras/mcp/",),
 }
 
 #: Only functions import them: together they cost more core-seconds than the rest of a command's start.

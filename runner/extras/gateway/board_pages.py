@@ -169,6 +169,7 @@ async def board(request: Request, session: Session | None) -> Response:
     sources = [] if task is None else sources_of(task)
     final = await finals.shown(current, found["name"], gpu)
     lines = await open_pages.lines_of(current, found, ids)
+    text = str(found["description"] or "")
     # Beside the event loop: colouring takes milliseconds the first time.
     return await asyncio.to_thread(
         lambda: show(
@@ -184,7 +185,7 @@ async def board(request: Request, session: Session | None) -> Response:
             offset=offset,
             size=ROWS,
             more=len(rows) > ROWS,
-            description=markup.markdown(str(found["description"] or ""), _DESCRIPTION),
+            description=text[:_DESCRIPTION] if wants_json(request) else markup.markdown(text, _DESCRIPTION),
             shapes=_shapes(task, drawn.best_ns),
             ranking_by=ranking_by,
             sources=_shown(sources, None if task is None else task["lang"]),

@@ -48,7 +48,7 @@ of this page, which is made from the commands (`python -m tests.unit.cli.referen
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "For participants": (
         *("submit", "status", "artifact", "cancel", "receipt show", "receipt verify"),
-        *("leaderboard list", "leaderboard show", "leaderboard template"),
+        *("leaderboard list", "leaderboard show", "leaderboard template", "mcp"),
     ),
     "For task authors": (
         *("task new", "task check", "eval", "leaderboard create", "leaderboard update"),
