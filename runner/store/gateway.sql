@@ -79,7 +79,7 @@ SELECT DISTINCT s.leaderboard_id AS id FROM leaderboard.submission s WHERE s.id 
 
 -- name: board_trends
 -- The newest scores of leaderboards that count, each on one GPU type.
-SELECT b.board_id, v.submission_time, v.score, v.user_id, v.submission_id
+SELECT b.board_id, v.submission_time, v.score, v.user_id, v.user_name, v.submission_id
 FROM unnest(%(ids)s::integer[], %(gpu_types)s::text[]) AS b (board_id, gpu_type)
 CROSS JOIN LATERAL runner.board_scores(b.board_id, b.gpu_type, %(limit)s::integer) AS v
 
