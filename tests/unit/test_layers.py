@@ -32,9 +32,11 @@ LAYERS = {
     "runner.extras": 5,
     "runner.extras.receipt_commands": 11,
     "runner.extras.stages": 11,
+    "runner.extras.discord": 9,
     "runner.extras.gateway": 9,
     "runner.extras.data.analysis_commands": 11,
     "runner.extras.data.commands": 11,
+    "runner.extras.discord.commands": 11,
     "runner.extras.gateway.commands": 11,
     "runner.extras.trainers.client.commands": 11,
     "runner.extras.trainers.kernelbook.commands": 11,
@@ -43,6 +45,7 @@ LAYERS = {
 #: Guest -> the other guests that it may import. The core imports none.
 GUESTS = {
     "data": set[str](),
+    "discord": set[str](),
     "gateway": set[str](),
     "trainers.client": set[str](),
     "trainers.kernelbook": {"trainers.client"},
@@ -84,6 +87,7 @@ CONFINED = {
     "pygments": ("runner/extras/gateway/markup.py",),
     "PIL": ("runner/extras/gateway/pictures.py",),
     "python_multipart": ("runner/extras/gateway/",),
+    "discord": ("runner/extras/discord/",),
     "httpx2": ("runner/extras/gateway/", "runner/extras/trainers/kernelbook/"),
 }
 

@@ -76,7 +76,7 @@ async def update_problems(request: Request) -> Response:
 
 
 def _login(current: AppState) -> str:
-    url = current.config.gateway_secret("gateway_publish_url")
+    url = current.config.secret("gateway_publish_url")
     if url is None:
         raise Refusal(
             501, "Here leaderboards are made with `kernel-runner leaderboard`: gateway_publish_url_file is not set"

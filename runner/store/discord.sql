@@ -1,0 +1,2 @@
+-- What the Discord frontend sends beside gateway.sql; the same form as queries.sql.
+
