@@ -11,18 +11,22 @@ import discord
 from runner.base import logs
 from runner.base.config import Config
 from runner.base.errors import ConfigError
+from runner.extras.discord import admin, boards
 from runner.extras.discord.client import Client
-from runner.extras.discord.groups import LEADERBOARD
+from runner.extras.discord.groups import ADMIN, LEADERBOARD
 from runner.store import direct_address
 from runner.store.gateway import GatewayStore
 
 _CONNECTIONS: Final = 8
+#: Their import registers their commands.
+_COMMANDS: Final = (admin, boards)
 
 
 def build(config: Config, store: GatewayStore) -> Client:
     """The client with all its commands, not connected yet."""
     client = Client(config, store)
     client.tree.add_command(LEADERBOARD)
+    client.tree.add_command(ADMIN)
     return client
 
 

@@ -20,6 +20,8 @@ from simcord.builders import ChannelHandle
 from simcord.components import walk_components
 from simcord.results import InteractionResult, ResponseMessage
 
+from runner.extras.discord.client import Client
+from runner.extras.discord.errors import sentence
 from tests.support.waiting import PATIENCE_S
 
 T = TypeVar("T")
@@ -131,8 +133,8 @@ class Member:
         from simcord.actors import _autocomplete_result
 
         result = await _autocomplete_result(self.actor, self.server.channel, name, option, typed, filled)
-        choices = await until(lambda: result.autocomplete_choices if result.acknowledged else None, "choices come")
-        return [choice["name"] for choice in choices or ()]
+        await until(lambda: result.acknowledged, "choices come")
+        return [choice["name"] for choice in result.autocomplete_choices or ()]
 
     def threads(self) -> list[ChannelHandle]:
         """The threads of the channel that this user is in."""
@@ -145,7 +147,8 @@ class Member:
 class Server(AbstractAsyncContextManager["Server"]):
     """A Discord server with the channel `submissions`, in which a bot runs."""
 
-    def __init__(self, bot: discord.Client) -> None:
+    def __init__(self, bot: Client) -> None:
+        self._bot = bot
         self.env = simcord.Env(bot, check_errors=False)
         # Nothing that the bot does belongs to the simulation's clock.
         self.env._bot_scope = nullcontext  # type: ignore[method-assign]
@@ -159,6 +162,7 @@ class Server(AbstractAsyncContextManager["Server"]):
         self._before = asyncio.all_tasks()
         self._clock = self.env.time_context()
         self._clock.__enter__()
+        await self._bot.store.open()
         await self.env.start()
         return self
 
@@ -167,12 +171,13 @@ class Server(AbstractAsyncContextManager["Server"]):
     ) -> None:
         """Disconnect the bot; a defect of it fails the test."""
         try:
-            await self.env.bot.close()
+            await self._bot.close()
             await self.env.shutdown()
+            await self._bot.store.close()
         finally:
             self._clock.__exit__(kind, error, trace)
-        if kind is None:
-            self.env.raise_errors()
+        if kind is None and (defects := [each for each in self.env.errors if _is_defect(each)]):
+            raise BaseExceptionGroup("defects of the bot", defects)
 
     def member(self, name: str, *roles: str) -> Member:
         """A user with these roles."""
@@ -182,12 +187,14 @@ class Server(AbstractAsyncContextManager["Server"]):
         user = self.env.create_user(name)
         return Member(self, self.guild.add_member(user, roles=[self._roles[role] for role in roles]))
 
-    async def restart(self, bot: discord.Client) -> None:
+    async def restart(self, bot: Client) -> None:
         """Kill the bot in whatever it is doing; another one takes its place."""
         killed = asyncio.all_tasks() - self._before - {asyncio.current_task()}
         for task in killed:
             task.cancel()
         await asyncio.gather(*killed, return_exceptions=True)
+        self._bot = bot
+        await bot.store.open()
         await self.env.restart_bot(bot)
 
     def public(self) -> list[str]:
@@ -201,6 +208,11 @@ class Server(AbstractAsyncContextManager["Server"]):
 
     def _is_private(self, thread: ChannelHandle) -> bool:
         return bool(self.env.backend.get_channel(thread.id).type == discord.ChannelType.private_thread.value)
+
+
+def _is_defect(error: BaseException) -> bool:
+    """Whether the bot had no sentence for it."""
+    return sentence(error.original if isinstance(error, discord.app_commands.CommandInvokeError) else error)[1]
 
 
 def texts(messages: Sequence[discord.Message]) -> str:
