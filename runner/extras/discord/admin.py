@@ -200,7 +200,7 @@ async def _set_ban(interaction: discord.Interaction[Client], user: discord.User,
     await defer(interaction)
     if await interaction.client.store.one("ban", user_id=str(user.id), banned=banned) is None:
         raise Refusal(f"{plain(user.name)} has never submitted anything.")
-    _log.info("user_banned" if banned else "user_unbanned", banned_user=str(user.id), user=str(interaction.user.id))
+    _log.info("ban_changed", banned=banned, banned_user=str(user.id), user=str(interaction.user.id))
     await answer(interaction, f"{plain(user.name)} is {'banned' if banned else 'no longer banned'}.")
 
 

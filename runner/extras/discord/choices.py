@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 #: How long a drop-down waits for its user: well within the 15 minutes of its interaction.
 _WAIT_S: Final = 300.0
+#: Discord waits three seconds for what it shows to a user who types.
+_TYPING_S: Final = 2.0
 _LABEL_CHARS: Final = 100
 
 
@@ -44,8 +47,9 @@ async def _may_see(interaction: discord.Interaction[Client], found: Row) -> bool
 async def board_names(interaction: discord.Interaction[Client], typed: str) -> list[app_commands.Choice[str]]:
     """The public leaderboards whose names have what was typed, open ones first."""
     try:
-        boards = await interaction.client.store.all("board_list")
-    except DatabaseUnavailableError:
+        async with asyncio.timeout(_TYPING_S):
+            boards = await interaction.client.store.all("board_list")
+    except (DatabaseUnavailableError, TimeoutError):
         return []
     fitting = [each for each in boards if each["visibility"] == "public" and typed.lower() in each["name"].lower()]
     fitting.sort(key=lambda each: (each["over"], each["name"]))

@@ -11,15 +11,15 @@ import discord
 from runner.base import logs
 from runner.base.config import Config
 from runner.base.errors import ConfigError
-from runner.extras.discord import admin, boards
+from runner.extras.discord import admin, boards, reading, submitting
 from runner.extras.discord.client import Client
 from runner.extras.discord.groups import ADMIN, LEADERBOARD
 from runner.store import direct_address
 from runner.store.gateway import GatewayStore
 
 _CONNECTIONS: Final = 8
-#: Their import registers their commands.
-_COMMANDS: Final = (admin, boards)
+#: Modules whose commands are in the groups once they are imported.
+COMMANDS: Final = (admin, boards, reading, submitting)
 
 
 def build(config: Config, store: GatewayStore) -> Client:
@@ -54,12 +54,9 @@ async def _run(client: Client, token: str) -> None:
         raise TypeError("no task runs this coroutine")
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
-    await client.store.open()
     try:
         async with client:
             await client.start(token)
     except asyncio.CancelledError:
         # The end wanted, not a failure.
         return
-    finally:
-        await client.store.close()

@@ -12,21 +12,27 @@ import discord
 MESSAGE_CHARS: Final = 2000
 #: The most options of a drop-down, and choices of an autocompletion.
 OPTIONS: Final = 25
-#: Files above this are not sent: servers without boosts refuse more than 10 MiB.
+#: The most bytes of a message's files: servers without boosts refuse more than 10 MiB.
 FILE_BYTES: Final = 9 << 20
+#: What Discord gives a meaning; a mention, a time and an emoji begin with the smaller sign.
+_MARKDOWN: Final = re.compile(r"[\\*_~`|<>\[\]#]|:(?=//)|^[-+]", re.MULTILINE)
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
+def without_controls(text: str) -> str:
+    """A text without characters that control a terminal or the direction of writing."""
+    return _CONTROL.sub("\ufffd", text)
+
+
 def plain(text: str) -> str:
-    """A text of strangers without effect: no Markdown, no mention, no control character."""
-    shown = discord.utils.escape_markdown(_CONTROL.sub("\ufffd", text))
-    # Links to messages, channels and roles, too: <#1>, <@&1>, <t:0>.
-    return discord.utils.escape_mentions(shown).replace("<", "\\<").replace("[", "\\[")
+    """A text of strangers without effect: no Markdown, no mention, no link, no control character."""
+    escaped = _MARKDOWN.sub(r"\\\g<0>", without_controls(text))
+    return discord.utils.escape_mentions(escaped)
 
 
 def code(text: str) -> str:
     """A text of strangers in a code block, which nothing in it ends."""
-    shown = _CONTROL.sub("\ufffd", text).replace("```", "`\u200b``")
+    shown = without_controls(text).replace("```", "`\u200b``")
     return f"```\n{shown}\n```"
 
 
@@ -38,4 +44,4 @@ def cut(text: str, chars: int = MESSAGE_CHARS) -> str:
 def file(name: str, content: str | bytes) -> discord.File:
     """A file to send."""
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
-    return discord.File(io.BytesIO(data[:FILE_BYTES]), filename=name)
+    return discord.File(io.BytesIO(data), filename=name)

@@ -161,7 +161,10 @@ GRANT SELECT (id, submission_id, gpu_type, mode, secret, state, verdict, lease_o
 -- The Discord frontend may do what a frontend may, and what administrators order there. It shows tasks, and authors
 -- their code. It sees no secret seed and no credential, and nothing of a secret run but mode and verdict.
 GRANT runner_frontend TO runner_discord;
-GRANT EXECUTE ON FUNCTION runner.delete_board(text, boolean) TO runner_discord;
+GRANT EXECUTE ON FUNCTION
+    runner.before_submit(text, text, bytea),
+    runner.delete_board(text, boolean),
+    runner.is_odd(text) TO runner_discord;
 GRANT SELECT (task) ON leaderboard.leaderboard TO runner_discord;
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.code_files, leaderboard.rate_limit,
     leaderboard.leaderboard_invite, leaderboard.leaderboard_invite_scope TO runner_discord;
