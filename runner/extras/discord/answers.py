@@ -30,3 +30,8 @@ async def answer(
         await interaction.edit_original_response(content=text, attachments=sent, view=view)
     else:
         await interaction.response.send_message(text, files=sent, ephemeral=True, **given)
+
+
+async def defer(interaction: discord.Interaction[Client]) -> None:
+    """Tell Discord, which waits for three seconds, that an answer to the user alone follows within 15 minutes."""
+    await interaction.response.defer(ephemeral=True, thinking=True)

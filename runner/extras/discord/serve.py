@@ -11,21 +11,22 @@ import discord
 from runner.base import logs
 from runner.base.config import Config
 from runner.base.errors import ConfigError
-from runner.extras.discord import reading, submitting
+from runner.extras.discord import admin, boards, reading, submitting
 from runner.extras.discord.client import Client
-from runner.extras.discord.groups import LEADERBOARD
+from runner.extras.discord.groups import ADMIN, LEADERBOARD
 from runner.store import direct_address
 from runner.store.gateway import GatewayStore
 
 _CONNECTIONS: Final = 8
 #: Modules whose commands are in the groups once they are imported.
-COMMANDS: Final = (reading, submitting)
+COMMANDS: Final = (admin, boards, reading, submitting)
 
 
 def build(config: Config, store: GatewayStore) -> Client:
     """The client with all its commands, not connected yet."""
     client = Client(config, store)
     client.tree.add_command(LEADERBOARD)
+    client.tree.add_command(ADMIN)
     return client
 
 
