@@ -378,6 +378,26 @@ class Config(BaseModel):
         default="https://discord.com", pattern=r"^https?://", examples=["http://127.0.0.1:8001"]
     )
     """Where Discord is; another address is a stand-in for tests."""
+    discord_token_file: Path | None = Field(default=None, examples=["/etc/kernel-runner/credentials/discord_token"])
+    """
+    The token of your bot at Discord, one line; `kernel-runner discord` needs it ([discord.md](discord.md)). systemd's
+    credential `discord_token` goes before it.
+    """
+    discord_guild_id: int | None = Field(default=None, ge=1, examples=[1098765432109876543])
+    """The server in which the bot offers its commands. Without it, in all that it is a member of."""
+    discord_channel_id: int | None = Field(default=None, ge=1, examples=[1098765432109876544])
+    """The channel for verdicts of ranked submissions. Without it, each goes to the channel of its command."""
+    discord_creator_role: str = Field(default="Leaderboard Creator", min_length=1, examples=["Author"])
+    """The role of the server whose members may create leaderboards."""
+    discord_admin_role: str = Field(default="Leaderboard Admin", min_length=1, examples=["Moderator"])
+    """The role of the server whose members may also delete them, stop and start submissions, and ban users."""
+    discord_publish_url_file: Path | None = Field(
+        default=None, examples=["/etc/kernel-runner/credentials/discord_publish_url"]
+    )
+    """
+    As `gateway_publish_url_file`, for `/leaderboard create`: the address of the database for a login that may write
+    leaderboards. systemd's credential `discord_publish_url` goes before it. Without either, that command is refused.
+    """
     log_format: Literal["auto", "json", "console"] = Field(default="auto", examples=["json"])
     """
     `"json"` is one object per line, for the journal. `"console"` is for people. `"auto"` is console on a terminal and
@@ -397,6 +417,8 @@ class Config(BaseModel):
         "gateway_hub_token_file",
         "gateway_github_secret_file",
         "gateway_discord_secret_file",
+        "discord_token_file",
+        "discord_publish_url_file",
     )
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
@@ -483,7 +505,7 @@ class Config(BaseModel):
         Raises:
             ConfigError: the file cannot be read, or the token is too short.
         """
-        token = self.gateway_secret("gateway_admin_token", environ)
+        token = self.secret("gateway_admin_token", environ)
         if token is None:
             return None
         if len(token) < _TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token:
@@ -492,8 +514,8 @@ class Config(BaseModel):
             )
         return token
 
-    def gateway_secret(self, name: str, environ: Mapping[str, str] | None = None) -> str | None:
-        """A secret of the gateway: systemd's credential of this name, else the file of the key `<name>_file`.
+    def secret(self, name: str, environ: Mapping[str, str] | None = None) -> str | None:
+        """A secret of a frontend: systemd's credential of this name, else the file of the key `<name>_file`.
 
         Raises:
             ConfigError: the file cannot be read.

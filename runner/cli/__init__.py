@@ -31,6 +31,7 @@ __all__ = ["main", "program"]
 _MODULES: Final[Mapping[str, str]] = {
     "artifact": "runner.cli.artifact",
     "check": "runner.cli.check",
+    "discord": "runner.extras.discord.commands",
     "eval": "runner.cli.evaluate",
     "gateway": "runner.extras.gateway.commands",
     "install": "runner.cli.install",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import groupby
 from typing import Annotated
 
@@ -16,7 +15,7 @@ from runner.cli.leaderboard_publish import JsonOption
 from runner.cli.safe import printable
 from runner.store.records import BoardView, TaskFaults
 from runner.task_format import unknown_keys
-from runner.task_format.model import Lang
+from runner.task_format.directive import with_directive
 
 leaderboard = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Leaderboards: publish tasks and look at rankings."
@@ -26,9 +25,6 @@ leaderboard.add_typer(leaderboard_publish.commands)
 leaderboard.add_typer(leaderboard_validate.commands)
 leaderboard.add_typer(leaderboard_final.commands)
 
-#: The lines of a source in which directives count, as `runner.parse_directives` has it.
-_HEAD = re.compile(r"(?:(?:#|//)[^\r\n]*(?:\r\n|\r|\n|\Z)){1,64}")
-_WORD = re.compile(r"\S+", re.ASCII)
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name or number.")]
 
 
@@ -142,23 +138,6 @@ def template(
         raise NotFoundError(f"leaderboard {name!r} has no template for {language!r}, it has {offered}")
     text = with_directive(board.templates[key], name, lang=str(board.task.get("lang", "py")))
     typer.echo(text.encode(), nl=False)
-
-
-def with_directive(text: str, board: str, *, lang: str) -> str:
-    """The template with a first line that names its leaderboard, unless it has one.
-
-    Args:
-        text: the template.
-        board: the leaderboard's name.
-        lang: the task's language. A template for CUDA may well be Python with inline sources; `lang` decides.
-    """
-    head = _HEAD.match(text)
-    lines = () if head is None else (_WORD.findall(line) for line in re.split(r"\r\n|\r|\n", head[0]))
-    if any(
-        words[0] in ("#!POPCORN", "//!POPCORN") and words[1].lower() == "leaderboard" for words in lines if words[1:]
-    ):
-        return text
-    return f"{'//' if lang == Lang.CU else '#'}!POPCORN leaderboard {board}\n{text}"
 
 
 @leaderboard.command(epilog=example("kernel-runner leaderboard pause vectoradd --reason 'the reference is wrong'"))

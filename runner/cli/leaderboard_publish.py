@@ -8,32 +8,30 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 import tasks
 from runner.base.dates import DateError, read_date
-from runner.base.errors import BoardError, TaskError
+from runner.base.errors import BoardError
 from runner.base.gpu_types import Registry
 from runner.base.model import DEMANDABLE, TOLERANCES, Demand, TimingAssurance
 from runner.base.units import moment
 from runner.cli import render
 from runner.cli.app import example, note, out, out_json, session
 from runner.cli.competition import Action, BoardPlan, plan_board, plan_update
-from runner.evaluation.case_memory import require_fit
+from runner.evaluation import publication
+from runner.evaluation.publication import DEFAULT_LIFETIME
 from runner.store import Store
 from runner.store.boards import other_evaluator
-from runner.task_format import extra_to_stored, load, load_competition, to_stored
+from runner.task_format import load, load_competition
 from runner.task_format.model import Harness, Problem, TaskFolder
 
 #: A part of the group `leaderboard`.
 commands = typer.Typer()
-
-#: A board without a deadline gets this long (KernelBot's rule).
-DEFAULT_LIFETIME = timedelta(days=365)
 
 SourceArgument = Annotated[Path, typer.Argument(metavar="DIR_OR_ZIP", exists=True)]
 NameOption = Annotated[
@@ -145,8 +143,8 @@ def create(
     board = name or folder.name
     with session(context).store() as store:
         gpus = _offered(context, store, folder, gpu or folder.gpus, board)
-        plan = BoardPlan(name=board, action=Action.CREATE, folder=folder, deadline=ends, gpus=gpus)
-        _create(store, plan, timing=demanded, tolerance=within, open_code=open_code)
+        demand = {"timing": demanded, "tolerance": within, "open_code": open_code}
+        publication.create(store, board, folder, deadline=ends, gpus=gpus, **demand)
     _warn(folder, demanded)
     for emulating in _emulating(context, gpus):
         note(f"{emulating} emulates CUDA: submissions are tested and timed there, and not ranked")
@@ -207,7 +205,8 @@ def update(
         stored = not dry_run and (force or not plan.needs_force) and not plan.changes_evaluator
         if stored:
             # Also if nothing would change: the store is asked whether that is so still.
-            store.update_board(**_stored(plan), force=force, timing=demanded, tolerance=within, open_code=open_code)
+            settings = publication.settings(board, folder, deadline=plan.deadline, gpus=gpus)
+            store.update_board(**settings, force=force, timing=demanded, tolerance=within, open_code=open_code)
     if as_json:
         out_json(plan.to_json())
     else:
@@ -338,9 +337,10 @@ def _refusal(plans: Sequence[BoardPlan], *, force: bool) -> BoardError | None:
 def _carry_out(store: Store, plan: BoardPlan, *, force: bool) -> None:
     match plan.action:
         case Action.CREATE:
-            _create(store, plan)
+            publication.create(store, plan.name, plan.folder, deadline=plan.deadline, gpus=plan.gpus)
         case Action.UPDATE:
-            store.update_board(**_stored(plan), force=force)
+            settings = publication.settings(plan.name, plan.folder, deadline=plan.deadline, gpus=plan.gpus)
+            store.update_board(**settings, force=force)
 
 
 def _warn(folder: TaskFolder, demanded: TimingAssurance | None) -> None:
@@ -352,47 +352,11 @@ def _warn(folder: TaskFolder, demanded: TimingAssurance | None) -> None:
         )
 
 
-def _create(store: Store, plan: BoardPlan, **demand: Any) -> None:  # noqa: ANN401 - as the store takes it
-    if len(plan.name.split()) != 1:
-        raise TaskError(
-            f"leaderboard name is {plan.name!r}, expected no white space: a file names it in "
-            "`#!POPCORN leaderboard NAME`"
-        )
-    store.create_board(**_stored(plan), **demand)
-
-
-def _stored(plan: BoardPlan) -> dict[str, Any]:
-    """A leaderboard as the store takes it."""
-    return {
-        "name": plan.name,
-        "deadline": plan.deadline,
-        "task": to_stored(plan.folder.task),
-        "description": plan.folder.description,
-        "gpus": plan.gpus,
-        "templates": plan.folder.templates,
-        "extra": extra_to_stored(plan.folder.task.extra),
-    }
-
-
 def _offered(
     context: typer.Context, store: Store, folder: TaskFolder, names: Sequence[str], board: str
 ) -> tuple[str, ...]:
-    """The canonical names of GPU types, in order, without repetition.
-
-    Raises:
-        TaskError: none are given, or a case does not fit one, as far as the registry here knows it.
-        NotFoundError: neither the registry here nor any daemon knows a name.
-    """
-    if not names:
-        raise TaskError(f"leaderboard {board!r}: no GPU type; give --gpu, or `gpus` in task.yml")
-    # A host's own overlay may define types that this machine has never heard of.
-    announced = {line.name for line in store.gpu_types()}
-    registry = Registry.load(session(context).config.gpus_dir)
-    offered = tuple(dict.fromkeys(name if name in announced else registry.get(name).name for name in names))
-    for entry in registry.all():
-        if entry.name in offered:
-            require_fit(folder.task, folder.task.cases_for(entry.name).every, entry, owner=f"leaderboard {board!r}")
-    return offered
+    """As `publication.offered`, with the registry of this machine."""
+    return publication.offered(store, Registry.load(session(context).config.gpus_dir), folder, names, board)
 
 
 def _emulating(context: typer.Context, names: Sequence[str]) -> Sequence[str]:

@@ -1,8 +1,8 @@
-"""The database as the gateway and the client of batches use it: a pool of connections for coroutines.
+"""The database as gateway, Discord frontend and client of batches use it: a pool of connections for coroutines.
 
 Each statement is one transaction of its own, so it can be sent again. An outage is waited out for `PATIENCE_S`; then
 `DatabaseUnavailableError`. What a function of the schema refuses is `RefusedError` with its SQLSTATE. The statements
-lie in `gateway.sql`.
+lie in `gateway.sql` and `discord.sql`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _T = TypeVar("_T")
 _Connection = psycopg.AsyncConnection[Row]
 
 QUERIES: Final[Mapping[str, Query]] = parse(
-    resources.files("runner.store").joinpath("gateway.sql").read_text(encoding="utf-8")
+    "\n".join(
+        resources.files("runner.store").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+        for name in ("gateway", "discord")
+    )
 )
 #: How long a request waits for a database that is away.
 PATIENCE_S: Final = 28.0
@@ -142,7 +145,7 @@ class GatewayStore:
                 async with self._pool.connection(timeout=5.0) as connection:
                     return await action(connection)
             except PoolClosed as error:
-                raise DatabaseUnavailableError("the gateway is going down") from error
+                raise DatabaseUnavailableError("this process is going down") from error
             except psycopg.Error as error:
                 if (error.sqlstate or "").startswith("KR"):
                     raise _refused(error) from error

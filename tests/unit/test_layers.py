@@ -32,10 +32,12 @@ LAYERS = {
     "runner.extras": 5,
     "runner.extras.receipt_commands": 11,
     "runner.extras.stages": 11,
+    "runner.extras.discord": 9,
     "runner.extras.gateway": 9,
     "runner.extras.mcp": 9,
     "runner.extras.data.analysis_commands": 11,
     "runner.extras.data.commands": 11,
+    "runner.extras.discord.commands": 11,
     "runner.extras.gateway.commands": 11,
     "runner.extras.mcp.commands": 11,
     "runner.extras.trainers.client.commands": 11,
@@ -45,9 +47,9 @@ LAYERS = {
 #: Guest -> the other guests that it may import. The core imports none.
 GUESTS = {
     "data": set[str](),
+    "discord": set[str](),
     "gateway": set[str](),
-    # Words for people.
-    "mcp": {"gateway"},
+    "mcp": set[str](),
     "trainers.client": set[str](),
     "trainers.kernelbook": {"trainers.client"},
 }
@@ -90,6 +92,7 @@ CONFINED = {
     "python_multipart": ("runner/extras/gateway/",),
     "httpx2": ("runner/extras/gateway/", "runner/extras/mcp/", "runner/extras/trainers/kernelbook/"),
     "mcp": ("runner/extras/mcp/",),
+    "discord": ("runner/extras/discord/",),
 }
 
 #: Only functions import them: together they cost more core-seconds than the rest of a command's start.

@@ -13,8 +13,8 @@ from runner.base.units import between, duration, spread
 from runner.cli.render_submission import run_block
 from runner.cli.view import ShownRun
 from runner.evaluation.mode_result import ModeResult
-from runner.extras.gateway import charts, figures
-from runner.extras.gateway import results as gateway_results
+from runner.extras.gateway import charts
+from runner.extras.shown import figures, reports
 from tasks.harness.judge.report import CaseReport, TimingReport, result_lines
 from tasks.harness.judge.stats import Summary
 
@@ -196,4 +196,4 @@ def _page(result: dict[str, str]) -> str:
 
 def _report(result: dict[str, str]) -> str:
     """The cases of a run in the gateway's text."""
-    return "\n".join(gateway_results._cases({"mode": "test", "passed": True, "result": result, "meta": {}}))
+    return "\n".join(reports._cases({"mode": "test", "passed": True, "result": result, "meta": {}}))

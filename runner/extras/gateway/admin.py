@@ -26,6 +26,7 @@ from runner.extras.gateway.context import (
 )
 from runner.extras.gateway.identity import admin
 from runner.extras.gateway.submissions import stored
+from runner.extras.shown import reports
 from runner.store.gateway import RefusedError, Row
 
 CATEGORIES: Final = ("test", "leaderboard")
@@ -174,8 +175,8 @@ def _rest(row: Row) -> dict[str, Any]:
     if row["secret"]:
         return {"compilation": None, "meta": None, "result": None, "system": None}
     return {
-        "compilation": results.picked(row["compilation"], results.COMPILATION),
-        "meta": results.picked(row["meta"], results.META),
+        "compilation": reports.picked(row["compilation"], reports.COMPILATION),
+        "meta": reports.picked(row["meta"], reports.META),
         "result": row["result"],
         "system": row["system_info"],
     }

@@ -13,11 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runner.base.results import cases, number
-from runner.extras.gateway import charts, figures, finals, markup, open_pages, share, sizes
+from runner.extras.gateway import charts, finals, markup, open_pages, share, sizes
 from runner.extras.gateway.boards import admit, named, own_name
 from runner.extras.gateway.context import AppState, Refusal, app_state, query_number
 from runner.extras.gateway.html import HEADERS, ROWS, rows_asked_for, saved_as, show, wants_json
 from runner.extras.gateway.identity import Session
+from runner.extras.shown import figures
 from runner.store.gateway import Row
 
 #: Bytes of HTML that a description has, and all sources of a page together, and one.

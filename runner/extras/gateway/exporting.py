@@ -75,8 +75,8 @@ def _settings(current: AppState) -> tuple[str, str, str, str]:
     found = {
         "gateway_hub_repository": config.gateway_hub_repository,
         "gateway_hub_licence": config.gateway_hub_licence,
-        "gateway_publish_url_file": config.gateway_secret("gateway_publish_url"),
-        "gateway_hub_token_file": config.gateway_secret("gateway_hub_token"),
+        "gateway_publish_url_file": config.secret("gateway_publish_url"),
+        "gateway_hub_token_file": config.secret("gateway_hub_token"),
     }
     missing = [name for name, value in found.items() if not value]
     if missing:

@@ -21,10 +21,11 @@ from runner.base import units
 from runner.base.errors import DatabaseUnavailableError
 from runner.base.model import NEVER
 from runner.base.results import number
-from runner.extras.gateway import identity, sizes, words
+from runner.extras.gateway import identity, sizes
 from runner.extras.gateway.context import Ascii, Refusal, query_number
 from runner.extras.gateway.identity import Session
 from runner.extras.gateway.plain import plain
+from runner.extras.shown import words
 
 _HERE: Final = Path(__file__).parent
 _POLICY: Final = (

@@ -74,7 +74,7 @@ def providers(config: Config) -> Mapping[str, Provider]:
 
 
 def _secret(config: Config, name: str) -> str:
-    found = config.gateway_secret(name)
+    found = config.secret(name)
     if found is None:
         raise ConfigError(f"{name}_file is not set: {name.replace('_secret', '_client_id')} needs it")
     return found

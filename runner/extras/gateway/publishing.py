@@ -10,7 +10,7 @@ import asyncio
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,17 +20,17 @@ from starlette.responses import Response
 from runner.base.errors import DatabaseUnavailableError, KernelRunnerError, TaskError
 from runner.base.gpu_types import Registry
 from runner.base.marks import visible
+from runner.evaluation import publication
+from runner.evaluation.publication import DEFAULT_LIFETIME
 from runner.extras.gateway.boards import shown
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state, json_body, problem
 from runner.extras.gateway.identity import admin
 from runner.extras.gateway.upload import upload
 from runner.store import Store
 from runner.store.clean import clean_json
-from runner.task_format import extra_to_stored, load, load_competition, to_stored
+from runner.task_format import load, load_competition
 from runner.task_format.model import Problem, TaskFolder
 
-#: A board without a deadline gets this long (KernelBot's rule).
-_LIFETIME: Final = timedelta(days=365)
 #: Boards with such a name are for trying a task: they are replaced without being asked.
 _DEV: Final = "-dev"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -76,7 +76,7 @@ async def update_problems(request: Request) -> Response:
 
 
 def _login(current: AppState) -> str:
-    url = current.config.gateway_secret("gateway_publish_url")
+    url = current.config.secret("gateway_publish_url")
     if url is None:
         raise Refusal(
             501, "Here leaderboards are made with `kernel-runner leaderboard`: gateway_publish_url_file is not set"
@@ -160,10 +160,10 @@ def _publish(current: AppState, url: str, source: Path, name: str) -> str:
     folder = load(source)
     store = Store(url, application_name="kernel-runner gateway publishing")
     try:
-        gpus = _gpus(current, store, folder.gpus)
+        gpus = _gpus(current, store, folder, folder.gpus, name)
         if name.endswith(_DEV) and name in {line.name for line in store.boards()}:
             store.delete_board(name, force=True)
-        store.create_board(name=name, deadline=datetime.now(UTC) + _LIFETIME, gpus=gpus, **_parts(folder))
+        publication.create(store, name, folder, deadline=datetime.now(UTC) + DEFAULT_LIFETIME, gpus=gpus)
     finally:
         store.close()
     return name
@@ -201,36 +201,24 @@ def _update(current: AppState, store: Store, entry: Problem, *, present: bool, f
     if not present:
         if not named:
             return "skipped", "no GPU type is named for it"
-        deadline = entry.deadline or datetime.now(UTC) + _LIFETIME
-        store.create_board(
-            name=entry.name, deadline=deadline, gpus=_gpus(current, store, named), **_parts(entry.folder)
-        )
+        deadline = entry.deadline or datetime.now(UTC) + DEFAULT_LIFETIME
+        gpus = _gpus(current, store, entry.folder, named, entry.name)
+        publication.create(store, entry.name, entry.folder, deadline=deadline, gpus=gpus)
         return "created", ""
     board = store.board(entry.name)
-    parts = _parts(entry.folder)
+    # It keeps its GPU types, as in KernelBot.
     deadline = entry.deadline or board.deadline
+    parts = publication.settings(entry.name, entry.folder, deadline=deadline, gpus=board.gpus)
     # A newer KernelBot stores a validation of null.
     task = {key: value for key, value in board.task.items() if (key, value) != ("validation", None)}
     found = (task, board.extra or {}, dict(board.templates), board.description, board.deadline)
     wanted = (parts["task"], parts["extra"] or {}, dict(parts["templates"]), parts["description"])
     if found == (*(clean_json(part) for part in wanted), deadline):
         return "skipped", "no changes"
-    # It keeps its GPU types, as in KernelBot.
-    store.update_board(name=entry.name, deadline=deadline, gpus=board.gpus, force=force, **parts)
+    store.update_board(**parts, force=force)
     return "updated", ""
 
 
-def _parts(folder: TaskFolder) -> dict[str, Any]:
-    return {
-        "task": to_stored(folder.task),
-        "description": folder.description,
-        "templates": folder.templates,
-        "extra": extra_to_stored(folder.task.extra),
-    }
-
-
-def _gpus(current: AppState, store: Store, names: Sequence[str]) -> tuple[str, ...]:
-    """The canonical names of GPU types; a host may have told of types that this machine does not know."""
-    announced = {line.name for line in store.gpu_types()}
-    registry = Registry.load(current.config.gpus_dir)
-    return tuple(dict.fromkeys(name if name in announced else registry.get(name).name for name in names))
+def _gpus(current: AppState, store: Store, folder: TaskFolder, names: Sequence[str], board: str) -> tuple[str, ...]:
+    """As `publication.offered`, with the registry of this machine."""
+    return publication.offered(store, Registry.load(current.config.gpus_dir), folder, names, board)

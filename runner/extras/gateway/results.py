@@ -6,25 +6,16 @@ Of secret runs only mode and verdict are here; the database hands out no more.
 from __future__ import annotations
 
 import base64
-import io
-import zipfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from runner.base.results import cases
-from runner.base.units import duration
 from runner.extras.gateway.context import moment
+from runner.extras.shown.reports import COMPILATION, META, picked, profile_archive
 from runner.store.gateway import Row
 
-#: Rows of `meta` and `compilation` that clients may have; never a command with paths of a host.
-META: Final = ("stdout", "stderr", "success", "exit_code", "duration")
-COMPILATION: Final = ("nvcc_found", "nvcc_version", "success", "stdout", "stderr", "exit_code")
 _SYSTEM: Final = ("gpu", "device_count", "cpu", "runtime", "platform", "torch")
 _TOLD: Final = ("test", "benchmark")
-#: Of a run, on its page and in its report.
-MOST_CASES: Final = 100
-_REPORT_CHARS: Final = 20_000
 
 
 def detail(found: Row, *, runner_queue: object) -> dict[str, Any]:
@@ -69,11 +60,6 @@ def run(row: Row, submitted: datetime) -> dict[str, Any]:
         told = picked(row["meta"], META) or {}
         made["diagnostics"] = {**told, "compilation": picked(row["compilation"], COMPILATION)}
     return made
-
-
-def picked(value: object, keys: Sequence[str]) -> dict[str, Any] | None:
-    """Those keys of an object that clients may have; None for anything else."""
-    return {key: value[key] for key in keys if key in value} if isinstance(value, Mapping) else None
 
 
 def full_results(found: Row, profiles: Sequence[Row]) -> list[dict[str, Any]]:
@@ -129,18 +115,12 @@ def _compiled(value: object) -> dict[str, Any] | None:
 
 def _profile(row: Row, profiles: Sequence[Row]) -> dict[str, Any] | None:
     """The files of one benchmark as a zip, under the names that KernelBot gives them."""
-    begin = f"{row['mode']}."
-    files = [file for file in profiles if file["gpu_type"] == row["gpu_type"] and file["name"].startswith(begin)]
-    if not files:
+    archive = profile_archive(row, profiles)
+    if archive is None:
         return None
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in files:
-            rest = str(file["name"]).removeprefix(begin).replace("/", "_").replace("\\", "_")
-            archive.writestr(rest if rest.startswith("ncu-details.") else f"profile.{rest}", bytes(file["data"]))
     return {
         "profiler": (row["result"] or {}).get("benchmark.0.runner.profiler", "torch"),
-        "trace": base64.b64encode(target.getvalue()).decode("ascii"),
+        "trace": base64.b64encode(archive).decode("ascii"),
         "download_url": None,
     }
 
@@ -168,42 +148,6 @@ def _profile_metadata(rows: Sequence[Row]) -> dict[str, Any] | None:
         "device": system.get("gpu"),
         "versions": {**{key: system.get(key) for key in ("torch", "runtime")}, "kernel-runner": runner.get("version")},
     }
-
-
-def reports(found: Row, status: Row | None) -> list[str]:
-    """A text for people per GPU type."""
-    runs: Sequence[Row] = found["runs"] or ()
-    made: list[str] = []
-    for gpu in dict.fromkeys(row["gpu_type"] for row in runs):
-        mine = [row for row in runs if row["gpu_type"] == gpu]
-        passed = all(row["passed"] for row in mine)
-        lines = [f"**{gpu} on kernel-runner {'✅ success' if passed else '❌ failure'}**"]
-        for row in mine:
-            kind = "secret run" if row["secret"] else row["mode"]
-            lines.append(f"> {'✅' if row['passed'] else '❌'} {kind}")
-        for row in mine:
-            if not row["secret"]:
-                lines += _cases(row)
-        made.append("\n".join(lines)[:_REPORT_CHARS])
-    error = (status or {}).get("error") or found["error"]
-    if error:
-        made.append(f"❌ {error}")
-    return made or ["❌ no result"]
-
-
-def _cases(row: Row) -> list[str]:
-    lines = ["", f"## {'✅ Passed' if row['passed'] else '❌ Failed'} {row['mode']}:", "```"]
-    for case in cases(row["result"], most=MOST_CASES):
-        lines.append(f"{'❔' if case.passed is None else '✅' if case.passed else '❌'} {case.spec}")
-        if case.error or case.message:
-            lines.append(f"> {case.error or case.message}")
-        if case.mean_ns is not None:
-            mean, best, worst = map(duration, (case.mean_ns, case.best_ns, case.worst_ns))
-            lines.append(f" ⏱ {mean} ⚡ {best} 🐌 {worst}")
-    stderr = (picked(row["meta"], META) or {}).get("stderr")
-    if not row["passed"] and stderr:
-        lines.append(str(stderr)[-2000:].replace("```", "'''"))
-    return [*lines, "```"]
 
 
 def _stamp(text: str | None) -> str | None:

@@ -13,8 +13,8 @@ from starlette.responses import Response, StreamingResponse
 
 from runner.base.errors import DatabaseUnavailableError
 from runner.base.model import Verdict
-from runner.base.results import Case, cases, number
-from runner.extras.gateway import charts, figures, identity, markup, results, sizes, words
+from runner.base.results import Case, cases
+from runner.extras.gateway import charts, identity, markup, results, sizes
 from runner.extras.gateway.board_pages import ending_of, sources_of
 from runner.extras.gateway.boards import admit, named, own_name
 from runner.extras.gateway.context import AppState, Refusal, app_state, path_number, query_number
@@ -32,6 +32,7 @@ from runner.extras.gateway.html import (
 from runner.extras.gateway.identity import Session
 from runner.extras.gateway.submissions import HEARTBEAT_S, STREAM_S, cancel_owned, event, owned, store
 from runner.extras.gateway.upload import Upload, form, upload
+from runner.extras.shown import figures, reports, words
 from runner.store.gateway import Row
 
 #: Bytes of HTML of all cases of a page, of all that was printed, of one output, of one report, and of the code.
@@ -163,7 +164,7 @@ async def view(request: Request, session: Session | None) -> Response:
             "view.html",
             submission={key: value for key, value in found.items() if key not in ("code", "runs")},
             status=status,
-            headline=_headline(found, status, ranking_by),
+            headline=reports.headline(found, status, ranking_by),
             validated=validated,
             runs=[_run(row, files[:_FILES], rows, outputs) for row in sorted(public[:_RUNS], key=_order)],
             secret=secret,
@@ -189,32 +190,12 @@ def _phases(status: Row | None) -> Sequence[tuple[str, float | None]]:
     return [("queued", status["queue_ms"]), ("built", status["build_ms"]), ("ran", status["eval_ms"])]
 
 
-def _headline(found: Row, status: Row | None, ranking_by: str | None) -> words.Headline | None:
-    """What the submission came to; None: it is not over."""
-    if not found["done"] or status is None or status["verdict"] is None:
-        return None
-    runs = found["runs"] or ()
-    failed = next((row for row in runs if not row["secret"] and not row["passed"]), None)
-    result = {} if failed is None or not isinstance(failed["result"], dict) else failed["result"]
-    ran = cases(result, most=results.MOST_CASES)
-    score_s = number(status["score"])
-    ranked = next((row for row in runs if row["score"] is not None and number(row["score"]) == score_s), None)
-    return words.headline(
-        status["verdict"],
-        cases=ran,
-        announced=int(number(result.get(f"{ran[0].kind}-count")) or 0) if ran else 0,
-        secret_failed=any(row["secret"] and not row["passed"] for row in runs),
-        score_s=score_s,
-        interval=None if ranked is None else figures.interval_of(ranked["result"], ranking_by),
-    )
-
-
 def _run(row: Row, files: Sequence[Row], budget: sizes.Budget, outputs: sizes.Budget) -> dict[str, Any]:
     """What the page shows of a public run, as far as the budgets allow."""
-    ran = cases(row["result"], most=results.MOST_CASES)
+    ran = cases(row["result"], most=reports.MOST_CASES)
     shown = budget.lines(ran, _case_bytes)
-    meta = results.picked(row["meta"], results.META) or {}
-    compiled = results.picked(row["compilation"], results.COMPILATION) or {}
+    meta = reports.picked(row["meta"], reports.META) or {}
+    compiled = reports.picked(row["compilation"], reports.COMPILATION) or {}
     printed = (("compiler", compiled.get("stderr")), ("stdout", meta.get("stdout")), ("stderr", meta.get("stderr")))
     return {
         "mode": row["mode"],
@@ -346,11 +327,4 @@ def _progress(found: Row, status: Row | None) -> dict[str, Any]:
         return {"text": word, "done": found["done"]}
     if status["state"] in ("done", "cancelled"):
         return {"text": words.verdict(status["verdict"]) or status["state"], "done": bool(found["done"])}
-    text = status["phase"] or status["state"]
-    if status["state"] == "queued" and status["position"]:
-        text += f", place {status['position']}"
-    if status["no_host_since"]:
-        text += ", no host of this GPU type is up"
-    if status["paused"]:
-        text += f", paused: {status['paused']}"
-    return {"text": text, "done": False}
+    return {"text": reports.progress(status), "done": False}

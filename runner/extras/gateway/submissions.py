@@ -30,6 +30,7 @@ from runner.extras.gateway.context import (
 )
 from runner.extras.gateway.identity import User, admin, cli_user, user
 from runner.extras.gateway.upload import Upload, upload
+from runner.extras.shown import reports
 from runner.store.gateway import RefusedError, Row
 from runner.store.session import load_json
 
@@ -277,7 +278,7 @@ async def _end(current: AppState, submission_id: int) -> bytes:
             {
                 "status": "success",
                 "results": results.full_results(found, profiles),
-                "reports": results.reports(found, status),
+                "reports": reports.reports(found, status),
             },
         ),
     )

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from runner.base import units
 from runner.base.results import number
-from runner.extras.gateway.words import TIMINGS
+from runner.extras.shown.words import TIMINGS
 from runner.extras.mcp.answers import (
     Board,
     BoardDetails,

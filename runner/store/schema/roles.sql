@@ -4,7 +4,7 @@ DO $roles$
 DECLARE
     v_role text;
 BEGIN
-    FOREACH v_role IN ARRAY ARRAY['daemon', 'frontend', 'operator', 'readonly', 'gateway', 'kernelboard'] LOOP
+    FOREACH v_role IN ARRAY ARRAY['daemon', 'frontend', 'operator', 'readonly', 'gateway', 'discord', 'kernelboard'] LOOP
         v_role := 'runner_' || v_role;
         IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = v_role) THEN
             EXECUTE format('CREATE ROLE %I NOLOGIN', v_role);
@@ -157,6 +157,21 @@ GRANT SELECT ON runner.migration, runner.public_profile, runner.open_batch TO ru
 GRANT SELECT (job_id) ON runner.receipt TO runner_gateway;
 GRANT SELECT (id, submission_id, gpu_type, mode, secret, state, verdict, lease_owner, host, created_at, finished_at,
               retired_at) ON runner.job TO runner_gateway;
+
+-- The Discord frontend may do what a frontend may, and what administrators order there. It shows tasks, and authors
+-- their code. It sees no secret seed and no credential, and nothing of a secret run but mode and verdict.
+GRANT runner_frontend TO runner_discord;
+GRANT EXECUTE ON FUNCTION
+    runner.before_submit(text, text, bytea),
+    runner.delete_board(text, boolean),
+    runner.is_odd(text) TO runner_discord;
+GRANT SELECT (task) ON leaderboard.leaderboard TO runner_discord;
+GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.code_files, leaderboard.rate_limit,
+    leaderboard.leaderboard_invite, leaderboard.leaderboard_invite_scope TO runner_discord;
+GRANT SELECT (id, user_name, is_banned), UPDATE (is_banned) ON leaderboard.user_info TO runner_discord;
+GRANT SELECT ON runner.migration, runner.seen_run, runner.public_profile TO runner_discord;
+GRANT SELECT, INSERT, DELETE ON runner.intake_stop TO runner_discord;
+GRANT SELECT, INSERT, UPDATE ON runner.discord_submission TO runner_discord;
 
 -- kernelboard, which reads schema leaderboard itself and logs its users in. Of the columns it reads, it gets those; of
 -- runs also the secret rows, which it reads by a condition of its own.

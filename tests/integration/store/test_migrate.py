@@ -103,7 +103,7 @@ def test_no_login_can_stop_a_migration(database_url: str, monkeypatch: pytest.Mo
         migrate(database_url, roles=True)
     assert valid_indexes(database_url) == set(schema.indexes())
     for query in (queries.MIGRATION_LOCK, queries.TRY_INDEX_LOCK):
-        for role in ("daemon", "frontend", "operator", "readonly", "gateway", "kernelboard"):
+        for role in ("daemon", "frontend", "operator", "readonly", "gateway", "discord", "kernelboard"):
             with psycopg.connect(database_url) as other:
                 other.execute(f"SET ROLE runner_{role}".encode())
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):

@@ -66,7 +66,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("host list", "host drain", "host undrain", "gpu list", "gpu show", "gpu pause", "gpu resume"),
         *("leaderboard pause", "leaderboard resume", "leaderboard validate"),
         *("leaderboard cancel-validations", "leaderboard final"),
-        *("gateway", "user approve", "user token", "user list", "user revoke"),
+        *("gateway", "discord", "user approve", "user token", "user list", "user revoke"),
         *("gpu detect", "gpu validate"),
         *("data export", "data verify", "data check", "data top", "data progression", "data summary", "data user"),
         *("data plot", "data publish"),

@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from runner.base.results import cases
-from runner.extras.gateway import charts, figures
+from runner.extras.gateway import charts
 from runner.extras.gateway.charts import Score
+from runner.extras.shown import figures
 
 BEGAN = datetime(2031, 1, 1, tzinfo=UTC)
 

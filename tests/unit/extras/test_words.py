@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runner.base.model import TimingAssurance, Verdict
-from runner.extras.gateway import words
+from runner.extras.shown import words
 
 
 def test_all_that_the_database_may_say_has_words() -> None:

@@ -1,0 +1,70 @@
+"""A task folder becomes a leaderboard: what is checked and stored, whoever publishes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from runner.base.errors import TaskError
+from runner.base.gpu_types import Registry
+from runner.evaluation.case_memory import require_fit
+from runner.store import Store
+from runner.task_format import extra_to_stored, to_stored
+from runner.task_format.model import TaskFolder
+
+#: A board without a deadline gets this long (KernelBot's rule).
+DEFAULT_LIFETIME: Final = timedelta(days=365)
+
+
+def create(
+    store: Store,
+    board: str,
+    folder: TaskFolder,
+    *,
+    deadline: datetime,
+    gpus: Sequence[str],
+    **options: Any,  # noqa: ANN401 - of `create_board`
+) -> int:
+    """Publish a task as a new leaderboard; returns its id.
+
+    Raises:
+        TaskError: the name has white space.
+        BoardError: as `create_board`.
+    """
+    if len(board.split()) != 1:
+        raise TaskError(
+            f"leaderboard name is {board!r}, expected no white space: a file names it in `#!POPCORN leaderboard NAME`"
+        )
+    return store.create_board(**settings(board, folder, deadline=deadline, gpus=gpus), **options)
+
+
+def settings(board: str, folder: TaskFolder, *, deadline: datetime, gpus: Sequence[str]) -> dict[str, Any]:
+    """A leaderboard as the store takes it."""
+    return {
+        "name": board,
+        "deadline": deadline,
+        "task": to_stored(folder.task),
+        "description": folder.description,
+        "gpus": gpus,
+        "templates": folder.templates,
+        "extra": extra_to_stored(folder.task.extra),
+    }
+
+
+def offered(store: Store, registry: Registry, folder: TaskFolder, names: Sequence[str], board: str) -> tuple[str, ...]:
+    """The canonical names of GPU types, in order, without repetition.
+
+    Raises:
+        TaskError: none are given, or a case does not fit one, as far as the registry here knows it.
+        NotFoundError: neither the registry here nor any daemon knows a name.
+    """
+    if not names:
+        raise TaskError(f"leaderboard {board!r}: no GPU type; give --gpu, or `gpus` in task.yml")
+    # A host's own overlay may define types that this machine has never heard of.
+    announced = {line.name for line in store.gpu_types()}
+    gpus = tuple(dict.fromkeys(name if name in announced else registry.get(name).name for name in names))
+    for entry in registry.all():
+        if entry.name in gpus:
+            require_fit(folder.task, folder.task.cases_for(entry.name).every, entry, owner=f"leaderboard {board!r}")
+    return gpus

@@ -1,0 +1,61 @@
+"""The client: its connection to Discord, its tree of commands, and what it answers when one fails."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import discord
+from discord import app_commands
+
+from runner.base import logs
+from runner.base.config import Config
+from runner.extras.discord.answers import answer
+from runner.extras.discord.errors import sentence
+from runner.extras.discord.following import Follower
+from runner.store.gateway import GatewayStore
+
+_log: Final = logs.get_logger("discord.client")
+
+
+class Client(discord.Client):
+    """One connection to Discord and the database. Members and their messages are not read."""
+
+    def __init__(self, config: Config, store: GatewayStore) -> None:
+        # Slash commands bring their user and its roles with them.
+        super().__init__(intents=discord.Intents(guilds=True), allowed_mentions=discord.AllowedMentions.none())
+        self.config = config
+        self.store = store
+        self.tree = Tree(self)
+        self.follower = Follower(self)
+
+    async def setup_hook(self) -> None:
+        """Open the store, tell Discord the commands, and follow what is open."""
+        await self.store.open()
+        guild = None if self.config.discord_guild_id is None else discord.Object(self.config.discord_guild_id)
+        if guild is not None:
+            self.tree.copy_global_to(guild=guild)
+        await self.tree.sync(guild=guild)
+        self.follower.start()
+        _log.info("the Discord frontend starts", guild_id=self.config.discord_guild_id)
+
+    async def close(self) -> None:
+        """Follow nothing any more, leave Discord, then the database."""
+        await self.follower.stop()
+        await super().close()
+        await self.store.close()
+
+
+class Tree(app_commands.CommandTree[Client]):
+    """All commands; every error of theirs becomes a sentence to the user alone."""
+
+    async def on_error(self, interaction: discord.Interaction[Client], error: app_commands.AppCommandError, /) -> None:
+        """Answer with what failed."""
+        cause = error.original if isinstance(error, app_commands.CommandInvokeError) else error
+        text, is_defect = sentence(cause)
+        name = "" if interaction.command is None else interaction.command.qualified_name
+        if is_defect:
+            _log.error("command_failed", command=name, error=repr(cause), exc_info=cause)
+        try:
+            await answer(interaction, text)
+        except discord.HTTPException as failure:
+            _log.warning("answer_failed", command=name, error=str(failure))

@@ -1,0 +1,266 @@
+"""Follows submissions to their ends: progress in one private message, then the report, then the public verdict.
+
+What is followed is the rows of `runner.discord_submission` that have no end. Nothing else is remembered but the
+interactions whose private answers can be edited, which Discord allows for fifteen minutes. After that, or a restart,
+progress goes on in a private thread, else in a direct message. Each step is noted in the row, and what may have been
+done without being noted is looked for at Discord: a restart in between repeats nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import aiohttp
+import discord
+
+from runner.base import logs
+from runner.base.errors import DatabaseUnavailableError
+from runner.extras.discord import report
+from runner.extras.discord.text import plain
+from runner.extras.shown import reports
+from runner.store.gateway import Row
+
+if TYPE_CHECKING:
+    from runner.extras.discord.client import Client
+
+_log: Final = logs.get_logger("discord.following")
+#: How often all submissions are looked at; no message is edited more often.
+LOOK_S: Final = 2.0
+#: How many messages are edited, and how many submissions are ended, at a time: Discord takes fifty requests a second.
+_EDITS: Final = 20
+_ENDS: Final = 5
+#: How long a submission waits that Discord refused something for.
+_PAUSE_S: Final = 30.0
+#: A thread without a new message is hidden after a week.
+_HIDDEN_AFTER_MIN: Final = 10080
+_AWAY: Final = "The database is away. The submission is stored and goes on; so does this message."
+
+
+class Follower:
+    """Looks at all submissions that are followed, every `LOOK_S`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        #: Interaction -> the one whose private answer can be edited.
+        self._interactions: dict[int, discord.Interaction[Client]] = {}
+        #: Submission -> what its message says, when it was edited last, and until when it waits.
+        self._shown: dict[int, str] = {}
+        self._edited: dict[int, float] = {}
+        self._paused: dict[int, float] = {}
+        self._ending: dict[int, asyncio.Task[None]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Look no more; what has begun is broken off."""
+        tasks = [*self._ending.values(), *([] if self._task is None else [self._task])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def expect(self, interaction: discord.Interaction[Client]) -> None:
+        """Show the submission that this interaction is about to store in its private answer."""
+        self._interactions[interaction.id] = interaction
+
+    def forget(self, interaction_id: int) -> None:
+        """The interaction stores nothing."""
+        self._interactions.pop(interaction_id, None)
+
+    async def _run(self) -> None:
+        await self._client.wait_until_ready()
+        is_away = False
+        while True:
+            try:
+                await self._look()
+                is_away = False
+            except DatabaseUnavailableError as error:
+                _log.warning("look_failed", reason=str(error))
+                if not is_away:
+                    await self._say_away()
+                is_away = True
+            except Exception as error:  # noqa: BLE001 a defect that one row meets must not end the loop
+                _log.error("look_failed", error=repr(error), exc_info=error)
+            await asyncio.sleep(LOOK_S)
+
+    async def _look(self) -> None:
+        rows = await self._client.store.all("discord_open")
+        for interaction in [each for each in self._interactions.values() if each.is_expired()]:
+            self.forget(interaction.id)
+        now = time.monotonic()
+        free = [
+            row
+            for row in rows
+            if row["submission_id"] not in self._ending and self._paused.get(row["submission_id"], now) <= now
+        ]
+        for row in [row for row in free if row["done"]][: _ENDS - len(self._ending)]:
+            task = asyncio.create_task(self._end(row))
+            self._ending[row["submission_id"]] = task
+        changed = [row for row in free if not row["done"] and self._shown.get(row["submission_id"]) != _progress(row)]
+        changed.sort(key=lambda row: self._edited.get(row["submission_id"], 0.0))
+        await asyncio.gather(*(self._show(row, _progress(row)) for row in changed[:_EDITS]))
+
+    async def _say_away(self) -> None:
+        """Tell those whose messages can be edited without the database."""
+        for interaction_id in list(self._interactions)[:_EDITS]:
+            with suppress(discord.HTTPException, aiohttp.ClientError):
+                await self._edit_answer(interaction_id, _AWAY)
+        self._shown.clear()
+
+    async def _show(self, row: Row, text: str) -> None:
+        """Show how far a submission is."""
+        submission_id = row["submission_id"]
+        try:
+            if not await self._edit_answer(row["interaction_id"], text):
+                await self._write(row, text, ())
+        except (discord.HTTPException, aiohttp.ClientError, DatabaseUnavailableError) as error:
+            self._pause(submission_id, error)
+            return
+        self._shown[submission_id] = text
+        self._edited[submission_id] = time.monotonic()
+
+    async def _end(self, row: Row) -> None:
+        """Say all that is to be said of a submission that is over."""
+        submission_id = row["submission_id"]
+        try:
+            ended = await report.load(self._client.store, submission_id)
+            if ended is not None:
+                text, files = report.full(ended)
+                is_first_try = row["message_id"] is None
+                place = await self._write(row, text, files)
+                if ended.ranks:
+                    await self._publish(row, await report.verdict(self._client.store, ended), is_first_try=is_first_try)
+                where = f"{ended.headline} The full report: <#{place}>."
+                await self._edit_answer(row["interaction_id"], text if place is None else where)
+            await self._client.store.all("discord_ended", submission_id=submission_id)
+        except (discord.HTTPException, aiohttp.ClientError, DatabaseUnavailableError) as error:
+            self._pause(submission_id, error)
+        except Exception as error:  # noqa: BLE001 as in the loop; it is tried again later
+            _log.error("report_failed", submission_id=submission_id, error=repr(error), exc_info=error)
+            self._pause(submission_id, error)
+        else:
+            self.forget(row["interaction_id"])
+            for kept in (self._shown, self._edited, self._paused):
+                kept.pop(submission_id, None)
+        finally:
+            self._ending.pop(submission_id, None)
+
+    def _pause(self, submission_id: int, error: Exception) -> None:
+        _log.warning("message_failed", submission_id=submission_id, reason=str(error))
+        self._paused[submission_id] = time.monotonic() + _PAUSE_S
+
+    async def _edit_answer(self, interaction_id: int, text: str) -> bool:
+        """Edit the private answer of a command; whether it can be edited."""
+        interaction = self._interactions.get(interaction_id)
+        if interaction is None:
+            return False
+        try:
+            if not interaction.is_expired():
+                await interaction.edit_original_response(content=text, view=None)
+                return True
+        except discord.HTTPException as error:
+            if _may_pass(error):
+                raise
+            # Its user has dismissed it, or Discord's clock is ahead.
+        self.forget(interaction_id)
+        return False
+
+    async def _write(self, row: Row, text: str, files: Sequence[discord.File]) -> int | None:
+        """Write or edit the message in the submission's thread; the thread, or None where Discord takes none."""
+        try:
+            thread_id, is_new = await self._thread(row)
+            channel = self._client.get_partial_messageable(thread_id)
+            message_id = row["message_id"]
+            if message_id is None and not is_new:
+                message_id = await self._own_message(channel, f"Submission {row['submission_id']} to ")
+            if message_id is None:
+                message_id = (await channel.send(text, files=files)).id
+            else:
+                await channel.get_partial_message(message_id).edit(content=text, attachments=files)
+        except discord.HTTPException as error:
+            if _may_pass(error):
+                raise
+            # Neither a thread nor a direct message: `/leaderboard get-submission` shows the same.
+            _log.warning("report_refused", submission_id=row["submission_id"], reason=str(error))
+            return None
+        if message_id != row["message_id"]:
+            row["message_id"] = message_id
+            await self._client.store.all("discord_message", submission_id=row["submission_id"], message_id=message_id)
+        return thread_id
+
+    async def _thread(self, row: Row) -> tuple[int, bool]:
+        """The private thread of a submission, else the direct messages of its author; whether it is new."""
+        if row["thread_id"] is not None:
+            return int(row["thread_id"]), False
+        name = f"Submission {row['submission_id']}: {row['leaderboard']}"[:100]
+        user = discord.Object(int(row["user_id"]))
+        channel = self._client.get_channel(row["channel_id"])
+        if isinstance(channel, discord.Thread):
+            channel = channel.parent
+        place: int | None = None
+        is_new = False
+        if isinstance(channel, discord.TextChannel):
+            # An earlier process may have made it without noting it.
+            place = next((each.id for each in channel.threads if each.name == name), None)
+            if place is None:
+                is_new = True
+                place = await self._new_thread(channel, name, user)
+        if place is None:
+            place, is_new = (await self._client.create_dm(user)).id, False
+        row["thread_id"] = place
+        await self._client.store.all("discord_thread", submission_id=row["submission_id"], thread_id=place)
+        return place, is_new
+
+    async def _new_thread(self, channel: discord.TextChannel, name: str, user: discord.Object) -> int | None:
+        """Make a private thread with this user in it; None where the server does not let the bot."""
+        try:
+            thread = await channel.create_thread(
+                name=name,
+                type=discord.ChannelType.private_thread,
+                invitable=False,
+                auto_archive_duration=_HIDDEN_AFTER_MIN,
+            )
+            await thread.add_user(user)
+        except discord.Forbidden as error:
+            _log.warning("thread_refused", channel_id=channel.id, reason=str(error))
+            return None
+        return thread.id
+
+    async def _own_message(self, channel: discord.PartialMessageable, begin: str, limit: int = 100) -> int | None:
+        """The bot's message that begins so, which an earlier process may have written without noting it."""
+        async for message in channel.history(limit=limit):
+            if message.author == self._client.user and message.content.startswith(begin):
+                return message.id
+        return None
+
+    async def _publish(self, row: Row, text: str, *, is_first_try: bool) -> None:
+        """Write the public verdict, once."""
+        if row["verdict_id"] is not None:
+            return
+        channel = self._client.get_partial_messageable(self._client.config.discord_channel_id or row["channel_id"])
+        try:
+            verdict_id = None if is_first_try else await self._own_message(channel, text.partition("\n")[0])
+            if verdict_id is None:
+                # Within minutes Discord itself takes no second message of a nonce.
+                verdict_id = (await channel.send(text, nonce=f"verdict-{row['submission_id']}")).id
+        except discord.HTTPException as error:
+            if _may_pass(error):
+                raise
+            _log.warning("verdict_refused", submission_id=row["submission_id"], reason=str(error))
+            return
+        await self._client.store.all("discord_verdict", submission_id=row["submission_id"], verdict_id=verdict_id)
+
+
+def _progress(row: Row) -> str:
+    return f"Submission {row['submission_id']} to **{plain(row['leaderboard'])}**: {plain(reports.progress(row))}."
+
+
+def _may_pass(error: discord.HTTPException) -> bool:
+    """Whether Discord may take the same later."""
+    return error.status == 429 or error.status >= 500

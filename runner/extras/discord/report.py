@@ -1,0 +1,161 @@
+"""What is said of a submission that is over: to its author in full, to everyone only verdict and times.
+
+Called by `following` and `reading`. Nothing here is of another user or of a secret run's data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import discord
+
+from runner.base import units
+from runner.base.results import number
+from runner.extras.discord.text import FILE_BYTES, MESSAGE_CHARS, cut, file, plain
+from runner.extras.shown import figures, reports, words
+from runner.store.gateway import GatewayStore, Row
+from runner.store.session import load_json
+
+#: Files of a message.
+_FILES: Final = 10
+#: For what is said of files.
+_ROOM_CHARS: Final = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """A submission that is over, with its runs as its author may see them."""
+
+    submission: Row
+    status: Row
+    ranking_by: str | None
+    profiles: Sequence[Row]
+
+    @property
+    def headline(self) -> str:
+        """What it came to, in one line."""
+        headline = reports.headline(self.submission, self.status, self.ranking_by)
+        what = "Cancelled" if headline is None else headline.text
+        return f"Submission {self.submission['id']} to **{plain(self.submission['leaderboard_name'])}**: {what}."
+
+    @property
+    def ranks(self) -> bool:
+        """Whether it was to be ranked, so that its verdict is public."""
+        return "leaderboard" in self.status["modes"] and self.status["verdict"] is not None
+
+
+async def load(store: GatewayStore, submission_id: int) -> Ended | None:
+    """A submission with all that is said of it; None: it is gone.
+
+    Raises:
+        DatabaseUnavailableError: for longer than the store waits.
+    """
+    found = await store.one("submission", submission_id=submission_id, with_code=False, with_runs=True)
+    status = await store.one("submission_status", submission_id=submission_id)
+    if found is None or status is None:
+        return None
+    task = await store.one("board_reference", board_id=found["leaderboard_id"])
+    profiles: Sequence[Row] = ()
+    if "profile" in status["modes"]:
+        profiles = await store.all("profiles", submission_id=submission_id)
+    runs = [] if found["runs"] is None else load_json(found["runs"])
+    return Ended(
+        submission={**found, "runs": runs},
+        status=status,
+        ranking_by=None if task is None else task["ranking_by"],
+        profiles=profiles,
+    )
+
+
+def full(ended: Ended) -> tuple[str, list[discord.File]]:
+    """The report for the author: a message, and files where the report is longer or is a profile."""
+    submission_id, status = ended.submission["id"], ended.status
+    headline = reports.headline(ended.submission, status, ended.ranking_by)
+    lines = [ended.headline]
+    if headline is not None and headline.advice:
+        lines.append(headline.advice)
+    if status["timing"] is not None and status["timing"] in words.TIMINGS:
+        lines.append(f"Its time: {words.TIMINGS[status['timing']][1]}")
+    if status["unranked"]:
+        lines.append(f"It does not rank: {plain(status['unranked'])}.")
+    text = "\n".join(lines)
+    cases = "\n".join(reports.reports(ended.submission, status))
+    contents = {}
+    if len(text) + len(cases) + _ROOM_CHARS <= MESSAGE_CHARS:
+        text += f"\n{cases}"
+    else:
+        contents[f"report-{submission_id}.md"] = cases.encode("utf-8", "replace")
+    printed = _printed(ended)
+    if printed:
+        contents[f"output-{submission_id}.txt"] = printed.encode("utf-8", "replace")
+    contents |= _profiles(ended)
+    files: list[discord.File] = []
+    left_bytes = FILE_BYTES
+    for name, content in contents.items():
+        if len(content) <= left_bytes and len(files) < _FILES:
+            left_bytes -= len(content)
+            files.append(file(name, content))
+        else:
+            text += f"\nToo large for Discord: {name}."
+    return cut(text), files
+
+
+async def verdict(store: GatewayStore, ended: Ended) -> str:
+    """What everyone may know of a ranked submission: verdict, times, how they were measured, places."""
+    name = plain(ended.status["user_name"] or ended.status["user_id"])
+    board = ended.submission["leaderboard_name"]
+    lines = [f"**{name}** on **{plain(board)}**, submission {ended.submission['id']}:"]
+    if ended.status["verdict"] != "accepted":
+        return f"{lines[0]} {words.verdict(ended.status['verdict'])}."
+    for run in _ranked(ended.submission):
+        gpu, score_s = run["gpu_type"], number(run["score"])
+        if score_s is None:
+            lines.append(f"{plain(gpu)}: accepted, does not rank.")
+            continue
+        interval = figures.interval_of(run["result"], ended.ranking_by)
+        time = units.score(score_s) + ("" if interval is None else f" ± {units.percent(interval)}")
+        place = await store.one("place_of", leaderboard=board, gpu_type=gpu, submission_id=ended.submission["id"])
+        where = "not the best of its author" if place is None else f"place {place['rank']} of {place['entries']}"
+        lines.append(f"{plain(gpu)}: **{time}** ({words.TIMINGS[_timing(run)][0]}), {where}.")
+    return cut("\n".join(lines))
+
+
+def _ranked(submission: Row) -> list[Row]:
+    return [run for run in submission["runs"] if run["mode"] == "leaderboard" and not run["secret"] and run["passed"]]
+
+
+def _timing(run: Row) -> str:
+    """What the time of a run is worth, as `runner.status` reads it."""
+    system: Any = run["system_info"]
+    for key in ("runner", "assurance", "timing"):
+        system = system.get(key) if isinstance(system, dict) else None
+    return system if isinstance(system, str) and system in words.TIMINGS else "claimed"
+
+
+def _printed(ended: Ended) -> str:
+    """All that compiler and program wrote in public runs."""
+    parts: list[str] = []
+    for run in ended.submission["runs"]:
+        if run["secret"]:
+            continue
+        compiled = reports.picked(run["compilation"], ("stdout", "stderr")) or {}
+        meta = reports.picked(run["meta"], ("stdout", "stderr")) or {}
+        for what, texts in (("compiler", compiled), ("program", meta)):
+            parts += [
+                f"==== {run['gpu_type']}, {run['mode']}: {key} of the {what}\n{value}"
+                for key, value in texts.items()
+                if value
+            ]
+    return "\n".join(parts)
+
+
+def _profiles(ended: Ended) -> dict[str, bytes]:
+    made = {}
+    for run in ended.submission["runs"]:
+        if run["mode"].startswith("profile") and not run["secret"]:
+            archive = reports.profile_archive(run, ended.profiles)
+            if archive is not None:
+                made[f"{run['mode']}-{ended.submission['id']}-{run['gpu_type']}.zip"] = archive
+    return made

@@ -1,0 +1,62 @@
+"""Makes the client with all its commands, and runs it; called by `kernel-runner discord`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Final
+
+import discord
+
+from runner.base import logs
+from runner.base.config import Config
+from runner.base.errors import ConfigError
+from runner.extras.discord import admin, boards, reading, submitting
+from runner.extras.discord.client import Client
+from runner.extras.discord.groups import ADMIN, LEADERBOARD
+from runner.store import direct_address
+from runner.store.gateway import GatewayStore
+
+_CONNECTIONS: Final = 8
+#: Modules whose commands are in the groups once they are imported.
+COMMANDS: Final = (admin, boards, reading, submitting)
+
+
+def build(config: Config, store: GatewayStore) -> Client:
+    """The client with all its commands, not connected yet."""
+    client = Client(config, store)
+    client.tree.add_command(LEADERBOARD)
+    client.tree.add_command(ADMIN)
+    return client
+
+
+def serve(config: Config) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigError: no database, no token, or one that Discord refuses.
+    """
+    logs.configure(config.log_format, config.log_level)
+    token = config.secret("discord_token")
+    if not token:
+        raise ConfigError("no token: set discord_token_file to a file with the bot's token (docs/discord.md)")
+    dsn = direct_address(config.require_database_url(), config.direct_host)
+    store = GatewayStore(dsn, connections=_CONNECTIONS, name="kernel-runner discord")
+    try:
+        asyncio.run(_run(build(config, store), token))
+    except discord.LoginFailure as error:
+        raise ConfigError(f"Discord refuses the token of discord_token_file: {error}; make a new one") from None
+
+
+async def _run(client: Client, token: str) -> None:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    if task is None:
+        raise TypeError("no task runs this coroutine")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        async with client:
+            await client.start(token)
+    except asyncio.CancelledError:
+        # The end wanted, not a failure.
+        return

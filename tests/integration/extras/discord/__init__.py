@@ -1,0 +1,1 @@
+"""Tests of the Discord frontend, in a simulated Discord."""

@@ -1,0 +1,220 @@
+"""A simulated Discord server before the real frontend and a real database: users give commands, select and click.
+
+Simcord's own notion of time waits until a bot does nothing, which one with a database never does. Here the bot runs in
+real time, and what a user waits for is asked again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import discord
+import simcord
+from simcord.actors import MemberActor
+from simcord.builders import ChannelHandle
+from simcord.components import walk_components
+from simcord.results import InteractionResult, ResponseMessage
+
+from runner.extras.discord.client import Client
+from runner.extras.discord.errors import sentence
+from tests.support.waiting import PATIENCE_S
+
+T = TypeVar("T")
+_PAUSE_S = 0.02
+
+
+async def until(condition: Callable[[], T], what: str, *, explain: Callable[[], str] = lambda: "") -> T:
+    """`wait_until` for what happens in this event loop."""
+    end_s = time.monotonic() + PATIENCE_S
+    while not (answer := condition()):
+        if time.monotonic() > end_s:
+            raise AssertionError(f"never happened: {what} {explain()}".rstrip())
+        await asyncio.sleep(_PAUSE_S)
+    return answer
+
+
+class Reply:
+    """What a user reads in answer to a command, at any moment."""
+
+    def __init__(self, member: Member, result: InteractionResult) -> None:
+        self._member = member
+        self._result = result
+
+    @property
+    def message(self) -> ResponseMessage | None:
+        """The answer; None while the user reads that the bot is thinking."""
+        message = self._result.response
+        return None if message is None or message.flags.loading else message
+
+    @property
+    def text(self) -> str:
+        """The newest text of the answer."""
+        return "" if self.message is None else self.message.content
+
+    @property
+    def private(self) -> bool:
+        """Whether the user alone sees it."""
+        return self._result.ephemeral
+
+    @property
+    def options(self) -> list[str]:
+        """What the drop-down of the answer offers; empty without one."""
+        return [option["value"] for menu in self._components() for option in menu.get("options") or ()]
+
+    @property
+    def buttons(self) -> list[str]:
+        """The labels of the answer's buttons."""
+        return [each["label"] for each in self._components() if each.get("label")]
+
+    async def files(self) -> dict[str, bytes]:
+        """The answer's files."""
+        assert self.message is not None
+        return {file.filename: await file.read() for file in self.message.attachments}
+
+    async def reads(self, *words: str) -> str:
+        """The answer's text, once it has all these words."""
+        return await until(
+            lambda: self.text if all(word in self.text for word in words) else "",
+            f"the answer has {', '.join(words)}",
+            explain=lambda: f"it is {self.text!r}; {self._member.server.env.transcript()[-3000:]}",
+        )
+
+    async def select(self, *values: str) -> None:
+        """Select in the drop-down."""
+        await until(lambda: self.options, "a drop-down is offered", explain=lambda: self.text)
+        assert self.message is not None
+        await self._member.actor.select(self.message, list(values))
+
+    async def click(self, label: str) -> None:
+        """Click a button."""
+        await until(lambda: label in self.buttons, f"a button {label} is offered", explain=lambda: self.text)
+        assert self.message is not None
+        await self._member.actor.click(self.message, label=label)
+
+    def _components(self) -> list[dict[str, Any]]:
+        return [] if self.message is None else list(walk_components(self.message.components))
+
+
+class Member:
+    """A user of the server."""
+
+    def __init__(self, server: Server, actor: MemberActor) -> None:
+        self.server = server
+        self.actor = actor
+
+    @property
+    def id(self) -> str:
+        """The user's id, as rows have it."""
+        return str(self.actor.id)
+
+    async def begin(self, name: str, **options: Any) -> Reply:  # noqa: ANN401 - of any command
+        """Give a command, and do not wait for what comes of it. A file is a pair of name and content."""
+        return Reply(self, await self.actor.slash(self.server.channel, name, **options))
+
+    async def command(self, name: str, **options: Any) -> Reply:  # noqa: ANN401 - of any command
+        """Give a command and wait for the first answer."""
+        reply = await self.begin(name, **options)
+        await until(lambda: reply.message is not None, f"/{name} is answered", explain=self.server.env.transcript)
+        return reply
+
+    async def submit(self, mode: str, code: bytes, board: str | None = None, **options: Any) -> Reply:  # noqa: ANN401
+        """Submit a file, and wait for the first answer."""
+        named = {} if board is None else {"leaderboard_name": board}
+        return await self.command(f"leaderboard submit {mode}", script=("mine.py", code), **named, **options)
+
+    async def completions(self, name: str, option: str, typed: str, **filled: Any) -> list[str]:  # noqa: ANN401
+        """What is offered while the user types."""
+        # The answer comes from a database, later than the simulation looks.
+        from simcord.actors import _autocomplete_result
+
+        result = await _autocomplete_result(self.actor, self.server.channel, name, option, typed, filled)
+        await until(lambda: result.acknowledged, "choices come")
+        return [choice["name"] for choice in result.autocomplete_choices or ()]
+
+    def threads(self) -> list[ChannelHandle]:
+        """The threads of the channel that this user is in."""
+        return [each for each in self.server.channel.threads if self._is_in(each)]
+
+    def _is_in(self, thread: ChannelHandle) -> bool:
+        return self.actor.id in self.server.env.backend.get_channel(thread.id).thread_members
+
+
+class Server(AbstractAsyncContextManager["Server"]):
+    """A Discord server with the channel `submissions`, in which a bot runs."""
+
+    def __init__(self, bot: Client) -> None:
+        self._bot = bot
+        self.env = simcord.Env(bot, check_errors=False)
+        # Nothing that the bot does belongs to the simulation's clock.
+        self.env._bot_scope = nullcontext  # type: ignore[method-assign]
+        self.guild = self.env.create_guild()
+        self.channel = self.guild.create_text_channel("submissions")
+        self._roles: dict[str, Any] = {}
+        self._before: set[asyncio.Task[Any]] = set()
+
+    async def __aenter__(self) -> Self:
+        """Connect the bot."""
+        self._before = asyncio.all_tasks()
+        self._clock = self.env.time_context()
+        self._clock.__enter__()
+        await self._bot.store.open()
+        await self.env.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Disconnect the bot; a defect of it fails the test."""
+        try:
+            await self._bot.close()
+            await self.env.shutdown()
+            await self._bot.store.close()
+        finally:
+            self._clock.__exit__(kind, error, trace)
+        if kind is None and (defects := [each for each in self.env.errors if _is_defect(each)]):
+            raise BaseExceptionGroup("defects of the bot", defects)
+
+    def member(self, name: str, *roles: str) -> Member:
+        """A user with these roles."""
+        for role in roles:
+            if role not in self._roles:
+                self._roles[role] = self.guild.create_role(role)
+        user = self.env.create_user(name)
+        return Member(self, self.guild.add_member(user, roles=[self._roles[role] for role in roles]))
+
+    async def restart(self, bot: Client) -> None:
+        """Kill the bot in whatever it is doing; another one takes its place."""
+        killed = asyncio.all_tasks() - self._before - {asyncio.current_task()}
+        for task in killed:
+            task.cancel()
+        await asyncio.gather(*killed, return_exceptions=True)
+        self._bot = bot
+        await bot.store.open()
+        await self.env.restart_bot(bot)
+
+    def public(self) -> list[str]:
+        """The messages that everybody in the channel reads, and those of public threads."""
+        places = [self.channel, *(each for each in self.channel.threads if not self._is_private(each))]
+        return [each.content for place in places for each in place.history() if not each.flags.ephemeral]
+
+    def requests(self, method: str, path: str) -> int:
+        """How many requests of a kind the bot has sent; `path` is a part of the path."""
+        return sum(each.method == method and path in each.path for each in self.env.http_requests)
+
+    def _is_private(self, thread: ChannelHandle) -> bool:
+        return bool(self.env.backend.get_channel(thread.id).type == discord.ChannelType.private_thread.value)
+
+
+def _is_defect(error: BaseException) -> bool:
+    """Whether the bot had no sentence for it."""
+    return sentence(error.original if isinstance(error, discord.app_commands.CommandInvokeError) else error)[1]
+
+
+def texts(messages: Sequence[discord.Message]) -> str:
+    """Messages as one text."""
+    return "\n".join(message.content for message in messages)
