@@ -39,7 +39,7 @@ if [ ! -e "$release/.complete" ]; then
     # nvidia-ml-py is pure Python, and does nothing where there is no driver.
     # Whatever the user's pip is set to do otherwise.
     PIP_CONFIG_FILE=/dev/null "$release/bin/python" -I -m pip --isolated install --quiet --disable-pip-version-check --no-index --find-links "$here" \
-        "$wheel[gateway,nvidia]" || fail "the wheels in $here do not fit $("$python" --version); see \`make package\`"
+        "$wheel[discord,gateway,nvidia]" || fail "the wheels in $here do not fit $("$python" --version); see \`make package\`"
     ln -s "$release"/lib/python3*/site-packages/tasks "$release/tasks"
     touch "$release/.complete"
 fi

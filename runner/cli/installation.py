@@ -25,6 +25,7 @@ UNIT: Final = "kernel-runner.service"
 #: Installed, and left to the operator to enable.
 GATEWAY_UNIT: Final = "kernel-runner-gateway.service"
 GATEWAY_SOCKET: Final = "kernel-runner-gateway.socket"
+DISCORD_UNIT: Final = "kernel-runner-discord.service"
 PREFIX: Final = "/opt/kernel-runner"
 #: Where postinst makes the environment of each release.
 RELEASES: Final = "/opt/kernel-runner/releases"

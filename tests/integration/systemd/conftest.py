@@ -148,7 +148,7 @@ def packages() -> Iterator[Path]:
         yield Path(ready)
         return
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = (*project["optional-dependencies"]["gateway"], *project["optional-dependencies"]["nvidia"])
+    extras = [each for name in ("discord", "gateway", "nvidia") for each in project["optional-dependencies"][name]]
     needed = [*project["dependencies"], *extras, "setuptools>=77"]
     wheels = download(f"daemon-{hashlib.sha256(repr(needed).encode()).hexdigest()[:12]}", *needed)
     with tempfile.TemporaryDirectory(prefix="kernel-runner-test-", dir="/var/tmp") as name:

@@ -24,7 +24,7 @@ from sandbox.host.engine import SLICE
 FOLDER = Path(__file__).resolve().parents[3] / "systemd"
 SHIPPED = (
     *("kernel-runner.service", "kernel-runner-gateway.service", "kernel-runner-gateway.socket"),
-    "kernelrunner.slice",
+    *("kernel-runner-discord.service", "kernelrunner.slice"),
 )
 #: `systemd-analyze security` counts in tenths: at most 2.0.
 EXPOSURE = 20
@@ -66,31 +66,32 @@ def test_the_daemons_exposure_is_low(verified: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_gateways_exposure_is_lower(verified: Path) -> None:
-    """It needs no device and no engine: at most 1.5."""
-    gateway = str(verified.with_name("kernel-runner-gateway.service"))
-    analyse = ["systemd-analyze", "security", "--offline=true", "--no-pager", f"--threshold={EXPOSURE - 5}", gateway]
+@pytest.mark.parametrize("name", ["gateway", "discord"])
+def test_the_frontends_exposure_is_lower(verified: Path, name: str) -> None:
+    """They need no device and no engine: at most 1.5."""
+    frontend = str(verified.with_name(f"kernel-runner-{name}.service"))
+    analyse = ["systemd-analyze", "security", "--offline=true", "--no-pager", f"--threshold={EXPOSURE - 5}", frontend]
     done = subprocess.run(analyse, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_gateways_secrets_are_credentials_of_its_own() -> None:
+#: The unit of a frontend -> its secrets beside the database's address.
+SECRETS = {
+    "gateway": (
+        *("gateway_admin_token", "gateway_publish_url", "gateway_hub_token"),
+        *("gateway_github_secret", "gateway_discord_secret"),
+    ),
+    "discord": ("discord_token", "discord_publish_url"),
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_frontends_secrets_are_credentials_of_its_own(name: str) -> None:
     """Not the daemon's login, and nothing in the environment."""
-    service = unit("kernel-runner-gateway.service")
+    service = unit(f"kernel-runner-{name}.service")
     folder = Path(DATABASE_URL).parent
-    assert service["LoadCredential"] == [
-        f"{key}:{folder}/{file}"
-        for key, file in (
-            ("database_url", "gateway_database_url"),
-            *(
-                (name, name)
-                for name in (
-                    *("gateway_admin_token", "gateway_publish_url", "gateway_hub_token"),
-                    *("gateway_github_secret", "gateway_discord_secret"),
-                )
-            ),
-        )
-    ]
+    files = {"database_url": f"{name}_database_url", **{secret: secret for secret in SECRETS[name]}}
+    assert service["LoadCredential"] == [f"{key}:{folder}/{file}" for key, file in files.items()]
     assert service["DynamicUser"] == ["yes"]
     assert not {"EnvironmentFile", "Environment", "SupplementaryGroups"} & set(service)
 
