@@ -36,7 +36,7 @@ class Client(discord.Client):
             self.tree.copy_global_to(guild=guild)
         await self.tree.sync(guild=guild)
         self.follower.start()
-        _log.info("the Discord frontend starts", guild_id=self.config.discord_guild_id)
+        _log.info("discord_starts", guild_id=self.config.discord_guild_id)
 
     async def close(self) -> None:
         """Follow nothing any more, leave Discord, then the database."""

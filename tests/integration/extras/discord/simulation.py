@@ -162,7 +162,6 @@ class Server(AbstractAsyncContextManager["Server"]):
         self._before = asyncio.all_tasks()
         self._clock = self.env.time_context()
         self._clock.__enter__()
-        await self._bot.store.open()
         await self.env.start()
         return self
 
@@ -173,7 +172,6 @@ class Server(AbstractAsyncContextManager["Server"]):
         try:
             await self._bot.close()
             await self.env.shutdown()
-            await self._bot.store.close()
         finally:
             self._clock.__exit__(kind, error, trace)
         if kind is None and (defects := [each for each in self.env.errors if _is_defect(each)]):
@@ -194,7 +192,6 @@ class Server(AbstractAsyncContextManager["Server"]):
             task.cancel()
         await asyncio.gather(*killed, return_exceptions=True)
         self._bot = bot
-        await bot.store.open()
         await self.env.restart_bot(bot)
 
     def public(self) -> list[str]:
