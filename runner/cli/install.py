@@ -29,6 +29,7 @@ from runner.cli.installation import (
     RELEASES,
     UNIT,
     USER,
+    WEBHOOKS_UNIT,
     Host,
     own_release,
     shipped,
@@ -127,7 +128,7 @@ def upgrade() -> None:
     trouble = _restart(host)
     if trouble is None:
         # Where it runs. A submission that it has accepted does not notice.
-        host.asks("systemctl", "try-restart", "--no-block", GATEWAY_UNIT)
+        host.asks("systemctl", "try-restart", "--no-block", GATEWAY_UNIT, WEBHOOKS_UNIT)
         return
     host.use(str(before))
     host.command("systemctl", "restart", "--no-block", UNIT)
@@ -142,7 +143,7 @@ def uninstall() -> None:
     """
     host = _host()
     if host.booted:
-        for units in ((UNIT,), (GATEWAY_SOCKET, GATEWAY_UNIT)):
+        for units in ((UNIT,), (GATEWAY_SOCKET, GATEWAY_UNIT), (WEBHOOKS_UNIT,)):
             host.command("systemctl", "disable", "--now", "--no-reload", *units)
     _remove_images(host)
     # The files of this program: what follows must have been imported.

@@ -38,6 +38,7 @@ LAYERS = {
     "runner.extras.gateway.commands": 11,
     "runner.extras.trainers.client.commands": 11,
     "runner.extras.trainers.kernelbook.commands": 11,
+    "runner.extras.webhooks.commands": 11,
 }
 
 #: Guest -> the other guests that it may import. The core imports none.
@@ -46,6 +47,7 @@ GUESTS = {
     "gateway": set[str](),
     "trainers.client": set[str](),
     "trainers.kernelbook": {"trainers.client"},
+    "webhooks": set[str](),
 }
 #: Modules with a guest's commands.
 COMMANDS = (
@@ -84,7 +86,7 @@ CONFINED = {
     "pygments": ("runner/extras/gateway/markup.py",),
     "PIL": ("runner/extras/gateway/pictures.py",),
     "python_multipart": ("runner/extras/gateway/",),
-    "httpx2": ("runner/extras/gateway/", "runner/extras/trainers/kernelbook/"),
+    "httpx2": ("runner/extras/gateway/", "runner/extras/trainers/kernelbook/", "runner/extras/webhooks/"),
 }
 
 #: Only functions import them: together they cost more core-seconds than the rest of a command's start.
