@@ -55,6 +55,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "receipt": "runner.extras.receipt_commands",
     "task": "runner.cli.task",
     "user": "runner.extras.gateway.commands",
+    "webhook": "runner.extras.webhooks.commands",
 }
 
 

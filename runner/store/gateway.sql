@@ -583,3 +583,20 @@ SELECT * FROM runner.validations(submission => %(submission_id)s::bigint)
 -- What the validations of these submissions to a leaderboard said, on one GPU type.
 SELECT v.* FROM runner.validations(leaderboard => %(leaderboard)s::text) AS v
 WHERE v.submission_id = ANY (%(ids)s::integer[]) AND v.gpu_type = %(gpu_type)s::text
+
+-- name: set_webhooks
+-- Makes the targets of the configuration these.
+SELECT runner.set_webhooks(%(targets)s::jsonb)
+
+-- name: derive_webhooks
+-- Appends what webhooks tell and has come about since.
+SELECT runner.derive_webhooks()
+
+-- name: claim_webhook
+-- A target that something waits for, and the first event that does.
+SELECT * FROM runner.claim_webhook(%(configured)s::text[], %(holder)s::uuid)
+
+-- name: note_webhook
+-- Notes what came of telling it.
+SELECT runner.note_webhook(%(webhook_id)s::bigint, %(event_id)s::bigint, %(holder)s::uuid, %(outcome)s::text,
+                           %(reason)s::text, %(retry_after_s)s::float8) AS given_up

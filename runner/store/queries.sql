@@ -573,3 +573,13 @@ SELECT u.id AS user_id, u.user_name,
             ELSE 'no login' END AS state,
        u.cli_auth_provider AS provider, u.created_at
 FROM leaderboard.user_info u ORDER BY u.id ~ '^temp_' DESC, u.created_at DESC NULLS LAST, u.id
+
+-- name: webhooks
+-- How the targets of webhooks stand.
+SELECT w.name, w.leaderboard, w.format, w.events, w.boards, w.state, w.told_at, w.waiting, w.failing_since, w.reason,
+       w.retry_at, w.given_up
+FROM runner.webhook_state w ORDER BY w.name
+
+-- name: webhook_waits
+-- Whether an event of webhooks waits for a target still.
+SELECT EXISTS (SELECT FROM runner.webhook_delivery d WHERE d.event_id = %(event_id)s::bigint) AS waits

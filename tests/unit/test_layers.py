@@ -42,6 +42,7 @@ LAYERS = {
     "runner.extras.mcp.commands": 11,
     "runner.extras.trainers.client.commands": 11,
     "runner.extras.trainers.kernelbook.commands": 11,
+    "runner.extras.webhooks.commands": 11,
 }
 
 #: Guest -> the other guests that it may import. The core imports none.
@@ -52,6 +53,7 @@ GUESTS = {
     "mcp": set[str](),
     "trainers.client": set[str](),
     "trainers.kernelbook": {"trainers.client"},
+    "webhooks": set[str](),
 }
 #: Modules with a guest's commands.
 COMMANDS = (
@@ -90,7 +92,10 @@ CONFINED = {
     "pygments": ("runner/extras/gateway/markup.py",),
     "PIL": ("runner/extras/gateway/pictures.py",),
     "python_multipart": ("runner/extras/gateway/",),
-    "httpx2": ("runner/extras/gateway/", "runner/extras/mcp/", "runner/extras/trainers/kernelbook/"),
+    "httpx2": (
+        *("runner/extras/gateway/", "runner/extras/mcp/", "runner/extras/trainers/kernelbook/"),
+        "runner/extras/webhooks/",
+    ),
     "mcp": ("runner/extras/mcp/",),
     "discord": ("runner/extras/discord/",),
 }

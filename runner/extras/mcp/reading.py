@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from runner.base import units
 from runner.base.results import number
-from runner.extras.shown.words import TIMINGS
 from runner.extras.mcp.answers import (
     Board,
     BoardDetails,
@@ -27,6 +26,7 @@ from runner.extras.mcp.answers import (
     Text,
     Timed,
 )
+from runner.extras.shown.words import TIMINGS
 
 Json = Mapping[str, Any]
 #: Characters of a part of a file, of a description, and of a template.

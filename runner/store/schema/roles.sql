@@ -4,7 +4,9 @@ DO $roles$
 DECLARE
     v_role text;
 BEGIN
-    FOREACH v_role IN ARRAY ARRAY['daemon', 'frontend', 'operator', 'readonly', 'gateway', 'discord', 'kernelboard'] LOOP
+    FOREACH v_role IN ARRAY ARRAY[
+        'daemon', 'frontend', 'operator', 'readonly', 'gateway', 'discord', 'kernelboard', 'webhook'
+    ] LOOP
         v_role := 'runner_' || v_role;
         IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = v_role) THEN
             EXECUTE format('CREATE ROLE %I NOLOGIN', v_role);
@@ -92,10 +94,15 @@ GRANT EXECUTE ON FUNCTION
     runner.move_host(text, text),
     runner.revoke_key(text, text, timestamptz),
     runner.undrain(text),
+    runner.add_webhook(text, text, text, text, text[], text),
+    runner.remove_webhook(text),
+    runner.test_webhook(text),
     runner.is_owner() TO runner_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;
 -- It holds submitted code.
 REVOKE SELECT ON runner.source FROM runner_operator;
+-- It holds addresses that are secrets; runner.webhook_state has the rest.
+REVOKE SELECT ON runner.webhook FROM runner_operator;
 -- The other column holds hidden cases.
 REVOKE SELECT ON runner.board FROM runner_operator;
 REVOKE SELECT ON runner.web_login FROM runner_operator;
@@ -192,3 +199,12 @@ BEGIN
     END IF;
 END
 $roles$;
+
+-- A sender of webhooks calls functions and reads nothing else.
+GRANT USAGE ON SCHEMA runner TO runner_webhook;
+GRANT SELECT ON runner.migration TO runner_webhook;
+GRANT EXECUTE ON FUNCTION
+    runner.set_webhooks(jsonb),
+    runner.derive_webhooks(),
+    runner.claim_webhook(text[], uuid),
+    runner.note_webhook(bigint, bigint, uuid, text, text, double precision) TO runner_webhook;
