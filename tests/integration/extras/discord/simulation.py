@@ -185,12 +185,13 @@ class Server(AbstractAsyncContextManager["Server"]):
         user = self.env.create_user(name)
         return Member(self, self.guild.add_member(user, roles=[self._roles[role] for role in roles]))
 
-    async def restart(self, bot: Client) -> None:
-        """Kill the bot in whatever it is doing; another one takes its place."""
+    async def restart(self, bot: Client, dead: Callable[[], None] = lambda: None) -> None:
+        """Kill the bot in whatever it is doing; another one takes its place. `dead` is called in between."""
         killed = asyncio.all_tasks() - self._before - {asyncio.current_task()}
         for task in killed:
             task.cancel()
         await asyncio.gather(*killed, return_exceptions=True)
+        dead()
         self._bot = bot
         await self.env.restart_bot(bot)
 
