@@ -26,14 +26,7 @@ from runner.evaluation.context import SubmissionContext
 from runner.evaluation.kinds.kind import Builds, Run, Spent
 from runner.evaluation.mode_result import ModeResult
 from runner.evaluation.plan import Plan
-from runner.evaluation.result_rows import (
-    RESULT_BYTES,
-    Evidence,
-    compilation_record,
-    job_report,
-    p25_s,
-    run_record,
-)
+from runner.evaluation.result_rows import RESULT_BYTES, Evidence, compilation_record, job_report, p25_s, run_record
 from runner.evaluation.speed_of_light import SpeedOfLight, speed_of_light
 from runner.evaluation.verdict import (
     ACCEPTED,

@@ -74,9 +74,7 @@ def test_a_clear_order_is_told_as_soon_as_the_rounds_suffice(board: Bench, finis
     """Each host evaluates everyone once a round, one at a time, in an order of its own, and nothing else changes."""
     ids = rank(board, finish, "a", "b", "c")
     close(db)
-    before = [
-        db.execute(query.replace("sweep_id IS NULL", "mode <> 'final'").encode()).fetchall() for query in UNTOUCHED
-    ]
+    before = untouched(db)
     order = board.store.final("identity", "cpu", top=10, rounds=25, open_board=False)
     assert (order.finalists, order.hosts) == (3, 2)
     board.register("host-c")
