@@ -69,6 +69,12 @@ def score_s(task: Task, timings: Sequence[CaseTiming]) -> float:
     return results.combined(values, task.ranking_by)
 
 
+def p25_s(task: Task, timings: Sequence[CaseTiming]) -> float | None:
+    """The same of the lower quartiles, by which finals compare; None where an eval program reports none."""
+    values = [timing.p25_ns / 1e9 for timing in timings if timing.p25_ns is not None]
+    return results.combined(values, task.ranking_by) if values and len(values) == len(timings) else None
+
+
 def run_record(
     step: StepResult,
     reported: ModeResult,

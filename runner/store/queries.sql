@@ -240,7 +240,8 @@ ORDER BY gpu_type, rank NULLS LAST, score, rank_before
 
 -- name: final_pairs
 -- The pairs of finals, the control's first.
-SELECT final_id, first, second, control, n, wins, ratio, ratio_low, ratio_high, error, told_apart
+SELECT final_id, first, second, control, n, wins, ratio, ratio_low, ratio_high, error, told_apart,
+       mean_ratio
 FROM runner.final_pair WHERE final_id = ANY (%(ids)s::bigint[]) ORDER BY final_id, first, second
 
 -- name: matching
@@ -376,7 +377,7 @@ BEGIN
         END IF;
     END LOOP;
     FOREACH v_name IN ARRAY ARRAY['runner.job', 'leaderboard.submission_job_status', 'runner.share', 'runner.clock',
-                                  'runner.host', 'runner.gpu_type', 'runner.board'] LOOP
+                                  'runner.host', 'runner.gpu_type', 'runner.board', 'runner.final_score'] LOOP
         IF to_regclass(v_name) IS NOT NULL THEN
             EXECUTE format('LOCK TABLE %s IN %s MODE', v_name,
                 CASE WHEN v_name LIKE 'runner.%' THEN 'ACCESS EXCLUSIVE' ELSE 'SHARE ROW EXCLUSIVE' END);

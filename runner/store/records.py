@@ -400,7 +400,7 @@ class FinalLine:
     user_id: str
     user_name: str | None
     submission_id: int
-    #: Of all evaluations: the median, and its 95 % interval; None: there are none, or too few.
+    #: Of the lower quartiles of all evaluations: the median, and its 95 % interval; None: there are none, or too few.
     score_s: float | None
     score_low_s: float | None
     score_high_s: float | None
@@ -434,6 +434,8 @@ class FinalPair:
     #: The chance of such a count for equal kernels.
     error: float
     told_apart: bool
+    #: The same of the mean times, of their lowest tenths; those who are told apart have the same order by it.
+    mean_ratio: float | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ DIGESTS: Final[Mapping[str, str]] = {
     "0009_one_condition": "111208b54bd9b170645230b28720d7fda84810f865b2dfe57bd808a0eaea8012",
     "0010_webhooks": "46b510db38d1762e570d22d343bd162a80ea684770a26bc9c878ab6c6a972399",
     "0011_discord": "85a0f17f7e3ae9a7d5cbd8783a95584a1c58180dd752c113d479e110492d1146",
+    "0012_quartiles": "3cfe555118ba2bd39e1efd1bd81826980409c3e3f1a326b61e06f6ba36ef1991",
 }
 
 
