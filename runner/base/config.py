@@ -267,11 +267,6 @@ class Config(BaseModel):
     Where every core belongs to a slot, a submission compiles on its own slot's cores before its run, and a candidate in
     its run; with 0, both in the run. Each worker needs as much memory as a run on the host's largest GPU type.
     """
-    spool_max_mib: int = Field(default=1024, ge=1, examples=[4096])
-    """
-    How much of `state_dir` results may take while the database is away. When it is full, results lose their artifacts
-    first. Further results then wait in memory, for half an hour at most.
-    """
     min_free_gib: float = Field(default=2.0, ge=0.0, examples=[10.0])
     """
     How much must be free on the disks of `state_dir` and of the engine's data (`docker info`: Docker Root Dir). With
