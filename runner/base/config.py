@@ -600,6 +600,6 @@ def _validate(values: Mapping[str, Any], origin: Mapping[str, str]) -> Config:
         if first["type"] == "extra_forbidden":
             near = nearest(str(rest[-1]), SlotConfig.model_fields)
             raise ConfigError(f"{where} is not known, the nearest valid key is {near!r}") from None
-        found = "a value that is not shown" if key in _SECRET else repr(first["input"])
+        shown = "a value that is not shown" if key in _SECRET else repr(first["input"])
         # The cause would print the input, and with it a password.
-        raise ConfigError(f"{where}: found {found}, expected: {first['msg'].removeprefix('Value error, ')}") from None
+        raise ConfigError(f"{where}: found {shown}, expected: {first['msg'].removeprefix('Value error, ')}") from None

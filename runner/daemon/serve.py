@@ -193,9 +193,9 @@ def require_schema(dsn: str, direct_host: str | None = None) -> None:
             "direct_host to the server itself"
         )
     if facts.pending:
-        found = "has no schema 'runner'" if facts.version is None else f"is at migration {facts.version!r}"
+        schema_text = "has no schema 'runner'" if facts.version is None else f"is at migration {facts.version!r}"
         raise DatabaseUnavailableError(
-            f"database {facts.database!r} {found}, expected {facts.pending[-1]!r}: run `kernel-runner migrate`"
+            f"database {facts.database!r} {schema_text}, expected {facts.pending[-1]!r}: run `kernel-runner migrate`"
         )
     if facts.newer:
         _log.warning("database_is_newer", found=facts.version, remedy="update this host")

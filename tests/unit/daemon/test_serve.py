@@ -85,7 +85,7 @@ def test_an_environment_that_containers_cannot_use_is_said_before_anything_is_up
             start()
         said.append(str(refused.value))
     (finding,) = _host_root(given)
-    said.append(finding.found)
+    said.append(finding.fact)
     assert finding.mark is Mark.FAILED
     assert all("\n" not in text and str(tmp_path / "base") in text for text in said)
 
