@@ -45,7 +45,6 @@ class Frontend(Base):
         idempotency_key: str | None = None,
         start_at: datetime | None = None,
         expires_at: datetime | None = None,
-        reuse: bool = False,
         options: Mapping[str, Any] | None = None,
     ) -> int:
         """Store a submission and its jobs; returns the submission's id.
@@ -62,7 +61,6 @@ class Frontend(Base):
             idempotency_key: the same one returns the same id.
             start_at: not begun earlier.
             expires_at: cancelled if no host has begun it by then.
-            reuse: return an equal submission of the user's that waits, runs or has a result, if there is one.
             options: of a profile, see `runner.check_options`; None: the defaults.
 
         Raises:
@@ -80,7 +78,6 @@ class Frontend(Base):
             "idempotency_key": text(idempotency_key),
             "start_at": start_at,
             "expires_at": expires_at,
-            "reuse": reuse,
             "options": to_jsonb(options),
         }
         return int(expect(self._link.one(queries.SUBMIT, parameters))["submission_id"])

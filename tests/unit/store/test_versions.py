@@ -19,6 +19,7 @@ DIGESTS: Final[Mapping[str, str]] = {
     "0007_open_code": "d8f27e9ad4263b4b579f006cd7ddb46adc63ee283495aad14b7095993f7b8f69",
     "0008_left_out": "f57422e1ae8d1eee297d304e7251755027daa6271091bb7ef7b251bf0a5a622a",
     "0009_one_condition": "111208b54bd9b170645230b28720d7fda84810f865b2dfe57bd808a0eaea8012",
+    "0013_no_reuse": "ea636c78113deb2c428eea01024d722bd3331148d6ceef2dd307c858339a152f",
 }
 
 
