@@ -304,11 +304,6 @@ class Config(BaseModel):
     Where every core belongs to a slot, a submission compiles on its own slot's cores before its run, and a candidate in
     its run; with 0, both in the run. Each worker needs as much memory as a run on the host's largest GPU type.
     """
-    spool_max_mib: int = Field(default=1024, ge=1, examples=[4096])
-    """
-    How much of `state_dir` results may take while the database is away. When it is full, results lose their artifacts
-    first. Further results then wait in memory, for half an hour at most.
-    """
     min_free_gib: float = Field(default=2.0, ge=0.0, examples=[10.0])
     """
     How much must be free on the disks of `state_dir` and of the engine's data (`docker info`: Docker Root Dir). With
@@ -741,6 +736,6 @@ def _validate(values: Mapping[str, Any], origin: Mapping[str, str]) -> Config:
         if first["type"] == "extra_forbidden":
             near = nearest(str(rest[-1]), TABLES[str(key)].model_fields)
             raise ConfigError(f"{where} is not known, the nearest valid key is {near!r}") from None
-        found = "a value that is not shown" if key in _SECRET or rest[-1:] == ["url"] else repr(first["input"])
+        shown = "a value that is not shown" if key in _SECRET or rest[-1:] == ["url"] else repr(first["input"])
         # The cause would print the input, and with it a password.
-        raise ConfigError(f"{where}: found {found}, expected: {first['msg'].removeprefix('Value error, ')}") from None
+        raise ConfigError(f"{where}: found {shown}, expected: {first['msg'].removeprefix('Value error, ')}") from None

@@ -62,11 +62,11 @@ def detect(
         raise ConfigError("gpu detect: found one of --write and --device, expected both or neither")
     findings = [_recognised(look, registry) for look in looks]
     findings += [
-        Finding(name="devices", mark=Mark.FAILED, found=problem, remedy="see what the driver says: dmesg, nvidia-smi")
+        Finding(name="devices", mark=Mark.FAILED, fact=problem, remedy="see what the driver says: dmesg, nvidia-smi")
         for problem in problems
     ]
     if not findings:
-        findings.append(Finding(name="devices", mark=Mark.OK, found="none here; this host serves processor cores"))
+        findings.append(Finding(name="devices", mark=Mark.OK, fact="none here; this host serves processor cores"))
     report(findings, as_json=as_json, devices=[_document(look, registry) for look in looks], problems=problems)
 
 
@@ -114,19 +114,19 @@ def _write(name: str, look: Look, registry: Registry, directory: Path) -> None:
         out(render_finding(finding))
 
 
-def _chosen(looks: Sequence[Look], problems: Sequence[str], wanted: str) -> Look:
+def _chosen(looks: Sequence[Look], problems: Sequence[str], name: str) -> Look:
     named = [
         look
         for look in looks
-        if wanted.lower() in (look.device.uuid.lower(), (look.device.pci_address or "").lower(), str(look.device.index))
+        if name.lower() in (look.device.uuid.lower(), (look.device.pci_address or "").lower(), str(look.device.index))
     ]
     if len(named) == 1:
         return named[0]
     if named:
         uuids = ", ".join(f"{look.device.uuid} ({look.device.name})" for look in named)
-        raise ConfigError(f"--device: {wanted!r} is several devices: {uuids}; name one by its UUID")
+        raise ConfigError(f"--device: {name!r} is several devices: {uuids}; name one by its UUID")
     there = ", ".join(f"{look.device.index} = {look.device.uuid} ({look.device.name})" for look in looks) or "none"
-    raise ConfigError("; ".join((f"--device: no device {wanted!r} on this host, found: {there}", *problems)))
+    raise ConfigError("; ".join((f"--device: no device {name!r} on this host, found: {there}", *problems)))
 
 
 def findings_of(entry: GpuType, registry: Registry) -> Iterator[Finding]:
@@ -140,9 +140,9 @@ def findings_of(entry: GpuType, registry: Registry) -> Iterator[Finding]:
         *([f"SM at {entry.clocks.sm_mhz} MHz"] if entry.clocks.sm_mhz is not None else []),
         *([f"memory at {entry.clocks.memory_mhz} MHz"] if entry.clocks.memory_mhz is not None else []),
     ]
-    yield Finding(name=entry.name, mark=Mark.OK, found=f"{', '.join(facts)} ({registry.origin(entry.name)})")
+    yield Finding(name=entry.name, mark=Mark.OK, fact=f"{', '.join(facts)} ({registry.origin(entry.name)})")
     for advice in advise(entry):
-        yield Finding(name=entry.name, mark=Mark.WARNING, found=advice.found, remedy=advice.remedy)
+        yield Finding(name=entry.name, mark=Mark.WARNING, fact=advice.fact, remedy=advice.remedy)
 
 
 def types_alone(look: Look, registry: Registry) -> list[GpuType]:
@@ -156,22 +156,22 @@ def _recognised(look: Look, registry: Registry) -> Finding:
     name = f"{device.vendor} {device.index}"
     what = described(device)
     if look.details is None:
-        return Finding(name=name, mark=Mark.FAILED, found=f"{what} does not answer", remedy="reset it or the host")
+        return Finding(name=name, mark=Mark.FAILED, fact=f"{what} does not answer", remedy="reset it or the host")
     types = types_alone(look, registry)
     if len(types) == 1:
-        return Finding(name=name, mark=Mark.OK, found=f"{what} is {types[0].name}: {_why(look, types[0])}")
+        return Finding(name=name, mark=Mark.OK, fact=f"{what} is {types[0].name}: {_why(look, types[0])}")
     if types:
         names = " and ".join(f"{entry.name} ({_why(look, entry)})" for entry in types)
         return Finding(
             name=name,
             mark=Mark.FAILED,
-            found=f"{what} is both {names}",
+            fact=f"{what} is both {names}",
             remedy="set detect = false in all but one of them, or name the device in slots",
         )
     return Finding(
         name=name,
         mark=Mark.FAILED,
-        found=f"{what} is of no GPU type (PCI id {device.pci_id or 'unknown'})",
+        fact=f"{what} is of no GPU type (PCI id {device.pci_id or 'unknown'})",
         remedy=f"kernel-runner gpu detect --write NAME --device {device.uuid}",
     )
 

@@ -101,13 +101,13 @@ def final_table(lines: Sequence[FinalLine], pairs: Sequence[FinalPair]) -> Rende
     """The ranking of a final, and what its control says."""
     table = make_table("rank", "user", "time", "95 % interval", "evaluations", "hosts", "spread", "submission")
     for line in lines:
-        known = line.score_low_s is not None and line.score_high_s is not None
+        bounded = line.score_low_s is not None and line.score_high_s is not None
         spread = (f"{value - 1:.1%}" for value in (line.spread_hosts, line.spread_rounds) if value is not None)
         table.add_row(
             f"out: {line.fault}" if line.rank is None else str(line.rank),
             Text(one_line(line.user_name or line.user_id)),
             "-" if line.score_s is None else score(line.score_s),
-            f"{score(line.score_low_s)} to {score(line.score_high_s)}" if known else "-",
+            f"{score(line.score_low_s)} to {score(line.score_high_s)}" if bounded else "-",
             str(line.evaluations),
             str(line.hosts),
             ", ".join(spread),

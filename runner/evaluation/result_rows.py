@@ -190,21 +190,21 @@ def _unranked(demand: Demand, assurance: Mapping[str, str], timings: Sequence[Ca
             return "the host's work is part of what the judge's clock has seen"
         case _:
             where = _widest(timings)
-            found = "cannot bound it more closely" if where is None else f"puts {where}"
-            return f"the judge's clock {found}, and the board asks for {100 * demand.tolerance:.3g} %"
+            bound = "cannot bound it more closely" if where is None else f"puts {where}"
+            return f"the judge's clock {bound}, and the board asks for {100 * demand.tolerance:.3g} %"
 
 
 def _widest(timings: Sequence[CaseTiming]) -> str | None:
     """The case whose interval is the widest for its size, as words; None where none is given."""
-    found = [
+    widths = [
         (high / low, index, low, high)
         for index, timing in enumerate(timings)
         if timing.interval_ns is not None
         for low, high in (timing.interval_ns,)
     ]
-    if not found:
+    if not widths:
         return None
-    _, index, low, high = max(found)
+    _, index, low, high = max(widths)
     return f"benchmark {index} between {low / 1e3:.4g} and {high / 1e3:.4g} µs"
 
 

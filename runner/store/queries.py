@@ -76,7 +76,7 @@ LISTEN_QUEUE: Final = ALL["listen_queue"]
 LISTEN_HOSTS: Final = ALL["listen_hosts"]
 SUBMIT: Final = call(
     "submit(leaderboard text, user_id text, file_name text, code bytea, mode text, gpu_types text[], user_name "
-    "text, priority integer, idempotency_key text, start_at timestamptz, expires_at timestamptz, reuse boolean, "
+    "text, priority integer, idempotency_key text, start_at timestamptz, expires_at timestamptz, "
     "options jsonb) AS submission_id"
 )
 ENQUEUE: Final = call(

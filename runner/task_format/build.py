@@ -23,7 +23,6 @@ from runner.task_format.model import (
 )
 from runner.task_format.problems import nearest, problem, refuse, shown, validate
 from runner.task_format.schema import TaskCommon
-from runner.task_format.signature import signature_of
 from runner.task_format.work import WorkError, work
 
 REFERENCE = "reference.py"
@@ -81,7 +80,7 @@ def build_task(
     # The other rules can only be checked for a task with exactly one submission.
     lines = lines or [*_extra_problems(task, extra_where), *_work_problems(task, where, extra_where, prefix)]
     if as_written:
-        lines += [*_text_problems(task, where, extra_where), *_argument_problems(task, where, extra_where)]
+        lines += _text_problems(task, where, extra_where)
     if lines:
         refuse(lines)
     return task
@@ -121,8 +120,8 @@ def _file_problems(task: Task, where: str, prefix: str) -> Iterator[str]:
                 yield problem(where, key, f"both {str(parent)!r} and {name!r}", "no file inside another")
     submissions = [name for name, text in task.files.items() if text == SUBMISSION]
     if len(submissions) != 1:
-        found = f"{len(submissions)} files with the source {SUBMISSION}"
-        yield problem(where, key, found, f"exactly one: it stands for the user's file, e.g. {_example(task.lang)}")
+        actual = f"{len(submissions)} files with the source {SUBMISSION}"
+        yield problem(where, key, actual, f"exactly one: it stands for the user's file, e.g. {_example(task.lang)}")
     elif task.lang is Lang.PY and not submissions[0].endswith(".py"):
         yield problem(where, key, f"{submissions[0]!r} for {SUBMISSION}", "a name that ends in .py, as lang is py")
     main = task.config.main if isinstance(task.config, PyConfig) else None
@@ -166,17 +165,6 @@ def _all_cases(task: Task, where: str, extra_where: str, prefix: str) -> Iterato
             yield file, f"{key}[{index}]", case
 
 
-def _argument_problems(task: Task, where: str, extra_where: str) -> Iterator[str]:
-    """Arguments that generate_input does not take or lacks, in the cases of all GPU types."""
-    signature = signature_of(task.files) if task.harness is Harness.BUILTIN else None
-    if signature is None:
-        return
-    given = frozenset({"rank"} if task.multi_gpu else ())
-    for file, key, case in _all_cases(task, where, extra_where, ""):
-        for name, found, expected in signature.problems(case, given):
-            yield problem(file, f"{key}.{name}", found, expected)
-
-
 def _text_problems(task: Task, where: str, extra_where: str) -> Iterator[str]:
     """Texts that a task's own eval program would read as something else: it gets KernelBot's lines, without quotes."""
     if task.harness is Harness.BUILTIN:
@@ -194,8 +182,8 @@ def _multi_gpu_problems(task: Task, where: str, extra_where: str, prefix: str) -
     for file, key, case in _all_cases(task, where, extra_where, prefix):
         size = case.get("world_size")
         if type(size) is not int or size < 1:
-            found = "nothing" if "world_size" not in case else shown(size)
-            yield problem(file, f"{key}.world_size", found, "a number of devices, as multi_gpu is true")
+            actual = "nothing" if "world_size" not in case else shown(size)
+            yield problem(file, f"{key}.world_size", actual, "a number of devices, as multi_gpu is true")
 
 
 def _timing_problems(task: Task, where: str) -> Iterator[str]:
@@ -260,6 +248,6 @@ def _work_problems(task: Task, where: str, extra_where: str, prefix: str) -> Ite
                 yield f"{extra_where}: {key}: for {place} of {file}: {error}"
                 break
             if amount > most:
-                found = f"found {expression!r}, which is {amount:g}, expected at most `bytes`, {most:g}"
-                yield f"{extra_where}: {key}: for {place} of {file}: {found}"
+                actual = f"found {expression!r}, which is {amount:g}, expected at most `bytes`, {most:g}"
+                yield f"{extra_where}: {key}: for {place} of {file}: {actual}"
                 break

@@ -53,8 +53,7 @@ GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id)
     TO runner_frontend, runner_readonly;
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_frontend, runner_readonly;
 GRANT EXECUTE ON FUNCTION
-    runner.submit(text, text, text, bytea, text, text[], text, integer, text, timestamptz, timestamptz, boolean,
-                  jsonb),
+    runner.submit(text, text, text, bytea, text, text[], text, integer, text, timestamptz, timestamptz, jsonb),
     runner.enqueue(bigint, text, text[], integer, jsonb),
     runner.cancel(bigint, text),
     runner.submit_batch(jsonb, text, text, text, jsonb, integer, integer, boolean, timestamptz, timestamptz, interval),

@@ -207,7 +207,7 @@ def test_a_transaction_that_stays_open_after_a_write_is_a_warning(
     )  # fmt: skip
     finding = check._open_writes(facts)
     assert finding.mark is mark
-    assert words in finding.found
+    assert words in finding.fact
 
 
 def test_a_transaction_that_has_written_is_found_in_any_database(database_url: str, empty_database_url: str) -> None:

@@ -118,16 +118,6 @@ def test_a_new_task_passes_its_check_as_it_is(run_code_anew: Call, tmp_path: Pat
     assert min(last["generate_ns"], last["reference_ns"], last["check_ns"]) > 0
 
 
-def test_a_new_task_in_cuda_is_complete(run_code: Call, tmp_path: Path) -> None:
-    """It has an eval program of its own; `task check` says that it was not tried and with what to try it."""
-    assert run_code("task", "new", "sums", "--directory", tmp_path, "--lang", "cu").code == 0
-    said = run_code("task", "check", tmp_path / "sums", "--json")
-    assert said.code == 0
-    assert (said.document["lang"], said.document["files"]) == ("cu", ["eval.cu", "submission.cuh", "task.h"])
-    assert findings(said)["code"][0] == "warning"
-    assert "kernel-runner eval" in run_code("task", "check", tmp_path / "sums").out
-
-
 @pytest.mark.parametrize("name", ["", "two words", "../up", "a/b", "-x", "1st", "ü", "x" * 101])
 def test_a_bad_name_is_refused(call: Call, tmp_path: Path, name: str) -> None:
     """A sentence says what a name may be, and nothing is made."""

@@ -72,7 +72,6 @@ def test_every_file_of_the_page_loads(load: Callable[..., Config]) -> None:
         ("KERNEL_RUNNER_MAX_RUN_S", "max_run_s", "7", 7.0),
         ("KERNEL_RUNNER_WARM_CONTAINERS", "warm_containers", "0", 0),
         ("KERNEL_RUNNER_BUILD_WORKERS", "build_workers", "2", 2),
-        ("KERNEL_RUNNER_SPOOL_MAX_MIB", "spool_max_mib", "7", 7),
         ("KERNEL_RUNNER_MIN_FREE_GIB", "min_free_gib", "0.5", 0.5),
         ("KERNEL_RUNNER_RETENTION_DAYS", "retention_days", "1.5", 1.5),
         ("KERNEL_RUNNER_HTTP_LISTEN", "http_listen", "127.0.0.1:9469", "127.0.0.1:9469"),

@@ -1,6 +1,5 @@
 -- The entry for submissions. Validates, stores user, code, submission and jobs, wakes the daemons, and returns the
 -- submission's id. No host begins the jobs before `start_at`; those that no host has begun by `expires_at` are cancelled.
--- With `reuse` it returns the id of an equal submission of the user's that waits, runs or has a result, if there is one.
 -- SECURITY DEFINER: a frontend's role needs no right on any table.
 CREATE OR REPLACE FUNCTION runner.submit(
     leaderboard text,
@@ -14,7 +13,6 @@ CREATE OR REPLACE FUNCTION runner.submit(
     idempotency_key text DEFAULT NULL,
     start_at timestamptz DEFAULT NULL,
     expires_at timestamptz DEFAULT NULL,
-    reuse boolean DEFAULT false,
     options jsonb DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -130,18 +128,6 @@ BEGIN
     PERFORM runner.check_entry(v_board.id, submit.user_id, now());
     v_gpu_types := runner.choose_gpu_types(v_board.id, submit.gpu_types, v_directives.gpu_types);
     PERFORM runner.check_options(v_board.id, submit.mode, v_gpu_types, submit.options);
-
-    IF submit.reuse THEN
-        v_submission_id := runner.equal_submission(
-            v_board.id, submit.user_id, encode(sha256(submit.code), 'hex'), submit.mode, v_gpu_types, submit.options);
-        IF v_submission_id IS NOT NULL THEN
-            IF submit.idempotency_key IS NOT NULL THEN
-                INSERT INTO runner.idempotency (user_id, key, payload_hash, submission_id)
-                VALUES (submit.user_id, submit.idempotency_key, v_hash, v_submission_id);
-            END IF;
-            RETURN v_submission_id;
-        END IF;
-    END IF;
 
     PERFORM runner.check_hourly_limit(v_board.id, submit.user_id, v_category);
     PERFORM runner.check_open_jobs(v_board.id, submit.user_id, submit.mode, cardinality(v_gpu_types));
