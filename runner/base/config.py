@@ -607,19 +607,19 @@ class Config(BaseModel):
         secrets = {}
         for webhook in self.webhooks:
             try:
-                found = WebhookSecret.model_validate(given.get(webhook.name, {}))
+                entry = WebhookSecret.model_validate(given.get(webhook.name, {}))
             except ValidationError as error:
                 first = error.errors(include_url=False, include_input=False)[0]
                 key = ".".join(map(str, first["loc"]))
                 raise ConfigError(f"{file}: {webhook.name}.{key}: {first['msg']}") from None
-            if (found.url is None) == (webhook.url is None):
+            if (entry.url is None) == (webhook.url is None):
                 raise ConfigError(f"webhook {webhook.name!r}: expected one `url`, in `webhooks` or in {file}")
-            if (found.secret is None) == (webhook.format == "json"):
+            if (entry.secret is None) == (webhook.format == "json"):
                 raise ConfigError(
                     f"webhook {webhook.name!r} has format {webhook.format!r}: expected a `secret` in {file} for json, "
                     'and none for others; make one with: echo "whsec_$(openssl rand -base64 32)"'
                 )
-            secrets[webhook.name] = WebhookSecret(url=found.url or webhook.url, secret=found.secret)
+            secrets[webhook.name] = WebhookSecret(url=entry.url or webhook.url, secret=entry.secret)
         return secrets
 
     def secret(self, name: str, environ: Mapping[str, str] | None = None) -> str | None:
