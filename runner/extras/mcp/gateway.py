@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
@@ -80,19 +81,19 @@ class Gateway:
         until = time.monotonic() + wait_s
         while (left_s := until - time.monotonic()) > 0:
             try:
-                async with asyncio.timeout(left_s):
-                    async for text, done in self._progress(submission_id):
+                async with asyncio.timeout(left_s), aclosing(self._progress(submission_id)) as changes:
+                    async for text, done in changes:
                         if done:
                             return True
                         await tell(text)
             except TimeoutError:
                 return False
             except AwayError as error:
-                await tell(f"no answer from the gateway, trying again: {error}")
+                await tell("no answer from the gateway, trying again")
                 await asyncio.sleep(min(error.retry_after_s, max(0.0, until - time.monotonic())))
         return False
 
-    async def _progress(self, submission_id: int) -> AsyncIterator[tuple[str, bool]]:
+    async def _progress(self, submission_id: int) -> AsyncGenerator[tuple[str, bool], None]:
         """What a submission is doing and whether it is over, at each change and every quarter of a minute."""
         async with self._client() as client:
             try:
@@ -103,8 +104,8 @@ class Gateway:
                     text, done = "waiting", False
                     async for line in answer.aiter_lines():
                         if line.startswith("data: "):
-                            told = json.loads(line.removeprefix("data: "))
-                            text, done = told["text"], told["done"]
+                            event = json.loads(line.removeprefix("data: "))
+                            text, done = event["text"], event["done"]
                         elif not line.startswith(":"):
                             continue
                         yield text, done
@@ -163,7 +164,8 @@ class Gateway:
             if self.token:
                 return ToolError(f"The gateway does not know this token ({detail}): {_HOW_TO_LOG_IN}")
             return ToolError(f"{detail.rstrip('.')}, and no token is set: {_HOW_TO_LOG_IN}")
-        if answer.status_code == httpx2.codes.SERVICE_UNAVAILABLE or "open streams" in detail:
+        busy = answer.status_code == httpx2.codes.TOO_MANY_REQUESTS and answer.request.method == "GET"
+        if busy or answer.status_code == httpx2.codes.SERVICE_UNAVAILABLE:
             return AwayError(detail, retry_after_s=float(answer.headers.get("Retry-After", _PAUSE_S)))
         if answer.status_code == httpx2.codes.NOT_FOUND:
             detail = f"{detail.rstrip('.')}: list_leaderboards and my_submissions list what there is."

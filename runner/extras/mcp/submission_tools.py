@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import unquote, urlsplit
 
+import anyio
 from mcp.server.mcpserver import Context, ListRoots, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ListRootsResult
@@ -74,7 +75,8 @@ class SubmissionTools:
             return await self._wait(context, submission_id, wait_s)
         except asyncio.CancelledError:
             if stop_with_call:
-                await asyncio.shield(asyncio.ensure_future(self.cancel(submission_id)))
+                with anyio.CancelScope(shield=True):
+                    await self.cancel(submission_id)
             raise
 
     async def get_result(self, context: Context[Any, Any], submission_id: SubmissionId, wait_s: WaitS = 50) -> Result:

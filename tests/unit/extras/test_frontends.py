@@ -21,6 +21,7 @@ from tests.unit.cli import reference
 ROOT: Final = Path(__file__).resolve().parents[3]
 SKILL: Final = ROOT / "runner/extras/mcp/SKILL.md"
 _CODE: Final = re.compile(r"`([^`]+)`")
+_CANNOT: Final = "\u2013"
 #: Neither submits nor reads: for monitoring, and for the pages' own files.
 _ROUTES_OF_OPERATORS: Final = ("/admin/", "/health", "/readyz", "/metrics")
 
@@ -32,7 +33,7 @@ def column(place: int) -> set[str]:
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")][2:]
     assert len(rows) > 10
     assert {len(row) for row in rows} == {8}
-    assert all(cell == "–" or _CODE.search(cell) for row in rows for cell in row[1:]), "a cell names something, or is –"
+    assert all(cell == _CANNOT or _CODE.search(cell) for row in rows for cell in row[1:])
     return {name for row in rows for name in _CODE.findall(row[place])}
 
 

@@ -216,7 +216,7 @@ def test_what_fails_is_a_sentence_that_says_what_to_do(site: Site, tmp_path: Pat
             assert (slow["verdict"], "Compile and tune once" in slow["next"]) == ("time_limit", True)
             refused = {
                 ("submit", "leaderboard", "short"): "Try again in",
-                ("submit", "leaderboard", "over"): "deadline",
+                ("submit", "leaderboard", "over"): "closed at",
                 ("submit", "leaderboard", "nowhere"): "list_leaderboards",
                 ("read_leaderboard", "leaderboard", "closed"): "list_leaderboards",
                 ("submit", "gpu_type", "H100"): "Choose from: CPU",
@@ -244,7 +244,7 @@ def test_a_server_without_its_settings_says_which(site: Site, tmp_path: Path) ->
     (tmp_path / ".popcorn.yaml").write_text(f"cli_id: {TOKEN}\n", encoding="utf-8")
     (tmp_path / "empty").mkdir()
 
-    async def said(url: str | None, token: str | None, tool: str, *words: str) -> None:
+    async def refused(url: str | None, token: str | None, tool: str, *words: str) -> None:
         async with agent(url=url, token=token, home=tmp_path / "empty") as session:
             sentence = await session.refusal(tool)
             assert all(word in sentence for word in words), sentence
@@ -255,11 +255,11 @@ def test_a_server_without_its_settings_says_which(site: Site, tmp_path: Path) ->
 
     async def play() -> None:
         await asyncio.gather(
-            said(site.url, "wrong-token", "my_submissions", "does not know this token", "user token"),
-            said(site.url, None, "my_submissions", "No token is set", "POPCORN_CLI_ID"),
-            said(None, TOKEN, "list_leaderboards", "No address", "POPCORN_API_URL"),
-            said("http://127.0.0.1:1", TOKEN, "list_leaderboards", "gives no answer", "check the address"),
-            said("kernels.example", TOKEN, "list_leaderboards", "cannot be used", "https://HOST"),
+            refused(site.url, "wrong-token", "my_submissions", "does not know this token", "user token"),
+            refused(site.url, None, "my_submissions", "No token is set", "POPCORN_CLI_ID"),
+            refused(None, TOKEN, "list_leaderboards", "No address", "POPCORN_API_URL"),
+            refused("http://127.0.0.1:1", TOKEN, "list_leaderboards", "gives no answer", "check the address"),
+            refused("kernels.example", TOKEN, "list_leaderboards", "cannot be used", "https://HOST"),
             from_the_file(),
         )
 
