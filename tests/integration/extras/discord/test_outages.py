@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-import psycopg
 import pytest
 from simcord.http import router
 
 from runner.extras.discord import following
 from runner.extras.discord.client import Client
-from tests.integration.extras.discord.simulation import Member, Server, until
+from tests.integration.extras.discord.simulation import Server, ended, told, until
 from tests.integration.store.conftest import CODE, Bench
 
 #: More than the requests of a submission's end.
@@ -55,25 +54,6 @@ def death(monkeypatch: pytest.MonkeyPatch) -> Iterator[Death]:
     monkeypatch.setattr(following, "LOOK_S", 0.05)
     monkeypatch.setattr(following, "_PAUSE_S", 0.05)
     return ending
-
-
-async def ended(bench: Bench, submissions: int) -> None:
-    """Wait until everything is said of all submissions."""
-    query = "SELECT count(*) FROM runner.discord_submission WHERE ended_at IS NOT NULL"
-    with psycopg.connect(bench.url, autocommit=True) as connection:
-        await until(lambda: connection.execute(query).fetchone() == (submissions,), "all is said")
-
-
-def told(server: Server, member: Member, submission: int) -> tuple[int, int]:
-    """How often a submission has a private report that its author alone sees, and a public verdict."""
-    reports = [
-        message.content
-        for thread in member.threads()
-        for message in thread.history()
-        if f"Submission {submission} to" in message.content
-    ]
-    verdicts = [text for text in server.public() if f"submission {submission}:" in text]
-    return sum("Accepted" in text for text in reports), len(verdicts)
 
 
 def test_a_frontend_that_dies_at_any_request_loses_and_doubles_nothing(
