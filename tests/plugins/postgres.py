@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import IO, Any
@@ -195,3 +195,22 @@ def migrated_template(create_database: Callable[[str | None], str]) -> str:
 def database_url(lend_database: Callable[[str | None], str], migrated_template: str) -> str:
     """A fresh migrated database."""
     return lend_database(migrated_template)
+
+
+@pytest.fixture
+def outage(database_url: str, postgres_url: str) -> Callable[[], AbstractContextManager[None]]:
+    """No session of the test's database lives, and none can be opened, while it lasts."""
+    name = str(psycopg.conninfo.conninfo_to_dict(database_url)["dbname"])
+
+    @contextmanager
+    def away() -> Iterator[None]:
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            allow = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
+            connection.execute(allow.format(sql.Identifier(name), sql.SQL("false")))
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+            try:
+                yield
+            finally:
+                connection.execute(allow.format(sql.Identifier(name), sql.SQL("true")))
+
+    return away

@@ -206,26 +206,28 @@ class Follower:
         place: int | None = None
         is_new = False
         if isinstance(channel, discord.TextChannel):
-            # An earlier process may have made it without noting it.
-            place = next((each.id for each in channel.threads if each.name == name), None)
-            if place is None:
-                is_new = True
-                place = await self._new_thread(channel, name, user)
+            # An earlier process may have made it without noting it, or without adding its user.
+            thread = next((each for each in channel.threads if each.name == name), None)
+            is_new = thread is None
+            place = await self._open_thread(channel, thread, name, user)
         if place is None:
             place, is_new = (await self._client.create_dm(user)).id, False
         row["thread_id"] = place
         await self._client.store.all("discord_thread", submission_id=row["submission_id"], thread_id=place)
         return place, is_new
 
-    async def _new_thread(self, channel: discord.TextChannel, name: str, user: discord.Object) -> int | None:
-        """Make a private thread with this user in it; None where the server does not let the bot."""
+    async def _open_thread(
+        self, channel: discord.TextChannel, thread: discord.Thread | None, name: str, user: discord.Object
+    ) -> int | None:
+        """A private thread with this user in it, made if need be; None where the server does not let the bot."""
         try:
-            thread = await channel.create_thread(
-                name=name,
-                type=discord.ChannelType.private_thread,
-                invitable=False,
-                auto_archive_duration=_HIDDEN_AFTER_MIN,
-            )
+            if thread is None:
+                thread = await channel.create_thread(
+                    name=name,
+                    type=discord.ChannelType.private_thread,
+                    invitable=False,
+                    auto_archive_duration=_HIDDEN_AFTER_MIN,
+                )
             await thread.add_user(user)
         except discord.Forbidden as error:
             _log.warning("thread_refused", channel_id=channel.id, reason=str(error))

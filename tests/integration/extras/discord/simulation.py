@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import discord
+import psycopg
 import simcord
 from simcord.actors import MemberActor
 from simcord.builders import ChannelHandle
@@ -22,6 +23,7 @@ from simcord.results import InteractionResult, ResponseMessage
 
 from runner.extras.discord.client import Client
 from runner.extras.discord.errors import sentence
+from tests.integration.store.conftest import Bench
 from tests.support.waiting import PATIENCE_S
 
 T = TypeVar("T")
@@ -185,12 +187,13 @@ class Server(AbstractAsyncContextManager["Server"]):
         user = self.env.create_user(name)
         return Member(self, self.guild.add_member(user, roles=[self._roles[role] for role in roles]))
 
-    async def restart(self, bot: Client) -> None:
-        """Kill the bot in whatever it is doing; another one takes its place."""
+    async def restart(self, bot: Client, dead: Callable[[], None] = lambda: None) -> None:
+        """Kill the bot in whatever it is doing; another one takes its place. `dead` is called in between."""
         killed = asyncio.all_tasks() - self._before - {asyncio.current_task()}
         for task in killed:
             task.cancel()
         await asyncio.gather(*killed, return_exceptions=True)
+        dead()
         self._bot = bot
         await self.env.restart_bot(bot)
 
@@ -212,6 +215,20 @@ def _is_defect(error: BaseException) -> bool:
     return sentence(error.original if isinstance(error, discord.app_commands.CommandInvokeError) else error)[1]
 
 
-def texts(messages: Sequence[discord.Message]) -> str:
-    """Messages as one text."""
-    return "\n".join(message.content for message in messages)
+async def ended(bench: Bench, submissions: int) -> None:
+    """Wait until everything is said of all submissions."""
+    query = "SELECT count(*) FROM runner.discord_submission WHERE ended_at IS NOT NULL"
+    with psycopg.connect(bench.url, autocommit=True) as connection:
+        await until(lambda: connection.execute(query).fetchone() == (submissions,), "all is said")
+
+
+def told(server: Server, member: Member, submission: int) -> tuple[int, int]:
+    """How often a submission has a private report that its author alone sees, and a public verdict."""
+    reports = [
+        message.content
+        for thread in member.threads()
+        for message in thread.history()
+        if f"Submission {submission} to" in message.content
+    ]
+    verdicts = [text for text in server.public() if f"submission {submission}:" in text]
+    return sum("Accepted" in text for text in reports), len(verdicts)

@@ -3,38 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-
-import psycopg
-import pytest
-from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
+from contextlib import AbstractContextManager, ExitStack
 
 from tests.integration.extras.gateway.conftest import Answer, Gate
 from tests.support.waiting import wait_until
 
 AWAY_S = 3.0
-
-
-@pytest.fixture
-def outage(gate: Gate, postgres_url: str) -> Callable[[], AbstractContextManager[None]]:
-    """No session of the gateway's database lives, and none can be opened, while it lasts."""
-    name = str(conninfo_to_dict(gate.owner_url)["dbname"])
-
-    @contextmanager
-    def away() -> Iterator[None]:
-        with psycopg.connect(postgres_url, autocommit=True) as connection:
-            allow = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
-            connection.execute(allow.format(sql.Identifier(name), sql.SQL("false")))
-            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
-            try:
-                yield
-            finally:
-                connection.execute(allow.format(sql.Identifier(name), sql.SQL("true")))
-
-    return away
 
 
 def test_polls_and_submissions_wait_for_the_database(
@@ -60,13 +36,13 @@ def test_polls_and_submissions_wait_for_the_database(
 
 
 def test_a_database_that_stays_away_ends_a_request(
-    open_gate: Callable[..., Gate], outage: Callable[[], AbstractContextManager[None]]
+    gate: Gate, open_gate: Callable[..., Gate], outage: Callable[[], AbstractContextManager[None]]
 ) -> None:
     """With 503, when the request has waited for so long; afterwards the next one is served."""
-    gate = open_gate(patience_s=0.5)
+    impatient = open_gate(patience_s=0.5)
     with outage():
-        assert gate.ask("GET", "/user/submissions", cli="ada-token").status == 503
-    wait_until(lambda: gate.ask("GET", "/user/submissions", cli="ada-token").status == 200, "it is served")
+        assert impatient.ask("GET", "/user/submissions", cli="ada-token").status == 503
+    wait_until(lambda: impatient.ask("GET", "/user/submissions", cli="ada-token").status == 200, "it is served")
 
 
 def test_a_connection_that_ends_under_a_request_is_no_error(gate: Gate) -> None:
