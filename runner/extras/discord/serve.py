@@ -6,11 +6,12 @@ import asyncio
 import signal
 from typing import Final
 
+import aiohttp
 import discord
 
 from runner.base import logs
 from runner.base.config import Config
-from runner.base.errors import ConfigError
+from runner.base.errors import ConfigError, InfrastructureError
 from runner.extras.discord import admin, boards, reading, submitting
 from runner.extras.discord.client import Client
 from runner.extras.discord.groups import ADMIN, LEADERBOARD
@@ -35,6 +36,7 @@ def serve(config: Config) -> None:
 
     Raises:
         ConfigError: no database, no token, or one that Discord refuses.
+        InfrastructureError: Discord cannot be reached at the start; later it is waited for.
     """
     logs.configure(config.log_format, config.log_level)
     token = config.secret("discord_token")
@@ -46,6 +48,8 @@ def serve(config: Config) -> None:
         asyncio.run(_run(build(config, store), token))
     except discord.LoginFailure as error:
         raise ConfigError(f"Discord refuses the token of discord_token_file: {error}; make a new one") from None
+    except (aiohttp.ClientError, discord.HTTPException) as error:
+        raise InfrastructureError(f"Discord cannot be reached: {error}; systemd starts the bot again") from error
 
 
 async def _run(client: Client, token: str) -> None:

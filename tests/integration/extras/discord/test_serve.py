@@ -1,0 +1,44 @@
+"""`kernel-runner discord` before it is connected: what is missing is said in one sentence."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from discord.http import Route
+
+from runner.base.config import Config
+from runner.base.errors import ConfigError, InfrastructureError
+from runner.extras.discord.serve import serve
+from tests.support.ports import free_port
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Discord, for a token that it does not know."""
+
+    def do_GET(self) -> None:
+        """Refuse."""
+        self.send_response(401)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+def test_what_keeps_the_bot_from_starting_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No token, one that Discord refuses, no Discord."""
+    token = tmp_path / "token"
+    token.write_text("made.up.token\n", encoding="utf-8")
+    url = "host=/nowhere"
+    with pytest.raises(ConfigError, match="no token: set discord_token_file"):
+        serve(Config(database_url=url))
+    config = Config(database_url=url, discord_token_file=token)
+    monkeypatch.setattr(Route, "BASE", f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(InfrastructureError, match="Discord cannot be reached"):
+        serve(config)
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setattr(Route, "BASE", f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(ConfigError, match="Discord refuses the token"):
+            serve(config)
+        server.shutdown()
