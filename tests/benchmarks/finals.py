@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 import psycopg
 
-from runner.store.records import FinalProgress
 from tests.benchmarks._live import accepted, database
 from tests.plugins.live import ROOT, live_runner
 from tests.support.waiting import wait_until
@@ -44,16 +43,17 @@ def main() -> None:
             code = KERNEL.format(work=units, number=number).encode()
             accepted(live.wait(live.submit("board", code, mode="leaderboard", user_id=f"user{number}")))
         live.store.final("board", None, top=len(WORK), rounds=ROUNDS, open_board=True)
-
-        def over() -> FinalProgress | None:
-            progress = live.store.final_progress("board")
-            return progress if progress.status != "running" else None
-
-        progress = wait_until(over, "the final is over", patience_s=7200, pause_s=1)
+        wait_until(
+            lambda: live.store.final_progress("board").status != "running",
+            "the final is over",
+            patience_s=7200,
+            pause_s=1,
+        )
+        rounds = live.store.final_progress("board").round
         lines, pairs = live.store.final_ranking("board")
         with psycopg.connect(url) as connection:
             logs = [connection.execute(SCORES, [pair.first, pair.second]).fetchone() for pair in pairs]
-    print(f"{progress.round} rounds, ranks {[(line.rank, WORK[line.submission_id - 1]) for line in lines]}")
+    print(f"{rounds} rounds, ranks {[(line.rank, WORK[line.submission_id - 1]) for line in lines]}")
     for pair, each in zip(pairs, logs, strict=True):
         print("control:" if pair.control else "5 per cent:", "told apart" if pair.told_apart else "not told apart")
         for what, values in zip(("lower quartile", "mean"), each or (), strict=True):

@@ -137,7 +137,8 @@ def test_those_who_cannot_be_told_apart_share_a_rank(board: Bench, finish: Calla
     assert tied.ratio_low == pytest.approx(1 / 1.5)
     assert tied.ratio_high == pytest.approx(1.5)
     (odd,) = (pair for pair in pairs if (pair.first, pair.second) == (1, 4))
-    assert (odd.wins, odd.told_apart, odd.mean_ratio) == (0, False, pytest.approx(2))
+    assert (odd.wins, odd.told_apart) == (0, False)
+    assert odd.mean_ratio == pytest.approx(2)
     assert odd.error < 0.05
     db.execute("UPDATE leaderboard.submission SET status = 'hacked' WHERE id = %s", [ids[0]])
     lines, _ = board.store.final_ranking("identity")
