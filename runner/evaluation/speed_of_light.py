@@ -22,7 +22,8 @@ MATH_SLACK = 1.5
 #: How much faster than its data sheet memory may be. Its clock is fixed; data sheets of one board differ by 1.04.
 MEMORY_SLACK = 1.2
 
-MATH, MEMORY = "math", "memory"
+MATH = "math"
+MEMORY = "memory"
 
 #: Data type -> those that hold each of its values exactly, itself included, so that their units can do its work.
 _CARRIERS: Mapping[Dtype, tuple[Dtype, ...]] = {

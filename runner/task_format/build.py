@@ -23,6 +23,7 @@ from runner.task_format.model import (
 )
 from runner.task_format.problems import nearest, problem, refuse, shown, validate
 from runner.task_format.schema import TaskCommon
+from runner.task_format.signature import signature_of
 from runner.task_format.work import WorkError, work
 
 REFERENCE = "reference.py"
@@ -80,7 +81,7 @@ def build_task(
     # The other rules can only be checked for a task with exactly one submission.
     lines = lines or [*_extra_problems(task, extra_where), *_work_problems(task, where, extra_where, prefix)]
     if as_written:
-        lines += _text_problems(task, where, extra_where)
+        lines += [*_text_problems(task, where, extra_where), *_argument_problems(task, where, extra_where)]
     if lines:
         refuse(lines)
     return task
@@ -163,6 +164,17 @@ def _all_cases(task: Task, where: str, extra_where: str, prefix: str) -> Iterato
     for file, key, cases in lists:
         for index, case in enumerate(cases):
             yield file, f"{key}[{index}]", case
+
+
+def _argument_problems(task: Task, where: str, extra_where: str) -> Iterator[str]:
+    """Arguments that generate_input does not take or lacks, in the cases of all GPU types."""
+    signature = signature_of(task.files) if task.harness is Harness.BUILTIN else None
+    if signature is None:
+        return
+    given = frozenset({"rank"} if task.multi_gpu else ())
+    for file, key, case in _all_cases(task, where, extra_where, ""):
+        for name, actual, expected in signature.problems(case, given):
+            yield problem(file, f"{key}.{name}", actual, expected)
 
 
 def _text_problems(task: Task, where: str, extra_where: str) -> Iterator[str]:

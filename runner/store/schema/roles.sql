@@ -45,8 +45,10 @@ GRANT EXECUTE ON FUNCTION
 -- A frontend calls functions and reads views; it sees no secret seed, no task text, no code and no secret output. A
 -- dashboard or a website's backup reads the same, and calls nothing.
 GRANT USAGE ON SCHEMA leaderboard, runner TO runner_frontend, runner_readonly;
-GRANT SELECT ON runner.status, runner.ranking, runner.final_ranking, runner.final_pair, runner.final_progress, runner.result,
-    runner.demand, runner.gpu_type, runner.host, runner.host_key, runner.signed_result TO runner_frontend, runner_readonly;
+GRANT SELECT ON runner.status, runner.ranking, runner.final_ranking, runner.final_pair, runner.final_progress,
+    runner.result,
+    runner.demand, runner.gpu_type, runner.host, runner.host_key, runner.signed_result TO runner_frontend,
+    runner_readonly;
 -- A view calls functions as who reads it.
 GRANT EXECUTE ON FUNCTION runner.tie_bound(bigint, bigint) TO runner_frontend, runner_readonly;
 GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
@@ -117,8 +119,8 @@ GRANT EXECUTE ON FUNCTION
     runner.revoke_login(text) TO runner_operator;
 
 -- The gateway (HTTP) may do what a frontend may. It also finds users by their credentials without reading any, shows
--- authors their code, and does what the admin routes offer. It sees no secret seed and nothing of a secret run but mode,
--- verdict and when its job ended.
+-- authors their code, and does what the admin routes offer. It sees no secret seed and nothing of a secret run but
+-- mode, verdict and when its job ended.
 GRANT runner_frontend TO runner_gateway;
 GRANT EXECUTE ON FUNCTION
     runner.begin_login(text, text, text, text),
@@ -172,7 +174,8 @@ GRANT EXECUTE ON FUNCTION
     runner.delete_board(text, boolean),
     runner.is_odd(text) TO runner_discord;
 GRANT SELECT (task) ON leaderboard.leaderboard TO runner_discord;
-GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.code_files, leaderboard.rate_limit,
+GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.code_files,
+    leaderboard.rate_limit,
     leaderboard.leaderboard_invite, leaderboard.leaderboard_invite_scope TO runner_discord;
 GRANT SELECT (id, user_name, is_banned), UPDATE (is_banned) ON leaderboard.user_info TO runner_discord;
 GRANT SELECT ON runner.migration, runner.seen_run, runner.public_profile TO runner_discord;

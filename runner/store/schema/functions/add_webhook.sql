@@ -17,7 +17,8 @@ BEGIN
         PERFORM runner.refuse('KR054', format('webhook name %L is malformed', add_webhook.name),
             'Expected up to 63 of a to z, 0 to 9, - and _.');
     END IF;
-    IF (add_webhook.url ~ '^https?://[^[:space:]/?#@]+([/?][^[:space:]#]*)?$' AND length(add_webhook.url) <= 2000) IS NOT TRUE THEN
+    IF (add_webhook.url ~ '^https?://[^[:space:]/?#@]+([/?][^[:space:]#]*)?$'
+        AND length(add_webhook.url) <= 2000) IS NOT TRUE THEN
         PERFORM runner.refuse('KR054', format('the address of webhook %L is malformed', add_webhook.name),
             'Expected http:// or https://, a host and a path, without user and password.');
     END IF;

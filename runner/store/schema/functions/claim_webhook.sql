@@ -1,5 +1,6 @@
--- Takes a target that something waits for, for a minute at most, and returns the first event that does. Of the targets of
--- the configuration only those that are named: the caller has their addresses. The same holder gets its target again.
+-- Takes a target that something waits for, for a minute at most, and returns the first event that does. Of the targets
+-- of the configuration only those that are named: the caller has their addresses. The same holder gets its target
+-- again.
 CREATE OR REPLACE FUNCTION runner.claim_webhook(configured text[], holder uuid)
 RETURNS TABLE (webhook_id bigint, name text, url text, secret text, format text, event_id bigint, key uuid, kind text,
                at timestamptz, data jsonb)
@@ -20,7 +21,8 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY
-    SELECT v_webhook.id, v_webhook.name, v_webhook.url, v_webhook.secret, v_webhook.format, e.id, e.key, e.kind, e.at, e.data
+    SELECT v_webhook.id, v_webhook.name, v_webhook.url, v_webhook.secret, v_webhook.format, e.id, e.key, e.kind,
+           e.at, e.data
     FROM runner.webhook_delivery d JOIN runner.webhook_event e ON e.id = d.event_id
     WHERE d.webhook_id = v_webhook.id ORDER BY e.id LIMIT 1;
     IF FOUND THEN

@@ -1,6 +1,6 @@
--- Writes what came of those among these jobs that are evaluations of finals and have ended, and lets their finals go on. A
--- submission that does not pass is out of its final. A fault of ours leaves a round without its score. The caller holds the
--- locks on submissions and jobs.
+-- Writes what came of those among these jobs that are evaluations of finals and have ended, and lets their finals go
+-- on. A submission that does not pass is out of its final. A fault of ours leaves a round without its score. The caller
+-- holds the locks on submissions and jobs.
 CREATE OR REPLACE FUNCTION runner.end_finals(job_ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column

@@ -1,7 +1,7 @@
 -- Notes what came of telling a target an event, and lets go of the target; returns how many events it will not be told.
--- `outcome`: told; failed, which is tried again after a pause that doubles from 5 seconds to 10 minutes, or after what the
--- target asked for, an hour at most; ended, the target is told nothing more. What is older than a day is given up when
--- the target has failed for a day.
+-- `outcome`: told; failed, which is tried again after a pause that doubles from 5 seconds to 10 minutes, or after what
+-- the target asked for, an hour at most; ended, the target is told nothing more. What is older than a day is given up
+-- when the target has failed for a day.
 CREATE OR REPLACE FUNCTION runner.note_webhook(
     webhook_id bigint, event_id bigint, holder uuid, outcome text, reason text, retry_after_s double precision
 ) RETURNS integer

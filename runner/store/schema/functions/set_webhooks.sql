@@ -7,9 +7,11 @@ DECLARE
 BEGIN
     PERFORM runner.check_isolation();
     DELETE FROM runner.webhook w
-    WHERE w.leaderboard_id IS NULL AND w.name NOT IN (SELECT t.item ->> 'name' FROM jsonb_array_elements(targets) AS t (item));
+    WHERE w.leaderboard_id IS NULL
+        AND w.name NOT IN (SELECT t.item ->> 'name' FROM jsonb_array_elements(targets) AS t (item));
     FOR v_target IN
-        SELECT * FROM jsonb_to_recordset(targets) AS t (name text, format text, events text[], boards text[]) ORDER BY t.name
+        SELECT * FROM jsonb_to_recordset(targets) AS t (name text, format text, events text[], boards text[])
+            ORDER BY t.name
     LOOP
         INSERT INTO runner.webhook AS w (name, format, events, boards)
         VALUES (v_target.name, v_target.format, v_target.events, v_target.boards)

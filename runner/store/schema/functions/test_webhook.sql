@@ -1,5 +1,5 @@
--- Lets a target be told a message that says nothing, after what waits for it already, and at once: a pause after failures
--- ends, and so does its end. Returns the number of the event.
+-- Lets a target be told a message that says nothing, after what waits for it already, and at once: a pause after
+-- failures ends, and so does its end. Returns the number of the event.
 CREATE OR REPLACE FUNCTION runner.test_webhook(name text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column

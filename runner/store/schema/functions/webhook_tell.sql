@@ -1,6 +1,7 @@
--- Appends an event, to wait for every target that wants it. The caller holds runner.webhook_clock, so ids are in the order
--- of commits.
-CREATE OR REPLACE FUNCTION runner.webhook_tell(kind text, leaderboard_id integer, gpu_type text, data jsonb) RETURNS void
+-- Appends an event, to wait for every target that wants it. The caller holds runner.webhook_clock, so ids are in the
+-- order of commits.
+CREATE OR REPLACE FUNCTION runner.webhook_tell(kind text, leaderboard_id integer, gpu_type text,
+    data jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -18,6 +19,7 @@ BEGIN
     SELECT w.id, v_id FROM runner.webhook w
     WHERE webhook_tell.kind = ANY (w.events) AND w.ended_at IS NULL
       AND CASE WHEN w.leaderboard_id IS NOT NULL THEN w.leaderboard_id = webhook_tell.leaderboard_id
-               ELSE webhook_tell.leaderboard_id IS NULL OR w.boards IS NULL OR data ->> 'leaderboard' = ANY (w.boards) END;
+               ELSE webhook_tell.leaderboard_id IS NULL OR w.boards IS NULL
+                   OR data ->> 'leaderboard' = ANY (w.boards) END;
 END
 $$;

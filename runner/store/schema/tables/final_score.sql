@@ -11,4 +11,5 @@ CREATE TABLE runner.final_score (
     FOREIGN KEY (final_id, number) REFERENCES runner.finalist (final_id, number) ON DELETE CASCADE
 );
 COMMENT ON TABLE runner.final_score IS 'What finals measured; seconds.';
-COMMENT ON COLUMN runner.final_score.p25 IS 'Like the score, of the lower quartile of the calls in place of their mean.';
+COMMENT ON COLUMN runner.final_score.p25
+    IS 'Like the score, of the lower quartile of the calls in place of their mean.';

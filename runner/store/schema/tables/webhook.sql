@@ -23,7 +23,8 @@ CREATE TABLE runner.webhook (
 );
 CREATE INDEX webhook_leaderboard_idx ON runner.webhook (leaderboard_id);
 COMMENT ON TABLE runner.webhook IS 'Targets of webhooks, and how each stands.';
-COMMENT ON COLUMN runner.webhook.leaderboard_id IS 'The one leaderboard that it is of; NULL: it is in the configuration.';
+COMMENT ON COLUMN runner.webhook.leaderboard_id
+    IS 'The one leaderboard that it is of; NULL: it is in the configuration.';
 COMMENT ON COLUMN runner.webhook.url IS 'A secret; NULL: the configuration has it, and the secret, too.';
 COMMENT ON COLUMN runner.webhook.boards IS 'Names of the leaderboards that it is told of; NULL: all.';
 COMMENT ON COLUMN runner.webhook.given_up IS 'How many events it was not told, because it failed for a day.';

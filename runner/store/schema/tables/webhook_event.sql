@@ -11,4 +11,5 @@ CREATE TABLE runner.webhook_event (
 CREATE INDEX webhook_event_leaderboard_idx ON runner.webhook_event (leaderboard_id);
 COMMENT ON TABLE runner.webhook_event IS 'What webhooks tell, in this order; kept for seven days.';
 COMMENT ON COLUMN runner.webhook_event.key IS 'The header webhook-id, the same at each attempt and for each target.';
-COMMENT ON COLUMN runner.webhook_event.data IS 'What is told; `places` are results, which are left out once they do not count.';
+COMMENT ON COLUMN runner.webhook_event.data
+    IS 'What is told; `places` are results, which are left out once they do not count.';

@@ -1,12 +1,13 @@
 -- Each pair of a final's entries, compared by the rounds in which both have a score on the same host.
 --
--- Of two equal kernels either may be the faster one of a round, with the same chance, whatever the noise: the order of each
--- round on each host is drawn anew. So what counts is who was faster how often (runner.tie_bound). Over the pairs of a final
--- by S. Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of Statistics 6 (1979). The
--- control is compared with the first entry alone, and is no pair of these.
+-- Of two equal kernels either may be the faster one of a round, with the same chance, whatever the noise: the order of
+-- each round on each host is drawn anew. So what counts is who was faster how often (runner.tie_bound). Over the pairs
+-- of a final by S. Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of Statistics
+-- 6 (1979). The control is compared with the first entry alone, and is no pair of these.
 --
--- What else a host does lengthens some calls, and so the mean, but hardly their lower quartile. A kernel whose own calls
--- differ could gain by that, so the mean times must have the same order: their lowest tenth, where the host was quiet.
+-- What else a host does lengthens some calls, and so the mean, but hardly their lower quartile. A kernel whose own
+-- calls differ could gain by that, so the mean times must have the same order: their lowest tenth, where the host was
+-- quiet.
 CREATE OR REPLACE VIEW runner.final_pair AS
 WITH pair AS (
     SELECT a.final_id, a.number AS first, b.number AS second, a.number = 0 AS control,
@@ -41,6 +42,8 @@ FROM (
     FROM placed o
 ) AS p;
 COMMENT ON VIEW runner.final_pair IS
-    'Pairs of a final: `first` was faster in `wins` of `n` rounds; `ratio` is the time of `second` over that of `first`, '
-    'with a 95 % interval; they are told apart where `error`, the chance of that for equal kernels, is at most 0.05, and '
+    'Pairs of a final: `first` was faster in `wins` of `n` rounds; `ratio` is the time of `second` over that of '
+    '`first`, '
+    'with a 95 % interval; they are told apart where `error`, the chance of that for equal kernels, is at most '
+    '0.05, and '
     '`mean_ratio` has the same order: the lowest tenth of the mean times, of `second` over `first`.';

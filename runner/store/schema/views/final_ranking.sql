@@ -28,7 +28,8 @@ CROSS JOIN LATERAL (
                 SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY v.p25) AS score FROM runner.final_score v
                 WHERE v.final_id = w.id AND v.number = e.number GROUP BY v.round) AS h) AS spread_rounds
     FROM (
-        SELECT count(*)::integer AS n, count(DISTINCT v.host)::integer AS hosts, array_agg(v.p25 ORDER BY v.p25) AS scores,
+        SELECT count(*)::integer AS n, count(DISTINCT v.host)::integer AS hosts,
+               array_agg(v.p25 ORDER BY v.p25) AS scores,
                percentile_cont(0.5) WITHIN GROUP (ORDER BY v.p25) AS score
         FROM runner.final_score v WHERE v.final_id = w.id AND v.number = e.number
     ) AS x
