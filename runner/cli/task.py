@@ -91,13 +91,13 @@ def check(  # noqa: C901 a list of questions, one after the other
 
     - `seed`: the same seed gives the same inputs, another gives others in every timed case.
 
-    - `reference`: `check_implementation` accepts `ref_kernel`, computed from copies of the inputs, and in float64, too.
+    - `reference`: `check_implementation` accepts `ref_kernel`, computed from copies of the inputs.
 
     - `check of`: outputs with one NaN, shifted by one, of zeros, of their mean everywhere, and right for another seed
     are refused. Accepted on all cases fails, on some warns.
 
-    - `inputs`: an answer for another seed's values of one input is refused on some case. Notes name those that
-    `ref_kernel` does not use, and those that do not depend on the seed.
+    - `inputs`: an answer for another seed's values of one input is refused on some case. A note names those that
+    do not depend on the seed.
 
     - `digits`: outputs with the digits of a narrower type than the task states are refused on some case. It states that
     of the output, or `math` in runner.yml.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .audit import Audit, ControlCosts, Sample, audit, details
+from .bootstrap import mean_interval
 from .cases import Case
 from .course import HandOverFacts, kept, length_ns, progress, with_copies
 from .faults import Fault
@@ -24,7 +25,6 @@ from .stats import summarise
 from .stopping import Stopping, noise_of
 from .throttling import DeviceUnsteady, Readings, Span, ThrottleFilter
 from .timed_case import TimedCase
-from .trends import examine
 from .workers import Call, Workers
 
 #: Modes that are timed -> the most time in calls of one case.
@@ -32,20 +32,38 @@ TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
 _CASE_WALL_NS = 120_000_000_000
 #: The part of a mode's time that its cases may take. The rest is for what the worker does outside of calls.
 _CASES_SHARE = 0.75
-#: Rows of control calls between the timed calls of a case, because the hand-over drifts: so many calls after so many
-#: timed calls. Calls shorter than `_MORE_FROM_NS`, which are measured anyway, have one row at the end.
-_CONTROLS, _CONTROLS_EVERY, _LAST_CONTROLS = 4, 20, 5
-#: Longer kernels over few bytes have more calls than their times need, until two standard errors of the hand-over are
-#: this part of a call, less a fixed time. At the end they have more control calls, until the same is true of those.
-#: The control calls have limits: so many for each call, so many in all (the second number where they are shorter than
-#: `_AGAIN_FROM_NS`), this long together. On a busy host one takes a third of a second.
-_WANTED_ERROR, _LESS_NS, _MOST_CONTROLS, _FEW_CONTROLS, _MORE_CONTROLS = 0.03, 200, 300, 50, 10
-_CONTROLS_PER_CALL, _CONTROLS_NS = 3, 3_000_000_000
-_MORE_FROM_NS, _MORE_UP_TO_BYTES = 10_000, 4 << 20
-#: A case whose hand-over is not known closely enough for its claims to count is timed again, if its calls take so long,
-#: it has used at most this part of its time, and control calls have not used all of theirs: so many times at most. Once
-#: where the noise is more than so many times what it may be: all timings together have at best half the noise of one.
-_AGAIN_FROM_NS, _AGAIN_SHARE, _MOST_AGAIN, _HOPELESS = 20_000, 0.3, 3, 2.0
+#: Control calls in a row between the timed calls of a case, because the hand-over drifts.
+_CONTROLS = 4
+#: Timed calls from one row to the next.
+_CONTROLS_EVERY = 20
+#: Control calls in the row at the end; the only row of calls shorter than `_MORE_FROM_NS`, which are measured anyway.
+_LAST_CONTROLS = 5
+#: More calls are made until two standard errors of the hand-over are this part of a call, less `_LESS_NS`; at the end,
+#: more control calls until the same is true of those.
+_WANTED_ERROR = 0.03
+_LESS_NS = 200
+#: Control calls are made in rows of this many at the end.
+_MORE_CONTROLS = 10
+#: Most control calls of a case.
+_MOST_CONTROLS = 300
+#: Most control calls of a case whose calls are shorter than `_AGAIN_FROM_NS`.
+_FEW_CONTROLS = 50
+#: Most control calls for each timed call.
+_CONTROLS_PER_CALL = 3
+#: Most time of all control calls of a case; on a busy host one takes a third of a second.
+_CONTROLS_NS = 3_000_000_000
+#: More calls and control calls are made for kernels from this length on, ...
+_MORE_FROM_NS = 10_000
+#: ... over inputs of at most this size.
+_MORE_UP_TO_BYTES = 4 << 20
+#: A case whose hand-over is not known closely enough for its claims to count is timed again from this length on.
+_AGAIN_FROM_NS = 20_000
+#: It is timed again if it has used at most this part of its time.
+_AGAIN_SHARE = 0.3
+#: Times that a case is timed again at most.
+_MOST_AGAIN = 3
+#: Once at most where the noise is more than this multiple of what it may be: four timings halve it at best.
+_HOPELESS = 2.0
 #: Timing assurances, the least first.
 _ASSURANCES = ("claimed", "audited_host", "measured", "audited")
 
@@ -272,7 +290,7 @@ class Benchmark:
                 f"the submission claims {shown['claimed_median_ns'] / 1e6:.3f} ms per call, but at least "
                 f"{verdict.least_ns / 1e6:.3f} ms passed on the judge's clock",
             )
-        summary, findings = summarise(verdict.counted), examine(verdict.counted)
+        summary, mean_ci95 = summarise(verdict.counted), mean_interval(verdict.counted)
         floor = run.request.floors[index] if run.request.floors else None
         impossible = None if floor is None else floor.refusal(summary.mean)
         if impossible is not None:
@@ -282,7 +300,7 @@ class Benchmark:
             stopping,
             runs=summary.runs,
             mean=summary.mean,
-            mean_ci95=findings.mean_ci95,
+            mean_ci95=mean_ci95,
             span=spans.median,
             span_ci95=spans.ci95,
             disturbed=0.0 if timed.controls is None else timed.controls.disturbed / timed.controls_made,
@@ -299,13 +317,9 @@ class Benchmark:
             low, high = verdict.interval
             # Rounded outwards: the mean, which is not rounded, lies within.
             interval = math.floor(low * 10) / 10, math.ceil(high * 10) / 10
-        drift = findings.drift
         timing = TimingReport(
             summary=summary,
-            mean_ci95=findings.mean_ci95,
-            outliers=findings.outliers,
-            drift=None if drift is None else drift.change,
-            drift_p=None if drift is None else drift.p,
+            mean_ci95=mean_ci95,
             stopped=facts["stopped"],
             noisy=noise.remark,
             assurance=assurance,
