@@ -19,6 +19,10 @@ Kind = Literal["test", "benchmark"]
 _KINDS: Final[tuple[Kind, ...]] = ("test", "benchmark")
 #: More cases than this are not looked for, whatever a program announces.
 MAX_CASES: Final = 10_000
+#: A trend of this probability and this size is worth a word; so is a share of samples far out.
+_DRIFTS_P: Final = 0.01
+_DRIFTS_BY: Final = 0.02
+_MANY_OUTLIERS: Final = 0.1
 #: Standard errors from a mean to the end of its 95 % confidence interval.
 _CI95_ERRORS: Final = 1.96
 _CUT_SHORT: Final = {
@@ -53,7 +57,7 @@ class Case:
     #: The `TimingAssurance`, and where the judge's clock puts the mean (`runner.interval`); None: not said.
     timing: str | None
     bounds_ns: tuple[float, float] | None
-    #: What a reader should know of the times: noise, a ceiling that came before the interval.
+    #: What a reader should know of the times: noise, drift, samples far out, a ceiling that came before the interval.
     remarks: tuple[str, ...]
     #: What a profiler printed.
     report: str | None
@@ -125,13 +129,19 @@ def _passed(kind: str, status: str | None, error: str | None) -> bool | None:
     return None if kind == "test" else not error
 
 
-_REMARKED: Final = ("noisy", "stopped")
+_REMARKED: Final = ("noisy", "drift", "drift_p", "outliers", "stopped")
 
 
 def _remarks(judge: Mapping[str, str | None]) -> Iterator[str]:
     """What the judge's statistics say that is out of the ordinary."""
     if judge["noisy"]:
         yield f"noisy: {judge['noisy']}"
+    drift, p = number(judge["drift"]), number(judge["drift_p"])
+    if drift is not None and p is not None and p < _DRIFTS_P and abs(drift) > _DRIFTS_BY:
+        yield f"drifts by {drift:+.0%}"
+    outliers = number(judge["outliers"])
+    if outliers is not None and outliers > _MANY_OUTLIERS:
+        yield f"{outliers:.0%} outliers"
     cut_short = _CUT_SHORT.get(judge["stopped"] or "")
     if cut_short is not None:
         yield cut_short

@@ -66,9 +66,10 @@ def test_benchmarks_are_read_in_nanoseconds() -> None:
 
 
 def test_what_is_out_of_the_ordinary_is_said() -> None:
-    """Noise and a case cut short become remarks; an ordinary end does not."""
-    ordinary = {"stopped": "interval"}
-    odd = {"noisy": "the mean lies between 1 and 2 µs", "stopped": "wall_time"}
+    """Noise, a trend, samples far out and a case cut short become remarks; their ordinary values do not."""
+    ordinary = {"drift": "0.3", "drift_p": "0.2", "outliers": "0.05", "stopped": "interval"}
+    odd = {"noisy": "the mean lies between 1 and 2 µs", "drift": "-0.08", "drift_p": "1e-9"}
+    odd |= {"outliers": "0.24", "stopped": "wall_time"}
     result = {"benchmark-count": "2", "benchmark.0.spec": "a", "benchmark.1.spec": "b"}
     result |= {f"benchmark.0.runner.{key}": value for key, value in ordinary.items()}
     result |= {f"benchmark.1.runner.{key}": value for key, value in odd.items()}
@@ -76,6 +77,8 @@ def test_what_is_out_of_the_ordinary_is_said() -> None:
     assert first.remarks == ()
     assert second.remarks == (
         "noisy: the mean lies between 1 and 2 µs",
+        "drifts by -8%",
+        "24% outliers",
         "cut short by the clock",
     )
 
@@ -98,7 +101,7 @@ def test_a_lying_count_is_not_believed() -> None:
 _KEYS = st.sampled_from(
     ["test-count", "benchmark-count", "test.0.spec", "test.0.status"]
     + [f"benchmark.0.{key}" for key in ("spec", "mean", "err", "runs", "sol", "report", "runner.mean_ci95")]
-    + [f"benchmark.0.runner.{key}" for key in ("interval", "stopped")]
+    + [f"benchmark.0.runner.{key}" for key in ("interval", "drift", "drift_p", "outliers", "stopped")]
 )
 _NUMBERS = st.sampled_from(["1e308", "-1e308", "1.7976931348623157e308", "1e-320", "0", "-1", "[1e308, -1e308]", "nan"])
 
@@ -129,6 +132,9 @@ _TIMINGS = st.builds(
     TimingReport,
     summary=_SUMMARIES,
     mean_ci95=_PAIRS_NS,
+    outliers=st.floats(0, 1),
+    drift=st.none() | st.floats(-1, 1),
+    drift_p=st.none() | st.floats(0, 1),
     stopped=st.sampled_from(["interval", "wall_time"]),
     noisy=st.none() | _WORDS,
     assurance=st.sampled_from(["claimed", "measured", "audited"]),

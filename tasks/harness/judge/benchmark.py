@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from .audit import Audit, ControlCosts, Sample, audit, details
-from .bootstrap import mean_interval
 from .cases import Case
 from .course import HandOverFacts, kept, length_ns, progress, with_copies
 from .faults import Fault
@@ -25,6 +24,7 @@ from .stats import summarise
 from .stopping import Stopping, noise_of
 from .throttling import DeviceUnsteady, Readings, Span, ThrottleFilter
 from .timed_case import TimedCase
+from .trends import examine
 from .workers import Call, Workers
 
 #: Modes that are timed -> the most time in calls of one case.
@@ -290,7 +290,7 @@ class Benchmark:
                 f"the submission claims {shown['claimed_median_ns'] / 1e6:.3f} ms per call, but at least "
                 f"{verdict.least_ns / 1e6:.3f} ms passed on the judge's clock",
             )
-        summary, mean_ci95 = summarise(verdict.counted), mean_interval(verdict.counted)
+        summary, findings = summarise(verdict.counted), examine(verdict.counted)
         floor = run.request.floors[index] if run.request.floors else None
         impossible = None if floor is None else floor.refusal(summary.mean)
         if impossible is not None:
@@ -300,7 +300,7 @@ class Benchmark:
             stopping,
             runs=summary.runs,
             mean=summary.mean,
-            mean_ci95=mean_ci95,
+            mean_ci95=findings.mean_ci95,
             span=spans.median,
             span_ci95=spans.ci95,
             disturbed=0.0 if timed.controls is None else timed.controls.disturbed / timed.controls_made,
@@ -317,9 +317,13 @@ class Benchmark:
             low, high = verdict.interval
             # Rounded outwards: the mean, which is not rounded, lies within.
             interval = math.floor(low * 10) / 10, math.ceil(high * 10) / 10
+        drift = findings.drift
         timing = TimingReport(
             summary=summary,
-            mean_ci95=mean_ci95,
+            mean_ci95=findings.mean_ci95,
+            outliers=findings.outliers,
+            drift=None if drift is None else drift.change,
+            drift_p=None if drift is None else drift.p,
             stopped=facts["stopped"],
             noisy=noise.remark,
             assurance=assurance,

@@ -23,6 +23,11 @@ class TimingReport:
     summary: Summary
     #: A 95 % confidence interval of the mean.
     mean_ci95: tuple[float, float]
+    #: The part of the samples that are outliers.
+    outliers: float
+    #: From the first to the last sample, as a part of the median, and how probable that is by chance; None: too few.
+    drift: float | None
+    drift_p: float | None
     #: Why the case ended: `Stopping.reason`.
     stopped: str
     #: Why the result is marked as noisy, as a sentence; None: it is not.
@@ -102,7 +107,10 @@ def _further_lines(timing: TimingReport) -> dict[str, str]:
     """What KernelBot has no keys for."""
     values = {
         "mean_ci95": timing.mean_ci95,
+        "outliers": round(timing.outliers, 4),
         "stopped": timing.stopped,
+        "drift": None if timing.drift is None else round(timing.drift, 5),
+        "drift_p": None if timing.drift_p is None else round(timing.drift_p, 6),
         "noisy": timing.noisy,
         "timing": timing.assurance,
         "interval": timing.interval,

@@ -23,6 +23,9 @@ SUMMARY = Summary(
 TIMING = TimingReport(
     summary=SUMMARY,
     mean_ci95=(999.0, 1001.5),
+    outliers=0.123456,
+    drift=-0.0000123,
+    drift_p=0.12345678,
     stopped="interval",
     noisy="the mean lies anywhere",
     assurance="audited",
@@ -45,7 +48,10 @@ LINES = {
 }
 FURTHER = {
     "mean_ci95": "[999.0, 1001.5]",
+    "outliers": "0.1235",
     "stopped": "interval",
+    "drift": "-1e-05",
+    "drift_p": "0.123457",
     "noisy": "the mean lies anywhere",
     "timing": "audited",
     "interval": "[990.1, 1010.9]",

@@ -1,0 +1,109 @@
+"""More about a series of timings than its summary: an interval of the mean, a drift, the share of outliers. Pure.
+
+numpy in float64, on the calling thread alone: a few milliseconds for a hundred samples. torch would use other threads,
+which are needed elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+from numpy.random import default_rng
+
+#: Resamples of the bootstrap. With a thousand the ends of a 95 % interval vary by a few hundredths of its width.
+RESAMPLES = 1_000
+#: The normal approximation of Kendall's statistic holds from about ten samples on.
+FEWEST_FOR_DRIFT = 10
+#: Tukey's fences: so many interquartile ranges beyond a quartile (Exploratory Data Analysis, 1977).
+FENCE = 1.5
+
+_NORMAL = NormalDist()
+
+_Samples = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """Whether samples grow or shrink with time."""
+
+    #: From the first to the last sample along the Theil-Sen line, as a part of the median.
+    change: float
+    #: The probability of an order as uneven as this one by chance (Mann-Kendall, two-sided).
+    p: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """Results for a case's samples, in the order they were taken."""
+
+    #: A 95 % confidence interval of the mean, by bootstrap; nanoseconds.
+    mean_ci95: tuple[float, float]
+    #: None where there are too few samples to tell.
+    drift: Drift | None
+    #: The part of the samples that lies beyond Tukey's fences.
+    outliers: float
+
+
+def examine(samples_ns: Sequence[float]) -> Findings:
+    """Examine samples in the order they were taken.
+
+    Raises:
+        ValueError: no samples.
+    """
+    if not samples_ns:
+        raise ValueError("no samples to examine")
+    samples = np.asarray(samples_ns, dtype=np.float64)
+    return Findings(mean_ci95=_mean_interval(samples), drift=_drift(samples), outliers=_outliers(samples))
+
+
+def _mean_interval(samples: _Samples) -> tuple[float, float]:
+    """Bias-corrected and accelerated (Efron, Better Bootstrap Confidence Intervals, JASA 82, 1987).
+
+    Timings are skewed, so a symmetric interval would be wrong on both sides. Equal samples have equal resamples, so
+    that a report can be reproduced.
+    """
+    count, mean = len(samples), float(samples.mean())
+    deviations = samples - mean
+    squares = float((deviations**2).sum())
+    if squares == 0:
+        return mean, mean
+    picks = default_rng(0).integers(count, size=(RESAMPLES, count))
+    means = samples[picks].mean(axis=1)
+    below = float((means < mean).mean() + (means <= mean).mean()) / 2
+    bias = _NORMAL.inv_cdf(min(max(below, 0.5 / RESAMPLES), 1 - 0.5 / RESAMPLES))
+    # The jackknife's values of a mean differ from it by -deviation / (n - 1), a factor that cancels.
+    acceleration = float((deviations**3).sum()) / (6 * squares**1.5)
+    ends = []
+    for share in (0.025, 0.975):
+        at = bias + _NORMAL.inv_cdf(share)
+        ends.append(_NORMAL.cdf(bias + at / (1 - acceleration * at)))
+    low, high = np.quantile(means, ends)
+    return float(low), float(high)
+
+
+def _drift(samples: _Samples) -> Drift | None:
+    """Mann-Kendall with its correction for ties, and the Theil-Sen line (Hirsch, Slack and Smith, WRR 18, 1982)."""
+    count = len(samples)
+    if count < FEWEST_FOR_DRIFT:
+        return None
+    earlier, later = np.triu_indices(count, k=1)
+    rises = samples[later] - samples[earlier]
+    score = float(np.sign(rises).sum())
+    ties = np.unique(samples, return_counts=True)[1].astype(np.float64)
+    variance = (count * (count - 1) * (2 * count + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
+    slope = float(np.median(rises / (later - earlier)))
+    return Drift(
+        change=slope * (count - 1) / float(np.median(samples)),
+        p=math.erfc(abs(score) / math.sqrt(2 * variance)) if variance > 0 else 1.0,
+    )
+
+
+def _outliers(samples: _Samples) -> float:
+    low, high = np.quantile(samples, [0.25, 0.75])
+    reach = FENCE * (high - low)
+    return float(((samples < low - reach) | (samples > high + reach)).mean())

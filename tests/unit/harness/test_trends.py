@@ -1,0 +1,92 @@
+"""Bootstrap, drift and outliers, against scipy."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tasks.harness.judge.trends import FEWEST_FOR_DRIFT, examine
+
+
+def _skewed(count: int, seed: int = 1, *, growth: float = 0.0) -> list[float]:
+    """Samples as timings are: a floor, a long tail above it; `growth`: from the first to the last."""
+    generator = random.Random(seed)  # noqa: S311 a simulation
+    return [20_000 * (1 + growth * i / count) + generator.expovariate(1 / 800) for i in range(count)]
+
+
+@pytest.mark.parametrize("count", [8, 100])
+def test_bootstrap_agrees_with_scipy(count: int) -> None:
+    """Both ends are where scipy's are, within a tenth of the interval's width (both draw resamples)."""
+    import scipy.stats
+
+    samples = _skewed(count)
+    low, high = examine(samples).mean_ci95
+    theirs = scipy.stats.bootstrap((samples,), lambda data, axis: data.mean(axis=axis), method="BCa", rng=1)
+    expected = theirs.confidence_interval
+
+    assert low == pytest.approx(expected.low, abs=0.1 * (expected.high - expected.low))
+    assert high == pytest.approx(expected.high, abs=0.1 * (expected.high - expected.low))
+
+
+def test_the_same_samples_have_the_same_interval() -> None:
+    """A report can be worked out again."""
+    samples = _skewed(50)
+
+    assert examine(samples) == examine(samples)
+
+
+@pytest.mark.parametrize("growth", [0.0, 0.03, -0.2])
+@pytest.mark.parametrize("rounding", [1, 500])
+def test_drift_agrees_with_scipy(growth: float, rounding: int) -> None:
+    """Mann-Kendall is Kendall's tau of time against order, with ties and without; the slope is Theil and Sen's."""
+    import scipy.stats
+
+    samples = [rounding * round(sample / rounding) + 0.0 for sample in _skewed(60, growth=growth)]
+    order = list(range(len(samples)))
+    drift = examine(samples).drift
+
+    assert drift is not None
+    assert drift.p == pytest.approx(scipy.stats.kendalltau(order, samples, method="asymptotic").pvalue, abs=1e-9)
+    slope = scipy.stats.theilslopes(samples, order).slope
+    assert drift.change == pytest.approx(slope * 59 / scipy.stats.scoreatpercentile(samples, 50), abs=1e-9)
+
+
+def test_drift_is_told_from_noise() -> None:
+    """A tenth more from first to last is seen, samples without a trend are left alone."""
+    grows, flat = examine(_skewed(100, growth=0.1)).drift, examine(_skewed(100)).drift
+
+    assert grows is not None
+    assert flat is not None
+    assert grows.p < 1e-6
+    assert flat.p > 0.01
+    assert grows.change == pytest.approx(0.1, abs=0.02)
+
+
+@pytest.mark.parametrize("samples", [[5.0], [5.0] * FEWEST_FOR_DRIFT, [5.0, 6.0, 5.0]])
+def test_samples_without_news(samples: list[float]) -> None:
+    """One sample, equal ones, or few: an interval without width, no drift, nothing far out."""
+    found = examine(samples)
+
+    assert found.mean_ci95[0] <= sum(samples) / len(samples) <= found.mean_ci95[1]
+    assert found.drift is None or (found.drift.change, found.drift.p) == (0.0, 1.0)
+    assert found.outliers == 0.0
+
+
+def test_no_samples_are_refused() -> None:
+    """Nothing is said of nothing."""
+    with pytest.raises(ValueError, match="no samples"):
+        examine([])
+
+
+def test_outliers_are_those_beyond_tukeys_fences() -> None:
+    """The share agrees with quartiles and interquartile range as scipy has them."""
+    import scipy.stats
+
+    samples = [*_skewed(95), *(90_000.0 + i for i in range(5))]
+    low, high = scipy.stats.scoreatpercentile(samples, [25, 75])
+    reach = 1.5 * scipy.stats.iqr(samples)
+    expected = sum(not low - reach <= sample <= high + reach for sample in samples) / 100
+
+    assert expected >= 0.05
+    assert examine(samples).outliers == pytest.approx(expected)
