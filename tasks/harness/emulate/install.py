@@ -38,9 +38,11 @@ def install(memory_bytes: int) -> None:
     torch.kernel_runner_emulates_cuda = True  # type: ignore[attr-defined]  # ours
     mode = EmulatedCuda(memory_bytes)
     _patch_cuda(memory_bytes)
+    _patch_accelerator()
     _patch_torch(mode)
     _patch_profiler()
     _enter_in_threads(mode)
+    _enter_in_backward(mode)
     mode.__enter__()  # type: ignore[no-untyped-call]  # torch lacks it
 
 
@@ -118,17 +120,29 @@ def _discard(_: object) -> None:
     """Answer nothing, as torch's own functions of these names do."""
 
 
+def _patch_accelerator() -> None:
+    accelerator: Any = torch.accelerator
+    answers = {"is_available": True, "device_count": 1, "current_accelerator": CUDA, "current_device_index": 0}
+    for name, value in answers.items():
+        setattr(accelerator, name, _answer(value))
+    for name in ("synchronize", "set_device_index", "set_stream"):
+        setattr(accelerator, name, _nothing())
+    accelerator.current_stream = lambda *_, **__: DEFAULT_STREAM
+
+
 def _patch_torch(mode: EmulatedCuda) -> None:
     patched: Any = torch
 
-    def set_default_device(device: object) -> None:
-        mode.default = CUDA if mode.place(device) else CPU
+    def set_default_device(wanted: object) -> None:
+        mode.default = CUDA if mode.place(wanted) else CPU
 
     patched.Generator = Generator
     patched.set_default_device = set_default_device
     patched.get_default_device = lambda: mode.default
     # Compiled code would be code for the CPU, after minutes. The function computes the same.
     patched.compile = lambda model=None, **_: model if model is not None else lambda function: function
+    # Else recurrent layers warn that torch was built without it.
+    patched.backends.cudnn.is_acceptable = _answer(False)
     for kind in (torch.nn.Parameter, torch.nn.Buffer):
         _mark_made(kind)
     _as_cpu(torch.autocast)
@@ -140,10 +154,10 @@ def _mark_made(kind: Any) -> None:
 
     @functools.wraps(original)
     def make(cls: Any, data: torch.Tensor | None = None, *args: object, **kwargs: object) -> object:
-        tensor = original(cls, data, *args, **kwargs)
+        made = original(cls, data, *args, **kwargs)
         if data is not None and on_cuda(data):
-            mark(tensor, cuda=True)
-        return tensor
+            mark(made, cuda=True)
+        return made
 
     kind.__new__ = staticmethod(make)
 
@@ -196,3 +210,16 @@ def _enter_in_threads(mode: EmulatedCuda) -> None:
         start(self)
 
     threading.Thread.start = start_inside  # type: ignore[method-assign]  # for all threads to come
+
+
+def _enter_in_backward(mode: EmulatedCuda) -> None:
+    """Torch leaves all modes while it computes gradients. A program's own backward functions need the mode, too."""
+    node: Any = torch.autograd.function.BackwardCFunction
+    apply = node.apply
+
+    @functools.wraps(apply)
+    def apply_inside(self: object, *gradients: object) -> object:
+        with mode:
+            return apply(self, *gradients)
+
+    node.apply = apply_inside

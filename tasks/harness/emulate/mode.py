@@ -41,7 +41,7 @@ _MIXING: Final = frozenset(
         *("copy_", "set_", "resize_as_", "__getitem__", "__setitem__", "index", "index_put", "index_put_"),
         *("expand_as", "view_as", "reshape_as", "broadcast_tensors", "is_same_size", "result_type", "can_cast"),
         *("atleast_1d", "atleast_2d", "atleast_3d", "backward", "_has_compatible_shallow_copy_type", "tensor_split"),
-        *("ctc_loss", "sparse_coo_tensor"),
+        *("lstm", "gru", "rnn_tanh", "rnn_relu", "_pack_padded_sequence", "ctc_loss", "sparse_coo_tensor"),
     )
 )
 #: Functions of torch that take devices and make no tensors. They are not changed. `_parse_to` reads the arguments of
@@ -99,11 +99,11 @@ class EmulatedCuda(TorchFunctionMode):
             return None
         if isinstance(device, int) and not isinstance(device, bool):
             device = torch.device("cuda", device)
-        named = device if isinstance(device, torch.device) else torch.device(str(device))
-        if named.type != "cuda":
+        found = device if isinstance(device, torch.device) else torch.device(str(device))
+        if found.type != "cuda":
             return False
-        if named.index not in (None, 0):
-            raise EmulationError(f"device {named} does not exist, found cuda:0 (one CUDA device is emulated)")
+        if found.index not in (None, 0):
+            raise EmulationError(f"device {found} does not exist, found cuda:0 (one CUDA device is emulated)")
         return True
 
     def _property(self, func: Callable[..., Any], access: str, args: Sequence[Any]) -> Any:
@@ -113,11 +113,11 @@ class EmulatedCuda(TorchFunctionMode):
         if access == "__get__":
             if name in _PROPERTIES and self._is_here(tensor):
                 return _PROPERTIES[name](on_cuda(tensor))
-            value = func(*args)
+            found = func(*args)
             # Parts of a tensor are on its device: gradient, data, transpose.
-            if isinstance(value, torch.Tensor) and value is not tensor and hasattr(tensor, _MARK):
-                mark(value, cuda=on_cuda(tensor))
-            return value
+            if isinstance(found, torch.Tensor) and found is not tensor and hasattr(tensor, _MARK):
+                mark(found, cuda=on_cuda(tensor))
+            return found
         if name == "data" and isinstance(args[1], torch.Tensor) and hasattr(args[1], _MARK):
             mark(tensor, cuda=on_cuda(args[1]))
         return func(*args)
@@ -131,28 +131,28 @@ class EmulatedCuda(TorchFunctionMode):
 
     def _call(self, func: Callable[..., Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         given = list(_tensors((*args, *kwargs.values())))
-        place = self.place(kwargs.get("device"))
-        if place is None:
-            place = next((self.place(arg) for arg in args if isinstance(arg, torch.device)), None)
-        if place is None and name in _FACTORIES and name not in _SHARING:
-            place = self.place(self.default)
-        here = place if place is not None else _whereabouts(given)
+        wanted = self.place(kwargs.get("device"))
+        if wanted is None:
+            wanted = next((self.place(arg) for arg in args if isinstance(arg, torch.device)), None)
+        if wanted is None and name in _FACTORIES and name not in _SHARING:
+            wanted = self.place(self.default)
+        here = wanted if wanted is not None else _whereabouts(given)
         if not _may_mix(func, name):
             _refuse_two_places(name, given)
         kwargs = self._without_cuda(kwargs, here=bool(here))
         args = [CPU if isinstance(arg, torch.device) and arg.type == "cuda" else arg for arg in args]
-        if place and name in _SIZED:
+        if wanted and name in _SIZED:
             # Checked before: the host may have so much memory, although the emulated device does not.
             nbytes = func(*args, **kwargs | {"device": "meta"}).nbytes
             if nbytes > self.memory_bytes:
                 raise self._too_large(nbytes)
         result = func(*args, **kwargs)
-        if name in _SHARING and place is not None and (place or any(map(on_cuda, given))):
+        if name in _SHARING and wanted is not None and (wanted or any(map(on_cuda, given))):
             result = result.clone()
         if here is not None or name in _FACTORIES:
-            operands = {id(tensor) for tensor in given}
+            known = {id(tensor) for tensor in given}
             for tensor in _tensors((result,)):
-                if id(tensor) not in operands:
+                if id(tensor) not in known:
                     mark(tensor, cuda=bool(here))
         return result
 
@@ -205,10 +205,10 @@ class EmulatedCuda(TorchFunctionMode):
             options |= _named(rest, _AFTER_DEVICE)
         else:
             options |= _named(rest, _AFTER_DTYPE)
-        place = self.place(target)
-        if target is not None and not place and torch.device(target).type != "cpu":
+        wanted = self.place(target)
+        if target is not None and not wanted and torch.device(target).type != "cpu":
             return func(tensor, target, **options)
-        return self.move(tensor, cuda=on_cuda(tensor) if place is None else place, **options)
+        return self.move(tensor, cuda=on_cuda(tensor) if wanted is None else wanted, **options)
 
     def cuda(self, _: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Tensor.cuda."""
@@ -220,12 +220,35 @@ class EmulatedCuda(TorchFunctionMode):
         """Tensor.cpu."""
         return self.move(args[0], cuda=False, memory_format=kwargs.get("memory_format", torch.preserve_format))
 
+    def type(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Tensor.type, whose names of types may be a device's."""
+        tensor = args[0]
+        wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
+        if wanted is None:
+            name: str = func(tensor)
+            return name.replace("torch.", "torch.cuda.", 1) if on_cuda(tensor) else name
+        cuda = on_cuda(tensor)
+        if isinstance(wanted, str):
+            cuda = wanted.startswith("torch.cuda.")
+            wanted = wanted.replace("torch.cuda.", "torch.", 1)
+        changed: torch.Tensor = func(tensor, wanted)
+        if changed is tensor:
+            return self.move(tensor, cuda=cuda)
+        mark(changed, cuda=cuda)
+        return changed
+
     def stay(self, _: Callable[..., Any], args: Sequence[Any], __: Mapping[str, Any]) -> Any:
         """Tensor.pin_memory: pages can only be pinned for a real device."""
         return args[0]
 
     def nothing(self, _: Callable[..., Any], __: Sequence[Any], ___: Mapping[str, Any]) -> None:
         """Tensor.record_stream: all work has ended."""
+
+    def packed(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Of a packed sequence the sizes of its batches are the host's."""
+        data, sizes = self._call(func, func.__name__, args, kwargs)
+        mark(sizes, cuda=False)
+        return data, sizes
 
     def get_device(self, _: Callable[..., Any], args: Sequence[Any], __: Mapping[str, Any]) -> int:
         """Tensor.get_device."""
@@ -250,8 +273,10 @@ _METHODS: Final[Mapping[str, Callable[[EmulatedCuda, Callable[..., Any], Sequenc
     "type_as": EmulatedCuda.to,
     "cuda": EmulatedCuda.cuda,
     "cpu": EmulatedCuda.cpu,
+    "type": EmulatedCuda.type,
     "pin_memory": EmulatedCuda.stay,
     "record_stream": EmulatedCuda.nothing,
+    "_pack_padded_sequence": EmulatedCuda.packed,
     "get_device": EmulatedCuda.get_device,
     "numpy": EmulatedCuda.host_only,
     "__array__": EmulatedCuda.host_only,

@@ -60,6 +60,7 @@ MOVES: dict[str, Callable[[], torch.Tensor]] = {
     "scalar of the host's": lambda: host().cuda() + torch.tensor(1.0),
     "index of the host's": lambda: host().cuda()[torch.tensor([0])],
     "written into": lambda: torch.empty(2, 3, device="cuda").copy_(host()),
+    "type by name": lambda: host().type("torch.cuda.HalfTensor"),
     "pinned": lambda: torch.empty(2, pin_memory=True).pin_memory().cuda(),
     "device context": _inside_context,
 }
@@ -68,6 +69,7 @@ STAYS: dict[str, Callable[[], torch.Tensor]] = {
     "back": lambda: host().cuda().cpu(),
     "back by name": lambda: host().cuda().to("cpu"),
     "written into": lambda: torch.empty(2, 3).copy_(host().cuda()),
+    "type by name": lambda: host().cuda().type("torch.FloatTensor"),
 }
 
 
@@ -183,7 +185,7 @@ def run(program: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
 
 #: Every line must hold; what torch.cuda answers, and where the device follows a program to.
 PROGRAM = """
-import contextlib, importlib, multiprocessing, threading
+import contextlib, importlib, multiprocessing, sys, threading, warnings
 import torch
 from torch.cuda import Event, nvtx
 from torch.profiler import ProfilerActivity, profile
@@ -198,6 +200,17 @@ def refused(call, kind=RuntimeError):
 
 def elsewhere(n):
     return str(torch.ones(n, device="cuda").device)
+
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, value):
+        ctx.save_for_backward(value)
+        return value * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * torch.full_like(ctx.saved_tensors[0], 2.0, device="cuda")
 
 
 def main():
@@ -222,11 +235,14 @@ def main():
     assert torch.equal(first, torch.rand(3, device="cuda"))
     assert torch.Generator(device="cuda").device.type == "cuda" and isinstance(torch.Generator(), torch.Generator)
     assert torch.nn.Linear(8, 8, device="cuda").weight.is_cuda and torch.nn.Parameter(x).is_cuda
+    packed = torch.nn.utils.rnn.pack_padded_sequence(torch.ones(1, 2, 3, device="cuda"), torch.tensor([1, 1]))
+    with warnings.catch_warnings(action="error"):
+        assert torch.nn.GRU(3, 2, device="cuda")(packed)[0].data.is_cuda
     torch.set_default_device("cuda")
     assert torch.ones(1).is_cuda and torch.get_default_device().type == "cuda"
     torch.set_default_device("cpu")
     x.requires_grad_()
-    (2 * x).sum().backward()
+    Double.apply(x).sum().backward()
     assert x.grad.is_cuda and x.grad.sum() == 128
     with torch.autocast("cuda"):
         assert (x @ x).dtype is torch.float16
@@ -240,6 +256,7 @@ def main():
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         seen += pool.map(elsewhere, [1])
     assert seen == ["cuda:0", "cuda:0"], seen
+    assert torch.accelerator.current_accelerator().type == "cuda"
     from torch.utils.cpp_extension import CUDAExtension, load, load_inline
     assert refused(torch.cuda.CUDAGraph) and refused(lambda: torch.cuda.graph(None))
     assert refused(lambda: load_inline("a", "", cuda_sources="x")) and refused(lambda: load("a", ["a.cu"]))
@@ -254,7 +271,7 @@ if __name__ == "__main__":
 
 
 def test_a_program_finds_the_device_everywhere(tmp_path: Path) -> None:
-    """Unchanged, in threads and spawned processes; device code is refused by name."""
+    """Unchanged, in threads, spawned processes and backward passes; device code is refused by name."""
     done = run(PROGRAM, tmp_path)
     assert (done.returncode, done.stdout.strip()) == (0, "through"), done.stderr
 
