@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from mcp import Client, StdioServerParameters
+from mcp.client.session import ClientRequestContext
 from mcp.types import ListRootsResult, Root, Tool
+from pydantic import FileUrl
 
 from tests.plugins.live import ROOT
 from tests.support.waiting import PATIENCE_S
@@ -27,20 +29,22 @@ class Agent:
     #: The newest value of each key of all answers: what a required argument is taken from.
     seen: dict[str, Any] = field(default_factory=dict)
     progress: list[str] = field(default_factory=list)
+    #: Called at each notification of progress.
+    on_progress: Callable[[], None] | None = None
     #: Characters of what a model would have read.
     read: int = 0
 
-    async def call(self, tool: str, *, on_progress: Callable[[], None] | None = None, **given: object) -> Any:  # noqa: ANN401 - a tool's answer
+    async def call(self, tool: str, **given: object) -> Any:  # noqa: ANN401 - a tool's answer
         """A tool's structured answer; required arguments that are not given are known from earlier answers."""
         schema = self.tools[tool].input_schema
         lacking = [name for name in schema.get("required", ()) if name not in given]
         arguments = {**{name: self.seen[name] for name in lacking}, **given}
         assert arguments.keys() <= schema["properties"].keys()
 
-        async def tell(_progress: float, _total: float | None, message: str | None) -> None:
+        async def tell(progress: float, total: float | None, message: str | None) -> None:
             self.progress.append(message or "")
-            if on_progress is not None:
-                on_progress()
+            if self.on_progress is not None:
+                self.on_progress()
 
         answer = await self.client.call_tool(tool, arguments, progress_callback=tell)
         text = "".join(block.text for block in answer.content if block.type == "text")
@@ -87,8 +91,8 @@ async def agent(
 ) -> AsyncIterator[Agent]:
     """A session with a server that is started as clients start it. `mode`: how the protocol's version is agreed on."""
 
-    async def folders(_context: object) -> ListRootsResult:
-        return ListRootsResult(roots=[Root(uri=folder.as_uri()) for folder in roots or ()])
+    async def folders(context: ClientRequestContext) -> ListRootsResult:
+        return ListRootsResult(roots=[Root(uri=FileUrl(folder.as_uri())) for folder in roots or ()])
 
     settings = {"POPCORN_API_URL": url, "POPCORN_CLI_ID": token, "HOME": str(home), "PYTHONPATH": str(ROOT)}
     server = StdioServerParameters(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psycopg
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from runner.base.model import JobState
 from runner.extras.gateway.identity import digest
 from tests.integration.extras.gateway.contract.site import LIMIT_S, SHORT_S, SLOW, TIMED_CALLS, WRONG, gateway_of
-from tests.integration.extras.mcp.agent import agent
+from tests.integration.extras.mcp.agent import Agent, agent
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 from tests.support.ports import free_port
 
@@ -147,11 +147,12 @@ def test_times_are_compared_and_profiles_are_text(site: Site, tmp_path: Path) ->
 def test_cancelling_a_call_leaves_the_submission_unless_it_is_to_stop(site: Site, tmp_path: Path) -> None:
     """A hanging one goes on after its call, until `cancel`; with `stop_with_call` it ends with it."""
 
-    async def begin(ada: Any, **more: object) -> int:  # noqa: ANN401 - the agent of the session
+    async def begin(ada: Agent, **more: object) -> int:
         """Submit, and cancel the call once the submission makes progress; the submission's id."""
         started = asyncio.Event()
         place = {"leaderboard": "vectoradd", "gpu_type": "CPU", "mode": "test", "source": HANGS}
-        call = asyncio.create_task(ada.call("submit", on_progress=started.set, **place, **more))
+        ada.on_progress = started.set
+        call = asyncio.create_task(ada.call("submit", **place, **more))
         await started.wait()
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
@@ -183,9 +184,8 @@ def test_a_wait_outlives_the_gateway(site: Site, tmp_path: Path) -> None:
             def listen() -> None:
                 (away if "no answer" in ada.progress[-1] else heard).set()
 
-            call = asyncio.create_task(
-                ada.call("get_result", on_progress=listen, submission_id=sent["submission_id"], wait_s=600)
-            )
+            ada.on_progress = listen
+            call = asyncio.create_task(ada.call("get_result", submission_id=sent["submission_id"], wait_s=600))
             await heard.wait()
             await asyncio.to_thread(site.gateway.close)
             await away.wait()
