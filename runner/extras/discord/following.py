@@ -35,8 +35,11 @@ _EDITS: Final = 20
 _ENDS: Final = 5
 #: How long a submission waits that Discord refused something for.
 _PAUSE_S: Final = 30.0
-#: A thread without a new message is hidden after a week.
-_HIDDEN_AFTER_MIN: Final = 10080
+#: A thread without a new message is archived after an hour, the soonest that Discord has: a server takes no more than
+#: a thousand that are not.
+_ARCHIVED_AFTER_MIN: Final = 60
+#: Discord's code where a message of an archived thread is edited.
+_ARCHIVED: Final = 50083
 _AWAY: Final = "The database is away. The submission is stored and goes on; so does this message."
 
 
@@ -184,6 +187,10 @@ class Follower:
             else:
                 await channel.get_partial_message(message_id).edit(content=text, attachments=files)
         except discord.HTTPException as error:
+            if error.code == _ARCHIVED and row["thread_id"] is not None:
+                thread = await self._client.fetch_channel(row["thread_id"])
+                if isinstance(thread, discord.Thread):
+                    await thread.edit(archived=False)
             if _may_pass(error):
                 raise
             # Neither a thread nor a direct message: `/leaderboard get-submission` shows the same.
@@ -219,17 +226,19 @@ class Follower:
     async def _open_thread(
         self, channel: discord.TextChannel, thread: discord.Thread | None, name: str, user: discord.Object
     ) -> int | None:
-        """A private thread with this user in it, made if need be; None where the server does not let the bot."""
+        """A private thread with this user in it, made if need be; None where the server takes none."""
         try:
             if thread is None:
                 thread = await channel.create_thread(
                     name=name,
                     type=discord.ChannelType.private_thread,
                     invitable=False,
-                    auto_archive_duration=_HIDDEN_AFTER_MIN,
+                    auto_archive_duration=_ARCHIVED_AFTER_MIN,
                 )
             await thread.add_user(user)
-        except discord.Forbidden as error:
+        except discord.HTTPException as error:
+            if _may_pass(error):
+                raise
             _log.warning("thread_refused", channel_id=channel.id, reason=str(error))
             return None
         return thread.id
@@ -265,4 +274,4 @@ def _progress(row: Row) -> str:
 
 def _may_pass(error: discord.HTTPException) -> bool:
     """Whether Discord may take the same later."""
-    return error.status == 429 or error.status >= 500
+    return error.status == 429 or error.status >= 500 or error.code == _ARCHIVED

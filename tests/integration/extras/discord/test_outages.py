@@ -86,6 +86,30 @@ def test_a_frontend_that_dies_at_any_request_loses_and_doubles_nothing(
     asyncio.run(play())
 
 
+def test_a_thread_that_is_archived_while_a_submission_waits_is_opened_again(
+    bench: Bench, make_client: Callable[..., Client], finish: Callable[..., None], death: Death
+) -> None:
+    """After a restart its message is where progress goes on; Discord lets nobody edit it while it is archived."""
+    bench.board("sort")
+
+    async def play() -> None:
+        async with Server(make_client()) as server:
+            ada = server.member("ada")
+            await (await ada.submit("ranked", CODE, "sort")).reads("Submission 1 to")
+            await server.restart(make_client())
+            await until(lambda: [each for each in ada.threads() if each.history()], "progress goes on")
+            server.env.inject_error("PATCH", "/channels/*/messages/*", status=400, code=50083)
+            finish()
+            await ended(bench, 1)
+            assert told(server, ada, 1) == (1, 1)
+            (thread,) = ada.threads()
+            assert [each.json for each in server.env.http_requests if each.path == f"/channels/{thread.id}"][-1:] == [
+                {"archived": False}
+            ]
+
+    asyncio.run(play())
+
+
 def test_a_database_that_goes_away_delays_what_is_said(
     bench: Bench,
     make_client: Callable[..., Client],
