@@ -96,10 +96,10 @@ class Generator(torch.Generator):
     """torch.Generator, also for the device: its numbers are the CPU's, not those a CUDA device would draw."""
 
     def __new__(cls, device: object = "cpu") -> Self:
-        made = super().__new__(cls, "cpu")  # type: ignore[call-arg]  # torch says less than it takes
-        wanted = torch.device(device) if isinstance(device, str | torch.device | int) else torch.device("cpu")
-        made._place = CUDA if wanted.type == "cuda" else wanted
-        return made
+        generator = super().__new__(cls, "cpu")  # type: ignore[call-arg]  # torch says less than it takes
+        place = torch.device(device) if isinstance(device, str | torch.device | int) else torch.device("cpu")
+        generator._place = CUDA if place.type == "cuda" else place
+        return generator
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]  # read-only there, too

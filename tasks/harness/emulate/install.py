@@ -133,8 +133,8 @@ def _patch_accelerator() -> None:
 def _patch_torch(mode: EmulatedCuda) -> None:
     patched: Any = torch
 
-    def set_default_device(wanted: object) -> None:
-        mode.default = CUDA if mode.place(wanted) else CPU
+    def set_default_device(device: object) -> None:
+        mode.default = CUDA if mode.place(device) else CPU
 
     patched.Generator = Generator
     patched.set_default_device = set_default_device
@@ -154,10 +154,10 @@ def _mark_made(kind: Any) -> None:
 
     @functools.wraps(original)
     def make(cls: Any, data: torch.Tensor | None = None, *args: object, **kwargs: object) -> object:
-        made = original(cls, data, *args, **kwargs)
+        tensor = original(cls, data, *args, **kwargs)
         if data is not None and on_cuda(data):
-            mark(made, cuda=True)
-        return made
+            mark(tensor, cuda=True)
+        return tensor
 
     kind.__new__ = staticmethod(make)
 

@@ -99,11 +99,11 @@ class EmulatedCuda(TorchFunctionMode):
             return None
         if isinstance(device, int) and not isinstance(device, bool):
             device = torch.device("cuda", device)
-        found = device if isinstance(device, torch.device) else torch.device(str(device))
-        if found.type != "cuda":
+        named = device if isinstance(device, torch.device) else torch.device(str(device))
+        if named.type != "cuda":
             return False
-        if found.index not in (None, 0):
-            raise EmulationError(f"device {found} does not exist, found cuda:0 (one CUDA device is emulated)")
+        if named.index not in (None, 0):
+            raise EmulationError(f"device {named} does not exist, found cuda:0 (one CUDA device is emulated)")
         return True
 
     def _property(self, func: Callable[..., Any], access: str, args: Sequence[Any]) -> Any:
@@ -113,11 +113,11 @@ class EmulatedCuda(TorchFunctionMode):
         if access == "__get__":
             if name in _PROPERTIES and self._is_here(tensor):
                 return _PROPERTIES[name](on_cuda(tensor))
-            found = func(*args)
+            value = func(*args)
             # Parts of a tensor are on its device: gradient, data, transpose.
-            if isinstance(found, torch.Tensor) and found is not tensor and hasattr(tensor, _MARK):
-                mark(found, cuda=on_cuda(tensor))
-            return found
+            if isinstance(value, torch.Tensor) and value is not tensor and hasattr(tensor, _MARK):
+                mark(value, cuda=on_cuda(tensor))
+            return value
         if name == "data" and isinstance(args[1], torch.Tensor) and hasattr(args[1], _MARK):
             mark(tensor, cuda=on_cuda(args[1]))
         return func(*args)
@@ -131,28 +131,28 @@ class EmulatedCuda(TorchFunctionMode):
 
     def _call(self, func: Callable[..., Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         given = list(_tensors((*args, *kwargs.values())))
-        wanted = self.place(kwargs.get("device"))
-        if wanted is None:
-            wanted = next((self.place(arg) for arg in args if isinstance(arg, torch.device)), None)
-        if wanted is None and name in _FACTORIES and name not in _SHARING:
-            wanted = self.place(self.default)
-        here = wanted if wanted is not None else _whereabouts(given)
+        place = self.place(kwargs.get("device"))
+        if place is None:
+            place = next((self.place(arg) for arg in args if isinstance(arg, torch.device)), None)
+        if place is None and name in _FACTORIES and name not in _SHARING:
+            place = self.place(self.default)
+        here = place if place is not None else _whereabouts(given)
         if not _may_mix(func, name):
             _refuse_two_places(name, given)
         kwargs = self._without_cuda(kwargs, here=bool(here))
         args = [CPU if isinstance(arg, torch.device) and arg.type == "cuda" else arg for arg in args]
-        if wanted and name in _SIZED:
+        if place and name in _SIZED:
             # Checked before: the host may have so much memory, although the emulated device does not.
             nbytes = func(*args, **kwargs | {"device": "meta"}).nbytes
             if nbytes > self.memory_bytes:
                 raise self._too_large(nbytes)
         result = func(*args, **kwargs)
-        if name in _SHARING and wanted is not None and (wanted or any(map(on_cuda, given))):
+        if name in _SHARING and place is not None and (place or any(map(on_cuda, given))):
             result = result.clone()
         if here is not None or name in _FACTORIES:
-            known = {id(tensor) for tensor in given}
+            operands = {id(tensor) for tensor in given}
             for tensor in _tensors((result,)):
-                if id(tensor) not in known:
+                if id(tensor) not in operands:
                     mark(tensor, cuda=bool(here))
         return result
 
@@ -205,10 +205,10 @@ class EmulatedCuda(TorchFunctionMode):
             options |= _named(rest, _AFTER_DEVICE)
         else:
             options |= _named(rest, _AFTER_DTYPE)
-        wanted = self.place(target)
-        if target is not None and not wanted and torch.device(target).type != "cpu":
+        place = self.place(target)
+        if target is not None and not place and torch.device(target).type != "cpu":
             return func(tensor, target, **options)
-        return self.move(tensor, cuda=on_cuda(tensor) if wanted is None else wanted, **options)
+        return self.move(tensor, cuda=on_cuda(tensor) if place is None else place, **options)
 
     def cuda(self, _: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Tensor.cuda."""
@@ -223,15 +223,15 @@ class EmulatedCuda(TorchFunctionMode):
     def type(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Tensor.type, whose names of types may be a device's."""
         tensor = args[0]
-        wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
-        if wanted is None:
+        dtype = args[1] if len(args) > 1 else kwargs.get("dtype")
+        if dtype is None:
             name: str = func(tensor)
             return name.replace("torch.", "torch.cuda.", 1) if on_cuda(tensor) else name
         cuda = on_cuda(tensor)
-        if isinstance(wanted, str):
-            cuda = wanted.startswith("torch.cuda.")
-            wanted = wanted.replace("torch.cuda.", "torch.", 1)
-        changed: torch.Tensor = func(tensor, wanted)
+        if isinstance(dtype, str):
+            cuda = dtype.startswith("torch.cuda.")
+            dtype = dtype.replace("torch.cuda.", "torch.", 1)
+        changed: torch.Tensor = func(tensor, dtype)
         if changed is tensor:
             return self.move(tensor, cuda=cuda)
         mark(changed, cuda=cuda)
