@@ -736,6 +736,8 @@ def _validate(values: Mapping[str, Any], origin: Mapping[str, str]) -> Config:
         if first["type"] == "extra_forbidden":
             near = nearest(str(rest[-1]), TABLES[str(key)].model_fields)
             raise ConfigError(f"{where} is not known, the nearest valid key is {near!r}") from None
-        shown = "a value that is not shown" if key in _SECRET or rest[-1:] == ["url"] else repr(first["input"])
+        # A table of webhooks may hold an address.
+        webhook = key == "webhooks" and (rest[-1:] == ["url"] or not isinstance(first["input"], str))
+        shown = "a value that is not shown" if key in _SECRET or webhook else repr(first["input"])
         # The cause would print the input, and with it a password.
         raise ConfigError(f"{where}: found {shown}, expected: {first['msg'].removeprefix('Value error, ')}") from None

@@ -27,8 +27,8 @@ from runner.store.gateway import GatewayStore
 _log = get_logger("webhooks")
 #: The longest time between two looks at the database: events of it may be lost.
 POLL_S: Final = 5.0
-#: The shortest.
-_PAUSE_S: Final = 1.0
+#: The shortest: a look takes the server about 3 ms for a ranking of 2,500 scores.
+_PAUSE_S: Final = 3.0
 #: Names are resolved in threads; one that no server answers for holds its own for long.
 _RESOLVERS: Final = 64
 _CONNECTIONS: Final = 4
@@ -103,11 +103,11 @@ class Sender:
 
     async def _tell(self, event: Mapping[str, Any], holder: str) -> None:
         name, of_board = event["name"], event["url"] is not None
-        known = WebhookSecret(url=event["url"], secret=event["secret"]) if of_board else self._secrets[name]
+        own = WebhookSecret(url=event["url"], secret=event["secret"]) if of_board else self._secrets[name]
         content = messages.body(event["format"], event, public_url=self._public_url)
-        headers = messages.headers(str(event["key"]), int(time.time()), content, known.secret)
+        headers = messages.headers(str(event["key"]), int(time.time()), content, own.secret)
         allowed = self._allowed if of_board else None
-        outcome = await http.post(self._over, known.url or "", content, headers, allowed=allowed)
+        outcome = await http.post(self._over, own.url or "", content, headers, allowed=allowed)
         given_up = await self._note(event, holder, outcome)
         if outcome.kind == "ended":
             _log.error("webhook_ended", webhook=name, reason=outcome.reason, given_up=given_up)

@@ -139,6 +139,38 @@ def test_a_wrong_value_is_refused_with_key_found_and_expected(
         load(text)
 
 
+@pytest.mark.parametrize(
+    ("webhooks", "secrets", "message"),
+    [
+        ("{name = 'a', format = 'slack'}", "", r"webhook 'a': expected one `url`"),
+        ("{name = 'a', format = 'slack', url = 'http://x'}", "a.url = 'http://y'", r"webhook 'a': expected one `url`"),
+        ("{name = 'a', format = 'json', url = 'http://x'}", "", "has format 'json': expected a `secret`"),
+        ("{name = 'a', format = 'slack', url = 'http://x'}", f"a.secret = 'whsec_{'x' * 40}'", "has format 'slack'"),
+        ("{name = 'a', format = 'json', url = 'http://x'}", "a.secret = 'hidden'", r"webhook_secrets: a\.secret: "),
+        ("{name = 'a', format = 'slack', url = 'http://x'}", "b.url = 'http://y'", "has 'b', expected names of .*: a"),
+        ("{name = 'a', format = 'slack', url = 'http://x'}", "hidden", "is not a TOML file"),
+        ("{name = 'a', format = 'slack', url = 'hidden'}", "", r"webhooks\[0\]\.url: found a value that is not shown"),
+        ("{name = 'a', format = 'slack', events = ['x']}", "", r"webhooks\[0\]\.events\[0\]: found 'x'"),
+        (
+            "{name = 'a', format = 'slack', url = 'http://x'}, {name = 'a', format = 'slack'}",
+            "",
+            "webhooks: .*each name once",
+        ),
+        ("{nam = 'a', format = 'slack'}", "", r"webhooks\[0\]\.nam"),
+        ("{format = 'slack', url = 'http://x'}", "", r"webhooks\[0\]\.name: found a value that is not shown"),
+    ],
+)
+def test_webhooks_and_their_secrets_fit_together(
+    load: Callable[..., Config], tmp_path: Path, webhooks: str, secrets: str, message: str
+) -> None:
+    """No error shows an address or a secret."""
+    (tmp_path / "secrets").write_text(secrets, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message) as caught:
+        load(f"webhooks = [{webhooks}]\nwebhook_secrets_file = '{tmp_path}/secrets'").webhook_secrets({})
+    assert "hidden" not in str(caught.value)
+    assert "http://" not in str(caught.value)
+
+
 def test_an_unknown_variable_is_refused_with_the_nearest(load: Callable[..., Config]) -> None:
     """A typo in a unit file is found at start-up, not in production."""
     with pytest.raises(ConfigError, match=r"KERNEL_RUNNER_POL_S is not known, the nearest valid one is .*_POLL_S"):

@@ -60,17 +60,9 @@ BEGIN
             LEFT JOIN runner.webhook_ranking s ON s.leaderboard_id = g.leaderboard_id AND s.gpu_type = g.gpu_type
             WHERE g.leaderboard_id = v_board.id ORDER BY g.gpu_type
         LOOP
-            SELECT coalesce(array_agg(t.submission_id ORDER BY t.number), '{}'),
-                   jsonb_agg(jsonb_build_object('rank', t.rank, 'user', coalesce(t.user_name, t.user_id),
-                       'submission_id', t.submission_id, 'score_s', t.score::float8) ORDER BY t.number)
-            INTO v_leaders, v_places
-            FROM (
-                SELECT r.*, row_number() OVER (ORDER BY r.rank, r.submission_time, r.submission_id) AS number
-                FROM runner.ranking r
-                JOIN leaderboard.user_info u ON u.id = r.user_id AND u.is_banned IS NOT TRUE
-                WHERE r.leaderboard = v_board.name AND r.gpu_type = v_seen.gpu_type
-                ORDER BY number LIMIT 3
-            ) AS t;
+            v_places := runner.webhook_leaders(v_board.id, v_seen.gpu_type);
+            v_leaders := ARRAY(SELECT (p.item ->> 'submission_id')::integer
+                               FROM jsonb_array_elements(v_places) WITH ORDINALITY AS p (item, number) ORDER BY p.number);
             CONTINUE WHEN v_leaders = v_seen.leaders;
             v_about := jsonb_build_object('leaderboard', v_board.name, 'gpu_type', v_seen.gpu_type);
             v_records := v_seen.records;
@@ -93,7 +85,7 @@ BEGIN
                             'before_s', v_record.before))));
                 END IF;
             END LOOP;
-            IF v_tells AND v_places IS NOT NULL THEN
+            IF v_tells THEN
                 PERFORM runner.webhook_tell('ranking.top3', v_board.id, v_seen.gpu_type,
                     v_about || jsonb_build_object('places', v_places));
             END IF;
