@@ -91,7 +91,7 @@ def test(context: typer.Context, name: _Name) -> None:
         with ProgressLine() as progress:
             answer = wait_until(
                 state,
-                lambda found: not found[0] or found[1] is not None,
+                lambda answer: not answer[0] or answer[1] is not None,
                 show=lambda _: progress.show(
                     f"webhook {name} has not answered; does `kernel-runner webhook run` go on?"
                 ),

@@ -102,12 +102,12 @@ async def _checked(url: httpx2.URL, allowed: Networks) -> Sequence[str]:
     """The addresses of a name that may be reached."""
     port = url.port or (443 if url.scheme == "https" else 80)
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(
+        entries = await asyncio.get_running_loop().getaddrinfo(
             url.raw_host.decode("ascii").strip("[]"), port, type=socket.SOCK_STREAM
         )
     except OSError as error:
         raise _Refused(f"its name has no address: {error.strerror}") from error
-    addresses = [str(entry[4][0]) for entry in found]
+    addresses = [str(entry[4][0]) for entry in entries]
     public = [address for address in addresses if may_reach(address, allowed)]
     if not public:
         raise _Refused(

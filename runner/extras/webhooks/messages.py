@@ -42,12 +42,12 @@ def body(form: str, event: Mapping[str, Any], *, public_url: str | None) -> byte
 
 def headers(key: str, at_s: int, content: bytes, secret: str | None) -> Mapping[str, str]:
     """The headers of a message by the specification Standard Webhooks; with a secret (`whsec_...`) signed."""
-    told = {"Content-Type": "application/json", "webhook-id": key, "webhook-timestamp": str(at_s)}
+    unsigned = {"Content-Type": "application/json", "webhook-id": key, "webhook-timestamp": str(at_s)}
     if secret is None:
-        return told
+        return unsigned
     signing_key = base64.b64decode(secret.removeprefix("whsec_"))
     signature = hmac.digest(signing_key, f"{key}.{at_s}.".encode() + content, "sha256")
-    return {**told, "webhook-signature": f"v1,{base64.b64encode(signature).decode()}"}
+    return {**unsigned, "webhook-signature": f"v1,{base64.b64encode(signature).decode()}"}
 
 
 def _document(event: Mapping[str, Any], url: str | None) -> Mapping[str, object]:
