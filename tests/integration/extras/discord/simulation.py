@@ -153,7 +153,7 @@ class Server(AbstractAsyncContextManager["Server"]):
         self._bot = bot
         self.env = simcord.Env(bot, check_errors=False)
         # Nothing that the bot does belongs to the simulation's clock.
-        self.env._bot_scope = nullcontext  # type: ignore[method-assign]
+        self.env._bot_scope = nullcontext  # type: ignore[method-assign, assignment]
         self.guild = self.env.create_guild()
         self.channel = self.guild.create_text_channel("submissions")
         self._roles: dict[str, Any] = {}
