@@ -165,8 +165,8 @@ class _Field:
 def _keys(kind: type[Any]) -> Mapping[str, _Field]:
     """A record's fields by their keys in JSON."""
     hints = get_type_hints(kind)
-    found = [_Field(item.name, hints[item.name], item.default, item.default_factory) for item in fields(kind)]
-    return {f"{item.name}_b64" if item.type is bytes else item.name: item for item in found}
+    items = [_Field(item.name, hints[item.name], item.default, item.default_factory) for item in fields(kind)]
+    return {f"{item.name}_b64" if item.type is bytes else item.name: item for item in items}
 
 
 def _checked(hint: Any, value: Any, what: str) -> Any:  # noqa: ANN401, PLR0911 one branch per kind of type

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
-import math
 import os
 import re
 import signal
@@ -44,18 +43,16 @@ _IMPORT = f"""\
 import importlib, sys, torch
 sys.path.insert(0, ".")
 try:
-    found = importlib.import_module(sys.argv[1])
+    module = importlib.import_module(sys.argv[1])
 except ModuleNotFoundError as error:
     print(error.name)
     sys.exit({_EXIT_MISSING})
-if not callable(getattr(found, "custom_kernel", None)):
+if not callable(getattr(module, "custom_kernel", None)):
     sys.exit("it defines no custom_kernel")
 """
 _REFERENCE = "the task's ref_kernel"
-#: The reference runs in float64, too, where it took at most this.
-_PRECISE_NS = 1_000_000_000
-#: And where its tensors, so many times, fit the memory of a case.
-_PRECISE_FACTOR = 8
+#: Outputs for other inputs, and with fewer digits, are tried where reference and check took at most this.
+_TRIED_NS = 1_000_000_000
 #: Inputs are replaced one by one until this time is spent: a task may have hundreds of them.
 _INPUTS_NS = 2_000_000_000
 #: Significant bits of floating-point types; of `math` in runner.yml, too.
@@ -106,8 +103,8 @@ def main() -> int:
     return 0
 
 
-def _finding(name: str, mark: str, found: str, remedy: str | None = None) -> Mapping[str, Any]:
-    return {"finding": {"name": name, "mark": mark, "found": found, "remedy": remedy}}
+def _finding(name: str, mark: str, sentence: str, remedy: str | None = None) -> Mapping[str, Any]:
+    return {"finding": {"name": name, "mark": mark, "found": sentence, "remedy": remedy}}
 
 
 def _has_nan(dtype: torch.dtype) -> bool:
@@ -156,17 +153,13 @@ class _Rehearsal:
         self._accepted: dict[str, list[str]] = {name: [] for name in names}
         #: Inputs of which another seed's values make a wrong answer on some case, ...
         self._matter: set[str] = set()
-        #: ... another answer that the check accepts, ...
+        #: ... and another answer that the check accepts.
         self._faint: set[str] = set()
-        #: ... and the same answer.
-        self._unread: set[str] = set()
         #: Inputs that another seed leaves as they are.
         self._constant: set[str] = set()
         self._inputs_ns = 0
         #: Significant bits stated, and fewer ones -> of how many cases the output in these was tried, and accepted.
         self._fewer: dict[tuple[int, int], list[int]] = {}
-        #: Spec -> how far the reference is from itself in float64, and whether the check accepts that.
-        self._precise: dict[str, tuple[float, bool]] = {}
 
     def run(self) -> None:
         """Everything, the cheap questions first; later ones are asked whatever the answers were."""
@@ -186,8 +179,8 @@ class _Rehearsal:
             self._solutions(kind)
         self._templates()
 
-    def _find(self, name: str, mark: str, found: str, remedy: str | None = None) -> None:
-        self._emit(_finding(name, mark, found, remedy))
+    def _find(self, name: str, mark: str, sentence: str, remedy: str | None = None) -> None:
+        self._emit(_finding(name, mark, sentence, remedy))
 
     def _note(self, spoiler: str, case: Case, good: bool) -> None:  # noqa: FBT001 the check's answer
         """Note what the check says of a wrong output."""
@@ -237,9 +230,9 @@ class _Rehearsal:
         try:
             self._bytes_of(problem, self._generate(problem, secret))
         except TaskFault as fault:
-            found = f"with seed {LARGEST_SEED}, which a secret run may have: {fault}"
+            sentence = f"with seed {LARGEST_SEED}, which a secret run may have: {fault}"
             remedy = "take every seed from 0 to 2**32 - 1: reduce what is computed of `seed`, e.g. by `% 2**32`"
-            self._find(f"case {case.spec}", "failed", found, remedy)
+            self._find(f"case {case.spec}", "failed", sentence, remedy)
             return False
         return True
 
@@ -253,11 +246,7 @@ class _Rehearsal:
         measured["check_ns"], (good, message) = _timed(lambda: self._answer(problem, case, right))
         if not good:
             raise TaskFault(f"check_implementation refuses ref_kernel's own output: {message.splitlines()[0]}")
-        held_bytes = measured["input_bytes"] + measured["output_bytes"]
-        # Twice as large, and beside what is there.
-        if held_bytes * _PRECISE_FACTOR <= self._request["memory_bytes"] and measured["reference_ns"] <= _PRECISE_NS:
-            self._compare_precisely(problem, case, reference, right)
-        if measured["reference_ns"] + measured["check_ns"] <= _PRECISE_NS:
+        if measured["reference_ns"] + measured["check_ns"] <= _TRIED_NS:
             self._replay(problem, case, reference, leaves)
             self._round(problem, case, right)
         for name, spoil in _SPOILERS.items():
@@ -269,22 +258,6 @@ class _Rehearsal:
                 spoiled[:-1] = leaves[:-1]
             if not _same(leaves, spoiled):
                 self._note(name, case, self._answer(problem, case, _rebuilt(right, iter(spoiled)))[0])
-
-    def _compare_precisely(self, problem: Problem, case: Case, reference: Reference, right: object) -> None:
-        """Note how far the reference is from itself in float64, where its code can be run in it."""
-        data = self._generate(problem, case)[0]
-        try:
-            widened = _rebuilt(data, map(_widened, tensors_of(data)))
-            with running(_REFERENCE):
-                precise = tensors_of(reference(widened))
-            pairs = list(zip(tensors_of(right), precise, strict=True))
-            if not any(two.dtype is torch.float64 for two in precise):
-                return
-            far = max((_distance(one, two) for one, two in pairs if two.dtype is torch.float64), default=0.0)
-            rounded = [two.to(one.dtype).view(one.shape) for one, two in pairs]
-        except Exception:  # noqa: BLE001 it is for other types
-            return
-        self._precise[case.spec] = far, self._answer(problem, case, _rebuilt(right, iter(rounded)))[0]
 
     def _replay(self, problem: Problem, case: Case, reference: Reference, right: Sequence[torch.Tensor]) -> None:
         """Try the answer to another seed's inputs, and to inputs of which one is another seed's."""
@@ -324,8 +297,6 @@ class _Rehearsal:
                 self._matter.add(name)
             elif not _same(changed, right):
                 self._faint.add(name)
-            else:
-                self._unread.add(name)
             self._inputs_ns += time.perf_counter_ns() - start_ns
         replayed = answer(differing)
         if replayed is not None and not _same(replayed, right):
@@ -357,26 +328,15 @@ class _Rehearsal:
 
     def _check_of_reference(self, *, all_worked: bool) -> None:
         if self._request["ranks"] is not None:
-            found = "not run outside the judge, as it has several ranks: the correct solutions stand in for it"
-            self._find("reference", "ok", found)
+            sentence = "not run outside the judge, as it has several ranks: the correct solutions stand in for it"
+            self._find("reference", "ok", sentence)
             return
         if _reference() is None:
             remedy = "define ref_kernel, and make check_implementation of it by make_match_reference"
             self._find("reference", "warning", "reference.py defines no ref_kernel to try the check with", remedy)
             return
         if all_worked:
-            far, spec = max(((far, spec) for spec, (far, _) in self._precise.items()), default=(0.0, ""))
-            away = f"; {far:.1e} of its largest value from itself in float64 ({spec})" if far else ""
-            if not self._precise:
-                away = "; not tried in float64: it is for other types, or its cases are too large or slow"
-            elif not far:
-                away = f"; in float64 it is the same on {len(self._precise)} cases"
-            self._find("reference", "ok", f"passes its own check{away}")
-        imprecise = [spec for spec, (_, good) in self._precise.items() if not good]
-        if imprecise:
-            found = f"its own check refuses it on {len(imprecise)} of {len(self._precise)} cases ({imprecise[0]})"
-            remedy = "compute the reference more precisely, or widen the tolerance: a better kernel would be refused"
-            self._find("reference in float64", "warning", found, remedy)
+            self._find("reference", "ok", "passes its own check")
         for name, accepted in self._accepted.items():
             refused = self._refused[name]
             if accepted:
@@ -396,35 +356,30 @@ class _Rehearsal:
     def _shortcuts(self) -> None:
         """Say which inputs and digits a submission may leave out."""
         faint = self._faint - self._matter
-        unread = self._unread - self._matter - faint
         if faint:
-            found = f"check_implementation accepts answers for another seed's {', '.join(sorted(faint))}"
+            sentence = f"check_implementation accepts answers for another seed's {', '.join(sorted(faint))}"
             remedy = "let every input change the output by more than the tolerance, on some case at least"
-            self._find("inputs", "warning", found, remedy)
+            self._find("inputs", "warning", sentence, remedy)
         elif self._matter:
             self._find("inputs", "ok", f"an answer for another seed's is refused, for each of {len(self._matter)}")
-        if unread:
-            remedy = "leave them out, unless they hold in another form what is in the others"
-            found = f"ref_kernel does not use {', '.join(sorted(unread))}"
-            self._find("unused inputs", "note", found, remedy)
         if self._constant:
-            found = f"the same with another seed: {', '.join(sorted(self._constant))}"
+            sentence = f"the same with another seed: {', '.join(sorted(self._constant))}"
             remedy = "draw them anew from the seed, or a submission may keep what it has computed of them"
-            self._find("constant inputs", "note", found, remedy)
+            self._find("constant inputs", "note", sentence, remedy)
         # A case that refuses the output is enough: all of them are tried in every ranked run.
         loose = [key for key, (tried, accepted) in self._fewer.items() if accepted == tried]
         if loose:
             stated, bits = min(loose, key=lambda key: key[1])
-            found = (
+            sentence = (
                 f"check_implementation accepts outputs rounded to the {bits} significant bits of "
                 f"{_FEWER_BITS[stated][bits]}, where the task states {stated}"
             )
             remedy = "tighten the tolerance on one case at least, or state `math` in runner.yml if fewer digits will do"
-            self._find("digits", "warning", found, remedy)
+            self._find("digits", "warning", sentence, remedy)
         elif self._fewer:
             stated, bits = max(self._fewer)
-            found = f"outputs rounded to the {bits} significant bits of {_FEWER_BITS[stated][bits]} are refused"
-            self._find("digits", "ok", found)
+            sentence = f"outputs rounded to the {bits} significant bits of {_FEWER_BITS[stated][bits]} are refused"
+            self._find("digits", "ok", sentence)
 
     def _seeds(self, problem: Problem, case: Case, timed: Sequence[Case]) -> None:
         """Whether a case's inputs depend on nothing but its seed, and those of timed ones on that."""
@@ -434,9 +389,9 @@ class _Rehearsal:
             self._find("seed", "warning", "the same case has other inputs the second time", remedy)
         same = [each.spec for each in timed if each.seed is None or self._is_constant(problem, each)]
         if same:
-            found = f"another seed makes the same inputs on {len(same)} of {len(timed)} timed cases ({same[0]})"
+            sentence = f"another seed makes the same inputs on {len(same)} of {len(timed)} timed cases ({same[0]})"
             remedy = "draw them from a generator that `seed` seeds; secret runs and timed calls differ by it alone"
-            self._find("seed", "warning", found, remedy)
+            self._find("seed", "warning", sentence, remedy)
 
     def _is_constant(self, problem: Problem, case: Case) -> bool:
         other = Case(spec=case.spec, arguments=case.with_seed((case.seed or 0) ^ 1))
@@ -454,21 +409,21 @@ class _Rehearsal:
             except JudgeFailed as error:
                 self._find(title, "failed", f"the harness broke on it: {error}")
                 continue
-            said = f"{verdict}: {message}" if message else verdict
+            answer = f"{verdict}: {message}" if message else verdict
             if verdict == "invalid":
-                self._find(title, "failed", said, "correct the task")
+                self._find(title, "failed", answer, "correct the task")
             elif kind == "correct":
                 good = verdict == "accepted"
                 remedy = None if good else "correct it, or the reference, or the tolerance"
-                self._find(title, "ok" if good else "failed", said, remedy)
+                self._find(title, "ok" if good else "failed", answer, remedy)
             elif verdict == "accepted":
                 remedy = "add a case that shows what is wrong with it, or compare more strictly"
-                self._find(title, "failed", said, remedy)
+                self._find(title, "failed", answer, remedy)
             elif verdict == "wrong_answer":
-                self._find(title, "ok", f"refused, {said}")
+                self._find(title, "ok", f"refused, {answer}")
             else:
                 remedy = "let it return a wrong answer: its end says nothing of the check"
-                self._find(title, "warning", said, remedy)
+                self._find(title, "warning", answer, remedy)
 
     def _verdict(self, text: str) -> tuple[str, str]:
         """What the judge says to a submission on every case, and the message's first line."""
@@ -496,8 +451,8 @@ class _Rehearsal:
         bad = next((each for each in judged if each.verdict != "accepted"), None)
         if bad is not None:
             # How much differs and the first place say enough. The trial's count of cases is not the table's.
-            said = "; ".join((bad.message or "").strip().partition("\n")[0].split("; ")[:2])
-            return bad.verdict, _TRIED.sub(lambda match: f"case {request['trial_lines'][int(match[1]) - 1]}: ", said)
+            where = "; ".join((bad.message or "").strip().partition("\n")[0].split("; ")[:2])
+            return bad.verdict, _TRIED.sub(lambda match: f"case {request['trial_lines'][int(match[1]) - 1]}: ", where)
         return ("accepted", "") if judged else ("internal_error", "the judge said nothing")
 
     def _templates(self) -> None:
@@ -513,8 +468,8 @@ class _Rehearsal:
             try:
                 ast.parse(text)
             except SyntaxError as error:
-                found = f"found {error.msg} in line {error.lineno}, expected Python"
-                self._find(title, "failed", found, "correct the template")
+                sentence = f"found {error.msg} in line {error.lineno}, expected Python"
+                self._find(title, "failed", sentence, "correct the template")
                 continue
             if _compiles(language):
                 self._emit(_imported(title, text, directory, language))
@@ -541,8 +496,8 @@ def _imported(title: str, text: str, directory: Path, language: str) -> Mapping[
         return _finding(title, "failed", f"its import takes more than {_IMPORT_TIMEOUT_S:g} s", "make it quicker")
     if done.returncode == _EXIT_MISSING:
         missing = done.stdout.strip().rpartition("\n")[2]
-        found = f"imports {missing}, which is neither here nor a file that submissions see"
-        return _finding(title, "warning", found, "see that the hosts have it, or do without")
+        sentence = f"imports {missing}, which is neither here nor a file that submissions see"
+        return _finding(title, "warning", sentence, "see that the hosts have it, or do without")
     if done.returncode:
         last = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
         return _finding(title, "failed", f"does not import: {last}", "let it define custom_kernel as it is")
@@ -557,8 +512,8 @@ def _compiles(language: str) -> bool:
 
 
 def _reference() -> Reference | None:
-    found = getattr(sys.modules["reference"], "ref_kernel", None)
-    return found if callable(found) else None
+    reference = getattr(sys.modules["reference"], "ref_kernel", None)
+    return reference if callable(reference) else None
 
 
 def _timed(function: Callable[[], Value]) -> tuple[int, Value]:
@@ -579,17 +534,6 @@ def _rebuilt(value: object, leaves: Iterator[torch.Tensor]) -> object:
         items = [_rebuilt(item, leaves) for item in value]
         return items if isinstance(value, list) else tuple(items)
     return value
-
-
-def _widened(leaf: torch.Tensor) -> torch.Tensor:
-    return leaf.double() if leaf.is_floating_point() else leaf
-
-
-def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
-    """The largest difference of finite tensors, as a part of the largest value; else 0."""
-    largest = other.abs().max().item() if other.numel() else 0.0
-    far = (one.double() - other).abs().max().item() / largest if largest else 0.0
-    return float(far) if math.isfinite(far) else 0.0
 
 
 def _rounded(leaf: torch.Tensor, bits: int) -> torch.Tensor:

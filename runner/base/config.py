@@ -22,6 +22,7 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -37,6 +38,7 @@ DEFAULT_PATH: Final = Path("/etc/kernel-runner/config.toml")
 _LONGEST_S: Final = 864_000.0
 _EXAMPLE_URL: Final = "postgresql://runner@db.example/kernelbot"
 _SECRET: Final = frozenset({"database_url"})
+_WEBHOOK_SECRETS: Final = "webhook_secrets"
 #: The shortest token for the gateway's admin routes.
 _TOKEN_CHARS: Final = 16
 
@@ -60,6 +62,39 @@ class SlotConfig(BaseModel):
         if isinstance(value, list | tuple):
             return tuple(str(item) if isinstance(item, int) and not isinstance(item, bool) else item for item in value)
         return value
+
+
+#: What webhooks tell of leaderboards.
+BOARD_EVENTS: Final = ("record.new", "ranking.top3", "board.opened", "board.closed", "board.final")
+_WebhookEvent = Literal[
+    "record.new", "ranking.top3", "board.opened", "board.closed", "board.final", "host.lost", "host.back"
+]
+
+
+class WebhookConfig(BaseModel):
+    """One target of webhooks as the operator writes it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")
+    """What commands and logs call it: `a` to `z`, digits, `-` and `_`."""
+    format: Literal["discord", "slack", "json"]
+    """`"discord"`, `"slack"`, or `"json"`, which is signed."""
+    url: str | None = Field(default=None, pattern=r"^https?://[^\s/?#]", repr=False)
+    """Its address, unless `webhook_secrets_file` has it."""
+    events: tuple[_WebhookEvent, ...] = Field(default=BOARD_EVENTS, min_length=1)
+    """What it is told of. Without it, all but hosts."""
+    boards: tuple[str, ...] | None = Field(default=None, min_length=1)
+    """The leaderboards that it is told of. Without it, all public ones."""
+
+
+class WebhookSecret(BaseModel):
+    """What the file of secrets holds of one target."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    url: str | None = Field(default=None, pattern=r"^https?://[^\s/?#]", repr=False)
+    secret: str | None = Field(default=None, pattern=r"^whsec_[A-Za-z0-9+/]{32,86}={0,2}$", repr=False)
 
 
 def _kind(value: object) -> str:
@@ -104,6 +139,8 @@ class HttpAddress:
         return f"[{self.host}]:{self.port}" if ":" in (self.host or "") else f"{self.host}:{self.port}"
 
 
+#: Keys that hold lists of tables.
+TABLES: Final[Mapping[str, type[BaseModel]]] = {"slots": SlotConfig, "webhooks": WebhookConfig}
 _Word = Annotated[Literal["auto"], Tag("word")]
 _Slots = Annotated[_Word | Annotated[tuple[SlotConfig, ...], Tag("value")], Discriminator(_kind)]
 _Count = Annotated[_Word | Annotated[int, Field(ge=0, le=1024), Tag("value")], Discriminator(_kind)]
@@ -267,11 +304,6 @@ class Config(BaseModel):
     Where every core belongs to a slot, a submission compiles on its own slot's cores before its run, and a candidate in
     its run; with 0, both in the run. Each worker needs as much memory as a run on the host's largest GPU type.
     """
-    spool_max_mib: int = Field(default=1024, ge=1, examples=[4096])
-    """
-    How much of `state_dir` results may take while the database is away. When it is full, results lose their artifacts
-    first. Further results then wait in memory, for half an hour at most.
-    """
     min_free_gib: float = Field(default=2.0, ge=0.0, examples=[10.0])
     """
     How much must be free on the disks of `state_dir` and of the engine's data (`docker info`: Docker Root Dir). With
@@ -398,6 +430,35 @@ class Config(BaseModel):
     As `gateway_publish_url_file`, for `/leaderboard create`: the address of the database for a login that may write
     leaderboards. systemd's credential `discord_publish_url` goes before it. Without either, that command is refused.
     """
+    webhooks: tuple[WebhookConfig, ...] = Field(
+        default=(),
+        examples=[
+            [
+                {"name": "news", "format": "discord"},
+                {
+                    "name": "pager",
+                    "format": "json",
+                    "events": ["host.lost", "host.back"],
+                    "url": "https://ops.example/x",
+                },
+            ]
+        ],
+    )
+    """
+    Where `kernel-runner webhook run` tells what happens ([webhooks.md](webhooks.md)). In the file also as tables at its
+    end, `[[webhooks]]`; `KERNEL_RUNNER_WEBHOOKS` takes the list as JSON.
+    """
+    webhook_secrets_file: Path | None = Field(default=None, examples=["/etc/kernel-runner/credentials/webhook_secrets"])
+    """
+    A TOML file with the addresses of these webhooks, which are secrets for Discord and Slack (`news.url = "..."`), and
+    the secrets that JSON is signed with (`pager.secret = "whsec_..."`). systemd's credential `webhook_secrets` goes
+    before it.
+    """
+    webhook_private_networks: str = Field(default="", examples=["10.1.0.0/16,fd00:1::/32"])
+    """
+    Networks that webhooks of single leaderboards may reach beside public addresses, separated by commas. Those of the
+    configuration may reach any address.
+    """
     log_format: Literal["auto", "json", "console"] = Field(default="auto", examples=["json"])
     """
     `"json"` is one object per line, for the journal. `"console"` is for people. `"auto"` is console on a terminal and
@@ -419,6 +480,7 @@ class Config(BaseModel):
         "gateway_discord_secret_file",
         "discord_token_file",
         "discord_publish_url_file",
+        "webhook_secrets_file",
     )
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
@@ -445,6 +507,20 @@ class Config(BaseModel):
     def _a_place_to_serve(cls, value: str) -> str:
         if HttpAddress.parse(value, directory=Path("/")) is None:
             raise ValueError('"HOST:PORT", "[IPV6]:PORT" or "unix:PATH"')
+        return value
+
+    @field_validator("webhooks")
+    @classmethod
+    def _one_of_each_name(cls, value: tuple[WebhookConfig, ...]) -> tuple[WebhookConfig, ...]:
+        if len({webhook.name for webhook in value}) < len(value):
+            raise ValueError("each name once")
+        return value
+
+    @field_validator("webhook_private_networks")
+    @classmethod
+    def _networks(cls, value: str) -> str:
+        for network in filter(None, value.split(",")):
+            ip_network(network.strip())
         return value
 
     @model_validator(mode="after")
@@ -514,6 +590,38 @@ class Config(BaseModel):
             )
         return token
 
+    def webhook_secrets(self, environ: Mapping[str, str] | None = None) -> Mapping[str, WebhookSecret]:
+        """The address of each webhook, and what its JSON is signed with, by name.
+
+        Raises:
+            ConfigError: the file cannot be read or does not parse, it names no webhook, or one lacks something.
+        """
+        file = f"the file of {_WEBHOOK_SECRETS}"
+        try:
+            given = tomllib.loads(self.secret(_WEBHOOK_SECRETS, environ) or "")
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{file} is not a TOML file: {error}") from None
+        names = [webhook.name for webhook in self.webhooks]
+        if others := sorted(given.keys() - set(names)):
+            raise ConfigError(f"{file} has {others[0]!r}, expected names of `webhooks`: {', '.join(names) or 'none'}")
+        secrets = {}
+        for webhook in self.webhooks:
+            try:
+                entry = WebhookSecret.model_validate(given.get(webhook.name, {}))
+            except ValidationError as error:
+                first = error.errors(include_url=False, include_input=False)[0]
+                key = ".".join(map(str, first["loc"]))
+                raise ConfigError(f"{file}: {webhook.name}.{key}: {first['msg']}") from None
+            if (entry.url is None) == (webhook.url is None):
+                raise ConfigError(f"webhook {webhook.name!r}: expected one `url`, in `webhooks` or in {file}")
+            if (entry.secret is None) == (webhook.format == "json"):
+                raise ConfigError(
+                    f"webhook {webhook.name!r} has format {webhook.format!r}: expected a `secret` in {file} for json, "
+                    'and none for others; make one with: echo "whsec_$(openssl rand -base64 32)"'
+                )
+            secrets[webhook.name] = WebhookSecret(url=entry.url or webhook.url, secret=entry.secret)
+        return secrets
+
     def secret(self, name: str, environ: Mapping[str, str] | None = None) -> str | None:
         """A secret of a frontend: systemd's credential of this name, else the file of the key `<name>_file`.
 
@@ -568,7 +676,7 @@ class Config(BaseModel):
 
     def public(self) -> dict[str, Any]:
         """Every setting as plain data that may be logged: passwords are masked."""
-        shown = self.model_dump(mode="json")
+        shown = self.model_dump(mode="json", exclude={"webhooks": {"__all__": {"url"}}})
         if self.database_url is not None:
             shown["database_url"] = database_address.shown(self.database_url)
         return shown
@@ -605,12 +713,13 @@ def _secret_file(path: Path) -> str:
 
 
 def _parse(key: str, text: str) -> object:
-    """`slots` is JSON unless it is a word; everything else is read by pydantic from the text."""
-    if key == "slots" and text.lstrip().startswith("["):
+    """A list is JSON; everything else is read by pydantic from the text."""
+    if key in TABLES and text.lstrip().startswith("["):
         try:
             return json.loads(text)
-        except ValueError as error:
-            raise ConfigError(f"environment: {PREFIX}SLOTS is not JSON: {error}") from error
+        except ValueError:
+            # The cause would show the text, and with it an address.
+            raise ConfigError(f"environment: {PREFIX}{key.upper()} is not JSON") from None
     return text
 
 
@@ -625,8 +734,10 @@ def _validate(values: Mapping[str, Any], origin: Mapping[str, str]) -> Config:
         where = origin.get(str(key), f"default: {key}")
         where += "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
         if first["type"] == "extra_forbidden":
-            near = nearest(str(rest[-1]), SlotConfig.model_fields)
+            near = nearest(str(rest[-1]), TABLES[str(key)].model_fields)
             raise ConfigError(f"{where} is not known, the nearest valid key is {near!r}") from None
-        found = "a value that is not shown" if key in _SECRET else repr(first["input"])
+        # A table of webhooks may hold an address.
+        webhook = key == "webhooks" and (rest[-1:] == ["url"] or not isinstance(first["input"], str))
+        shown = "a value that is not shown" if key in _SECRET or webhook else repr(first["input"])
         # The cause would print the input, and with it a password.
-        raise ConfigError(f"{where}: found {found}, expected: {first['msg'].removeprefix('Value error, ')}") from None
+        raise ConfigError(f"{where}: found {shown}, expected: {first['msg'].removeprefix('Value error, ')}") from None

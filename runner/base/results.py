@@ -11,7 +11,7 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -77,6 +77,15 @@ def number(value: object) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return parsed if math.isfinite(parsed) else None
+
+
+def combined(times: Sequence[float], ranking_by: str | None) -> float:
+    """A score from the mean times of its benchmarks: the last, their arithmetic mean, or their geometric mean."""
+    if ranking_by == "last":
+        return times[-1]
+    if ranking_by == "mean":
+        return math.fsum(times) / len(times)
+    return math.exp(math.fsum(map(math.log, times)) / len(times))
 
 
 def _case(result: Mapping[str, Any], kind: Kind, index: int) -> Case:

@@ -51,9 +51,11 @@ _MODULES: Final[Mapping[str, str]] = {
     "host": "runner.cli.host",
     "kernelbook": "runner.extras.trainers.kernelbook.commands",
     "leaderboard": "runner.cli.leaderboard",
+    "mcp": "runner.extras.mcp.commands",
     "receipt": "runner.extras.receipt_commands",
     "task": "runner.cli.task",
     "user": "runner.extras.gateway.commands",
+    "webhook": "runner.extras.webhooks.commands",
 }
 
 

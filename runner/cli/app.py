@@ -124,8 +124,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:  # noqa: FBT001 typer calls it with the flag's value
-    if wanted:
+def _print_version(requested: bool) -> None:  # noqa: FBT001 typer calls it with the flag's value
+    if requested:
         typer.echo(f"kernel-runner {__version__}")
         raise typer.Exit
 

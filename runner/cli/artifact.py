@@ -30,13 +30,13 @@ def artifact(
     Files are kept for 30 days. An existing file is not overwritten.
     """
     with session(context).store() as store:
-        found = store.artifact(artifact_id)
+        stored = store.artifact(artifact_id)
     # A submission's process has a say in what it holds, and none in where it goes.
-    target = output or Path(PurePosixPath(found.name).name.lstrip(".") or f"artifact-{artifact_id}")
+    target = output or Path(PurePosixPath(stored.name).name.lstrip(".") or f"artifact-{artifact_id}")
     try:
         with target.open("xb") as file:
             try:
-                file.write(found.data)
+                file.write(stored.data)
                 file.flush()
             except BaseException:
                 target.unlink()
@@ -45,4 +45,4 @@ def artifact(
         raise typer.BadParameter(f"{target} exists already; name another file", param_hint="--output") from error
     except OSError as error:
         raise DataError(f"{target} cannot be written: {error.strerror}; name another with --output") from error
-    note(f"{len(found.data)} bytes written to {one_line(str(target))}")
+    note(f"{len(stored.data)} bytes written to {one_line(str(target))}")

@@ -112,15 +112,15 @@ def _strict(finding: Finding) -> Finding:
 
 
 def _examine(current: Session) -> Iterator[Finding]:
-    yield Finding(name="python", mark=Mark.OK, found=f"{platform.python_version()} at {sys.executable}")
+    yield Finding(name="python", mark=Mark.OK, fact=f"{platform.python_version()} at {sys.executable}")
     try:
         config = current.config
         registry = Registry.load(config.gpus_dir)
     except ConfigError as error:
         # Nothing below can be asked without a configuration.
-        yield Finding(name="configuration", mark=Mark.FAILED, found=str(error), remedy="correct it and check again")
+        yield Finding(name="configuration", mark=Mark.FAILED, fact=str(error), remedy="correct it and check again")
         return
-    yield Finding(name="configuration", mark=Mark.OK, found=f"host {config.host_name}, state in {config.state_dir}")
+    yield Finding(name="configuration", mark=Mark.OK, fact=f"host {config.host_name}, state in {config.state_dir}")
     yield from _database(config)
     yield _evaluation_environment(config)
     yield _devices()
@@ -129,7 +129,7 @@ def _examine(current: Session) -> Iterator[Finding]:
         slots = detect_slots(registry, config)
         yield _slots(slots)
     except KernelRunnerError as error:
-        yield Finding(name="slots", mark=Mark.FAILED, found=str(error), remedy="correct `slots` in the configuration")
+        yield Finding(name="slots", mark=Mark.FAILED, fact=str(error), remedy="correct `slots` in the configuration")
     if _host_slot(registry, slots) is not None:
         yield from _host_root(config)
     yield from _engine(config, registry, slots)
@@ -139,14 +139,14 @@ def _database(config: Config) -> Iterator[Finding]:
     try:
         facts = probe(config.require_database_url(), config.direct_host)
     except ConfigError as error:
-        yield Finding(name="database", mark=Mark.FAILED, found=str(error), infrastructure=True)
+        yield Finding(name="database", mark=Mark.FAILED, fact=str(error), infrastructure=True)
         return
     except DatabaseUnavailableError as error:
         remedy = "start PostgreSQL, or correct DATABASE_URL"
-        yield Finding(name="database", mark=Mark.FAILED, found=str(error), remedy=remedy, infrastructure=True)
+        yield Finding(name="database", mark=Mark.FAILED, fact=str(error), remedy=remedy, infrastructure=True)
         return
-    found = f"PostgreSQL {facts.server_version}, database {facts.database}"
-    yield Finding(name="database", mark=Mark.OK, found=found)
+    fact = f"PostgreSQL {facts.server_version}, database {facts.database}"
+    yield Finding(name="database", mark=Mark.OK, fact=fact)
     yield _connections(facts, pooled=config.direct_host is not None)
     yield _open_writes(facts)
     yield _schema(facts)
@@ -156,11 +156,11 @@ def _database(config: Config) -> Iterator[Finding]:
     if not facts.pending and not facts.newer:
         yield _tasks(config)
     if facts.direct:
-        yield Finding(name="notifications", mark=Mark.OK, found="arrive")
+        yield Finding(name="notifications", mark=Mark.OK, fact="arrive")
     else:
-        found = "do not arrive: the connection goes through a pooler in transaction mode"
+        fact = "do not arrive: the connection goes through a pooler in transaction mode"
         remedy = "set direct_host to the server itself, or let DATABASE_URL name it or a pool in session mode"
-        yield Finding(name="notifications", mark=Mark.FAILED, found=found, remedy=remedy)
+        yield Finding(name="notifications", mark=Mark.FAILED, fact=fact, remedy=remedy)
 
 
 def _tasks(config: Config) -> Finding:
@@ -170,23 +170,23 @@ def _tasks(config: Config) -> Finding:
     with closing(store):
         faults = store.task_faults()
     if faults is None:
-        return Finding(name=name, mark=Mark.OK, found="not read: this login may not")
+        return Finding(name=name, mark=Mark.OK, fact="not read: this login may not")
     unused = [f"{board}: unknown and not used: {', '.join(keys)}" for board, keys in faults.unknown.items()]
     if not faults.broken:
         mark = Mark.WARNING if unused else Mark.OK
-        return Finding(name=name, mark=mark, found="; ".join(["those of open leaderboards load", *unused]))
+        return Finding(name=name, mark=mark, fact="; ".join(["those of open leaderboards load", *unused]))
     remedy = "correct them (kernel-runner leaderboard update DIR --name NAME)"
-    return Finding(name=name, mark=Mark.WARNING, found=". ".join([*faults.broken.values(), *unused]), remedy=remedy)
+    return Finding(name=name, mark=Mark.WARNING, fact=". ".join([*faults.broken.values(), *unused]), remedy=remedy)
 
 
 def _session(facts: DatabaseFacts) -> Finding:
     """Whether text on the wire reads as the driver expects it, whatever the database or the login sets."""
     if not facts.misread:
-        return Finding(name="session", mark=Mark.OK, found="keeps its settings")
+        return Finding(name="session", mark=Mark.OK, fact="keeps its settings")
     remedy = (
         "set direct_host to the server itself: a pooler in transaction mode, or another program before it, changes them"
     )
-    return Finding(name="session", mark=Mark.FAILED, found="; ".join(facts.misread), remedy=remedy)
+    return Finding(name="session", mark=Mark.FAILED, fact="; ".join(facts.misread), remedy=remedy)
 
 
 def _connections(facts: DatabaseFacts, *, pooled: bool) -> Finding:
@@ -197,16 +197,14 @@ def _connections(facts: DatabaseFacts, *, pooled: bool) -> Finding:
     name = "connections"
     hosts = max(1, facts.all_hosts or 0)
     idle, busy = (hosts, hosts) if pooled else (hosts * CONNECTIONS_OF_AN_IDLE_HOST, hosts * CONNECTIONS_OF_A_HOST)
-    found = (
+    fact = (
         f"the server gives {facts.connections}, {facts.connected} are used; {hosts} host{'' if hosts == 1 else 's'} "
         f"may need {busy} besides {'the pool' if pooled else 'frontends'}"
     )
     if facts.connections >= busy:
-        return Finding(name=name, mark=Mark.OK, found=found)
+        return Finding(name=name, mark=Mark.OK, fact=fact)
     remedy = "raise max_connections, and restart the server" + ("" if pooled else "; or use a pooler (direct_host)")
-    return Finding(
-        name=name, mark=Mark.FAILED if facts.connections < idle else Mark.WARNING, found=found, remedy=remedy
-    )
+    return Finding(name=name, mark=Mark.FAILED if facts.connections < idle else Mark.WARNING, fact=fact, remedy=remedy)
 
 
 def _open_writes(facts: DatabaseFacts) -> Finding:
@@ -214,24 +212,24 @@ def _open_writes(facts: DatabaseFacts) -> Finding:
     name = "open transactions"
     age_s, since = facts.write_open_s or 0.0, facts.transactions_since_write
     if age_s <= WRITE_OPEN_S and since <= TRANSACTIONS_SINCE_WRITE:
-        return Finding(name=name, mark=Mark.OK, found="none that has written stays open")
+        return Finding(name=name, mark=Mark.OK, fact="none that has written stays open")
     age = f"for {age_s:.0f} s" if age_s > WRITE_OPEN_S else f"while {since} others began"
     return Finding(
         name=name,
         mark=Mark.WARNING,
-        found=f"one that has written has been open {age}: claims become slower with each thousand jobs",
+        fact=f"one that has written has been open {age}: claims become slower with each thousand jobs",
         remedy="end it (docs/operations.md#snapshots-that-stay-open)",
     )
 
 
 def _schema(facts: DatabaseFacts) -> Finding:
     if facts.newer:
-        found = f"version {facts.version}, which this release does not know"
-        return Finding(name="schema", mark=Mark.FAILED, found=found, remedy="update kernel-runner on this host")
+        fact = f"version {facts.version}, which this release does not know"
+        return Finding(name="schema", mark=Mark.FAILED, fact=fact, remedy="update kernel-runner on this host")
     if facts.pending:
-        found = f"{facts.version or 'not there'}; missing {', '.join(facts.pending)}"
-        return Finding(name="schema", mark=Mark.FAILED, found=found, remedy="run `kernel-runner migrate`")
-    return Finding(name="schema", mark=Mark.OK, found=f"version {facts.version}")
+        fact = f"{facts.version or 'not there'}; missing {', '.join(facts.pending)}"
+        return Finding(name="schema", mark=Mark.FAILED, fact=fact, remedy="run `kernel-runner migrate`")
+    return Finding(name="schema", mark=Mark.OK, fact=f"version {facts.version}")
 
 
 def _login(facts: DatabaseFacts, host_name: str) -> Finding:
@@ -239,13 +237,13 @@ def _login(facts: DatabaseFacts, host_name: str) -> Finding:
     name = "login"
     remedy = "give each host a login of its own (docs/security.md#the-database)"
     if facts.owner:
-        found = f"{facts.login} has the rights of the database's owner: it reads everything and acts for every host"
-        return Finding(name=name, mark=Mark.NOTE, found=found, remedy=remedy)
+        fact = f"{facts.login} has the rights of the database's owner: it reads everything and acts for every host"
+        return Finding(name=name, mark=Mark.NOTE, fact=fact, remedy=remedy)
     others = [host for host in facts.hosts if host != host_name]
     if others:
-        found = f"{facts.login} may also act for {', '.join(others)}: it can end and forge what runs there"
-        return Finding(name=name, mark=Mark.NOTE, found=found, remedy=remedy)
-    return Finding(name=name, mark=Mark.OK, found=f"{facts.login} acts for this host only")
+        fact = f"{facts.login} may also act for {', '.join(others)}: it can end and forge what runs there"
+        return Finding(name=name, mark=Mark.NOTE, fact=fact, remedy=remedy)
+    return Finding(name=name, mark=Mark.OK, fact=f"{facts.login} acts for this host only")
 
 
 def _evaluation_environment(config: Config) -> Finding:
@@ -253,7 +251,7 @@ def _evaluation_environment(config: Config) -> Finding:
     try:
         python = config.require_eval_python()
     except ConfigError as error:
-        return Finding(name=name, mark=Mark.FAILED, found=str(error))
+        return Finding(name=name, mark=Mark.FAILED, fact=str(error))
     remedy = (
         f"create it (python3 -m venv {python.parent.parent}; {python} -m pip install torch numpy ninja setuptools), "
         "or set `eval_python`"
@@ -268,14 +266,14 @@ def _evaluation_environment(config: Config) -> Finding:
             check=False,
         )
     except OSError as error:
-        return Finding(name=name, mark=Mark.FAILED, found=f"{python}: {error.strerror}", remedy=remedy)
+        return Finding(name=name, mark=Mark.FAILED, fact=f"{python}: {error.strerror}", remedy=remedy)
     except subprocess.TimeoutExpired:
-        found = f"{python}: importing torch takes longer than {_IMPORT_TIMEOUT_S:.0f} s"
-        return Finding(name=name, mark=Mark.FAILED, found=found, remedy="look at the disk it is on")
+        fact = f"{python}: importing torch takes longer than {_IMPORT_TIMEOUT_S:.0f} s"
+        return Finding(name=name, mark=Mark.FAILED, fact=fact, remedy="look at the disk it is on")
     if probe.returncode != 0:
         last = (probe.stderr.strip().splitlines() or ["no message"])[-1]
-        return Finding(name=name, mark=Mark.FAILED, found=f"{python}: {last}", remedy=remedy)
-    return Finding(name=name, mark=Mark.OK, found=f"{python}, torch {probe.stdout.strip()}")
+        return Finding(name=name, mark=Mark.FAILED, fact=f"{python}: {last}", remedy=remedy)
+    return Finding(name=name, mark=Mark.OK, fact=f"{python}, torch {probe.stdout.strip()}")
 
 
 def _host_root(config: Config) -> Iterator[Finding]:
@@ -287,7 +285,7 @@ def _host_root(config: Config) -> Iterator[Finding]:
         return
     except RootFilesystemError as error:
         remedy = "make another environment, or set `eval_python`"
-        yield Finding(name="environment of containers", mark=Mark.FAILED, found=str(error), remedy=remedy)
+        yield Finding(name="environment of containers", mark=Mark.FAILED, fact=str(error), remedy=remedy)
 
 
 def _devices() -> Finding:
@@ -295,17 +293,17 @@ def _devices() -> Finding:
     listing = list_devices()
     if listing.problems:
         remedy = "see what the driver says (dmesg, nvidia-smi, amd-smi); a host that shall do without needs no driver"
-        return Finding(name="devices", mark=Mark.FAILED, found="; ".join(listing.problems), remedy=remedy)
-    found = ", ".join(f"{device.vendor} {device.index} {described(device)}" for device in listing.devices)
-    return Finding(name="devices", mark=Mark.OK, found=found or "none here; this host serves processor cores")
+        return Finding(name="devices", mark=Mark.FAILED, fact="; ".join(listing.problems), remedy=remedy)
+    fact = ", ".join(f"{device.vendor} {device.index} {described(device)}" for device in listing.devices)
+    return Finding(name="devices", mark=Mark.OK, fact=fact or "none here; this host serves processor cores")
 
 
 def _slots(slots: Sequence[Slot]) -> Finding:
     if not slots:
         remedy = "check the driver (nvidia-smi, amd-smi), or list them under `slots` in the configuration"
-        return Finding(name="slots", mark=Mark.FAILED, found="none", remedy=remedy)
-    found = ", ".join(f"{slot.name} ({slot.gpu_type}, {len(slot.cpus)} cores)" for slot in slots)
-    return Finding(name="slots", mark=Mark.OK, found=found)
+        return Finding(name="slots", mark=Mark.FAILED, fact="none", remedy=remedy)
+    fact = ", ".join(f"{slot.name} ({slot.gpu_type}, {len(slot.cpus)} cores)" for slot in slots)
+    return Finding(name="slots", mark=Mark.OK, fact=fact)
 
 
 def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:
@@ -316,15 +314,15 @@ def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterat
         yield Finding(
             name="engine",
             mark=Mark.FAILED,
-            found=str(error),
+            fact=str(error),
             remedy="start Docker, let this user reach its socket, or set `docker_host` (DOCKER_HOST)",
             infrastructure=True,
         )
         yield from _disks(config, None)
         return
     with engine:
-        found = f"Docker API {facts.api_version}, version {facts.version}, at {engine.base_url}"
-        yield Finding(name="engine", mark=Mark.OK, found=found)
+        fact = f"Docker API {facts.api_version}, version {facts.version}, at {engine.base_url}"
+        yield Finding(name="engine", mark=Mark.OK, fact=fact)
         if not facts.rootless:
             yield _uids()
         yield from engines.versions({**facts.components, **engines.toolkit_version()})
@@ -350,31 +348,31 @@ def _uids() -> Finding:
             if start.isdecimal() and count.isdecimal() and int(start) <= last and first < int(start) + int(count):
                 users.add(f"{user} (by {file})")
     if not users:
-        return Finding(name=name, mark=Mark.OK, found=f"{first} to {last}, no user's")
+        return Finding(name=name, mark=Mark.OK, fact=f"{first} to {last}, no user's")
     shown = ", ".join(sorted(users)[:3]) + (f" and {len(users) - 3} more" if len(users) > 3 else "")
     return Finding(
         name=name,
         mark=Mark.WARNING,
-        found=f"{first} to {last}; among them are those of {shown}, who could read and end what runs in containers",
+        fact=f"{first} to {last}; among them are those of {shown}, who could read and end what runs in containers",
         remedy="give these users other uids, or serve from a host without them",
     )
 
 
 def _cgroup(facts: EngineFacts) -> Finding:
-    found = f"version {facts.cgroup_version}, driver {facts.cgroup_driver}, storage {facts.storage_driver}"
+    fact = f"version {facts.cgroup_version}, driver {facts.cgroup_driver}, storage {facts.storage_driver}"
     if str(facts.cgroup_version) != "2":
         remedy = "boot with systemd.unified_cgroup_hierarchy=1; version 1 works, but says less about killed processes"
-        return Finding(name="cgroup", mark=Mark.WARNING, found=found, remedy=remedy)
-    return Finding(name="cgroup", mark=Mark.OK, found=found)
+        return Finding(name="cgroup", mark=Mark.WARNING, fact=fact, remedy=remedy)
+    return Finding(name="cgroup", mark=Mark.OK, fact=fact)
 
 
 def _disks(config: Config, facts: EngineFacts | None) -> Iterator[Finding]:
     data_root = Path(facts.data_root) if facts is not None and facts.data_root else None
     for space in disk_spaces(config.state_dir, data_root, floor_gib=config.min_free_gib):
         if space.enough:
-            yield Finding(name="disk", mark=Mark.OK, found=str(space))
+            yield Finding(name="disk", mark=Mark.OK, fact=str(space))
         else:
-            yield Finding(name="disk", mark=Mark.FAILED, found=f"{space}; no job is taken", remedy=REMEDY)
+            yield Finding(name="disk", mark=Mark.FAILED, fact=f"{space}; no job is taken", remedy=REMEDY)
 
 
 def _runtimes(facts: EngineFacts, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:
@@ -391,14 +389,14 @@ def _images(engine: DockerEngine, registry: Registry, slots: Sequence[Slot]) -> 
             continue
         name = f"image of {gpu.name}"
         try:
-            found = f"{gpu.image}, {engine.image_id(gpu.image).removeprefix('sha256:')[:12]}"
+            fact = f"{gpu.image}, {engine.image_id(gpu.image).removeprefix('sha256:')[:12]}"
         except SandboxError as error:
             remedy = (
                 f"`docker build`, `docker pull`, `docker load`, or another `image` in the file of GPU type {gpu.name}"
             )
-            yield Finding(name=name, mark=Mark.FAILED, found=str(error), remedy=remedy)
+            yield Finding(name=name, mark=Mark.FAILED, fact=str(error), remedy=remedy)
         else:
-            yield Finding(name=name, mark=Mark.OK, found=found)
+            yield Finding(name=name, mark=Mark.OK, fact=fact)
 
 
 def _host_slot(registry: Registry, slots: Sequence[Slot]) -> Slot | None:
@@ -410,14 +408,14 @@ def _sandbox(engine: DockerEngine, config: Config, registry: Registry, slots: Se
     slot = _host_slot(registry, slots)
     if slot is None:
         if slots:
-            found = "no slot uses the host's root file system; images are proved when `serve` starts"
-            yield Finding(name="sandbox", mark=Mark.OK, found=found)
+            fact = "no slot uses the host's root file system; images are proved when `serve` starts"
+            yield Finding(name="sandbox", mark=Mark.OK, fact=fact)
         return
     try:
         results = prove(engine, config, registry.get(slot.gpu_type), slot)
     except (SandboxError, KernelRunnerError) as error:
         remedy = "see the engine's own log; the container is created with every protection on"
-        yield Finding(name="sandbox", mark=Mark.FAILED, found=engines.shortened(str(error)), remedy=remedy)
+        yield Finding(name="sandbox", mark=Mark.FAILED, fact=engines.shortened(str(error)), remedy=remedy)
         return
     yield from _proof_findings(results)
 
@@ -476,32 +474,32 @@ def _proof_findings(results: Sequence[StepResult]) -> Iterator[Finding]:
         ("c++", "C++ in the sandbox", "install g++ (build-essential) on the host", lambda _: "compiles"),
         ("cuda", "CUDA in the sandbox", "check the CUDA toolkit under /usr/local/cuda", lambda _: "compiles"),
     )
-    for step, name, remedy, found in questions:
+    for step, name, remedy, fact in questions:
         result = by_name.get(step)
         if result is None and step == "cuda":
             # No nvcc there: nothing to prove on a host without NVIDIA devices.
             continue
         if result is not None and result.exit_code == 0:
-            mark, text = Mark.OK, found(result)
+            mark, text = Mark.OK, fact(result)
             if step == "python" and not text.endswith("as worker"):
                 mark, text = Mark.FAILED, f"{text}, expected the user worker"
-            yield Finding(name=name, mark=mark, found=text, remedy=None if mark is Mark.OK else remedy)
+            yield Finding(name=name, mark=mark, fact=text, remedy=None if mark is Mark.OK else remedy)
         else:
-            yield Finding(name=name, mark=Mark.FAILED, found=_failure(result), remedy=remedy)
+            yield Finding(name=name, mark=Mark.FAILED, fact=_failure(result), remedy=remedy)
 
 
 def _ours(result: StepResult | None) -> Finding:
     name = "our files in the sandbox"
     if result is None or result.exit_code != 0:
-        return Finding(name=name, mark=Mark.FAILED, found=_failure(result))
+        return Finding(name=name, mark=Mark.FAILED, fact=_failure(result))
     readable = result.stdout.split("\n")[:-1] if result.stdout.strip() else []
     if not readable:
-        return Finding(name=name, mark=Mark.OK, found="none")
+        return Finding(name=name, mark=Mark.OK, fact="none")
     more = f" and {len(readable) - 3} more" if len(readable) > 3 else ""
     return Finding(
         name=name,
         mark=Mark.WARNING,
-        found=f"submissions can read {', '.join(readable[:3])}{more}: solutions and hidden cases may be among them",
+        fact=f"submissions can read {', '.join(readable[:3])}{more}: solutions and hidden cases may be among them",
         remedy="move them out of /usr and of the evaluation environment, or forbid others to read them (chmod o-rx)",
     )
 

@@ -33,10 +33,10 @@ def runtimes(facts: EngineFacts, used: Mapping[str, Sequence[str]]) -> Iterator[
     for runtime, types in used.items():
         name, users = f"runtime {runtime}", ", ".join(types)
         if runtime in facts.runtimes:
-            yield Finding(name=name, mark=Mark.OK, found=f"the engine offers it, used by {users}")
+            yield Finding(name=name, mark=Mark.OK, fact=f"the engine offers it, used by {users}")
         else:
-            found = f"the engine does not offer it, and {users} asks for it"
-            yield Finding(name=name, mark=Mark.FAILED, found=found, remedy=_install(runtime))
+            fact = f"the engine does not offer it, and {users} asks for it"
+            yield Finding(name=name, mark=Mark.FAILED, fact=fact, remedy=_install(runtime))
 
 
 def device_access(gpu: GpuType, slots: Sequence[Slot], offered: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
@@ -53,31 +53,31 @@ def device_access(gpu: GpuType, slots: Sequence[Slot], offered: Mapping[str, tup
     name = f"devices of {gpu.name}"
     names = [cdi_name(device, offered) for device in devices]
     if gpu.image != HOST_IMAGE and all(names):
-        yield Finding(name=name, mark=Mark.OK, found=f"by CDI: {', '.join(filter(None, names))}")
+        yield Finding(name=name, mark=Mark.OK, fact=f"by CDI: {', '.join(filter(None, names))}")
         return
     if gpu.image != HOST_IMAGE and SUPPORTED[gpu.vendor].driver is DeviceDriver.NVIDIA:
-        found = "through NVIDIA's runtime: the engine offers no CDI name that is theirs"
+        fact = "through NVIDIA's runtime: the engine offers no CDI name that is theirs"
         remedy = (
             "with it, `systemctl daemon-reload` can take the devices of running containers away where cgroups are of "
             "version 2; with CDI it cannot (from Docker 28.2 on; nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml)"
         )
-        yield Finding(name=name, mark=Mark.OK, found=found, remedy=remedy)
+        yield Finding(name=name, mark=Mark.OK, fact=fact, remedy=remedy)
         return
     support = SUPPORTED[gpu.vendor]
     lacking = sorted(
         {
-            f"{device.vendor} {device.index} has no {wanted}"
+            f"{device.vendor} {device.index} has no {node_name}"
             for device in devices
-            for wanted in support.needed_nodes
-            if not any(Path(node).name.startswith(wanted) for node in device.nodes)
+            for node_name in support.needed_nodes
+            if not any(Path(node).name.startswith(node_name) for node in device.nodes)
         }
     )
     if lacking:
         yield Finding(
-            name=name, mark=Mark.FAILED, found=f"by device node: {'; '.join(lacking)}", remedy=support.nodes_remedy
+            name=name, mark=Mark.FAILED, fact=f"by device node: {'; '.join(lacking)}", remedy=support.nodes_remedy
         )
     else:
-        yield Finding(name=name, mark=Mark.OK, found="by device node")
+        yield Finding(name=name, mark=Mark.OK, fact="by device node")
 
 
 def versions(components: Mapping[str, str]) -> Iterator[Finding]:
@@ -87,10 +87,10 @@ def versions(components: Mapping[str, str]) -> Iterator[Finding]:
             continue
         complaint = below_floor(component, version)
         if complaint is None:
-            yield Finding(name=component, mark=Mark.OK, found=version)
+            yield Finding(name=component, mark=Mark.OK, fact=version)
         else:
             remedy = "use another version, or verify that your distribution has mended this one"
-            yield Finding(name=component, mark=Mark.WARNING, found=complaint, remedy=remedy)
+            yield Finding(name=component, mark=Mark.WARNING, fact=complaint, remedy=remedy)
 
 
 def toolkit_version() -> dict[str, str]:

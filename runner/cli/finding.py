@@ -33,7 +33,7 @@ class Finding:
     name: str
     mark: Mark
     #: The fact.
-    found: str
+    fact: str
     #: What to do; None when there is nothing to do.
     remedy: str | None = None
     #: The failure is that database or engine are not there at all.
@@ -41,7 +41,7 @@ class Finding:
 
     def to_json(self) -> Json:
         """As `check --json` prints it."""
-        return {"name": self.name, "mark": self.mark.value, "found": self.found, "remedy": self.remedy}
+        return {"name": self.name, "mark": self.mark.value, "found": self.fact, "remedy": self.remedy}
 
 
 def verdict_of(findings: Sequence[Finding]) -> ExitCode:
@@ -70,5 +70,5 @@ def render(finding: Finding) -> Group:
         Mark.WARNING: ("!", "yellow"),
         Mark.FAILED: ("✗", "bold red"),
     }[finding.mark]
-    line = Text.assemble((sign, style), f" {finding.name}: {one_line(finding.found)}")
+    line = Text.assemble((sign, style), f" {finding.name}: {one_line(finding.fact)}")
     return Group(line) if finding.remedy is None else Group(line, Text(f"    {finding.remedy}", style="dim"))

@@ -112,7 +112,7 @@ def validate(
     asked = [entry for entry in registry.all() if _is_asked(registry.origin(entry.name), given)]
     findings = [finding for entry in asked for finding in gpu_detect.findings_of(entry, registry)]
     if not asked:
-        findings.append(Finding(name="gpu types", mark=Mark.OK, found=f"the built-in ones; no files in {directory}"))
+        findings.append(Finding(name="gpu types", mark=Mark.OK, fact=f"the built-in ones; no files in {directory}"))
     report(findings, as_json=as_json, ok=True, types=[entry.name for entry in asked])
 
 

@@ -30,6 +30,7 @@ from runner.cli.installation import (
     RELEASES,
     UNIT,
     USER,
+    WEBHOOKS_UNIT,
     Host,
     own_release,
     shipped,
@@ -128,7 +129,7 @@ def upgrade() -> None:
     trouble = _restart(host)
     if trouble is None:
         # Where it runs. A submission that it has accepted does not notice.
-        host.asks("systemctl", "try-restart", "--no-block", GATEWAY_UNIT, DISCORD_UNIT)
+        host.asks("systemctl", "try-restart", "--no-block", GATEWAY_UNIT, DISCORD_UNIT, WEBHOOKS_UNIT)
         return
     host.use(str(before))
     host.command("systemctl", "restart", "--no-block", UNIT)
@@ -143,7 +144,7 @@ def uninstall() -> None:
     """
     host = _host()
     if host.booted:
-        for units in ((UNIT,), (GATEWAY_SOCKET, GATEWAY_UNIT), (DISCORD_UNIT,)):
+        for units in ((UNIT,), (GATEWAY_SOCKET, GATEWAY_UNIT), (DISCORD_UNIT,), (WEBHOOKS_UNIT,)):
             host.command("systemctl", "disable", "--now", "--no-reload", *units)
     _remove_images(host)
     # The files of this program: what follows must have been imported.

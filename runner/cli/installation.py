@@ -24,6 +24,7 @@ USER: Final = "kernel-runner"
 UNIT: Final = "kernel-runner.service"
 #: Installed, and left to the operator to enable.
 GATEWAY_UNIT: Final = "kernel-runner-gateway.service"
+WEBHOOKS_UNIT: Final = "kernel-runner-webhooks.service"
 GATEWAY_SOCKET: Final = "kernel-runner-gateway.socket"
 DISCORD_UNIT: Final = "kernel-runner-discord.service"
 PREFIX: Final = "/opt/kernel-runner"

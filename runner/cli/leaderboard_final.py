@@ -99,15 +99,15 @@ def _progress_text(progress: FinalProgress) -> str:
 
 def final_table(lines: Sequence[FinalLine], pairs: Sequence[FinalPair]) -> RenderableType:
     """The ranking of a final, and what its control says."""
-    table = make_table("rank", "user", "score", "95 % interval", "evaluations", "hosts", "spread", "submission")
+    table = make_table("rank", "user", "time", "95 % interval", "evaluations", "hosts", "spread", "submission")
     for line in lines:
-        known = line.score_low_s is not None and line.score_high_s is not None
+        bounded = line.score_low_s is not None and line.score_high_s is not None
         spread = (f"{value - 1:.1%}" for value in (line.spread_hosts, line.spread_rounds) if value is not None)
         table.add_row(
             f"out: {line.fault}" if line.rank is None else str(line.rank),
             Text(one_line(line.user_name or line.user_id)),
             "-" if line.score_s is None else score(line.score_s),
-            f"{score(line.score_low_s)} to {score(line.score_high_s)}" if known else "-",
+            f"{score(line.score_low_s)} to {score(line.score_high_s)}" if bounded else "-",
             str(line.evaluations),
             str(line.hosts),
             ", ".join(spread),
@@ -116,7 +116,8 @@ def final_table(lines: Sequence[FinalLine], pairs: Sequence[FinalPair]) -> Rende
     first = lines[0]
     title = Text(one_line(f"final {first.final_id} on {first.gpu_type}, {moment(first.ended_at)} UTC"), style="bold")
     remarks = [
-        "equal ranks cannot be told apart; spread: largest median over smallest, of hosts, of rounds",
+        "equal ranks cannot be told apart; time: median of the lower quartiles of calls",
+        "spread: largest median over smallest, of hosts, of rounds",
         *(control_text(pair) for pair in pairs if pair.control and pair.final_id == first.final_id),
     ]
     return Group(title, table, *(Text(remark, style="dim") for remark in remarks))

@@ -27,7 +27,8 @@ def migrate(
         typer.Option(
             "--roles",
             help="Also create `runner_daemon`, `runner_frontend`, `runner_operator`, `runner_readonly`, "
-            "`runner_gateway`, `runner_discord`, `runner_kernelboard` (docs/security.md#the-database).",
+            "`runner_gateway`, `runner_discord`, `runner_kernelboard`, "
+            "`runner_webhook` (docs/security.md#the-database).",
         ),
     ] = False,
     print_roles: Annotated[bool, typer.Option("--print-roles", help="Only print the SQL for the roles.")] = False,

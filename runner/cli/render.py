@@ -234,7 +234,7 @@ def task_page(folder: TaskFolder) -> RenderableType:
     table = make_table("gpu type", "tests", "benchmarks", "hidden")
     for gpu in types or ("any",):
         cases = task.cases_for(gpu)
-        counts = (len(found or ()) for found in (cases.tests, cases.benchmarks, cases.hidden))
+        counts = (len(listed or ()) for listed in (cases.tests, cases.benchmarks, cases.hidden))
         table.add_row(Text(one_line(gpu)), *map(str, counts))
     files = make_table("file", "bytes")
     for name, content in sorted(task.files.items()):

@@ -26,7 +26,7 @@ def gpu_types_table(types: Sequence[GpuTypeLine], hosts: Sequence[HostLine], reg
     if not types:
         return Text("no GPU types announced yet; start a daemon with `kernel-runner serve`")
     slots = slots_per_type([line for line in hosts if host_state(line) == "up"])
-    known = {entry.name: entry for entry in registry.all()}
+    entries = {entry.name: entry for entry in registry.all()}
     table = make_table("name", "slots", "queued", "vendor", "aliases", "on hardware", "description", numbers=2)
     for line in types:
         table.add_row(
@@ -35,7 +35,7 @@ def gpu_types_table(types: Sequence[GpuTypeLine], hosts: Sequence[HostLine], reg
             str(line.queued),
             Text(one_line(line.vendor)),
             Text(one_line(", ".join(line.aliases))),
-            _on_hardware(known[line.name]) if line.name in known else "unknown",
+            _on_hardware(entries[line.name]) if line.name in entries else "unknown",
             Text(one_line(line.description)),
         )
     return table

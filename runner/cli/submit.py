@@ -92,10 +92,6 @@ def submit(
         str | None,
         typer.Option("--expires", metavar="T", help="Cancelled if no host has begun it by T."),
     ] = None,
-    reuse: Annotated[
-        bool,
-        typer.Option("--reuse", help="If the user has submitted the same file in the same way, give that submission."),
-    ] = False,
     benchmark: Annotated[
         int | None,
         typer.Option("--benchmark", metavar="N", min=0, help="Profile benchmark N alone, counted from 0."),
@@ -143,7 +139,6 @@ def submit(
             idempotency_key=idempotency_key,
             start_at=None if start is None else typed_date(store, start, "--start"),
             expires_at=None if expires is None else typed_date(store, expires, "--expires"),
-            reuse=reuse,
             options={name: value for name, value in options.items() if value is not None} or None,
         )
         if not wait:

@@ -1,24 +1,31 @@
 """`task`: help for authors of tasks.
 
-What `check` asks is in `runner.cli.task_check`, the folder of `new` in `runner.cli.task_new`.
+What `check` asks is in `runner.cli.task_check`. The files of `new` end in `.in`, so that no tool takes them for this
+project's own code.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
+import tasks
+from runner.base.errors import TaskError
 from runner.base.gpu_types import Registry
 from runner.cli import evaluate, json_output, render
 from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.finding import Finding, Mark, verdict_of
 from runner.cli.finding import render as render_finding
 from runner.cli.task_check import MeasuredCase, offered, rehearse
-from runner.cli.task_new import make_folder
 from runner.task_format import load
-from runner.task_format.model import Lang
+from runner.task_format.model import HARNESS
+
+_SKELETON: Final = Path(__file__).parent / "skeletons"
+#: A folder, a leaderboard and a word in `#!POPCORN leaderboard NAME`.
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}", re.ASCII)
 
 task = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Task folders: start one, check it.")
 app.add_typer(task, name="task")
@@ -31,14 +38,32 @@ def new(
     directory: Annotated[
         Path, typer.Option("--directory", metavar="D", help="Make it here.", exists=True, file_okay=False)
     ] = Path(),
-    lang: Annotated[Lang, typer.Option("--lang", help="py, or cu for CUDA C++.")] = Lang.PY,
 ) -> None:
     """Start a task: a complete folder that passes `task check` as it is.
 
     If `eval.py` and `utils.py` lie in the directory, as in `tasks/problems/`, the task uses them; else it stands
     alone. An existing folder is not touched.
     """
-    folder = make_folder(directory, name, lang)
+    if not _NAME.fullmatch(name):
+        raise TaskError(
+            f"task name is {name!r}, expected a letter and then up to 99 letters, digits, '_' and '-': "
+            "it names a folder and a leaderboard"
+        )
+    folder = directory / name
+    shared = all((directory / file).is_file() for file in ("eval.py", "utils.py"))
+    texts = {path.relative_to(_SKELETON).as_posix().removesuffix(".in"): path for path in _SKELETON.rglob("*.in")}
+    if not shared:
+        texts["utils.py"] = Path(tasks.__file__).parent / "problems" / "utils.py"
+    try:
+        folder.mkdir()
+        for file, source in texts.items():
+            text = source.read_text(encoding="utf-8").replace("{{eval}}", "../eval.py" if shared else HARNESS)
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_text(text.replace("{{utils}}", "../utils.py" if shared else "utils.py"), "utf-8")
+    except FileExistsError as error:
+        raise TaskError(f"{folder} is there already; choose another name, or another --directory") from error
+    except OSError as error:
+        raise TaskError(f"{folder} cannot be written ({error.strerror}); choose another --directory") from error
     note(f"{folder} is a whole task; change it, then: kernel-runner task check {folder}")
 
 
@@ -66,13 +91,13 @@ def check(  # noqa: C901 a list of questions, one after the other
 
     - `seed`: the same seed gives the same inputs, another gives others in every timed case.
 
-    - `reference`: `check_implementation` accepts `ref_kernel`, computed from copies of the inputs, and in float64, too.
+    - `reference`: `check_implementation` accepts `ref_kernel`, computed from copies of the inputs.
 
     - `check of`: outputs with one NaN, shifted by one, of zeros, of their mean everywhere, and right for another seed
     are refused. Accepted on all cases fails, on some warns.
 
-    - `inputs`: an answer for another seed's values of one input is refused on some case. Notes name those that
-    `ref_kernel` does not use, and those that do not depend on the seed.
+    - `inputs`: an answer for another seed's values of one input is refused on some case. A note names those that
+    do not depend on the seed.
 
     - `digits`: outputs with the digits of a narrower type than the task states are refused on some case. It states that
     of the output, or `math` in runner.yml.
@@ -106,13 +131,13 @@ def check(  # noqa: C901 a list of questions, one after the other
         report(finding)
     if config.eval_python is None:
         remedy = "set eval_python in the configuration, or KERNEL_RUNNER_EVAL_PYTHON"
-        report(Finding(name="code", mark=Mark.WARNING, found="not run: eval_python is not set", remedy=remedy))
+        report(Finding(name="code", mark=Mark.WARNING, fact="not run: eval_python is not set", remedy=remedy))
     else:
-        for found in rehearse(folder, source, gpu_type, config.require_eval_python()):
-            if isinstance(found, MeasuredCase):
-                measured.append(found)
+        for message in rehearse(folder, source, gpu_type, config.require_eval_python()):
+            if isinstance(message, MeasuredCase):
+                measured.append(message)
             else:
-                report(found)
+                report(message)
     code = verdict_of(findings)
     if as_json:
         checks = [finding.to_json() for finding in findings]

@@ -80,12 +80,12 @@ def offered(folder: TaskFolder, registry: Registry) -> Iterator[Finding]:
             gpu = registry.get(name)
         except NotFoundError as error:
             remedy = "correct the name, or describe the type in the registry of its hosts"
-            yield Finding(name=name, mark=Mark.WARNING, found=str(error), remedy=remedy)
+            yield Finding(name=name, mark=Mark.WARNING, fact=str(error), remedy=remedy)
             continue
         yield _fit(folder, gpu, name)
         if folder.task.harness is Harness.BUILTIN and not folder.task.cases_for(name).hidden:
             remedy = "add tests to `hidden` in runner.yml that differ from the others in what a shortcut could rely on"
-            yield Finding(name="hidden cases", mark=Mark.WARNING, found=f"none for {gpu.name}", remedy=remedy)
+            yield Finding(name="hidden cases", mark=Mark.WARNING, fact=f"none for {gpu.name}", remedy=remedy)
 
 
 def _fit(folder: TaskFolder, gpu: GpuType, name: str) -> Finding:
@@ -93,33 +93,33 @@ def _fit(folder: TaskFolder, gpu: GpuType, name: str) -> Finding:
     cases = cases_of(folder, name)
     if not cases:
         remedy = "give it tests and benchmarks in task.yml, or cases of its own in runner.yml"
-        return Finding(name=gpu.name, mark=Mark.FAILED, found="no cases", remedy=remedy)
+        return Finding(name=gpu.name, mark=Mark.FAILED, fact="no cases", remedy=remedy)
     if folder.task.multi_gpu:
         sizes = sorted({int(str(case["world_size"])) for case in cases})
         most = ranks_without_devices(gpu) if gpu.vendor is Vendor.NONE else gpu.count
         if len(sizes) > 1 or sizes[0] > most:
-            found = f"world_size {', '.join(map(str, sizes))}, expected one number for all cases, at most {most}"
+            fact = f"world_size {', '.join(map(str, sizes))}, expected one number for all cases, at most {most}"
             remedy = "give the type cases of its own in runner.yml, or do not offer the task on it"
-            return Finding(name=gpu.name, mark=Mark.FAILED, found=found, remedy=remedy)
+            return Finding(name=gpu.name, mark=Mark.FAILED, fact=fact, remedy=remedy)
     for case in cases:
         problem = misfit(folder.task, case, gpu)
         if problem is not None:
             remedy = "give the type smaller cases in runner.yml, or do not offer the task on it"
-            return Finding(name=gpu.name, mark=Mark.FAILED, found=problem, remedy=remedy)
+            return Finding(name=gpu.name, mark=Mark.FAILED, fact=problem, remedy=remedy)
     if folder.task.extra.bytes is None:
-        return Finding(name=gpu.name, mark=Mark.OK, found=f"{len(cases)} cases")
+        return Finding(name=gpu.name, mark=Mark.OK, fact=f"{len(cases)} cases")
     moved, largest = max(((moved_bytes(folder.task, case), case) for case in cases), key=lambda pair: pair[0])
     budget = tensor_bytes(gpu, folder.task.harness, needed_bytes=needed_bytes(folder.task, cases))
     # The judge keeps inputs twice; `bytes` counts what is read and written once, which is close to that from above.
     if 2 * moved > budget:
-        found = (
+        fact = (
             f"case {spec_line(largest)} moves {size(moved)} by `bytes`, twice that is more than the {size(budget)} "
             f"that its tensors may hold of {memory_of(gpu, folder.task.harness).name}"
         )
         remedy = f"check with --gpu {gpu.name} on such a host, or give the type smaller cases in runner.yml"
-        return Finding(name=gpu.name, mark=Mark.WARNING, found=found, remedy=remedy)
+        return Finding(name=gpu.name, mark=Mark.WARNING, fact=fact, remedy=remedy)
     best = _best(folder, gpu, name)
-    return Finding(name=gpu.name, mark=Mark.OK, found=f"{len(cases)} cases, the largest moves {size(moved)}{best}")
+    return Finding(name=gpu.name, mark=Mark.OK, fact=f"{len(cases)} cases, the largest moves {size(moved)}{best}")
 
 
 def _best(folder: TaskFolder, gpu: GpuType, name: str) -> str:
@@ -142,22 +142,22 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
         python: interpreter of the evaluation environment.
     """
     if folder.task.harness is not Harness.BUILTIN:
-        found = (
+        fact = (
             "evaluated by its own eval program, in whose process a submission can forge verdict and times; neither "
             "cases nor solutions were tried"
         )
         remedy = "try solutions one by one with `kernel-runner eval`"
         if folder.task.lang is Lang.PY:
             remedy += ", or write `harness: builtin` in runner.yml"
-        yield Finding(name="code", mark=Mark.WARNING, found=found, remedy=remedy)
+        yield Finding(name="code", mark=Mark.WARNING, fact=fact, remedy=remedy)
         return
     if gpu.emulate_cuda and folder.task.multi_gpu:
         remedy = "check it without --emulate-cuda: its ranks share the cores then"
-        yield Finding(name="code", mark=Mark.WARNING, found="not run: one CUDA device is emulated", remedy=remedy)
+        yield Finding(name="code", mark=Mark.WARNING, fact="not run: one CUDA device is emulated", remedy=remedy)
         return
     cases = cases_of(folder, gpu.name)
     if not cases:
-        yield Finding(name="cases", mark=Mark.FAILED, found=f"none for {gpu.name}", remedy="give the task some")
+        yield Finding(name="cases", mark=Mark.FAILED, fact=f"none for {gpu.name}", remedy="give the task some")
         return
     solutions = {kind: _solutions(source, kind) for kind in ("correct", "wrong")}
     yield from _lacking(source, solutions)
@@ -202,7 +202,7 @@ def _slow(folder: TaskFolder, own: CaseSet, measured: Mapping[str, MeasuredCase]
             yield Finding(
                 name=key,
                 mark=Mark.WARNING,
-                found=f"inputs and checks of {calls} calls of each case take {needed_s:.0f} s here, of {limit_s:g} s",
+                fact=f"inputs and checks of {calls} calls of each case take {needed_s:.0f} s here, of {limit_s:g} s",
                 remedy="make reference and inputs faster or cases smaller, or raise the limit in task.yml",
             )
 
@@ -262,8 +262,8 @@ def _converse(
             if process.stdout is not None:
                 process.stdout.close()
         if late.is_set():
-            found, remedy = f"did not end within {limit_s:g} s", "see what waits in reference.py, or raise the timeouts"
-            yield Finding(name="code", mark=Mark.FAILED, found=found, remedy=remedy)
+            fact, remedy = f"did not end within {limit_s:g} s", "see what waits in reference.py, or raise the timeouts"
+            yield Finding(name="code", mark=Mark.FAILED, fact=fact, remedy=remedy)
         elif not through:
             stderr.seek(0)
             last_line = stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
@@ -272,14 +272,14 @@ def _converse(
             if ended is not None:
                 where = f" in {ended.place}" if ended.place else ""
                 what, remedy = f"{ended.call} ended its process{where}", "correct reference.py"
-            found = f"{what} with {process.returncode}: {last_line}"
-            yield Finding(name="code", mark=Mark.FAILED, found=found, remedy=remedy)
+            fact = f"{what} with {process.returncode}: {last_line}"
+            yield Finding(name="code", mark=Mark.FAILED, fact=fact, remedy=remedy)
 
 
 def _no_python(python: Path, reason: str) -> Finding:
-    found = f"{python} is no Python interpreter ({reason})"
+    fact = f"{python} is no Python interpreter ({reason})"
     remedy = "set eval_python to the interpreter of an environment with torch"
-    return Finding(name="code", mark=Mark.FAILED, found=found, remedy=remedy)
+    return Finding(name="code", mark=Mark.FAILED, fact=fact, remedy=remedy)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -296,8 +296,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _parsed(message: Mapping[str, Any]) -> Finding | MeasuredCase:
     if "case" in message:
         return MeasuredCase(**message["case"])
-    values = message["finding"]
-    return Finding(**{**values, "mark": Mark(values["mark"])})
+    values = dict(message["finding"])
+    return Finding(mark=Mark(values.pop("mark")), fact=values.pop("found"), **values)
 
 
 def _solutions(source: Path, kind: str) -> Mapping[str, str]:
@@ -311,16 +311,16 @@ def _solutions(source: Path, kind: str) -> Mapping[str, str]:
 def _lacking(source: Path, solutions: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
     if not source.is_dir():
         yield Finding(
-            name="solutions", mark=Mark.WARNING, found="not looked for in an archive", remedy="check the folder"
+            name="solutions", mark=Mark.WARNING, fact="not looked for in an archive", remedy="check the folder"
         )
         return
     remedies = {
         "correct": "write one, so that the check is tried with something it must accept",
         "wrong": "write one that is wrong in the least visible way, so that the check is tried with it",
     }
-    for kind, found in solutions.items():
-        if not found:
-            yield Finding(name=f"solutions/{kind}", mark=Mark.WARNING, found="holds no .py file", remedy=remedies[kind])
+    for kind, files in solutions.items():
+        if not files:
+            yield Finding(name=f"solutions/{kind}", mark=Mark.WARNING, fact="holds no .py file", remedy=remedies[kind])
 
 
 def _with_secret_seed(case: Case) -> Case:

@@ -37,8 +37,6 @@ from sandbox.host.engine import DockerEngine
 
 _log = logs.get_logger(__name__)
 
-_MIB = 2**20
-
 
 class _DockerAdapter:
     """The engine with its errors in the daemon's words."""
@@ -112,7 +110,7 @@ def _serve(spec: DaemonSpec, control: ShutdownControl, health_report: HealthRepo
     evaluator = Evaluator(engine, spec.registry, evaluation_settings(config, spec.eval_python), quarantine)
     port = _DockerAdapter(engine, quarantine, {slot.name for slot in spec.slots})
     floor = DiskFloor(config, lambda: port.data_root)
-    spool = Spool(config.state_dir / "spool", max_bytes=config.spool_max_mib * _MIB)
+    spool = Spool(config.state_dir / "spool")
 
     def store(purpose: str) -> QueueStore:
         # The main thread's own tells the watchdog for what it waits.
@@ -195,9 +193,9 @@ def require_schema(dsn: str, direct_host: str | None = None) -> None:
             "direct_host to the server itself"
         )
     if facts.pending:
-        found = "has no schema 'runner'" if facts.version is None else f"is at migration {facts.version!r}"
+        schema_text = "has no schema 'runner'" if facts.version is None else f"is at migration {facts.version!r}"
         raise DatabaseUnavailableError(
-            f"database {facts.database!r} {found}, expected {facts.pending[-1]!r}: run `kernel-runner migrate`"
+            f"database {facts.database!r} {schema_text}, expected {facts.pending[-1]!r}: run `kernel-runner migrate`"
         )
     if facts.newer:
         _log.warning("database_is_newer", found=facts.version, remedy="update this host")

@@ -171,14 +171,16 @@ class HealthGate:
             state = self._look(slot)
             # The driver reports each error only once.
             xids = [
-                told + (() if reading is None else reading.xids)
-                for told, reading in zip(xids, state.readings, strict=True)
+                device_xids + (() if reading is None else reading.xids)
+                for device_xids, reading in zip(xids, state.readings, strict=True)
             ]
         self._tell(slot, state.health)
         readings = zip(state.readings, xids, strict=True)
         return replace(
             state,
-            readings=tuple(None if reading is None else replace(reading, xids=told) for reading, told in readings),
+            readings=tuple(
+                None if reading is None else replace(reading, xids=device_xids) for reading, device_xids in readings
+            ),
         )
 
     def spoiled(self, slot: Slot, before: Inspection, after: Inspection) -> str | None:

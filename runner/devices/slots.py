@@ -143,7 +143,7 @@ def _explicit(registry: Registry, listing: Listing, slot: SlotConfig, *, where: 
             f"{where}: {len(slot.devices)} devices, expected {expected} for GPU type {gpu_type.name!r} "
             "(UUIDs, PCI addresses or indices)"
         )
-    devices = tuple(_find(listing, gpu_type, wanted, where=where) for wanted in slot.devices)
+    devices = tuple(_find(listing, gpu_type, identifier, where=where) for identifier in slot.devices)
     for device in devices:
         if (gpu_type.device_names or gpu_type.pci_ids) and gpu_type not in types_of(registry, device):
             raise ConfigError(
@@ -165,14 +165,14 @@ def _slot_name(vendor: str, devices: Iterable[Device]) -> str:
     return f"{vendor}{'+'.join(str(device.index) for device in devices)}"
 
 
-def _find(listing: Listing, gpu_type: GpuType, wanted: str, *, where: str) -> Device:
+def _find(listing: Listing, gpu_type: GpuType, identifier: str, *, where: str) -> Device:
     mine = [device for device in listing.devices if device.vendor == gpu_type.vendor]
     for device in mine:
-        if wanted.lower() in (device.uuid.lower(), (device.pci_address or "").lower(), str(device.index)):
+        if identifier.lower() in (device.uuid.lower(), (device.pci_address or "").lower(), str(device.index)):
             return device
     there = ", ".join(f"{device.index} = {device.uuid} ({device.name})" for device in mine) or "none"
     why = "".join(f"; {problem}" for problem in listing.problems)
-    raise ConfigError(f"{where}: no {gpu_type.vendor} device {wanted!r} on this host, found: {there}{why}")
+    raise ConfigError(f"{where}: no {gpu_type.vendor} device {identifier!r} on this host, found: {there}{why}")
 
 
 def _refuse_sharing(drafts: Sequence[_Draft]) -> None:

@@ -137,7 +137,7 @@ class Attempt:
         """
         cache, began_ns = self._resources.builds, time.monotonic_ns()
         cpus = cache.cpus(self._context.slot, beside=beside)
-        plans = self._kind.build_plans(cpus, beside=beside) if cache.wanted else {}
+        plans = self._kind.build_plans(cpus, beside=beside) if cache.is_on else {}
         if not plans:
             return
 
@@ -289,7 +289,7 @@ def execute(
     request = plan.request
     if archive is not None:
         request = replace(plan.built_request or request, archive_bytes=archive.size_bytes)
-    request = resources.gates.told(request, slot)
+    request = resources.gates.with_gates(request, slot)
     with ExitStack() as used:
 
         def converse(container: Container) -> tuple[ContainerReport, int]:
@@ -311,22 +311,22 @@ def execute(
         try:
             warm = resources.warm_pool.take(slot.name, plan.spec, cancel=cancel)
             metrics.container_taken(warm=warm is not None)
-            found = None if warm is None else converse(warm)
-            if found is not None and _died_while_warm(found[0]):
-                _log.warning("warm_container_dead", slot=slot.name, detail=found[0].outcome.detail)
-                found = None
-            if found is None:
+            exchange = None if warm is None else converse(warm)
+            if exchange is not None and _died_while_warm(exchange[0]):
+                _log.warning("warm_container_dead", slot=slot.name, detail=exchange[0].outcome.detail)
+                exchange = None
+            if exchange is None:
                 if cancel.is_set():
                     raise CancelledByRequest("cancelled before its container started")
-                found = converse(resources.engine.start(plan.spec))
+                exchange = converse(resources.engine.start(plan.spec))
         except SandboxError as error:
             if error.leftover is not None:
                 resources.quarantine.add(slot.name, error.leftover, error)
             if isinstance(error, EngineUnavailable):
                 raise EngineUnavailableError(str(error)) from error
             raise EvaluationError(str(error)) from error
-        resources.gates.note(slot, [step.judged.details for step in found[0].steps if step.judged is not None])
-        yield found
+        resources.gates.note(slot, [step.judged.details for step in exchange[0].steps if step.judged is not None])
+        yield exchange
 
 
 def _forward(on_progress: OnProgress | None) -> Callable[[str, int, int], None] | None:

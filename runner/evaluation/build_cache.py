@@ -90,7 +90,7 @@ class BuildCache:
         self._cpus = spare_cpus(slots)
 
     @property
-    def wanted(self) -> bool:
+    def is_on(self) -> bool:
         """Whether submissions are built before their runs at all."""
         return self._workers != 0
 
@@ -212,10 +212,10 @@ class BuildCache:
     def _make(self, what: _What, plan: BuildPlan, place: str, cancel: threading.Event) -> tuple[Build, int]:
         """A build, and how many nanoseconds it took."""
         began_ns = time.monotonic_ns()
-        build = self._made(what, plan, place, cancel)
+        build = self._build(what, plan, place, cancel)
         return build, time.monotonic_ns() - began_ns
 
-    def _made(self, what: _What, plan: BuildPlan, place: str, cancel: threading.Event) -> Build:
+    def _build(self, what: _What, plan: BuildPlan, place: str, cancel: threading.Event) -> Build:
         try:
             archive = BuildArchive(self._directory)
             report = self._run(plan, place, archive, what, cancel)
@@ -240,10 +240,10 @@ class BuildCache:
             bundle_bytes=archive.size_bytes if usable else 0,
             refused=archive.refused,
         )
-        said = tuple(
+        steps = tuple(
             replace(step, stdout=step.stdout[:KEPT_OUTPUT], stderr=step.stderr[:KEPT_OUTPUT]) for step in report.steps
         )
-        return Build(archive=archive if usable else None, report=replace(report, steps=said))
+        return Build(archive=archive if usable else None, report=replace(report, steps=steps))
 
     def _run(
         self, plan: BuildPlan, place: str, archive: BuildArchive, what: _What, cancel: threading.Event

@@ -164,8 +164,8 @@ def _devices(slot: Slot, environment: Environment) -> Devices | None:
     groups = tuple(sorted({group for device in slot.devices for group in device.groups}))
     names = tuple(name for device in slot.devices if (name := cdi_name(device, environment.cdi)) is not None)
     if len(names) == len(slot.devices):
-        known = all(environment.cdi[name] for name in names)
-        nodes = dict.fromkeys(node for name in names for node in environment.cdi[name] if known)
+        by_cdi = all(environment.cdi[name] for name in names)
+        nodes = dict.fromkeys(node for name in names for node in environment.cdi[name] if by_cdi)
         return Devices(driver=DeviceDriver.CDI, ids=names, groups=groups, nodes=tuple(nodes))
     if environment.device_driver is DeviceDriver.NVIDIA:
         uuids = tuple(device.uuid for device in slot.devices)

@@ -167,7 +167,7 @@ class Evaluator:
         """
         try:
             self._engine.reap_orphans()
-            gone = self._engine.prune_host_roots([known.image for known in self._environments.values()])
+            gone = self._engine.prune_host_roots([environment.image for environment in self._environments.values()])
         except SandboxError as error:
             _log.warning("old_containers_not_removed", error=str(error))
         else:
@@ -250,10 +250,10 @@ class Evaluator:
 
     def _environment(self, gpu: GpuType) -> Environment:
         with self._lock:
-            known = self._environments.get(gpu.name)
-            if known is None:
-                known = self._environments[gpu.name] = self._make_environment(gpu)
-            return known
+            environment = self._environments.get(gpu.name)
+            if environment is None:
+                environment = self._environments[gpu.name] = self._make_environment(gpu)
+            return environment
 
     def _make_environment(self, gpu: GpuType) -> Environment:
         try:

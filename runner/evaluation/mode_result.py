@@ -35,6 +35,8 @@ class CaseTiming:
     #: None: it is absent, not finite, or too small to be a time. For messages there is the text, too.
     mean_ns: float | None
     mean_text: str | None
+    #: The lower quartile of the calls; None where an eval program reports none.
+    p25_ns: float | None = None
     #: `assurance` and `interval` of its TimingReport; None where the judge's clock says nothing, or there is none.
     timing: TimingAssurance | None = None
     interval_ns: tuple[float, float] | None = None
@@ -110,6 +112,7 @@ def _judged_timing(report: TimingReport | None) -> CaseTiming:
     return CaseTiming(
         mean_ns=_time(report.summary.mean),
         mean_text=str(report.summary.mean),
+        p25_ns=_time(report.summary.p25),
         timing=assurance_of(report.assurance),
         interval_ns=(low, high) if 0 < low <= high else None,
     )

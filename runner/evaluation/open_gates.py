@@ -23,11 +23,11 @@ class OpenGates:
     """What was tried, by devices."""
 
     def __init__(self) -> None:
-        self._found: set[tuple[str, ...]] = set()
+        self._open_devices: set[tuple[str, ...]] = set()
 
-    def told(self, request: PairRequest | StepsRequest, slot: Slot) -> PairRequest | StepsRequest:
+    def with_gates(self, request: PairRequest | StepsRequest, slot: Slot) -> PairRequest | StepsRequest:
         """The request, with what is known of the slot's devices."""
-        if not isinstance(request, PairRequest) or not slot.devices or _devices(slot) not in self._found:
+        if not isinstance(request, PairRequest) or not slot.devices or _devices(slot) not in self._open_devices:
             return request
         return replace(request, payload={**request.payload, "streams_wait": True})
 
@@ -35,12 +35,12 @@ class OpenGates:
         """Learn from the details of a judge's steps. Runs that time nothing say nothing of a gate."""
         if not slot.devices:
             return
-        told = list(details)
-        gates = {found["gate"] for found in told if "gate" in found}
+        records = list(details)
+        gates = {record["gate"] for record in records if "gate" in record}
         if gates == {_OPEN}:
-            self._found.add(_devices(slot))
-        elif gates or not told:
-            self._found.discard(_devices(slot))
+            self._open_devices.add(_devices(slot))
+        elif gates or not records:
+            self._open_devices.discard(_devices(slot))
 
 
 def _devices(slot: Slot) -> tuple[str, ...]:

@@ -5,17 +5,17 @@ Owns what is written about a run: its score, its output, its assurance, its spee
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runner.base import results
 from runner.base.errors import EvaluationError
 from runner.base.model import Artifact, Demand, Json, RunRecord, TimingAssurance, Verdict
 from runner.evaluation.mode_result import CaseTiming, ModeResult, assurance_of
 from runner.evaluation.speed_of_light import SpeedOfLight
-from runner.task_format.model import CuConfig, Harness, Ranking, Task
+from runner.task_format.model import CuConfig, Harness, Task
 from sandbox.protocol import AuthorExit, Judged, StepResult
 from sandbox.spec import Outcome
 
@@ -66,9 +66,13 @@ def score_s(task: Task, timings: Sequence[CaseTiming]) -> float:
     values = [timing.mean_ns / 1e9 for timing in timings if timing.mean_ns is not None]
     if not values or len(values) != len(timings):
         raise EvaluationError(f"a passed leaderboard run has no usable means: {[each.mean_text for each in timings]}")
-    if task.ranking_by is Ranking.GEOM:
-        return math.exp(math.fsum(map(math.log, values)) / len(values))
-    return math.fsum(values) / len(values)
+    return results.combined(values, task.ranking_by)
+
+
+def p25_s(task: Task, timings: Sequence[CaseTiming]) -> float | None:
+    """The same of the lower quartiles, by which finals compare; None where an eval program reports none."""
+    values = [timing.p25_ns / 1e9 for timing in timings if timing.p25_ns is not None]
+    return results.combined(values, task.ranking_by) if values and len(values) == len(timings) else None
 
 
 def run_record(
@@ -186,21 +190,21 @@ def _unranked(demand: Demand, assurance: Mapping[str, str], timings: Sequence[Ca
             return "the host's work is part of what the judge's clock has seen"
         case _:
             where = _widest(timings)
-            found = "cannot bound it more closely" if where is None else f"puts {where}"
-            return f"the judge's clock {found}, and the board asks for {100 * demand.tolerance:.3g} %"
+            bound = "cannot bound it more closely" if where is None else f"puts {where}"
+            return f"the judge's clock {bound}, and the board asks for {100 * demand.tolerance:.3g} %"
 
 
 def _widest(timings: Sequence[CaseTiming]) -> str | None:
     """The case whose interval is the widest for its size, as words; None where none is given."""
-    found = [
+    widths = [
         (high / low, index, low, high)
         for index, timing in enumerate(timings)
         if timing.interval_ns is not None
         for low, high in (timing.interval_ns,)
     ]
-    if not found:
+    if not widths:
         return None
-    _, index, low, high = max(found)
+    _, index, low, high = max(widths)
     return f"benchmark {index} between {low / 1e3:.4g} and {high / 1e3:.4g} µs"
 
 

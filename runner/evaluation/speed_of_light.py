@@ -22,7 +22,8 @@ MATH_SLACK = 1.5
 #: How much faster than its data sheet memory may be. Its clock is fixed; data sheets of one board differ by 1.04.
 MEMORY_SLACK = 1.2
 
-MATH, MEMORY = "math", "memory"
+MATH = "math"
+MEMORY = "memory"
 
 #: Data type -> those that hold each of its values exactly, itself included, so that their units can do its work.
 _CARRIERS: Mapping[Dtype, tuple[Dtype, ...]] = {
@@ -107,11 +108,11 @@ def _floor(  # noqa: PLR0917 numbers of one formula
     task: Task, case: Case, gpu: GpuType, figures: Figures, flops: float | None, moved: float | None
 ) -> Floor | None:
     # A submission may use every device of its slot, however many ranks the task has.
-    found = []
+    floors = []
     if flops is not None and figures.fastest_tflops is not None:
         per_s = figures.fastest_tflops * 1e12 * MATH_SLACK * gpu.count
         why = f"{flops:.4g} operations, and {gpu.name} does at most {per_s:.4g} of any kind per second"
-        found.append(Floor(ns=flops / per_s * 1e9, limit=MATH, why=why))
+        floors.append(Floor(ns=flops / per_s * 1e9, limit=MATH, why=why))
     if moved is not None and figures.bandwidth_gb_s is not None and figures.cache_bytes is not None:
         written = None if task.extra.written is None else work(task.extra.written, case)
         crossing = _crossing(moved, written, figures.cache_bytes * gpu.count)
@@ -120,8 +121,8 @@ def _floor(  # noqa: PLR0917 numbers of one formula
             f"{crossing:.4g} bytes must pass the memory of {gpu.name} whatever its caches hold, and it moves at most "
             f"{per_s:.4g} per second"
         )
-        found.append(Floor(ns=crossing / per_s * 1e9, limit=MEMORY, why=why))
-    highest = max(found, key=lambda floor: floor.ns, default=None)
+        floors.append(Floor(ns=crossing / per_s * 1e9, limit=MEMORY, why=why))
+    highest = max(floors, key=lambda floor: floor.ns, default=None)
     return None if highest is None or highest.ns <= 0 else highest
 
 

@@ -120,10 +120,10 @@ def _below_floor(speeds_of_light: Sequence[SpeedOfLight], index: int, count: int
         light.floor
         for light in (speeds_of_light[index : index + 1] if len(speeds_of_light) == count else speeds_of_light)
     ]
-    known = [floor for floor in floors if floor is not None]
-    if not known or len(known) < len(floors):
+    stated = [floor for floor in floors if floor is not None]
+    if not stated or len(stated) < len(floors):
         return None
-    return min(known, key=lambda floor: floor.ns).refusal(mean_ns)
+    return min(stated, key=lambda floor: floor.ns).refusal(mean_ns)
 
 
 def compilation_finding(evidence: Evidence) -> Finding | None:

@@ -152,11 +152,11 @@ class WarmPool:
     def _keep(self) -> None:
         while True:
             with self._changed:
-                while (found := self._next()) is None:
+                while (due := self._next()) is None:
                     if self._closed:
                         return
                     self._changed.wait(self._pause_s())
-                self._begin(*found)
+                self._begin(*due)
 
     def _begin(self, slot: str, place: _SlotPool) -> None:
         """Start containers in a thread of their own: those of other slots do not wait for their imports."""
@@ -180,7 +180,7 @@ class WarmPool:
             for slot, place in self._pools.items()
             if (place.asked or self._wants(place)) and self._is_due(place)
         ]
-        return min(ready, key=lambda found: (not found[1].asked, len(found[1].containers)), default=None)
+        return min(ready, key=lambda entry: (not entry[1].asked, len(entry[1].containers)), default=None)
 
     def _wants(self, place: _SlotPool) -> bool:
         return not place.starting and not place.busy and self._count(place) > 0
@@ -200,28 +200,28 @@ class WarmPool:
 
     def _start(self, slot: str, place: _SlotPool, spec: SandboxSpec, count: int) -> None:
         """Start so many containers at once; they wait together, when all of them are quiet."""
-        found: list[_WarmContainer] = []
+        containers: list[_WarmContainer] = []
         others = [
-            threading.Thread(target=self._start_one, args=(slot, place, spec, found), daemon=True)
+            threading.Thread(target=self._start_one, args=(slot, place, spec, containers), daemon=True)
             for _ in range(count - 1)
         ]
         for other in others:
             other.start()
-        self._start_one(slot, place, spec, found)
+        self._start_one(slot, place, spec, containers)
         for other in others:
             other.join()
         with self._changed:
             unwanted = self._is_unwanted(place)
             if not unwanted:
-                place.containers += found
+                place.containers += containers
             place.starting = 0
-            place.not_before_s = time.monotonic() + (0.0 if found else RETRY_S)
+            place.not_before_s = time.monotonic() + (0.0 if containers else RETRY_S)
             self._starters.discard(threading.current_thread())
             self._changed.notify_all()
         if unwanted:
-            self._remove(found)
+            self._remove(containers)
 
-    def _start_one(self, slot: str, place: _SlotPool, spec: SandboxSpec, found: list[_WarmContainer]) -> None:
+    def _start_one(self, slot: str, place: _SlotPool, spec: SandboxSpec, containers: list[_WarmContainer]) -> None:
         try:
             container = self._engine.start(spec)
         except SandboxError as error:
@@ -238,7 +238,7 @@ class WarmPool:
             _log.warning("warm_container_not_started", slot=slot, error=str(error))
             prepared = False
         if prepared:
-            found.append(_WarmContainer(slot=slot, spec=spec, container=container))
+            containers.append(_WarmContainer(slot=slot, spec=spec, container=container))
         else:
             remove(container, slot, self._quarantine)
 

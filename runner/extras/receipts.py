@@ -195,8 +195,8 @@ def _require_key(statement: Mapping[str, Any], key: str, keys: Sequence[HostKey]
     listed = next((each for each in keys if each.host == host and each.key == key), None)
     if listed is None:
         others = sorted({each.host for each in keys if each.key == key})
-        found = f"which is a key of host {', '.join(others)}" if others else "which is no host's"
-        raise ReceiptError(f"it is signed with key {key}, {found}; expected a key of host {host!r}, which it names")
+        owner = f"which is a key of host {', '.join(others)}" if others else "which is no host's"
+        raise ReceiptError(f"it is signed with key {key}, {owner}; expected a key of host {host!r}, which it names")
     try:
         at = read_date(statement["evaluated_at"])
     except DateError:

@@ -58,19 +58,19 @@ class Base:
 
         Where a leaderboard's name is another one's number, the name counts.
         """
-        found = self._link.one(queries.BOARD_NAME, {"given": clean_text(given)})
-        return given if found is None else str(found["name"])
+        row = self._link.one(queries.BOARD_NAME, {"given": clean_text(given)})
+        return given if row is None else str(row["name"])
 
     def ping(self) -> None:
         """A round trip to the database."""
         self._link.one(queries.PING)
 
 
-def expect(found: Row | None) -> Row:
+def expect(row: Row | None) -> Row:
     """The row of a statement that always returns one."""
-    if found is None:
+    if row is None:
         raise RuntimeError("a statement that always returns a row returned none")
-    return found
+    return row
 
 
 def typed(row: Row) -> dict[str, Any]:

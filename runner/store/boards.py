@@ -152,7 +152,7 @@ class Boards(Base):
 
     def boards(self) -> Sequence[BoardLine]:
         """All leaderboards, open ones first."""
-        return [BoardLine(**_board(found)) for found in self._link.all(queries.BOARDS)]
+        return [BoardLine(**_board(record)) for record in self._link.all(queries.BOARDS)]
 
     def task_faults(self) -> TaskFaults | None:
         """What is wrong with the tasks of open leaderboards; None: this login may not read tasks."""
@@ -162,8 +162,8 @@ class Boards(Base):
         if not expect(self._link.one(queries.MAY_READ_TASKS))["may"]:
             return None
         broken, unknown = {}, {}
-        for found in self._link.all(queries.OPEN_TASKS):
-            name, task, extra = found["name"], found["task"], found["extra"]
+        for record in self._link.all(queries.OPEN_TASKS):
+            name, task, extra = record["name"], record["task"], record["extra"]
             origin = f"leaderboard {name!r}"
             for part in (task, extra):
                 if isinstance(part, Unloadable):
@@ -184,12 +184,12 @@ class Boards(Base):
             NotFoundError: no such leaderboard.
         """
         with self._link.transaction() as connection:
-            found = row(connection, queries.BOARD, {"name": name})
-            if found is None:
+            record = row(connection, queries.BOARD, {"name": name})
+            if record is None:
                 raise no_board(name)
-            templates = rows(connection, queries.BOARD_TEMPLATES, {"id": found["id"]})
+            templates = rows(connection, queries.BOARD_TEMPLATES, {"id": record["id"]})
         return BoardView(
-            **_board(found),
+            **_board(record),
             templates={template["lang"]: template["code"] for template in templates},
         )
 
@@ -219,7 +219,7 @@ def incomparable(
     if set(extra.get("private", ())) != set(new_extra.get("private", ())):
         changed.append(f"{RUNNER_YML}private")
     for gpu in gpus:
-        own, new_own = (found.get("cases", {}).get(gpu, {}).get("benchmarks") for found in (extra, new_extra))
+        own, new_own = (record.get("cases", {}).get(gpu, {}).get("benchmarks") for record in (extra, new_extra))
         before = task.get("benchmarks") if own is None else own
         after = new_task.get("benchmarks") if new_own is None else new_own
         # Where neither has cases of its own, `benchmarks` above is what changed.
@@ -262,11 +262,11 @@ def _check_board(name: str, deadline: datetime, gpus: Sequence[str]) -> None:
         raise BoardError(f"leaderboard {name!r}: a GPU type is named twice in {', '.join(gpus)}")
 
 
-def _board(found: Row) -> dict[str, Any]:
+def _board(record: Row) -> dict[str, Any]:
     """The columns of a leaderboard as its record has them."""
-    own = {key: value for key, value in found.items() if key not in ("timing", "tolerance")}
-    demand = Demand(timing=TimingAssurance(found["timing"]), tolerance=found["tolerance"])
-    return {**own, "gpus": tuple(found["gpus"]), "demand": demand}
+    own = {key: value for key, value in record.items() if key not in ("timing", "tolerance")}
+    demand = Demand(timing=TimingAssurance(record["timing"]), tolerance=record["tolerance"])
+    return {**own, "gpus": tuple(record["gpus"]), "demand": demand}
 
 
 def _set_demand(

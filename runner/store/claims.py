@@ -66,9 +66,9 @@ class Claiming(Base):
             "lease_s": lease_s,
             "instance": instance,
         }
-        found = self._link.each(queries.CLAIM, parameters, answer_s=CLAIM_ANSWER_S)
-        standing = {name: found[0][name] for name in _STANDING}
-        taken = [_job(row) for row in found if row["id"] is not None]
+        answer = self._link.each(queries.CLAIM, parameters, answer_s=CLAIM_ANSWER_S)
+        standing = {name: answer[0][name] for name in _STANDING}
+        taken = [_job(row) for row in answer if row["id"] is not None]
         return Claims(
             jobs=tuple(job for job in taken if isinstance(job, Job)),
             unreadable=tuple(job for job in taken if isinstance(job, Unreadable)),
@@ -90,7 +90,7 @@ class Claiming(Base):
         ids, attempts = _columns(held)
         parameters = {"host": host, "lease_s": lease_s, "ids": ids, "attempts": attempts, "instance": instance}
         answer_s = min(_ANSWER_MAX_S, max(_ANSWER_MIN_S, _ANSWER * lease_s))
-        return [LeaseState(**found) for found in self._link.all(queries.HEARTBEAT, parameters, answer_s=answer_s)]
+        return [LeaseState(**record) for record in self._link.all(queries.HEARTBEAT, parameters, answer_s=answer_s)]
 
     def reclaim(self) -> Sequence[Reclaimed]:
         """Put jobs with expired leases back into the queue, a hundred at a time.
@@ -158,8 +158,8 @@ def _validation(own: Mapping[str, Any]) -> ValidationJob:
 
 
 def _unreadable(row: Mapping[str, Any], cause: str) -> Unreadable:
-    known = {name: row[name] for name in ("id", "attempt", "submission_id", "gpu_type", "secret")}
-    return Unreadable(claimed=Claimed(**known), cause=cause)
+    ids = {name: row[name] for name in ("id", "attempt", "submission_id", "gpu_type", "secret")}
+    return Unreadable(claimed=Claimed(**ids), cause=cause)
 
 
 def _columns(held: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:

@@ -244,20 +244,20 @@ class Link:
                 try:
                     return cursor.fetchall()
                 except Exception:  # noqa: BLE001 - stored data may break a loader in any way; reported with the row
-                    found = [_row(cursor, number) for number in range(cursor.rowcount)]
+                    fetched = [_row(cursor, number) for number in range(cursor.rowcount)]
                     try:
                         session.require_wire(connection)
                     except DatabaseUnavailableError:
                         self.close()
                         raise
-                    return found
+                    return fetched
 
         return _insistently(once)
 
     def one(self, query: Query, parameters: Mapping[str, Any] | None = None) -> Row | None:
         """The first row of a statement, in its own transaction, run again like `run`'s; None if there is none."""
-        found = self.all(query, parameters)
-        return found[0] if found else None
+        fetched = self.all(query, parameters)
+        return fetched[0] if fetched else None
 
     def _connected(self, answer_s: float | None) -> _Connection:
         if self._connection is None or self._connection.closed:
@@ -308,18 +308,18 @@ def rows(
 
 def row(connection: psycopg.Connection[Row], query: Query, parameters: Mapping[str, Any] | None = None) -> Row | None:
     """The first row of a statement; None if there is none."""
-    found = rows(connection, query, parameters)
-    return found[0] if found else None
+    fetched = rows(connection, query, parameters)
+    return fetched[0] if fetched else None
 
 
 def _row(cursor: psycopg.Cursor[Row], number: int) -> Row:
     # Where a row before could not be read, the driver still stands.
     cursor.scroll(number, mode="absolute")
     try:
-        found = cursor.fetchone()
+        fetched = cursor.fetchone()
     except Exception as error:  # noqa: BLE001 - stored data may break a loader in any way; reported with the row
-        found = _broken(cursor, number, error)
-    return {} if found is None else found
+        fetched = _broken(cursor, number, error)
+    return {} if fetched is None else fetched
 
 
 def _broken(cursor: psycopg.Cursor[Row], number: int, error: Exception) -> Broken:

@@ -124,13 +124,13 @@ class Snapshot:
 
     def boards(self) -> Sequence[DataBoard]:
         """All leaderboards, by id."""
-        found = rows(self._connection, queries.DATASET_BOARDS)
-        return [DataBoard(**{**line, "gpu_types": tuple(line["gpu_types"])}) for line in found]
+        records = rows(self._connection, queries.DATASET_BOARDS)
+        return [DataBoard(**{**line, "gpu_types": tuple(line["gpu_types"])}) for line in records]
 
     def people(self, scope: Scope) -> Sequence[People]:
         """How many submissions there are, and how many the scope leaves out; a leaderboard without any is not there."""
-        found = rows(self._connection, queries.DATASET_PEOPLE, scope.parameters())
-        return [People(**{**line, "banned": tuple(line["banned"] or ())}) for line in found]
+        records = rows(self._connection, queries.DATASET_PEOPLE, scope.parameters())
+        return [People(**{**line, "banned": tuple(line["banned"] or ())}) for line in records]
 
     def submissions(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of submissions.parquet, without `code_encoding`."""
@@ -150,7 +150,7 @@ class Snapshot:
 
     def host_keys(self) -> Sequence[HostKey]:
         """The public keys that hosts have registered, oldest first."""
-        return [HostKey(**found) for found in rows(self._connection, queries.HOST_KEYS)]
+        return [HostKey(**key) for key in rows(self._connection, queries.HOST_KEYS)]
 
     def finals(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of finals.parquet."""

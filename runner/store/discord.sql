@@ -67,11 +67,13 @@ UPDATE runner.discord_submission SET thread_id = %(thread_id)s::bigint WHERE sub
 
 -- name: discord_message
 -- Notes the message in a submission's thread.
-UPDATE runner.discord_submission SET message_id = %(message_id)s::bigint WHERE submission_id = %(submission_id)s::integer
+UPDATE runner.discord_submission SET message_id = %(message_id)s::bigint
+WHERE submission_id = %(submission_id)s::integer
 
 -- name: discord_verdict
 -- Notes the public verdict of a submission.
-UPDATE runner.discord_submission SET verdict_id = %(verdict_id)s::bigint WHERE submission_id = %(submission_id)s::integer
+UPDATE runner.discord_submission SET verdict_id = %(verdict_id)s::bigint
+WHERE submission_id = %(submission_id)s::integer
 
 -- name: discord_ended
 -- Notes that everything about a submission is said.

@@ -100,22 +100,22 @@ class Column:
 
 def differences(columns: Iterable[Column], keys: Iterable[tuple[str, tuple[str, ...]]]) -> list[str]:
     """One line per thing that is not as expected; empty if all is well."""
-    found = {(column.table, column.name): column for column in columns}
-    tables = {column.table for column in found.values()}
+    columns_by_name = {(column.table, column.name): column for column in columns}
+    tables = {column.table for column in columns_by_name.values()}
     lines: list[str] = []
     for table, expected in EXPECTED_COLUMNS.items():
         if table not in tables:
             lines.append(f"table leaderboard.{table} is missing")
             continue
         for name, types in expected.items():
-            column = found.get((table, name))
+            column = columns_by_name.get((table, name))
             if column is None:
                 lines.append(f"column leaderboard.{table}.{name} is missing, expected {' or '.join(types)}")
             elif column.data_type not in types:
                 lines.append(f"column leaderboard.{table}.{name} is {column.data_type}, expected {' or '.join(types)}")
     lines.extend(
         f"column leaderboard.{column.table}.{column.name} is NOT NULL without a default and unknown to kernel-runner"
-        for column in found.values()
+        for column in columns_by_name.values()
         if column.required and column.table in _INSERTED and column.name not in EXPECTED_COLUMNS[column.table]
     )
     present = set(keys)

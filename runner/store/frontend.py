@@ -45,7 +45,6 @@ class Frontend(Base):
         idempotency_key: str | None = None,
         start_at: datetime | None = None,
         expires_at: datetime | None = None,
-        reuse: bool = False,
         options: Mapping[str, Any] | None = None,
     ) -> int:
         """Store a submission and its jobs; returns the submission's id.
@@ -62,7 +61,6 @@ class Frontend(Base):
             idempotency_key: the same one returns the same id.
             start_at: not begun earlier.
             expires_at: cancelled if no host has begun it by then.
-            reuse: return an equal submission of the user's that waits, runs or has a result, if there is one.
             options: of a profile, see `runner.check_options`; None: the defaults.
 
         Raises:
@@ -80,7 +78,6 @@ class Frontend(Base):
             "idempotency_key": text(idempotency_key),
             "start_at": start_at,
             "expires_at": expires_at,
-            "reuse": reuse,
             "options": to_jsonb(options),
         }
         return int(expect(self._link.one(queries.SUBMIT, parameters))["submission_id"])
@@ -115,8 +112,8 @@ class Frontend(Base):
         Raises:
             NotFoundError: no such submission, or not one of `user_id`.
         """
-        found = self._link.one(queries.CANCEL, {"submission_id": submission_id, "user_id": text(user_id)})
-        return int(expect(found)["asked"])
+        record = self._link.one(queries.CANCEL, {"submission_id": submission_id, "user_id": text(user_id)})
+        return int(expect(record)["asked"])
 
     def submission(self, submission_id: int) -> SubmissionView:
         """Everything about a submission, secret output included.
@@ -130,24 +127,24 @@ class Frontend(Base):
             if status is None:
                 raise NotFoundError(f"submission {submission_id} does not exist or was never queued here")
             runs: dict[int, list[RunView]] = {}
-            for found in rows(connection, queries.RUNS, parameters):
-                runs.setdefault(found.pop("job_id"), []).append(_run_view(found))
+            for record in rows(connection, queries.RUNS, parameters):
+                runs.setdefault(record.pop("job_id"), []).append(_run_view(record))
             artifacts: dict[int, list[ArtifactLine]] = {}
-            for found in rows(connection, queries.ARTIFACTS, parameters):
-                artifacts.setdefault(found.pop("job_id"), []).append(ArtifactLine(**found))
+            for record in rows(connection, queries.ARTIFACTS, parameters):
+                artifacts.setdefault(record.pop("job_id"), []).append(ArtifactLine(**record))
             jobs = tuple(
                 JobView(
-                    **typed(found),
-                    runs=tuple(runs.get(found["id"], ())),
-                    artifacts=tuple(artifacts.get(found["id"], ())),
+                    **typed(record),
+                    runs=tuple(runs.get(record["id"], ())),
+                    artifacts=tuple(artifacts.get(record["id"], ())),
                 )
-                for found in rows(connection, queries.JOBS, parameters)
+                for record in rows(connection, queries.JOBS, parameters)
             )
         return SubmissionView(status=_status_line(status), jobs=jobs)
 
     def queue(self, *, limit: int) -> Sequence[StatusLine]:
         """What runs, what waits and the newest of what is over, in this order."""
-        return [_status_line(found) for found in self._link.all(queries.QUEUE, {"limit": limit})]
+        return [_status_line(record) for record in self._link.all(queries.QUEUE, {"limit": limit})]
 
     def ranking(self, leaderboard: str, gpu_type: str | None = None) -> Sequence[RankingLine]:
         """The best score that counts of every user, per GPU type.
@@ -156,17 +153,17 @@ class Frontend(Base):
             NotFoundError: no such leaderboard.
         """
         with self._link.transaction() as connection:
-            found = rows(connection, queries.RANKING, {"leaderboard": leaderboard, "gpu_type": gpu_type})
-            if not found and row(connection, queries.BOARD, {"name": leaderboard}) is None:
+            places = rows(connection, queries.RANKING, {"leaderboard": leaderboard, "gpu_type": gpu_type})
+            if not places and row(connection, queries.BOARD, {"name": leaderboard}) is None:
                 raise no_board(leaderboard)
-        return [RankingLine(score_s=float(place.pop("score")), **place) for place in found]
+        return [RankingLine(score_s=float(place.pop("score")), **place) for place in places]
 
     def validations(
         self, *, leaderboard: str | None = None, submission_id: int | None = None, sweep_id: int | None = None
     ) -> Sequence[ValidationLine]:
         """What validations said, of a leaderboard, a submission or a sweep; of the task's present version alone."""
         parameters = {"leaderboard": leaderboard, "submission_id": submission_id, "sweep_id": sweep_id}
-        return [ValidationLine(**found) for found in self._link.all(queries.VALIDATIONS, parameters)]
+        return [ValidationLine(**record) for record in self._link.all(queries.VALIDATIONS, parameters)]
 
     def validation_progress(self, sweep_id: int) -> SweepProgress:
         """How far a sweep is.
@@ -174,10 +171,10 @@ class Frontend(Base):
         Raises:
             NotFoundError: no such sweep.
         """
-        found = expect(self._link.one(queries.VALIDATION_PROGRESS, {"sweep_id": sweep_id}))
-        if found["status"] is None:
+        record = expect(self._link.one(queries.VALIDATION_PROGRESS, {"sweep_id": sweep_id}))
+        if record["status"] is None:
             raise NotFoundError(f"validation sweep {sweep_id} does not exist")
-        return SweepProgress(**found)
+        return SweepProgress(**record)
 
     def final_progress(self, leaderboard: str, gpu_type: str | None = None) -> FinalProgress:
         """How far the newest final of a leaderboard is.
@@ -186,11 +183,11 @@ class Frontend(Base):
             NotFoundError: it never had one.
         """
         parameters = {"leaderboard": leaderboard, "gpu_type": gpu_type}
-        found = self._link.one(queries.FINAL_PROGRESS, parameters)
-        if found is None:
+        record = self._link.one(queries.FINAL_PROGRESS, parameters)
+        if record is None:
             where = "" if gpu_type is None else f" on {gpu_type}"
             raise NotFoundError(f"leaderboard {leaderboard!r} had no final{where}")
-        return FinalProgress(**found)
+        return FinalProgress(**record)
 
     def final_ranking(
         self, leaderboard: str, gpu_type: str | None = None
@@ -213,23 +210,23 @@ class Frontend(Base):
         Raises:
             NotFoundError: no such artifact, or it has expired.
         """
-        found = self._link.one(queries.ARTIFACT, {"id": artifact_id})
-        if found is None:
+        record = self._link.one(queries.ARTIFACT, {"id": artifact_id})
+        if record is None:
             raise NotFoundError(f"artifact {artifact_id} does not exist or has expired")
-        return Artifact(**found)
+        return Artifact(**record)
 
 
-def _run_view(found: Row) -> RunView:
-    return RunView(score_s=_float(found.pop("score")), **found)
+def _run_view(record: Row) -> RunView:
+    return RunView(score_s=_float(record.pop("score")), **record)
 
 
-def _status_line(found: Row) -> StatusLine:
+def _status_line(record: Row) -> StatusLine:
     return StatusLine(
         **{
-            **{key: value for key, value in typed(found).items() if key != "score"},
-            "modes": tuple(Mode(mode) for mode in found["modes"]),
-            "progress": tuple(found["progress"] or ()),
-            "score_s": _float(found["score"]),
+            **{key: value for key, value in typed(record).items() if key != "score"},
+            "modes": tuple(Mode(mode) for mode in record["modes"]),
+            "progress": tuple(record["progress"] or ()),
+            "score_s": _float(record["score"]),
         }
     )
 

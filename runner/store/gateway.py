@@ -108,18 +108,18 @@ class GatewayStore:
 
     async def one(self, name: str, /, **values: object) -> Row | None:
         """The first row of a statement; None if there is none. Otherwise as `all`."""
-        found = await self.all(name, **values)
-        return found[0] if found else None
+        records = await self.all(name, **values)
+        return records[0] if records else None
 
     async def ready(self) -> bool:
         """Whether the database answers within two seconds and has this release's version."""
         try:
             async with asyncio.timeout(2.0):
                 async with self._pool.connection(timeout=1.5) as connection:
-                    found = await _rows(connection, "readiness", {})
+                    records = await _rows(connection, "readiness", {})
         except (psycopg.Error, TimeoutError):
             return False
-        return [row["version"] for row in found] == [schema.versions()[-1]]
+        return [row["version"] for row in records] == [schema.versions()[-1]]
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[AsyncIterator[str]]:

@@ -33,14 +33,16 @@ FROM leaderboard.leaderboard l ORDER BY l.id
 
 -- name: public_tasks
 -- The tasks of these leaderboards as text, so that nobody reads megabytes of JSON on the way; only public ones.
-SELECT l.id, CASE WHEN l.visibility = 'public' AND jsonb_typeof(l.task) = 'object' THEN l.task ELSE '{}' END::text AS task
+SELECT l.id, CASE WHEN l.visibility = 'public' AND jsonb_typeof(l.task) = 'object'
+    THEN l.task ELSE '{}' END::text AS task
 FROM leaderboard.leaderboard l WHERE l.id = ANY (%(ids)s::integer[])
 
 -- name: board_reference
 -- The reference and the benchmarks of a leaderboard's task, how it ranks, and its newest template of each language.
 SELECT CASE WHEN jsonb_typeof(l.task #> '{files,reference.py}') = 'string' THEN l.task #>> '{files,reference.py}' END
            AS reference,
-       l.task ->> 'ranking_by' AS ranking_by, l.task ->> 'lang' AS lang, jsonb_path_query_array(l.task, '$.benchmarks[0 to 39]') AS benchmarks,
+       l.task ->> 'ranking_by' AS ranking_by, l.task ->> 'lang' AS lang,
+       jsonb_path_query_array(l.task, '$.benchmarks[0 to 39]') AS benchmarks,
        ARRAY(SELECT jsonb_build_array(t.lang, t.code) FROM (
            SELECT DISTINCT ON (p.lang) p.lang, p.code FROM leaderboard.templates p
            WHERE p.leaderboard_id = l.id ORDER BY p.lang, p.id DESC) AS t) AS templates
@@ -57,8 +59,8 @@ SELECT r.leaderboard, r.gpu_type, count(*)::integer AS entries, min(r.score) AS 
 FROM runner.ranking r WHERE r.leaderboard = ANY (%(names)s::text[]) GROUP BY 1, 2 ORDER BY 1, 3 DESC, 2
 
 -- name: live_board
--- A leaderboard and its public jobs on a GPU type: how many wait, counting the first ten thousand of the type, and those
--- that run.
+-- A leaderboard and its public jobs on a GPU type: how many wait, counting the first ten thousand of the type, and
+-- those that run.
 SELECT l.name, l.deadline, l.visibility, l.deadline < now() AS over,
        (SELECT count(*) FROM (
             SELECT j.submission_id FROM runner.job j
@@ -79,7 +81,7 @@ SELECT DISTINCT s.leaderboard_id AS id FROM leaderboard.submission s WHERE s.id 
 
 -- name: board_trends
 -- The newest scores of leaderboards that count, each on one GPU type.
-SELECT b.board_id, v.submission_time, v.score, v.user_id, v.submission_id
+SELECT b.board_id, v.submission_time, v.score, v.user_id, v.user_name, v.submission_id
 FROM unnest(%(ids)s::integer[], %(gpu_types)s::text[]) AS b (board_id, gpu_type)
 CROSS JOIN LATERAL runner.board_scores(b.board_id, b.gpu_type, %(limit)s::integer) AS v
 
@@ -158,7 +160,8 @@ SELECT
                 SELECT lower(n) FROM unnest(g.name || g.aliases) AS n))
         OR EXISTS (SELECT FROM leaderboard.gpu_type b WHERE lower(b.gpu_type) = lower(%(gpu_type)s::text)) AS known,
     (SELECT count(*) FROM (
-        SELECT FROM runner.job j WHERE j.state = 'queued' AND j.gpu_type = %(gpu_type)s::text LIMIT 10000) AS q)::integer AS queued,
+        SELECT FROM runner.job j WHERE j.state = 'queued' AND j.gpu_type = %(gpu_type)s::text
+            LIMIT 10000) AS q)::integer AS queued,
     (SELECT count(*) FROM (
         SELECT FROM runner.job j WHERE j.lease_owner IS NOT NULL AND j.state = 'running'
            AND j.gpu_type = %(gpu_type)s::text LIMIT 10000) AS q)::integer AS running,
@@ -169,7 +172,8 @@ SELECT
        AND (t ->> 'gpu_type' = %(gpu_type)s::text OR %(gpu_type)s::text = ANY (g.aliases)))::integer AS slots
 
 -- name: submission
--- One submission with its state for clients, its code, and its runs as the author may see them, which are large: as text.
+-- One submission with its state for clients, its code, and its runs as the author may see them, which are large: as
+-- text.
 SELECT s.id, s.leaderboard_id, l.name AS leaderboard_name, s.file_name, s.user_id, s.submission_time,
        coalesce(s.done, false) AS done, s.status AS mark,
        CASE WHEN %(with_code)s::boolean THEN coalesce(convert_to(c.old_code, 'UTF8'), c.code) END AS code,
@@ -187,7 +191,8 @@ WHERE s.id = %(submission_id)s::bigint
 
 -- name: submission_status
 -- How far a submission is.
-SELECT submission_id, leaderboard, user_id, user_name, file_name, submission_time, modes, gpu_types, state, verdict, done,
+SELECT submission_id, leaderboard, user_id, user_name, file_name, submission_time, modes, gpu_types, state,
+       verdict, done,
        job_status, error, position, progress, score, phase, timing, correctness, unranked, no_host_since, paused,
        finished_at, queue_ms, build_ms, eval_ms, retry_reason
 FROM runner.status WHERE submission_id = %(submission_id)s::bigint
@@ -258,10 +263,12 @@ ORDER BY r.score, r.submission_time, r.submission_id LIMIT %(limit)s::integer OF
 
 -- name: open_sources
 -- Submissions whose code is public, with the code where it is not too long.
-SELECT o.submission_id, o.leaderboard_id, o.leaderboard, o.user_id, coalesce(o.user_name, o.user_id) AS user_name, o.file_name,
+SELECT o.submission_id, o.leaderboard_id, o.leaderboard, o.user_id, coalesce(o.user_name, o.user_id) AS user_name,
+       o.file_name,
        o.submission_time, l.task ->> 'ranking_by' AS ranking_by, c.bytes,
        CASE WHEN c.bytes <= %(most_bytes)s::integer THEN c.code END AS code
-FROM (SELECT DISTINCT p.submission_id, p.leaderboard_id, p.leaderboard, p.user_id, p.user_name, p.file_name, p.submission_time,
+FROM (SELECT DISTINCT p.submission_id, p.leaderboard_id, p.leaderboard, p.user_id, p.user_name, p.file_name,
+    p.submission_time,
              p.code_id
       FROM runner.open_code p WHERE p.submission_id = ANY (%(ids)s::integer[])) AS o
 JOIN leaderboard.leaderboard l ON l.id = o.leaderboard_id
@@ -305,7 +312,8 @@ FROM (
 
 -- name: winners
 -- The first three of each GPU type of a leaderboard, those whose code is public.
-SELECT w.gpu_type, w.rank::integer, w.entries, w.submission_id, w.user_id, coalesce(w.user_name, w.user_id) AS user_name, w.file_name,
+SELECT w.gpu_type, w.rank::integer, w.entries, w.submission_id, w.user_id,
+       coalesce(w.user_name, w.user_id) AS user_name, w.file_name,
        w.submission_time, w.score::float8 AS score, w.timing, w.correctness, w.late, w.best::float8 AS best,
        w.ahead::float8 AS ahead
 FROM (
@@ -384,7 +392,8 @@ ORDER BY s.id DESC LIMIT %(limit)s::integer OFFSET %(offset)s::bigint
 
 -- name: user_submission_ids
 -- A user's submissions to a leaderboard, with their numbers of jobs and runs; by the user's name.
-SELECT s.id, (SELECT count(*) FROM leaderboard.submission_job_status t WHERE t.submission_id = s.id)::integer AS statuses,
+SELECT s.id, (SELECT count(*) FROM leaderboard.submission_job_status t
+    WHERE t.submission_id = s.id)::integer AS statuses,
        (SELECT count(*) FROM runner.seen_run r WHERE r.submission_id = s.id)::integer AS runs
 FROM leaderboard.submission s JOIN leaderboard.user_info u ON u.id = s.user_id
 WHERE s.leaderboard_id = %(board_id)s::integer AND u.user_name = %(user_name)s::text ORDER BY s.id LIMIT 1000
@@ -436,7 +445,8 @@ RETURNING id
 
 -- name: stats
 -- How much has been submitted and run.
-SELECT count(DISTINCT s.id)::integer AS num_submissions, count(DISTINCT s.id) FILTER (WHERE NOT coalesce(s.done, false))::integer AS sub_waiting,
+SELECT count(DISTINCT s.id)::integer AS num_submissions,
+       count(DISTINCT s.id) FILTER (WHERE NOT coalesce(s.done, false))::integer AS sub_waiting,
        count(DISTINCT s.user_id)::integer AS num_users, count(DISTINCT s.code_id)::integer AS num_unique_codes
 FROM leaderboard.submission s
 WHERE (%(board_id)s::integer IS NULL OR s.leaderboard_id = %(board_id)s::integer)
@@ -497,7 +507,8 @@ SELECT batch, user_id, items, finished, created_at FROM runner.open_batch ORDER 
 
 -- name: operator_latest
 -- The newest verdicts.
-SELECT f.submission_id, l.name AS leaderboard, s.user_id, u.user_name, f.gpu_type, f.mode, f.secret, f.host, f.verdict, f.finished_at
+SELECT f.submission_id, l.name AS leaderboard, s.user_id, u.user_name, f.gpu_type, f.mode, f.secret, f.host, f.verdict,
+       f.finished_at
 FROM runner.host h
 CROSS JOIN LATERAL (
     SELECT j.submission_id, j.gpu_type, j.mode, j.secret, j.host, j.verdict, j.finished_at
@@ -565,7 +576,8 @@ SELECT n, wins, told_apart FROM runner.final_pair WHERE final_id = %(final_id)s:
 
 -- name: validate
 -- Orders validations by a task's own script; sent again it finds them open, and orders none.
-SELECT * FROM runner.validate(%(leaderboard)s::text, %(gpu_type)s::text, %(all_users)s::boolean, %(only_missing)s::boolean)
+SELECT * FROM runner.validate(%(leaderboard)s::text, %(gpu_type)s::text, %(all_users)s::boolean,
+    %(only_missing)s::boolean)
 
 -- name: validation_progress
 -- How far a validation sweep is.
@@ -583,3 +595,20 @@ SELECT * FROM runner.validations(submission => %(submission_id)s::bigint)
 -- What the validations of these submissions to a leaderboard said, on one GPU type.
 SELECT v.* FROM runner.validations(leaderboard => %(leaderboard)s::text) AS v
 WHERE v.submission_id = ANY (%(ids)s::integer[]) AND v.gpu_type = %(gpu_type)s::text
+
+-- name: set_webhooks
+-- Makes the targets of the configuration these.
+SELECT runner.set_webhooks(%(targets)s::jsonb)
+
+-- name: derive_webhooks
+-- Appends what webhooks tell and has come about since.
+SELECT runner.derive_webhooks()
+
+-- name: claim_webhook
+-- A target that something waits for, and the first event that does.
+SELECT * FROM runner.claim_webhook(%(configured)s::text[], %(holder)s::uuid)
+
+-- name: note_webhook
+-- Notes what came of telling it.
+SELECT runner.note_webhook(%(webhook_id)s::bigint, %(event_id)s::bigint, %(holder)s::uuid, %(outcome)s::text,
+                           %(reason)s::text, %(retry_after_s)s::float8) AS given_up

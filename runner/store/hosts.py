@@ -81,7 +81,7 @@ class Hosts(Base):
 
     def queue_depths(self) -> Sequence[QueueDepth]:
         """Waiting jobs by GPU type; types without any are left out."""
-        return [QueueDepth(**found) for found in self._link.all(queries.QUEUE_DEPTHS)]
+        return [QueueDepth(**record) for record in self._link.all(queries.QUEUE_DEPTHS)]
 
     def reap(self, *, keep_s: float, limit: int = 500) -> Reaped:
         """Delete a batch of old records: artifacts, hosts, turns, and files without a submission.

@@ -130,8 +130,8 @@ class Operations(Base):
         Raises:
             SubmissionError: no such host.
         """
-        found = self._link.one(queries.DRAIN, {"host": clean_text(host), "reason": text(reason)})
-        return bool(expect(found)["changed"])
+        record = self._link.one(queries.DRAIN, {"host": clean_text(host), "reason": text(reason)})
+        return bool(expect(record)["changed"])
 
     def undrain(self, host: str) -> bool:
         """Let a host claim again. False: it was not draining.
@@ -194,12 +194,12 @@ class Operations(Base):
             SubmissionError: that is no span.
         """
         try:
-            found = self._link.one(queries.MOMENT, {"span": clean_text(span)})
+            record = self._link.one(queries.MOMENT, {"span": clean_text(span)})
         except psycopg.DataError as error:
             raise SubmissionError(
                 f"{span!r} is no span of time; write for example '2 hours ago' or '3 days ago'"
             ) from error
-        moment: datetime = expect(found)["moment"]
+        moment: datetime = expect(record)["moment"]
         return moment
 
 

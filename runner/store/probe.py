@@ -81,14 +81,14 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
         raise DatabaseUnavailableError(str(error).strip()) from error
     if server is None:
         raise DatabaseUnavailableError("the server answered nothing")
-    known = schema.versions()
-    applied = known.index(version) + 1 if version in known else 0
-    newer = version is not None and version > known[-1]
+    versions = schema.versions()
+    applied = versions.index(version) + 1 if version in versions else 0
+    newer = version is not None and version > versions[-1]
     return DatabaseFacts(
         server_version=server["version"],
         database=server["database"],
         version=version,
-        pending=() if newer else tuple(known[applied:]),
+        pending=() if newer else tuple(versions[applied:]),
         newer=newer,
         direct=direct,
         misread=misread,

@@ -76,7 +76,7 @@ LISTEN_QUEUE: Final = ALL["listen_queue"]
 LISTEN_HOSTS: Final = ALL["listen_hosts"]
 SUBMIT: Final = call(
     "submit(leaderboard text, user_id text, file_name text, code bytea, mode text, gpu_types text[], user_name "
-    "text, priority integer, idempotency_key text, start_at timestamptz, expires_at timestamptz, reuse boolean, "
+    "text, priority integer, idempotency_key text, start_at timestamptz, expires_at timestamptz, "
     "options jsonb) AS submission_id"
 )
 ENQUEUE: Final = call(
@@ -177,3 +177,8 @@ APPROVE_LOGIN: Final = call("approve_login(code text, user_id text, user_name te
 SET_TOKEN: Final = call("set_token(user_id text, user_name text, digest text)")
 REVOKE_LOGIN: Final = call("revoke_login(user_id text) AS revoked")
 USERS: Final = ALL["users"]
+ADD_WEBHOOK: Final = call("add_webhook(leaderboard text, name text, url text, format text, events text[], secret text)")
+REMOVE_WEBHOOK: Final = call("remove_webhook(name text)")
+TEST_WEBHOOK: Final = call("test_webhook(name text) AS event_id")
+WEBHOOKS: Final = ALL["webhooks"]
+WEBHOOK_WAITS: Final = ALL["webhook_waits"]

@@ -9,7 +9,8 @@ FROM runner.claim(
     %(host)s::text, %(gpu_types)s::text[], %(free)s::integer[], %(lease_s)s::float8,
     %(instance)s::text) WITH ORDINALITY AS c
 -- OFFSET: looked up by name for each job, however many jobs the planner expects from a claim.
-LEFT JOIN LATERAL (SELECT o.timing, o.tolerance FROM runner.demand o WHERE o.leaderboard = c.leaderboard OFFSET 0) AS d ON true
+LEFT JOIN LATERAL (SELECT o.timing, o.tolerance FROM runner.demand o
+    WHERE o.leaderboard = c.leaderboard OFFSET 0) AS d ON true
 ORDER BY c.ordinality
 
 -- name: notify
@@ -45,13 +46,15 @@ LISTEN runner_hosts
 -- name: status
 -- The status of one submission.
 SELECT submission_id, leaderboard, user_id, user_name, file_name, submission_time, modes, gpu_types, priority, state,
-       verdict, done, job_status, error, position, progress, score, queue_ms, build_ms, eval_ms, started_at, finished_at,
+       verdict, done, job_status, error, position, progress, score, queue_ms, build_ms, eval_ms, started_at,
+       finished_at,
        phase, attempts, retry_reason, retry_at, reruns, rerunning, timing, correctness, unranked, no_host_since,
        paused
 FROM runner.status WHERE submission_id = %(submission_id)s
 
 -- name: queue
--- The submissions that run and wait, then the newest finished ones. Each part is the end of an index, however long that is.
+-- The submissions that run and wait, then the newest finished ones. Each part is the end of an index, however long that
+-- is.
 WITH running AS MATERIALIZED (
     SELECT DISTINCT j.submission_id FROM runner.job j
     WHERE j.lease_expires_at IS NOT NULL AND j.submission_id IS NOT NULL
@@ -68,7 +71,8 @@ WITH running AS MATERIALIZED (
     ORDER BY s.id DESC LIMIT %(limit)s
 )
 SELECT submission_id, leaderboard, user_id, user_name, file_name, submission_time, modes, gpu_types, priority, state,
-       verdict, done, job_status, error, position, progress, score, queue_ms, build_ms, eval_ms, started_at, finished_at,
+       verdict, done, job_status, error, position, progress, score, queue_ms, build_ms, eval_ms, started_at,
+       finished_at,
        phase, attempts, retry_reason, retry_at, reruns, rerunning, timing, correctness, unranked, no_host_since,
        paused
 FROM runner.status
@@ -120,7 +124,8 @@ ORDER BY gpu_type, rank, submission_time, submission_id
 -- name: hosts
 -- The daemons and the jobs they hold.
 SELECT h.name, h.version, h.slots, h.gpu_types, h.draining, h.drain_reason, h.registered_at, h.last_seen, h.stopped_at,
-       (SELECT coalesce(jsonb_agg(k ORDER BY k.registered_at), '[]') FROM runner.host_key k WHERE k.host = h.name) AS keys,
+       (SELECT coalesce(jsonb_agg(k ORDER BY k.registered_at), '[]') FROM runner.host_key k
+           WHERE k.host = h.name) AS keys,
        extract(epoch FROM now() - h.last_seen)::float8 AS silent_s,
        (SELECT count(*) FROM runner.job j WHERE j.lease_expires_at IS NOT NULL AND j.lease_owner = h.name) AS running
 FROM runner.host h ORDER BY h.name
@@ -232,7 +237,8 @@ ORDER BY final_id DESC LIMIT 1
 
 -- name: final_ranking
 -- The last finals of a leaderboard, the fastest first; those who are out come last.
-SELECT gpu_type, rank, user_id, user_name, submission_id, score, score_low, score_high, evaluations, hosts, spread_hosts,
+SELECT gpu_type, rank, user_id, user_name, submission_id, score, score_low, score_high, evaluations, hosts,
+       spread_hosts,
        spread_rounds, fault, rank_before, final_id, ended_at
 FROM runner.final_ranking
 WHERE leaderboard = %(leaderboard)s AND (%(gpu_type)s::text IS NULL OR gpu_type = %(gpu_type)s)
@@ -240,7 +246,8 @@ ORDER BY gpu_type, rank NULLS LAST, score, rank_before
 
 -- name: final_pairs
 -- The pairs of finals, the control's first.
-SELECT final_id, first, second, control, n, wins, ratio, ratio_low, ratio_high, error, told_apart
+SELECT final_id, first, second, control, n, wins, ratio, ratio_low, ratio_high, error, told_apart,
+       mean_ratio
 FROM runner.final_pair WHERE final_id = ANY (%(ids)s::bigint[]) ORDER BY final_id, first, second
 
 -- name: matching
@@ -265,7 +272,8 @@ FROM runner.reap(keep => %(keep_s)s * interval '1 second', at_most => %(limit)s:
 SELECT e.at, e.kind, s.id AS submission_id, l.name AS leaderboard, coalesce(b.name, b.id::text) AS batch,
        coalesce(s.user_id, j.user_id) AS user_id, e.job_id, e.attempt, e.host, j.gpu_type, j.mode,
        j.secret, j.state, j.verdict, e.detail ->> 'slot' AS slot,
-       (SELECT max(c ->> 'error') FROM jsonb_array_elements(j.causes) AS c WHERE c ->> 'attempt' = e.attempt::text) AS error
+       (SELECT max(c ->> 'error') FROM jsonb_array_elements(j.causes) AS c
+           WHERE c ->> 'attempt' = e.attempt::text) AS error
 FROM runner.event e
 JOIN runner.job j ON j.id = e.job_id
 LEFT JOIN leaderboard.submission s ON s.id = coalesce(e.submission_id, j.validates)
@@ -286,8 +294,8 @@ SELECT current_setting('server_version') AS version, current_database()::text AS
        current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
            - coalesce(current_setting('reserved_connections', true), '0')::integer AS connections,
        (SELECT sum(d.numbackends)::integer FROM pg_catalog.pg_stat_database d) AS connected,
-       -- The transactions that have written: those of other logins have no start, unless the login may read it. Then the
-       -- number of transactions since says how old the oldest is.
+       -- The transactions that have written: those of other logins have no start, unless the login may read it. Then
+       -- the number of transactions since says how old the oldest is.
        (SELECT extract(epoch FROM now() - min(w.start))::float8
         FROM (SELECT a.xact_start AS start FROM pg_catalog.pg_stat_activity a WHERE a.backend_xid IS NOT NULL
               UNION ALL SELECT p.prepared FROM pg_catalog.pg_prepared_xacts p) AS w) AS write_open_s,
@@ -376,7 +384,7 @@ BEGIN
         END IF;
     END LOOP;
     FOREACH v_name IN ARRAY ARRAY['runner.job', 'leaderboard.submission_job_status', 'runner.share', 'runner.clock',
-                                  'runner.host', 'runner.gpu_type', 'runner.board'] LOOP
+                                  'runner.host', 'runner.gpu_type', 'runner.board', 'runner.final_score'] LOOP
         IF to_regclass(v_name) IS NOT NULL THEN
             EXECUTE format('LOCK TABLE %s IN %s MODE', v_name,
                 CASE WHEN v_name LIKE 'runner.%' THEN 'ACCESS EXCLUSIVE' ELSE 'SHARE ROW EXCLUSIVE' END);
@@ -413,7 +421,8 @@ FROM (
     SELECT concat_ws(' ', pg_get_functiondef(p.oid), p.proacl, p.proowner, obj_description(p.oid, 'pg_proc')) AS text
     FROM pg_catalog.pg_proc p WHERE p.pronamespace = to_regnamespace('runner') AND p.prokind = 'f'
     UNION ALL
-    SELECT concat_ws(' ', c.relname, pg_get_viewdef(c.oid), c.reloptions, c.relowner, obj_description(c.oid, 'pg_class'))
+    SELECT concat_ws(' ', c.relname, pg_get_viewdef(c.oid), c.reloptions, c.relowner,
+        obj_description(c.oid, 'pg_class'))
     FROM pg_catalog.pg_class c WHERE c.relnamespace = to_regnamespace('runner') AND c.relkind = 'v'
 ) AS o
 
@@ -520,7 +529,8 @@ ORDER BY d.submission_id, d.run_id, d.case_index
 -- name: dataset_finals
 -- The order of the last finals, as a data export has it.
 SELECT l.id AS leaderboard_id, f.leaderboard AS problem_name, f.gpu_type AS runner, f.rank, f.submission_id, f.user_id,
-       coalesce(u.user_name, '') AS user_name, f.score, f.score_low, f.score_high, f.evaluations, f.hosts, f.spread_hosts,
+       coalesce(u.user_name, '') AS user_name, f.score, f.score_low, f.score_high, f.evaluations, f.hosts,
+       f.spread_hosts,
        f.spread_rounds, f.fault, f.rank_before, (extract(epoch FROM f.ended_at) * 1000000)::bigint AS ended_at
 FROM runner.final_ranking f
 JOIN leaderboard.leaderboard l ON l.name = f.leaderboard
@@ -573,3 +583,13 @@ SELECT u.id AS user_id, u.user_name,
             ELSE 'no login' END AS state,
        u.cli_auth_provider AS provider, u.created_at
 FROM leaderboard.user_info u ORDER BY u.id ~ '^temp_' DESC, u.created_at DESC NULLS LAST, u.id
+
+-- name: webhooks
+-- How the targets of webhooks stand.
+SELECT w.name, w.leaderboard, w.format, w.events, w.boards, w.state, w.told_at, w.waiting, w.failing_since, w.reason,
+       w.retry_at, w.given_up
+FROM runner.webhook_state w ORDER BY w.name
+
+-- name: webhook_waits
+-- Whether an event of webhooks waits for a target still.
+SELECT EXISTS (SELECT FROM runner.webhook_delivery d WHERE d.event_id = %(event_id)s::bigint) AS waits

@@ -400,7 +400,7 @@ class FinalLine:
     user_id: str
     user_name: str | None
     submission_id: int
-    #: Of all evaluations: the median, and its 95 % interval; None: there are none, or too few.
+    #: Of the lower quartiles of all evaluations: the median, and its 95 % interval; None: there are none, or too few.
     score_s: float | None
     score_low_s: float | None
     score_high_s: float | None
@@ -434,6 +434,8 @@ class FinalPair:
     #: The chance of such a count for equal kernels.
     error: float
     told_apart: bool
+    #: The same of the mean times, of their lowest tenths; those who are told apart have the same order by it.
+    mean_ratio: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -582,3 +584,26 @@ class UserLine:
     provider: str | None
     #: Without a zone, as KernelBot's column has it.
     created_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebhookLine:
+    """A target of webhooks, and how it stands."""
+
+    name: str
+    #: None: it is in the configuration.
+    leaderboard: str | None
+    format: str
+    events: tuple[str, ...]
+    #: None: all public leaderboards, or its own.
+    boards: tuple[str, ...] | None
+    #: `up`, `failing` or `ended`.
+    state: str
+    told_at: datetime | None
+    #: Events that it has not been told yet.
+    waiting: int
+    failing_since: datetime | None
+    reason: str | None
+    retry_at: datetime | None
+    #: Events that it will never be told.
+    given_up: int

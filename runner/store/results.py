@@ -70,16 +70,16 @@ class Results(Base):
         parameters = {"results": to_jsonb([{"waits": waits, **_result(job, result)} for job, result in results])}
 
         def commit(connection: psycopg.Connection[Row]) -> Sequence[Row]:
-            found = rows(connection, queries.COMPLETE, parameters)
-            for (job, result), outcome in zip(results, found, strict=True):
+            outcomes = rows(connection, queries.COMPLETE, parameters)
+            for (job, result), outcome in zip(results, outcomes, strict=True):
                 for artifact in result.artifacts if outcome["outcome"] == "committed" else ():
                     _insert_artifact(connection, job, artifact)
-            return found
+            return outcomes
 
         # Without files one statement says it all, and needs no transaction around it.
         files = any(result.artifacts for _, result in results)
-        found = self._link.run(commit) if files else self._link.all(queries.COMPLETE, parameters)
-        return [_outcome(job, answer) for (job, _), answer in zip(results, found, strict=True)]
+        outcomes = self._link.run(commit) if files else self._link.all(queries.COMPLETE, parameters)
+        return [_outcome(job, answer) for (job, _), answer in zip(results, outcomes, strict=True)]
 
     def fail(self, job: Claimed, *, error: str, report: Json | None, slot: str) -> Ended:
         """Record an infrastructure failure of a slot: the job is queued again, after a pause, elsewhere if possible.
@@ -126,8 +126,8 @@ def _fence(job: Claimed) -> dict[str, Any]:
 
 def _stale(job: Claimed, now: Row) -> StaleAttemptError:
     state, attempt = now["state_now"], now["attempt_now"]
-    found = "it is gone" if state is None else f"it is {state} at attempt {attempt}"
-    text = f"job {job.id}, attempt {job.attempt}: expected to be running still, but {found}"
+    now_text = "it is gone" if state is None else f"it is {state} at attempt {attempt}"
+    text = f"job {job.id}, attempt {job.attempt}: expected to be running still, but {now_text}"
     return StaleAttemptError(text, gone=state is None)
 
 

@@ -248,7 +248,7 @@ def misread(connection: psycopg.Connection[Any]) -> Sequence[str]:
     """The settings of a session that are not as `WIRE` says, as sentences."""
     shown = connection.execute(queries.SESSION_SETTINGS.sql, {"names": list(WIRE)}).fetchone()
     values: Mapping[str, str] = (shown["values"] if isinstance(shown, Mapping) else shown[0]) if shown else {}
-    return [f"{name} is {found!r}, expected {WIRE[name]!r}" for name, found in values.items() if found != WIRE[name]]
+    return [f"{name} is {value!r}, expected {WIRE[name]!r}" for name, value in values.items() if value != WIRE[name]]
 
 
 def require_wire(connection: psycopg.Connection[Any]) -> None:
@@ -257,8 +257,8 @@ def require_wire(connection: psycopg.Connection[Any]) -> None:
     Raises:
         DatabaseUnavailableError: which it has instead.
     """
-    if found := misread(connection):
+    if faults := misread(connection):
         raise DatabaseUnavailableError(
-            f"PostgreSQL: the session does not keep its settings: {'; '.join(found)}; something between here and the "
+            f"PostgreSQL: the session does not keep its settings: {'; '.join(faults)}; something between here and the "
             "server changes them, such as a pooler in transaction mode (set direct_host to the server itself)"
         )

@@ -59,11 +59,11 @@ class Signals(Base):
 
         All of it is one transaction, so the cluster's lock is taken once; it does not wait for the disk.
         """
-        told = ",".join(sorted(set(wake)))
+        payload = ",".join(sorted(set(wake)))
         if events or wake:
             parameters = {
                 "events": json.dumps(list(events)),
-                "work": (told if len(told.encode()) <= _MAX_PAYLOAD_BYTES else "") if wake else None,
+                "work": (payload if len(payload.encode()) <= _MAX_PAYLOAD_BYTES else "") if wake else None,
             }
             self._link.all(queries.NOTIFY, parameters)
 

@@ -16,6 +16,7 @@ from runner.store.operations import Operations
 from runner.store.results import Results
 from runner.store.signals import Signals
 from runner.store.users import Users
+from runner.store.webhooks import Webhooks
 
 
 class QueueStore(Claiming, Results, Signals, Hosts):
@@ -26,5 +27,5 @@ class QueueStore(Claiming, Results, Signals, Hosts):
     """
 
 
-class Store(QueueStore, Frontend, Boards, Operations, Users):
-    """The queue, and the actions of frontends and operators: submissions, leaderboards, reruns, users."""
+class Store(QueueStore, Frontend, Boards, Operations, Users, Webhooks):
+    """The queue, and the actions of frontends and operators: submissions, leaderboards, reruns, users, webhooks."""

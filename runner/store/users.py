@@ -42,4 +42,4 @@ class Users(Base):
 
     def users(self) -> Sequence[UserLine]:
         """All users, those who wait for approval first."""
-        return [UserLine(**found) for found in self._link.all(queries.USERS)]
+        return [UserLine(**record) for record in self._link.all(queries.USERS)]

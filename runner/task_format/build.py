@@ -121,8 +121,8 @@ def _file_problems(task: Task, where: str, prefix: str) -> Iterator[str]:
                 yield problem(where, key, f"both {str(parent)!r} and {name!r}", "no file inside another")
     submissions = [name for name, text in task.files.items() if text == SUBMISSION]
     if len(submissions) != 1:
-        found = f"{len(submissions)} files with the source {SUBMISSION}"
-        yield problem(where, key, found, f"exactly one: it stands for the user's file, e.g. {_example(task.lang)}")
+        actual = f"{len(submissions)} files with the source {SUBMISSION}"
+        yield problem(where, key, actual, f"exactly one: it stands for the user's file, e.g. {_example(task.lang)}")
     elif task.lang is Lang.PY and not submissions[0].endswith(".py"):
         yield problem(where, key, f"{submissions[0]!r} for {SUBMISSION}", "a name that ends in .py, as lang is py")
     main = task.config.main if isinstance(task.config, PyConfig) else None
@@ -173,8 +173,8 @@ def _argument_problems(task: Task, where: str, extra_where: str) -> Iterator[str
         return
     given = frozenset({"rank"} if task.multi_gpu else ())
     for file, key, case in _all_cases(task, where, extra_where, ""):
-        for name, found, expected in signature.problems(case, given):
-            yield problem(file, f"{key}.{name}", found, expected)
+        for name, actual, expected in signature.problems(case, given):
+            yield problem(file, f"{key}.{name}", actual, expected)
 
 
 def _text_problems(task: Task, where: str, extra_where: str) -> Iterator[str]:
@@ -194,8 +194,8 @@ def _multi_gpu_problems(task: Task, where: str, extra_where: str, prefix: str) -
     for file, key, case in _all_cases(task, where, extra_where, prefix):
         size = case.get("world_size")
         if type(size) is not int or size < 1:
-            found = "nothing" if "world_size" not in case else shown(size)
-            yield problem(file, f"{key}.world_size", found, "a number of devices, as multi_gpu is true")
+            actual = "nothing" if "world_size" not in case else shown(size)
+            yield problem(file, f"{key}.world_size", actual, "a number of devices, as multi_gpu is true")
 
 
 def _timing_problems(task: Task, where: str) -> Iterator[str]:
@@ -260,6 +260,6 @@ def _work_problems(task: Task, where: str, extra_where: str, prefix: str) -> Ite
                 yield f"{extra_where}: {key}: for {place} of {file}: {error}"
                 break
             if amount > most:
-                found = f"found {expression!r}, which is {amount:g}, expected at most `bytes`, {most:g}"
-                yield f"{extra_where}: {key}: for {place} of {file}: {found}"
+                actual = f"found {expression!r}, which is {amount:g}, expected at most `bytes`, {most:g}"
+                yield f"{extra_where}: {key}: for {place} of {file}: {actual}"
                 break

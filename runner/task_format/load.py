@@ -275,8 +275,8 @@ class _Sources:
         try:
             text = data.decode(ENCODING)
         except UnicodeDecodeError as error:
-            found = f"byte {data[error.start]:#04x} at offset {error.start} of {source!r}"
-            raise Refused(f"found {found}, expected UTF-8") from error
+            actual = f"byte {data[error.start]:#04x} at offset {error.start} of {source!r}"
+            raise Refused(f"found {actual}, expected UTF-8") from error
         if text in (SUBMISSION, HARNESS):
             raise Refused(f"found a file {source!r} that consists of {text}, expected that as the source itself")
         return text

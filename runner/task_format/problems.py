@@ -45,10 +45,10 @@ _EXPECTED: Mapping[str, str] = {
 }
 
 
-def problem(where: str, key: str, found: str, expected: str) -> str:
+def problem(where: str, key: str, actual: str, expected: str) -> str:
     """One line of a task error. `found` is text for the message (see `shown`)."""
     place = f"{where}: {key}" if key else where
-    return f"{place}: found {found}, expected {expected}"
+    return f"{place}: found {actual}, expected {expected}"
 
 
 def shown(value: object) -> str:
@@ -57,14 +57,14 @@ def shown(value: object) -> str:
     return text if len(text) <= _MAX_FOUND_CHARS else f"{text[:_MAX_FOUND_CHARS]}…"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, choices: Iterable[str]) -> str:
     """`one of a, b, c`, and the one that is most similar to `name`, if any is."""
-    names = tuple(known)
-    close = difflib.get_close_matches(name.lower(), [known.lower() for known in names], n=1)
+    names = tuple(choices)
+    close = difflib.get_close_matches(name.lower(), [choice.lower() for choice in names], n=1)
     listed = f"one of {', '.join(names)}"
     if not close:
         return listed
-    match = next(known for known in names if known.lower() == close[0])
+    match = next(choice for choice in names if choice.lower() == close[0])
     return f"{listed} (did you mean {match!r}?)"
 
 

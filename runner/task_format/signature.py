@@ -65,8 +65,8 @@ def _binds(node: ast.AST, name: str) -> bool:
             return node.name == name
         case ast.Import() | ast.ImportFrom():
             return any((each.asname or each.name) in (name, "*") for each in node.names)
-        case ast.Name(id=found, ctx=ast.Store() | ast.Del()):
-            return found == name
+        case ast.Name(id=identifier, ctx=ast.Store() | ast.Del()):
+            return identifier == name
     return False
 
 

@@ -57,19 +57,19 @@ def from_stored(task_json: Json, extra_json: Json | None, *, origin: str) -> Tas
     Raises:
         TaskError: one line per problem.
     """
-    for found, where in ((task_json, "task"), (extra_json or {}, "extra")):
-        if not isinstance(found, Mapping):
-            raise TaskError(f"{origin}: {where} is a JSON {type(found).__name__}, expected an object")
+    for value, where in ((task_json, "task"), (extra_json or {}, "extra")):
+        if not isinstance(value, Mapping):
+            raise TaskError(f"{origin}: {where} is a JSON {type(value).__name__}, expected an object")
     extra_where = f"{origin}: extra"
     try:
         extra = validate(Extra, dict(extra_json or {}), where=extra_where)
     except TaskError as error:
         # No key is left out here, unlike those of a later KernelBot: it may change what is ranked.
         refuse([*lines_of(error), f"{origin}: its runner.yml is not of this release's form: update the leaderboard"])
-    known = _known(task_json)
-    files = known.get("files")
+    current = _current_keys(task_json)
+    files = current.get("files")
     judged = extra.harness is Harness.BUILTIN or (isinstance(files, Mapping) and HARNESS in files.values())
-    document = validate(StoredTaskDocument if judged else StoredProgramDocument, known, where=origin, prefix="task")
+    document = validate(StoredTaskDocument if judged else StoredProgramDocument, current, where=origin, prefix="task")
     return build_task(
         document,
         document.files,
@@ -100,17 +100,19 @@ def _records(task_json: Json) -> dict[str, type]:
     }
 
 
-def _known(task_json: Json) -> dict[str, Any]:
+def _current_keys(task_json: Json) -> dict[str, Any]:
     """A stored task without the keys that are unknown. An author's file is read strictly; this was read before."""
-    known = {key: value for key, value in task_json.items() if key in StoredTaskDocument.model_fields}
-    if "config" in _records(known):
-        own = {field.name for field in fields(_CONFIGS[known["lang"]])}
-        known["config"] = {key: value for key, value in known["config"].items() if key in own}
-        defines = known["config"].get("defines")
+    current = {key: value for key, value in task_json.items() if key in StoredTaskDocument.model_fields}
+    if "config" in _records(current):
+        own = {field.name for field in fields(_CONFIGS[current["lang"]])}
+        current["config"] = {key: value for key, value in current["config"].items() if key in own}
+        defines = current["config"].get("defines")
         if isinstance(defines, Mapping):
             # As KernelBot writes them for the compiler: -DN, which is -DN=1, and -DN=0.5.
-            known["config"]["defines"] = {name: "1" if value is None else str(value) for name, value in defines.items()}
-    return known
+            current["config"]["defines"] = {
+                name: "1" if value is None else str(value) for name, value in defines.items()
+            }
+    return current
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401 - JSON

@@ -29,11 +29,11 @@ def offered(info: Mapping[str, Any], api_version: str) -> dict[str, tuple[str, .
     Returns:
         Without nodes: this process cannot read the device's spec.
     """
-    found = dict(_devices(info.get("CDISpecDirs") or ()))
+    nodes = dict(_devices(info.get("CDISpecDirs") or ()))
     if _numbers(api_version) < _LISTS_DEVICES:
-        return found
+        return nodes
     listed = (device for device in info.get("DiscoveredDevices") or () if device.get("Source") == "cdi")
-    return {name: found.get(name, ()) for name in (str(device.get("ID")) for device in listed)}
+    return {name: nodes.get(name, ()) for name in (str(device.get("ID")) for device in listed)}
 
 
 def _devices(directories: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -107,7 +107,7 @@ def locate(membership: str, mountinfo: str, container_id: str) -> dict[str, Path
     has this pid in our namespace, so it is left out.
     """
     mounts = _cgroup_mounts(mountinfo)
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for line in membership.splitlines():
         hierarchy, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
@@ -118,11 +118,11 @@ def locate(membership: str, mountinfo: str, container_id: str) -> dict[str, Path
             if name in mounts:
                 point, root = mounts[name]
                 below = path.removeprefix(root) if root != "/" else path
-                found[name] = Path(point) / below.lstrip("/")
-    if any(name in found for name in ("memory", "pids", "cpuacct")):
+                paths[name] = Path(point) / below.lstrip("/")
+    if any(name in paths for name in ("memory", "pids", "cpuacct")):
         # A hybrid host mounts version 2 as well, but without controllers.
-        found.pop("", None)
-    return found
+        paths.pop("", None)
+    return paths
 
 
 def _cgroup_mounts(mountinfo: str) -> dict[str, tuple[str, str]]:

@@ -278,10 +278,10 @@ class DockerEngine:
 
     def _reap(self, ours: Callable[[Mapping[str, str]], bool]) -> int:
         listed = self._call("list", lambda api: api.containers(all=True, filters={"label": hostconfig.LABEL_OWNER}))
-        found = [container for container in listed if ours(container.get("Labels") or {})]
+        own = [container for container in listed if ours(container.get("Labels") or {})]
         left: list[tuple[Leftover, Mapping[str, str]]] = []
         reasons: list[str] = []
-        for container in found:
+        for container in own:
             leftover = _CreatedContainer(id=str(container["Id"]), remove=self._remove)
             try:
                 leftover.close()
@@ -292,7 +292,7 @@ class DockerEngine:
             # A removal that hangs looks like an unavailable engine. If no engine answers, raise that error instead.
             self._call("ping", lambda api: api.ping())
             raise NotReaped("; ".join(reasons), left=left)
-        return sum(self._owns(container["Labels"]) for container in found)
+        return sum(self._owns(container["Labels"]) for container in own)
 
     def _owns(self, labels: Mapping[str, str]) -> bool:
         return labels.get(hostconfig.LABEL_OWNER) == self.owner
@@ -310,7 +310,7 @@ class DockerEngine:
             if image["Id"] in kept or not self._owns(labels) or labels.get(hostconfig.LABEL_CREATOR) == identity():
                 continue
             with contextlib.suppress(EngineRefused):
-                self._call(f"image {image['Id']}: remove", lambda api, found=image: api.remove_image(found["Id"]))  # type: ignore[misc]  # mypy: default in lambda
+                self._call(f"image {image['Id']}: remove", lambda api, own=image: api.remove_image(own["Id"]))  # type: ignore[misc]  # mypy: default in lambda
                 gone += 1
         return gone
 

@@ -111,9 +111,9 @@ class HostRoot:
 
 @functools.lru_cache(maxsize=8)
 def _bound_folders(python: str) -> tuple[str, ...]:
-    wanted = ["/usr", *_real_root_folders(), *_vendors(), *_prefixes(python)]
+    needed = ["/usr", *_real_root_folders(), *_vendors(), *_prefixes(python)]
     folders = tuple(
-        path for path in sorted(set(wanted)) if not any(_is_below(path, other) for other in wanted if other != path)
+        path for path in sorted(set(needed)) if not any(_is_below(path, other) for other in needed if other != path)
     )
     _check_reachable(python, folders)
     clashing = [folder for folder in folders if _is_writable_inside(folder)]
@@ -215,7 +215,7 @@ def _mount_points() -> list[str]:
 
 def mount_point(line: bytes) -> str:
     """Where a line of mountinfo mounts. It writes spaces and the like as octal numbers, and others as they are."""
-    return os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), line.split()[4]))
+    return os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), line.split()[4]))
 
 
 def _is_below(path: str, folder: str) -> bool:

@@ -41,7 +41,7 @@ def _bounds(reader: CgroupReader) -> dict[str, Any]:
     """The limits in a container's cgroup, by the names of KernelView's fields. Source: cgroups(7)."""
     if reader.version == 2:
         memory, swap = _limit(reader, "memory", "memory.max"), _limit(reader, "memory", "memory.swap.max")
-        found = {
+        bounds = {
             "cgroup_version": 2,
             "memory_bytes": memory,
             "memory_and_swap_bytes": NOT_OBSERVED if NOT_OBSERVED in (memory, swap) else memory + swap,
@@ -51,7 +51,7 @@ def _bounds(reader: CgroupReader) -> dict[str, Any]:
         }
     else:
         devices = reader.text("devices", "devices.list").splitlines()
-        found = {
+        bounds = {
             "cgroup_version": 1,
             "memory_bytes": _limit(reader, "memory", "memory.limit_in_bytes"),
             "memory_and_swap_bytes": _limit(reader, "memory", "memory.memsw.limit_in_bytes"),
@@ -60,7 +60,7 @@ def _bounds(reader: CgroupReader) -> dict[str, Any]:
             "mems": _numbers(reader, "cpuset", "cpuset.mems"),
             "devices": tuple(devices) if devices else NOT_OBSERVED,
         }
-    return found
+    return bounds
 
 
 def _limit(reader: CgroupReader, controller: str, name: str) -> Any:  # noqa: ANN401 a number or NOT_OBSERVED

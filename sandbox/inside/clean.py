@@ -24,7 +24,8 @@ from sandbox.inside.process import Account, HelperError, InitError, Reaper, run_
 
 #: Where a worker can write, and the mode that the directory itself gets back; None: it belongs to root.
 _PLACES = ((WORK, 0o700), (TMP, 0o1777), ("/dev/shm", None))  # noqa: S108 the container's own
-_SHARED_MEMORY, _SEMAPHORES = Path("/proc/sysvipc/shm"), Path("/proc/sysvipc/sem")
+_SHARED_MEMORY = Path("/proc/sysvipc/shm")
+_SEMAPHORES = Path("/proc/sysvipc/sem")
 _IPC_RMID = 0
 #: Of a directory that is about to be removed: the other user must get at what it holds.
 _OPEN = 0o777
@@ -75,10 +76,10 @@ def remove_all() -> tuple[int, str]:
             if mode is not None:
                 Path(place).chmod(mode | _OPEN)
         removed += empty(place)
-        found = _children(Path(place))
-        left += map(str, found)
+        children = _children(Path(place))
+        left += map(str, children)
         with suppress(PermissionError):
-            if mode is not None and not found:
+            if mode is not None and not children:
                 Path(place).chmod(mode)
     removed += remove_system_v()
     left += [f"{table} {number}" for table in (_SHARED_MEMORY, _SEMAPHORES) for number in _ids(table)]

@@ -113,14 +113,14 @@ def facts() -> dict[str, Any]:
 
 def _mounts() -> list[dict[str, Any]]:
     """For each mount: mount point, file system type, options, owner and mode of its root, and size."""
-    found = []
+    mounts = []
     for entry in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         left, _, right = entry.partition(" - ")
         fields, tail = left.split(), right.split()
         if len(fields) > 5 and tail:
             top = Path(fields[4]).stat()
             usage = os.statvfs(fields[4])
-            found.append(
+            mounts.append(
                 {
                     "target": fields[4],
                     "type": tail[0],
@@ -132,16 +132,16 @@ def _mounts() -> list[dict[str, Any]]:
                     "inodes": usage.f_files,
                 }
             )
-    return found
+    return mounts
 
 
 def _devices() -> list[str]:
     """The character and block devices below /dev."""
-    found = []
+    paths = []
     for directory, _, names in os.walk("/dev"):
         for name in names:
             path = Path(directory, name)
             mode = path.lstat().st_mode
             if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-                found.append(str(path))
-    return sorted(found)
+                paths.append(str(path))
+    return sorted(paths)

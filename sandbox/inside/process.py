@@ -245,7 +245,7 @@ def processes_of(uid: int) -> list[int]:
 
     Reads the Uid line and not the owner of /proc/PID: an undumpable process's directory belongs to root.
     """
-    found = []
+    pids = []
     for directory in Path("/proc").iterdir():
         if not directory.name.isdigit():
             continue
@@ -256,8 +256,8 @@ def processes_of(uid: int) -> list[int]:
         fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
         dead = fields.get("State", "").strip().startswith(("Z", "X")) and fields.get("Threads", "1").strip() == "1"
         if str(uid) in fields.get("Uid", "").split() and not dead:
-            found.append(int(directory.name))
-    return found
+            pids.append(int(directory.name))
+    return pids
 
 
 def run_as(account: Account, work: Callable[[int], None], *, reaper: Reaper, max_bytes: int = 0) -> bytes:

@@ -97,10 +97,10 @@ class Template:
             try:
                 with handshake:
                     socket.send_fds(self._line, [json.dumps(order).encode()], [*given, handshake.fileno()])
-                said = ours.recv(16)
-                if not said:
+                answer = ours.recv(16)
+                if not answer:
                     return None
-                pid = int(said)
+                pid = int(answer)
                 self._reaper.watch(pid)
                 ours.send(b"g")
             except OSError:

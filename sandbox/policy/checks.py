@@ -28,7 +28,7 @@ class Check:
     what: str
     expected: Callable[[SandboxSpec], Any]
     #: Returns NOT_OBSERVED if the source does not report it.
-    found: Callable[[SandboxSpec, Observed], Any]
+    actual: Callable[[SandboxSpec, Observed], Any]
     #: Runtimes under which the source reports something else by design.
     except_under: frozenset[str] = frozenset()
 
@@ -49,7 +49,7 @@ def kernel_check(
         source=Source.KERNEL,
         what=what,
         expected=expected,
-        found=lambda _, observed: getattr(observed.kernel, name),
+        actual=lambda _, observed: getattr(observed.kernel, name),
         except_under=except_under,
     )
 
@@ -57,18 +57,18 @@ def kernel_check(
 def inside_check(
     what: str,
     expected: Callable[[SandboxSpec], Any],
-    found: Callable[[SandboxSpec, Observed], Any],
+    actual: Callable[[SandboxSpec, Observed], Any],
     *,
     except_under: frozenset[str] = frozenset(),
 ) -> Check:
     """A check of what init reports from inside."""
-    return Check(source=Source.INSIDE, what=what, expected=expected, found=found, except_under=except_under)
+    return Check(source=Source.INSIDE, what=what, expected=expected, actual=actual, except_under=except_under)
 
 
 def own_namespace_check(name: str) -> Check:
     """A check, by the kernel, that a namespace is not the one of this process."""
 
-    def found(_: SandboxSpec, observed: Observed) -> Any:  # noqa: ANN401 a truth value or NOT_OBSERVED
+    def is_own(_: SandboxSpec, observed: Observed) -> Any:  # noqa: ANN401 a truth value or NOT_OBSERVED
         shared = observed.kernel.shared_namespaces
         return NOT_OBSERVED if shared is NOT_OBSERVED else name not in shared
 
@@ -77,7 +77,7 @@ def own_namespace_check(name: str) -> Check:
         source=Source.KERNEL,
         what=f"having its own {name} namespace",
         expected=lambda _: True,
-        found=found,
+        actual=is_own,
         except_under=GVISOR,
     )
 
@@ -123,8 +123,9 @@ def unexpected_writable_mounts(spec: SandboxSpec, observed: Observed) -> tuple[s
 def tmpfs_owners(spec: SandboxSpec, observed: Observed) -> dict[str, Any]:
     """Type, owner, group and mode of the spec's memory file systems."""
     # Some runtimes use the mode of the directory below instead of the requested one.
-    found = {fs.target: observed.mounts.get(fs.target, {}) for fs in spec.tmpfs}
-    return {target: tuple(mount.get(key) for key in ("type", "uid", "gid", "mode")) for target, mount in found.items()}
+    by_target = {fs.target: observed.mounts.get(fs.target, {}) for fs in spec.tmpfs}
+    keys = ("type", "uid", "gid", "mode")
+    return {target: tuple(mount.get(key) for key in keys) for target, mount in by_target.items()}
 
 
 def tmpfs_sizes(spec: SandboxSpec, observed: Observed) -> dict[str, Any]:
@@ -135,10 +136,10 @@ def tmpfs_sizes(spec: SandboxSpec, observed: Observed) -> dict[str, Any]:
     }
 
 
-def size_of(observed: Observed, target: str, wanted_bytes: int) -> Any:  # noqa: ANN401 a number or None
+def size_of(observed: Observed, target: str, asked_bytes: int) -> Any:  # noqa: ANN401 a number or None
     """The size of a memory file system. A size that was only rounded up to whole pages counts as the requested one."""
-    found: int | None = observed.mounts.get(target, {}).get("size_bytes")
-    return wanted_bytes if found is not None and wanted_bytes <= found < wanted_bytes + PAGE_BYTES else found
+    size: int | None = observed.mounts.get(target, {}).get("size_bytes")
+    return asked_bytes if size is not None and asked_bytes <= size < asked_bytes + PAGE_BYTES else size
 
 
 def tmpfs_options(spec: SandboxSpec, observed: Observed) -> dict[str, Any]:
@@ -178,20 +179,20 @@ _ACCELERATORS = tuple(re.compile(f"/dev/{name}\\d+") for name in ("nvidia", "dri
 
 def unexpected_device_nodes(spec: SandboxSpec, observed: Observed) -> tuple[str, ...]:
     """Device nodes inside that the spec does not have."""
-    found = [path for path in observed.inside["devices"] if path not in COMMON_NODES]
+    paths = [path for path in observed.inside["devices"] if path not in COMMON_NODES]
     if spec.runtime in GVISOR:
         # gVisor creates these itself. No device of the host is behind them.
-        found = [path for path in found if path not in ("/dev/net/tun", "/dev/fuse")]
+        paths = [path for path in paths if path not in ("/dev/net/tun", "/dev/fuse")]
     if spec.devices is None:
-        return tuple(found)
+        return tuple(paths)
     if spec.devices.driver is DeviceDriver.NODES:
-        return tuple(path for path in found if path not in spec.devices.ids)
+        return tuple(path for path in paths if path not in spec.devices.ids)
     if spec.devices.nodes:
-        return tuple(path for path in found if path not in spec.devices.nodes)
-    kinds = [[path for path in found if kind.fullmatch(path)] for kind in _ACCELERATORS]
+        return tuple(path for path in paths if path not in spec.devices.nodes)
+    kinds = [[path for path in paths if kind.fullmatch(path)] for kind in _ACCELERATORS]
     named = {path for kind in kinds for path in kind}
     surplus = [path for kind in kinds if len(kind) > len(spec.devices.ids) for path in kind]
-    return (*(path for path in found if path not in named and not _HELPERS.fullmatch(path)), *surplus)
+    return (*(path for path in paths if path not in named and not _HELPERS.fullmatch(path)), *surplus)
 
 
 def missing_device_nodes(spec: SandboxSpec, observed: Observed) -> tuple[str, ...]:
@@ -224,8 +225,8 @@ def expected_affinity(spec: SandboxSpec) -> tuple[Any, ...]:
 
 def no_new_privs(spec: SandboxSpec, observed: Observed) -> Any:  # noqa: ANN401 text or NOT_OBSERVED
     """no_new_privs in process 1's status. Some releases of gVisor have no such line."""
-    found = observed.inside["no_new_privs"]
-    return NOT_OBSERVED if not found and spec.runtime in GVISOR else found
+    value = observed.inside["no_new_privs"]
+    return NOT_OBSERVED if not value and spec.runtime in GVISOR else value
 
 
 def rlimits_inside(_: SandboxSpec, observed: Observed) -> dict[str, tuple[int, ...]]:

@@ -55,14 +55,14 @@ class Difference:
     setting: str
     source: Source
     what: str
-    found: Any
+    actual: Any
     expected: Any
     remedy: str | None = None
 
     def __str__(self) -> str:
-        found, expected = (_cut(repr(value)) for value in (self.found, self.expected))
+        actual, expected = (_cut(repr(value)) for value in (self.actual, self.expected))
         remedy = "" if self.remedy is None else f" ({self.remedy})"
-        return f"{self.setting}: {self.what} ({self.source}) is {found}, expected {expected}{remedy}"
+        return f"{self.setting}: {self.what} ({self.source}) is {actual}, expected {expected}{remedy}"
 
 
 def _cut(text: str) -> str:
@@ -194,7 +194,7 @@ def _rule(
         source=Source.ENGINE,
         what="its value",
         expected=expected,
-        found=lambda _, observed: normal_form(checks.engine_value(observed, key)),
+        actual=lambda _, observed: normal_form(checks.engine_value(observed, key)),
     )
     return Rule(key=key, reason=reason, value=value, checks=(repeated, *more))
 
@@ -205,7 +205,7 @@ def _never_sent(
     return _rule(key, reason, lambda _: None, *more, normal_form=normal_form)
 
 
-def _environment_found(spec: SandboxSpec, observed: Observed) -> tuple[str, ...]:
+def _environment_reported(spec: SandboxSpec, observed: Observed) -> tuple[str, ...]:
     """The variables that we set. Init does not pass on the variables that an image adds."""
     ours = {entry.partition("=")[0] for entry in _environment(spec)}
     return normalize.sorted_set(
@@ -248,7 +248,7 @@ RULES: tuple[Rule, ...] = (
                 source=Source.ENGINE,
                 what="the part that we set",
                 expected=lambda spec: normalize.sorted_set(_environment(spec)),
-                found=_environment_found,
+                actual=_environment_reported,
             ),
         ),
     ),
@@ -305,7 +305,7 @@ RULES: tuple[Rule, ...] = (
             expected=lambda spec: normalize.sorted_set(
                 (bind.target, "bind", bind.source, False, "rprivate") for bind in spec.binds
             ),
-            found=checks.reported_mounts,
+            actual=checks.reported_mounts,
         ),
         checks.inside_check("the list of binds that are missing or writable", lambda _: (), checks.unprotected_binds),
         checks.inside_check(
@@ -399,7 +399,7 @@ RULES: tuple[Rule, ...] = (
             source=Source.KERNEL,
             what="the cgroup's list",
             expected=lambda spec: None if spec.limits.mems is None else normalize.sorted_set(spec.limits.mems),
-            found=lambda spec, observed: None if spec.limits.mems is None else observed.kernel.mems,
+            actual=lambda spec, observed: None if spec.limits.mems is None else observed.kernel.mems,
         ),
         normal_form=normalize.number_list,
     ),
@@ -438,7 +438,7 @@ RULES: tuple[Rule, ...] = (
                 source=Source.ENGINE,
                 what="its value",
                 expected=lambda spec: normalize.ulimits(_ulimits(spec)),
-                found=_reported_ulimits,
+                actual=_reported_ulimits,
             ),
             checks.kernel_check("the list of process 1", "rlimits", _expected_rlimits, except_under=checks.GVISOR),
             checks.inside_check("the list of process 1 as it observes it", _expected_rlimits, checks.rlimits_inside),
@@ -482,7 +482,7 @@ RULES: tuple[Rule, ...] = (
             source=Source.KERNEL,
             what="the cgroup's list of devices beside the common ones",
             expected=lambda _: (),
-            found=checks.unexpected_device_numbers,
+            actual=checks.unexpected_device_numbers,
             except_under=checks.GVISOR,
         ),
         checks.inside_check(
@@ -558,15 +558,15 @@ def violations(spec: SandboxSpec, observed: Observed) -> list[Difference]:
             setting=rule.key,
             source=check.source,
             what=check.what,
-            found=found,
+            actual=actual,
             expected=expected,
             remedy=rule.remedy,
         )
         for rule in (*RULES, *LEFT_OUT)
         for check in rule.checks
         if spec.runtime not in check.except_under
-        and (found := check.found(spec, observed)) is not NOT_OBSERVED
-        and found != (expected := check.expected(spec))
+        and (actual := check.actual(spec, observed)) is not NOT_OBSERVED
+        and actual != (expected := check.expected(spec))
     ]
 
 
@@ -576,7 +576,7 @@ def attested(spec: SandboxSpec, observed: Observed) -> dict[str, Any]:
     answers = [
         (rule, check)
         for rule, check in asked
-        if spec.runtime not in check.except_under and check.found(spec, observed) is not NOT_OBSERVED
+        if spec.runtime not in check.except_under and check.actual(spec, observed) is not NOT_OBSERVED
     ]
     kernel = observed.kernel
     return {

@@ -28,17 +28,17 @@ _BOOTSTRAP = (
 
 def spec_errors(spec: SandboxSpec) -> list[str]:
     """Find the errors of a spec before the engine is asked; empty if there are none."""
-    found = [
+    errors = [
         f"the bind {bind.target} lies below the tmpfs {fs.target}, whose owner could replace it"
         for bind in spec.binds
         for fs in spec.tmpfs
         if f"{bind.target}/".startswith(f"{fs.target}/")
     ]
     if not spec.limits.cpus:
-        found.append("limits.cpus is empty, expected at least one core")
+        errors.append("limits.cpus is empty, expected at least one core")
     if not spec.limits.wall_s > 0:
-        found.append(f"limits.wall_s is {spec.limits.wall_s}, expected more than 0")
-    return found
+        errors.append(f"limits.wall_s is {spec.limits.wall_s}, expected more than 0")
+    return errors
 
 
 def create_body(spec: SandboxSpec, *, owner: str) -> dict[str, Any]:

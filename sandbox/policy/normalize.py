@@ -52,7 +52,7 @@ def mount_requests(value: Iterable[Mapping[str, Any]] | None) -> tuple[Any, ...]
 
 def security_options(value: Iterable[str] | None) -> tuple[str, ...]:
     """Security options. The seccomp list is replaced by a digest of its content."""
-    found = []
+    options = []
     for option in value or ():
         shown = option
         name, _, text = option.replace(":", "=", 1).partition("=")
@@ -61,8 +61,8 @@ def security_options(value: Iterable[str] | None) -> tuple[str, ...]:
             shown = f"seccomp={digest(json.dumps(json.loads(option.partition('=')[2]), sort_keys=True))}"
         elif name == "no-new-privileges" and text in ("", "true"):
             shown = name
-        found.append(shown)
-    return sorted_set(found)
+        options.append(shown)
+    return sorted_set(options)
 
 
 def digest(text: str) -> str:
@@ -93,10 +93,10 @@ def device_nodes(value: Iterable[Mapping[str, str]] | None) -> tuple[Any, ...]:
     return sorted_set((node["PathOnHost"], node["PathInContainer"], node["CgroupPermissions"]) for node in value or ())
 
 
-def missing_paths(*wanted: str) -> Callable[[Any], Any]:
+def missing_paths(*paths: str) -> Callable[[Any], Any]:
     """A form for lists that the engine fills itself: the wanted paths that are missing; empty if it reports no list."""
 
     def normal(value: Any) -> Any:  # noqa: ANN401 whatever JSON holds
-        return () if value is None else tuple(path for path in wanted if path not in value)
+        return () if value is None else tuple(path for path in paths if path not in value)
 
     return normal

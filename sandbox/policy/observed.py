@@ -83,8 +83,8 @@ def numbers(text: str) -> tuple[int, ...]:
     Raises:
         ValueError: not such a list.
     """
-    found: set[int] = set()
+    values: set[int] = set()
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return tuple(sorted(found))
+        values.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(values))

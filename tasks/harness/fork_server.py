@@ -135,24 +135,24 @@ class ForkServers:
         order = {"role": role, "cwd": str(cwd), "env": dict(env), "keep": list(keep), "first": first}
         line = self._line()
         pipe, theirs = os.pipe()
-        given, ours, made = [theirs], [], [theirs]
-        for number, wanted in enumerate((stdin, stdout, stderr)):
+        given, ours, pipe_ends = [theirs], [], [theirs]
+        for number, target in enumerate((stdin, stdout, stderr)):
             stream: IO[bytes] | None = None
-            if wanted == subprocess.PIPE:
+            if target == subprocess.PIPE:
                 read, write = os.pipe()
                 its, stream = (read, os.fdopen(write, "wb")) if number == 0 else (write, os.fdopen(read, "rb"))
-                made.append(its)
-            elif wanted == subprocess.DEVNULL:
+                pipe_ends.append(its)
+            elif target == subprocess.DEVNULL:
                 its = os.open(os.devnull, os.O_RDWR)
-                made.append(its)
+                pipe_ends.append(its)
             else:
-                its = wanted
+                its = target
             given.append(its)
             ours.append(stream)
         # Of a server that has ended the pipe tells.
         with contextlib.suppress(ConnectionError):
             socket.send_fds(line, [json.dumps(order).encode()], [*given, *keep])
-        for descriptor in made:
+        for descriptor in pipe_ends:
             os.close(descriptor)
         try:
             return _Fork(ours, pipe)

@@ -18,8 +18,8 @@ def _load_what_counts_cores() -> bool:
     """Load BLAS and OpenMP without torch itself; False: torch does not have them where it usually has."""
     import numpy as np  # noqa: F401 with its BLAS
 
-    found = importlib.util.find_spec("torch")
-    places = found.submodule_search_locations if found is not None else None
+    spec = importlib.util.find_spec("torch")
+    places = spec.submodule_search_locations if spec is not None else None
     # Torch loads this library first, in the same way, for those that it names.
     library = Path(places[0], "lib", "libtorch_global_deps.so") if places else None
     if library is None or not library.is_file():

@@ -16,7 +16,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-EXIT_PASSED, EXIT_USAGE, EXIT_NOT_PASSED, EXIT_BAD_CASES = 0, 2, 112, 113
+EXIT_PASSED = 0
+EXIT_USAGE = 2
+EXIT_NOT_PASSED = 112
+EXIT_BAD_CASES = 113
 MODES = ("test", "benchmark", "leaderboard", "profile")
 SUBMISSION = "submission.py"
 #: The caller has a limit of its own; this one only ends what would never end.
@@ -93,8 +96,8 @@ def main(arguments: list[str]) -> int:
         return 1
     if report.author_exit is not None:
         _say(str(report.author_exit))
-    found = lines_of(*report.steps, count=len(lines) if mode == "profile" else None)
-    _write([f"{key}: {value}" for key, value in found.items()])
+    lines_by_key = lines_of(*report.steps, count=len(lines) if mode == "profile" else None)
+    _write([f"{key}: {value}" for key, value in lines_by_key.items()])
     ended = [] if report.author_exit is None else [1]
     return max((*ended, *(step.exit_code or 0 for step in report.steps)), default=1)
 
@@ -102,8 +105,8 @@ def main(arguments: list[str]) -> int:
 def _texts(folder: Path) -> Iterable[Path]:
     """The task's text files: what reference and submission may import or read."""
     for path in sorted(folder.iterdir()):
-        known = path.suffix in (".py", ".cu", ".cuh", ".cpp", ".h", ".hpp", ".txt", ".json", ".yml")
-        if path.is_file() and known and path.stat().st_size <= _MAX_FILE_BYTES:
+        is_text = path.suffix in (".py", ".cu", ".cuh", ".cpp", ".h", ".hpp", ".txt", ".json", ".yml")
+        if path.is_file() and is_text and path.stat().st_size <= _MAX_FILE_BYTES:
             yield path
 
 

@@ -46,10 +46,10 @@ def kind_fault(output: object, **expected: torch.Tensor) -> str | None:
         if not isinstance(value, torch.Tensor):
             return f"{name}: found {type(value).__name__}, expected a tensor"
         for attribute in ("shape", "dtype", "device"):
-            found, wanted = getattr(value, attribute), getattr(like, attribute)
-            if found != wanted:
-                found, wanted = (tuple(found), tuple(wanted)) if attribute == "shape" else (found, wanted)
-                return f"{name}: {attribute}: found {found}, expected {wanted}"
+            own, required = getattr(value, attribute), getattr(like, attribute)
+            if own != required:
+                own, required = (tuple(own), tuple(required)) if attribute == "shape" else (own, required)
+                return f"{name}: {attribute}: found {own}, expected {required}"
         whole = value[:, None] if value.dim() == 1 else value
         for where in _pieces(whole.shape[0], whole.shape[-1], whole[0].numel() // whole.shape[-1]):
             part = whole[where[0], ..., where[2]]
@@ -92,9 +92,9 @@ def orthogonality_fault(name: str, part: Part, like: torch.Tensor, limit: float)
     """Whether Q'Q, whose elements are `part`, is the identity, within `limit` times EPS."""
 
     def difference(where: Where) -> torch.Tensor:
-        found = part(where)
-        found[:, where[2]].diagonal(dim1=-2, dim2=-1).sub_(1)
-        return found
+        piece = part(where)
+        piece[:, where[2]].diagonal(dim1=-2, dim2=-1).sub_(1)
+        return piece
 
     ones = torch.ones(like.shape[0], like.shape[-1], dtype=torch.float64, device=like.device)
     return residual_fault(f"{name}'{name} - I", difference, ones, limit)
@@ -108,8 +108,8 @@ def order_fault(name: str, values: torch.Tensor, limit: float) -> str | None:
     if not len(bad):
         return None
     matrix, place = bad[0].tolist()
-    found, before = wide[matrix, place + 1].item(), wide[matrix, place].item()
-    return f"{name} at ({matrix}, {place + 1}): found {found:.9g}, expected at least {before:.9g}, the one before"
+    value, before = wide[matrix, place + 1].item(), wide[matrix, place].item()
+    return f"{name} at ({matrix}, {place + 1}): found {value:.9g}, expected at least {before:.9g}, the one before"
 
 
 def positive_fault(name: str, values: torch.Tensor) -> str | None:
@@ -123,17 +123,17 @@ def positive_fault(name: str, values: torch.Tensor) -> str | None:
 
 def norms(matrix: torch.Tensor, part: Part | None = None) -> torch.Tensor:
     """The 1-norm of each column, (batch, columns): of a matrix, or of what `part` makes of it."""
-    found = torch.empty(matrix.shape[0], matrix.shape[-1], dtype=torch.float64, device=matrix.device)
+    sums = torch.empty(matrix.shape[0], matrix.shape[-1], dtype=torch.float64, device=matrix.device)
     for where in _pieces(matrix.shape[0], matrix.shape[-1], matrix.shape[-2]):
         piece = matrix[where].double() if part is None else part(where)
-        found[where[0], where[2]] = piece.abs().sum(dim=-2)
-    return found
+        sums[where[0], where[2]] = piece.abs().sum(dim=-2)
+    return sums
 
 
 def norm(matrix: torch.Tensor, part: Part | None = None) -> torch.Tensor:
     """The 1-norm of each matrix, for each of its columns."""
-    found = norms(matrix, part)
-    return found.amax(dim=-1, keepdim=True).expand_as(found)
+    sums = norms(matrix, part)
+    return sums.amax(dim=-1, keepdim=True).expand_as(sums)
 
 
 def product(left: torch.Tensor, right: torch.Tensor, where: Where) -> torch.Tensor:

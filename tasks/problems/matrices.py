@@ -79,9 +79,9 @@ def mixed(makers: Mapping[str, Maker], batch: int, n: int, count: int, generator
     labels[0] = torch.randint(1, len(names), (), device=generator.device, generator=generator)
     labels[1:2] = 0
     labels = shuffled(labels, generator)
-    made = torch.empty(batch, n, n, device=generator.device)
+    matrices = torch.empty(batch, n, n, device=generator.device)
     for label, name in enumerate(names):
         places = torch.nonzero(labels == label).flatten()
         if len(places):
-            made[places] = makers[name](len(places), n, count, generator)
-    return made
+            matrices[places] = makers[name](len(places), n, count, generator)
+    return matrices

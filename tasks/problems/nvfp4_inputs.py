@@ -17,7 +17,8 @@ import torch
 #: Values that share a scale.
 BLOCK = 16
 #: Powers of two by which scales differ from block to block; 0 to 8 quarters of each are e4m3fn numbers.
-_LEAST, _GREATEST = -7, 7
+_LEAST = -7
+_GREATEST = 7
 
 
 def device() -> str:

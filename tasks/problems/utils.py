@@ -95,15 +95,15 @@ def _compare(
     if not isinstance(received, Sequence) or len(received) != len(expected):
         return [f"found {type(received).__name__}, expected {len(expected)} tensors"]
     tolerances = [each if isinstance(each, Sequence) else [each] * len(expected) for each in (rtol, atol)]
-    found = [_compare(*each) for each in zip(received, expected, *tolerances, strict=True)]
-    return [f"output {index}: {'; '.join(lines)}" for index, lines in enumerate(found) if lines]
+    faults = [_compare(*each) for each in zip(received, expected, *tolerances, strict=True)]
+    return [f"output {index}: {'; '.join(lines)}" for index, lines in enumerate(faults) if lines]
 
 
 def _kind_mismatch(received: torch.Tensor, expected: torch.Tensor) -> str | None:
     for name in ("shape", "dtype", "device"):
-        found, wanted = getattr(received, name), getattr(expected, name)
-        if found != wanted:
-            shown = (tuple(found), tuple(wanted)) if name == "shape" else (found, wanted)
+        own, required = getattr(received, name), getattr(expected, name)
+        if own != required:
+            shown = (tuple(own), tuple(required)) if name == "shape" else (own, required)
             return f"{name}: found {shown[0]}, expected {shown[1]}"
     return None
 

@@ -4,7 +4,7 @@
 only see less; error, a pattern for the sentence; stdout, text that must have been kept; stdout_without, text that must
 not appear; boards, those of a daemon's that it is submitted to, both by default, none where the judge alone decides:
 such a case is judged without a container; limits_s, the boards where only a time limit ends it, with a short one for
-each, in seconds: all else gets a generous one. Ranked submissions are the subject of test_tasks.py and
+each, in seconds: all else gets a generous one. Ranked submissions are the subject of
 test_third_party.py.
 """
 

@@ -205,7 +205,7 @@ def _daemon(spec: Spec, config: Config) -> Daemon:
         check_database=lambda: require_schema(spec.database_url),
         registry=Registry.load(),
         slots=_slots(spec),
-        spool=Spool(config.state_dir / "spool", max_bytes=config.spool_max_mib << 20),
+        spool=Spool(config.state_dir / "spool"),
         instance=instance_id(config.state_dir),
     )
 

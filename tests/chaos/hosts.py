@@ -149,7 +149,7 @@ class Host:
                     yield {"event": line, "level": "raw"}
 
     def spooled(self) -> list[Path]:
-        """Files that are waiting in the daemon's spool, or were set aside there."""
+        """Files that are waiting in the daemon's spool."""
         return sorted(path for path in (self._state_dir / "spool").rglob("*") if path.is_file())
 
     def _check(self, code: int) -> None:

@@ -16,7 +16,6 @@ from typing import Final
 
 import psycopg
 
-from runner.daemon.outcomes.spool import ASIDE
 from tests.chaos import ledger
 from tests.chaos.producer import Producer
 from tests.chaos.server import Cluster, Server
@@ -81,26 +80,28 @@ class Loss(Storm):
         return super()._settle(frontend)
 
     def _amend(self, books: ledger.Books) -> ledger.Books:
-        """What was set aside in the spools is evidence, as late results in the database are."""
-        aside = "".join(
-            path.read_text(encoding="utf-8", errors="replace")
-            for host in self._hosts.values()
-            for path in host.spooled()
-            if self._may_stay(path)
-        )
-        nonces = {line["nonce"] for lines in books.journals.values() for line in lines}
-        kept = {nonce for nonce in nonces if nonce in aside}
+        """A result whose job the database no longer has is dropped, with a line in the log: that is no loss."""
+        logged = {name: [line for line in host.log() if isinstance(line, dict)] for name, host in self._hosts.items()}
+        dropped = {
+            (name, line["job"], line["attempt"])
+            for name, lines in logged.items()
+            for line in lines
+            if line.get("event") == "spooled_result_dropped"
+        }
+        kept = {
+            line["nonce"]
+            for name, lines in books.journals.items()
+            for line in lines
+            if (name, line["job"], line["attempt"]) in dropped
+        }
         self.extra = {
             "submissions lost and placed again": self._placed_again,
-            "results set aside in spools": len(kept),
+            "spooled results of jobs that are gone": len(kept),
             "spooled results committed": sum(
-                line.get("event") == "spooled_result_committed" for host in self._hosts.values() for line in host.log()
+                line.get("event") == "spooled_result_committed" for lines in logged.values() for line in lines
             ),
         }
         return replace(books, stale=books.stale | kept, lost_s=self._lost_s)
-
-    def _may_stay(self, path: Path) -> bool:
-        return path.parent.name == ASIDE
 
 
 def skip_numbers() -> str:

@@ -452,10 +452,6 @@ class Storm:
         """The books with what this storm knows besides."""
         return books
 
-    def _may_stay(self, path: Path) -> bool:  # noqa: ARG002 - for storms with evidence that must stay
-        """Whether a file may be left in a spool."""
-        return False
-
     def _books(self, orders: Sequence[Order], frontend: Producer, settled_s: float) -> None:
         report = self.report
         hosts = tuple(self._hosts.values())
@@ -478,9 +474,7 @@ class Storm:
         report.violations += [f"never injected: {kind}" for kind in planned if not report.injected[kind]]
         for host in hosts:
             report.violations += host.violations
-            report.violations += [
-                f"{host.name}: left in the spool: {path.name}" for path in host.spooled() if not self._may_stay(path)
-            ]
+            report.violations += [f"{host.name}: left in the spool: {path.name}" for path in host.spooled()]
             report.violations += [f"{host.name} logged: {line}" for line in host.log() if _is_alarming(line)]
         lines = [line for journal in books.journals.values() for line in journal]
         report.counts = {

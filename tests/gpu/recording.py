@@ -100,7 +100,7 @@ def read(record: Path) -> list[dict[str, Any]]:
 
 
 def rows_of(line: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The evaluations in a line of a record: that of a test, or of `record`, whose lines are one each."""
+    """The evaluations in a line of a record: that of a test, or one of `h100_calls.jsonl`, whose lines are one each."""
     if "hand_over_ns" in line:
         return [line]
     return [{**found, "what": f"{line['test']}: {found['what']}"} for found in line.get("evaluations", ())]

@@ -36,7 +36,6 @@ _INPUT = "kernel_runner_exclusive_tests"
 #: Modules and folders that take longest; `--durations` of a whole run says which.
 _LONGEST = (
     "tests/acceptance/test_verdicts.py",
-    "tests/acceptance/test_tasks.py",
     "tests/acceptance/escapes/",
     "tests/integration/extras/trainers/kernelbook/test_ray.py",
     "tests/integration/systemd/",

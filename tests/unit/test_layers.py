@@ -34,12 +34,15 @@ LAYERS = {
     "runner.extras.stages": 11,
     "runner.extras.discord": 9,
     "runner.extras.gateway": 9,
+    "runner.extras.mcp": 9,
     "runner.extras.data.analysis_commands": 11,
     "runner.extras.data.commands": 11,
     "runner.extras.discord.commands": 11,
     "runner.extras.gateway.commands": 11,
+    "runner.extras.mcp.commands": 11,
     "runner.extras.trainers.client.commands": 11,
     "runner.extras.trainers.kernelbook.commands": 11,
+    "runner.extras.webhooks.commands": 11,
 }
 
 #: Guest -> the other guests that it may import. The core imports none.
@@ -47,8 +50,10 @@ GUESTS = {
     "data": set[str](),
     "discord": set[str](),
     "gateway": set[str](),
+    "mcp": set[str](),
     "trainers.client": set[str](),
     "trainers.kernelbook": {"trainers.client"},
+    "webhooks": set[str](),
 }
 #: Modules with a guest's commands.
 COMMANDS = (
@@ -87,8 +92,12 @@ CONFINED = {
     "pygments": ("runner/extras/gateway/markup.py",),
     "PIL": ("runner/extras/gateway/pictures.py",),
     "python_multipart": ("runner/extras/gateway/",),
+    "httpx2": (
+        *("runner/extras/gateway/", "runner/extras/mcp/", "runner/extras/trainers/kernelbook/"),
+        "runner/extras/webhooks/",
+    ),
+    "mcp": ("runner/extras/mcp/",),
     "discord": ("runner/extras/discord/",),
-    "httpx2": ("runner/extras/gateway/", "runner/extras/trainers/kernelbook/"),
 }
 
 #: Only functions import them: together they cost more core-seconds than the rest of a command's start.

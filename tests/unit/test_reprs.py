@@ -23,6 +23,7 @@ _SECRET: Final = re.compile(
 OPEN: Final = {
     "Change.key": "a key of a configuration",
     "Endpoint.urls": "addresses without a login",
+    "Gateway.url": "an address without a login",
     "HostKey.key": "a public key",
     "HostRecord.key": "a public key",
     "Item.key": "what a caller calls an item",
@@ -32,12 +33,15 @@ OPEN: Final = {
     "Provider.token_url": "a public address",
     "Receipt.key": "a public key",
     "Result.key": "what a caller calls an item",
+    "Result.secret_run_passed": "whether it passed",
     "Rule.key": "a key of an engine's settings",
     "Service.url": "an address without a login",
     "Share.url": "an address without a login",
     "Task.seed": "the seed of public runs",
     # Paths and addresses of a configuration.
     "Config.database_url_file": "a path",
+    "Config.discord_publish_url_file": "a path",
+    "Config.discord_token_file": "a path",
     "Config.gateway_admin_token_file": "a path",
     "Config.gateway_discord_secret_file": "a path",
     "Config.gateway_discord_url": "a public address",

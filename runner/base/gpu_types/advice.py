@@ -25,7 +25,7 @@ _MOST = 2.1
 class Advice:
     """One remark."""
 
-    found: str
+    fact: str
     #: What to do.
     remedy: str
 
@@ -37,7 +37,7 @@ def advise(entry: GpuType) -> Iterator[Advice]:
         return
     if not entry.device_names and not entry.pci_ids:
         yield Advice(
-            found="device_names: found none, so that no device is recognised as it",
+            fact="device_names: found none, so that no device is recognised as it",
             remedy="enter what the driver calls the device (nvidia-smi --query-gpu=name, amd-smi static --asic)",
         )
     yield from _missing(entry.device)
@@ -49,18 +49,18 @@ def advise(entry: GpuType) -> Iterator[Advice]:
 def _missing(figures: Figures) -> Iterator[Advice]:
     if figures.memory_gib is None:
         yield Advice(
-            found="device.memory_gib: found nothing, so that cases are not held against the device's memory",
+            fact="device.memory_gib: found nothing, so that cases are not held against the device's memory",
             remedy="enter the device's memory",
         )
     if figures.bandwidth_gb_s is None or not figures.peak_tflops:
         absent = "bandwidth_gb_s" if figures.bandwidth_gb_s is None else "peak_tflops"
         yield Advice(
-            found=f"device.{absent}: found nothing, so that results have no speed of light",
+            fact=f"device.{absent}: found nothing, so that results have no speed of light",
             remedy="enter the dense figures of the vendor's data sheet",
         )
     elif figures.cache_bytes is None:
         yield Advice(
-            found="device.l2_mib: found nothing, so that no time is too short for the memory's bandwidth",
+            fact="device.l2_mib: found nothing, so that no time is too short for the memory's bandwidth",
             remedy="enter the size of the L2 cache, and as l3_mib that of a cache beyond it",
         )
 
@@ -70,7 +70,7 @@ def _implausible(where: str, figures: Figures) -> Iterator[Advice]:
     for wide, narrow in _STEPS:
         if wide in rates and narrow in rates and not 1 <= rates[narrow] / rates[wide] <= _MOST:
             yield Advice(
-                found=f"{where}.peak_tflops: found {narrow} {rates[narrow]:g} and {wide} {rates[wide]:g}, "
+                fact=f"{where}.peak_tflops: found {narrow} {rates[narrow]:g} and {wide} {rates[wide]:g}, "
                 f"expected {narrow} to be once to twice {wide}",
                 remedy="enter rates without sparsity; data sheets often state the double",
             )
@@ -79,6 +79,6 @@ def _implausible(where: str, figures: Figures) -> Iterator[Advice]:
     if unsourced:
         names = ", ".join(unsourced)
         yield Advice(
-            found=f"{where}.sources: found nothing for {names}, whose origin is unknown",
+            fact=f"{where}.sources: found nothing for {names}, whose origin is unknown",
             remedy="enter the documents",
         )

@@ -177,9 +177,9 @@ def _build(
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
-        found = "nothing" if first["type"] == "missing" else f"{first['input']!r}"
+        value = "nothing" if first["type"] == "missing" else f"{first['input']!r}"
         expected = "no key of this name" if first["type"] == "unexpected_keyword_argument" else first["msg"]
-        raise ConfigError(f"{file.path}: {key}: found {found}, expected: {expected}") from error
+        raise ConfigError(f"{file.path}: {key}: found {value}, expected: {expected}") from error
     if entry.emulate_cuda and entry.vendor is not Vendor.NONE:
         raise ConfigError(
             f'{file.path}: emulate_cuda: found true with vendor {entry.vendor.value!r}, expected vendor "none": a CUDA '

@@ -204,10 +204,6 @@ def _storage(parts: DaemonView) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "kernel_runner_spool_results", "Results that wait for the database.", value=parts.spool.count
     )
-    yield GaugeMetricFamily(
-        "kernel_runner_spool_bytes", "What the spool takes, evidence included.", value=parts.spool.size_bytes
-    )
-    yield GaugeMetricFamily("kernel_runner_spool_max_bytes", "`spool_max_mib`.", value=parts.spool.max_bytes)
     free = GaugeMetricFamily(
         "kernel_runner_disk_free_bytes",
         "What is free where the daemon and the engine write.",

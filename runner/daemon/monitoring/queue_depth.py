@@ -35,7 +35,7 @@ class QueueDepthCache:
         self._lock = threading.Lock()
         self._asked_s = float("-inf")
         self._answered_s = float("-inf")
-        self._known: Sequence[QueueDepth] = ()
+        self._depths: Sequence[QueueDepth] = ()
         self._answered = threading.Event()
         self._log_limit = LogRateLimit()
 
@@ -49,12 +49,12 @@ class QueueDepthCache:
                 threading.Thread(target=self._ask, name="queue-depth", daemon=True).start()
         self._answered.wait(WAIT_S)
         with self._lock:
-            return self._known if self._clock() - self._answered_s < STALE_S else None
+            return self._depths if self._clock() - self._answered_s < STALE_S else None
 
     def _ask(self) -> None:
         store = self._store_factory("metrics")
         try:
-            found = store.queue_depths()
+            depths = store.queue_depths()
         except InfrastructureError as error:
             if (left_out := self._log_limit.due("away")) is not None:
                 _log.info("queue_depth_unknown", error=str(error), left_out=left_out)
@@ -62,7 +62,7 @@ class QueueDepthCache:
             _log.exception("queue_depth_unknown")
         else:
             with self._lock:
-                self._known, self._answered_s = found, self._clock()
+                self._depths, self._answered_s = depths, self._clock()
         finally:
             store.close()
             self._answered.set()

@@ -53,7 +53,7 @@ class Readiness:
         self._clock = clock
         #: When the last lines about each state were logged, and what the last of all said.
         self._logged_s: dict[str, deque[float]] = {}
-        self._said: str | None = None
+        self._reported: str | None = None
         self._lock = threading.Lock()
         self._waiting_for: str | None = "start-up"
         self._reason: str | None = None
@@ -126,9 +126,9 @@ class Readiness:
         now_s = self._clock()
         self._logged_s = {key: at for key, at in self._logged_s.items() if now_s - at[-1] < LINES_S}
         logged_s = self._logged_s.setdefault(state, deque([float("-inf")] * LINES, maxlen=LINES))
-        if state == self._said or now_s - logged_s[0] < LINES_S:
+        if state == self._reported or now_s - logged_s[0] < LINES_S:
             return False
-        self._said = state
+        self._reported = state
         logged_s.append(now_s)
         return True
 

@@ -1,9 +1,8 @@
 """Commits spooled results, oldest first, as soon as the database answers.
 
 Owns what becomes of a spooled result. It is committed, or kept as evidence in the database if the attempt is no longer
-ours. It is set aside if the database has no such job, or refuses it; in the second case the job is failed with the
-cause. Holds the leases of spooled jobs, so that no host evaluates them again. The thread sleeps while the spool is
-empty.
+ours. It is dropped if the database has no such job, or refuses it; in the second case the job is failed with the cause.
+Holds the leases of spooled jobs, so that no host evaluates them again. The thread sleeps while the spool is empty.
 """
 
 from __future__ import annotations
@@ -151,9 +150,8 @@ class SpoolReplayer:
             completion = store.complete(job, result)
         except StaleAttemptError as error:
             if error.gone:
-                # The job may be in another database, if `database_url` was changed; no table keeps the evidence.
-                self._spool.set_aside(spooled, f"this database has no such job: {error}")
-                self._drop(job)
+                # The job may be in another database, if `database_url` was changed.
+                self._give_up(spooled, f"this database has no such job: {error}")
                 return False
             committed = False
             metrics.uncommitted(job)
@@ -202,8 +200,12 @@ class SpoolReplayer:
             _log.exception("job_not_failed")
         else:
             self._publisher.ended(job, ended)
-        self._spool.set_aside(spooled, cause)
-        self._drop(job)
+        self._give_up(spooled, cause)
+
+    def _give_up(self, spooled: Spooled, reason: str) -> None:
+        _log.error("spooled_result_dropped", reason=reason)
+        self._spool.remove(spooled)
+        self._drop(spooled.job)
 
     def _drop_vanished(self) -> None:
         """Drop the leases of results that left the spool without a commit: damaged, or removed by hand."""

@@ -85,7 +85,7 @@ class AmdSmi:
             try:
                 yield self._device(handle, index)
             except Exception as error:  # noqa: BLE001 - see above
-                problem(f"amd device {index} cannot be used: {_said(error)}")
+                problem(f"amd device {index} cannot be used: {_message(error)}")
 
     def details(self, device: Device) -> Details:
         """The settings of a device."""
@@ -111,7 +111,7 @@ class AmdSmi:
         try:
             usage = self._smi.amdsmi_get_gpu_vram_usage(handle)
         except Exception as error:
-            raise UnreachableError(_said(error)) from error
+            raise UnreachableError(_message(error)) from error
         processes = self._ask("amdsmi_get_gpu_process_list", handle)
         pages = self._ask("amdsmi_get_gpu_bad_page_info", handle)
         ecc = self._answers("amdsmi_get_gpu_total_ecc_count", handle)
@@ -190,7 +190,7 @@ class AmdSmi:
                 if self._ask("amdsmi_get_gpu_device_uuid", handle) == device.uuid:
                     return handle
         except Exception as error:
-            raise UnreachableError(_said(error)) from error
+            raise UnreachableError(_message(error)) from error
         raise UnreachableError(f"no device with UUID {device.uuid} is listed any more")
 
     def _ask(self, function: str, *arguments: object) -> Any:  # noqa: ANN401 - the bindings have no types
@@ -214,7 +214,7 @@ class AmdSmi:
         return getattr(getattr(self._smi, enum, None), name, None)
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
@@ -225,8 +225,8 @@ def _text(value: object) -> str | None:
 
 def _rocm_version(answer: object) -> str | None:
     """The version in the answer: a text, or from ROCm 6 on whether it was found, and the text."""
-    found, text = answer if isinstance(answer, tuple) and len(answer) == 2 else (True, answer)
-    return _text(text) if found else None
+    has_text, text = answer if isinstance(answer, tuple) and len(answer) == 2 else (True, answer)
+    return _text(text) if has_text else None
 
 
 def _number(value: object) -> int | None:

@@ -87,7 +87,7 @@ class Nvml:
             try:
                 devices = self._device(index, problem)
             except Exception as error:  # noqa: BLE001 - see above
-                problem(f"nvidia device {index} cannot be used: {_said(error)}")
+                problem(f"nvidia device {index} cannot be used: {_message(error)}")
             else:
                 yield from devices
 
@@ -117,7 +117,7 @@ class Nvml:
         try:
             used = self._nvml.nvmlDeviceGetMemoryInfo(handle).used
         except Exception as error:
-            raise UnreachableError(_said(error)) from error
+            raise UnreachableError(_message(error)) from error
         processes = self._ask("nvmlDeviceGetComputeRunningProcesses", handle)
         # Clients of NVIDIA's multi-process service stand in a list of their own.
         served = self._ask("nvmlDeviceGetMPSComputeRunningProcesses", handle) or ()
@@ -218,7 +218,7 @@ class Nvml:
         try:
             return self._nvml.nvmlDeviceGetHandleByUUID(device.uuid)
         except Exception as error:
-            raise UnreachableError(_said(error)) from error
+            raise UnreachableError(_message(error)) from error
 
     def _ask(self, function: str, *arguments: object) -> Any:  # noqa: ANN401 - the bindings have no types
         """One answer; None: it is not supported, this version lacks the function, or only this call fails."""
@@ -227,7 +227,7 @@ class Nvml:
         try:
             return getattr(self._nvml, function)(*arguments)
         except self._gone as error:
-            raise UnreachableError(_said(error)) from error
+            raise UnreachableError(_message(error)) from error
         except Exception:  # noqa: BLE001 - without an answer the reason does not matter
             return None
 
@@ -259,7 +259,7 @@ class Nvml:
         return tuple(xids)
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 

@@ -234,8 +234,8 @@ def _row_of(step: StepResult) -> dict[str, Any] | None:
 def _why_lost(report: ContainerReport) -> str:
     if report.outcome.ending is Ending.DEADLINE:
         return "the container's time ended before this candidate had a result"
-    said = report.message or report.outcome.detail or f"the container ended ({report.outcome.ending})"
-    return f"the evaluation broke: {said}"[:2000]
+    reason = report.message or report.outcome.detail or f"the container ended ({report.outcome.ending})"
+    return f"the evaluation broke: {reason}"[:2000]
 
 
 def group_result(

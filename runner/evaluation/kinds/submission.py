@@ -26,7 +26,7 @@ from runner.evaluation.context import SubmissionContext
 from runner.evaluation.kinds.kind import Builds, Run, Spent
 from runner.evaluation.mode_result import ModeResult
 from runner.evaluation.plan import Plan
-from runner.evaluation.result_rows import RESULT_BYTES, Evidence, compilation_record, job_report, run_record
+from runner.evaluation.result_rows import RESULT_BYTES, Evidence, compilation_record, job_report, p25_s, run_record
 from runner.evaluation.speed_of_light import SpeedOfLight, speed_of_light
 from runner.evaluation.verdict import (
     ACCEPTED,
@@ -301,6 +301,8 @@ class Submission(ABC):
         job, plan = self.context.job, self.plan
         check_ending(evidence)
         runs: list[RunRecord] = []
+        # What a final measures is no run of the submission.
+        final, scores = isinstance(job, FinalJob), {}
         assurance: Mapping[str, str] = _IN_PROCESS
         finding = self._compilation_finding(evidence)
         compilation = compilation_record(self.context.task, evidence)
@@ -337,19 +339,18 @@ class Submission(ABC):
                         most_bytes=RESULT_BYTES // len(plan.run_names),
                     )
                 )
+                if final and runs[-1].score_s is not None:
+                    scores = {"score_s": runs[-1].score_s, "p25_s": p25_s(self.context.task, reported.timings)}
                 if finding.verdict is Verdict.ACCEPTED:
                     finding = step_finding
         eval_ns = sum(by_name[name].duration_ns for name in plan.run_names if name in by_name)
         total_ns = evidence.request_offset_ns + evidence.outcome.wall_ns
-        # What a final measures is no run of the submission.
-        final = isinstance(job, FinalJob)
-        score = {"score_s": next((run.score_s for run in runs if run.score_s is not None), None)} if final else {}
         return JobResult(
             verdict=finding.verdict,
             runs=() if final else tuple(runs),
             # A program's result line may be megabytes long; all of it is in the run's result.
             error=None if finding.message is None else finding.message[:_KEPT_ERROR_CHARACTERS],
-            report={**job_report(self.harness, evidence, assurance, eval_ns), **score},
+            report={**job_report(self.harness, evidence, assurance, eval_ns), **scores},
             build_ns=max(0, total_ns - evidence.waited_ns - eval_ns),
             eval_ns=eval_ns,
             artifacts=evidence.artifacts,

@@ -150,7 +150,7 @@ class Validating:
             end = End.of(memory_finding(STEP))
         eval_ns = 0 if step is None else step.duration_ns
         public = end.sentence if self.context.task.harness is Harness.BUILTIN else end.error
-        said = {"error": public} if end.report is None else asdict(end.report)
+        record = {"error": public} if end.report is None else asdict(end.report)
         total_ns = evidence.request_offset_ns + outcome.wall_ns
         return JobResult(
             verdict=end.verdict,
@@ -158,7 +158,7 @@ class Validating:
             error=end.error,
             report={
                 **job_report(Harness.PROGRAM, evidence, {}, eval_ns),
-                "validation": {"contract_version": self._version, **said},
+                "validation": {"contract_version": self._version, **record},
             },
             build_ns=max(0, total_ns - evidence.waited_ns - eval_ns),
             eval_ns=eval_ns,
@@ -216,18 +216,18 @@ def read_line(line: str) -> Report:
     if document.get("status") == "failed":
         raise NoResult(f"it says that the validation failed: {_shown(document.get('failure_reason', 'no reason'))}")
     try:
-        said = validate(_Line, document, where="the line")
+        figures = validate(_Line, document, where="the line")
     except TaskError as error:
         raise NoResult(_shown(str(error).partition("\n")[0])) from error
-    if said.passed_shapes > said.total_shapes:
-        raise NoResult(f"{said.passed_shapes} of {said.total_shapes} shapes passed")
-    if said.fully_validated and said.passed_shapes < said.total_shapes:
-        raise NoResult(f"fully_validated is true, but {said.passed_shapes} of {said.total_shapes} shapes passed")
+    if figures.passed_shapes > figures.total_shapes:
+        raise NoResult(f"{figures.passed_shapes} of {figures.total_shapes} shapes passed")
+    if figures.fully_validated and figures.passed_shapes < figures.total_shapes:
+        raise NoResult(f"fully_validated is true, but {figures.passed_shapes} of {figures.total_shapes} shapes passed")
     return Report(
-        passed_shapes=said.passed_shapes,
-        total_shapes=said.total_shapes,
-        fully_validated=said.fully_validated,
-        geomean_sync_wall_speedup=said.geomean_sync_wall_speedup,
+        passed_shapes=figures.passed_shapes,
+        total_shapes=figures.total_shapes,
+        fully_validated=figures.fully_validated,
+        geomean_sync_wall_speedup=figures.geomean_sync_wall_speedup,
         result=document,
     )
 

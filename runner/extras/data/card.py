@@ -120,7 +120,7 @@ _COLUMNS: Final = {
     },
     "`finals.parquet`": {
         "rank, rank_before": "equal ranks could not be told apart; null is out of the final; the place before it",
-        "score, score_low, score_high": "the median over all evaluations, and its 95 % interval",
+        "score, score_low, score_high": "the median of all evaluations' lower quartiles, and its 95 % interval",
         "evaluations, hosts": "how often and on how many hosts it was evaluated",
         "spread_hosts, spread_rounds": "the largest median of a host, or of a round, over the smallest",
         "fault, ended_at": "the verdict that put it out, and the round; when the final ended, UTC",

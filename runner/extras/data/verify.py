@@ -69,8 +69,8 @@ def signed(folder: Path) -> tuple[int, int]:
     if not (folder / _RECEIPTS).exists():
         return 0, len(ranked)
     lines = pq.read_table(folder / _RECEIPTS, columns=["submission_id", "runner", "run", "retired_as"]).to_pylist()
-    found = {(line["submission_id"], line["runner"], line["run"]) for line in lines if line["retired_as"] is None}
-    return sum({(*place, "public"), (*place, "secret")} <= found for place in ranked), len(ranked)
+    places = {(line["submission_id"], line["runner"], line["run"]) for line in lines if line["retired_as"] is None}
+    return sum({(*place, "public"), (*place, "secret")} <= places for place in ranked), len(ranked)
 
 
 def _unreadable_last(faults: Iterator[str]) -> Iterator[str]:

@@ -94,6 +94,7 @@ def routes() -> list[Route]:
         Route("/user/submissions", submissions.mine, methods=["GET"]),
         Route("/user/submissions/{id}", submissions.show, methods=["GET"]),
         Route("/user/submissions/{id}", submissions.delete, methods=["DELETE"]),
+        Route("/user/submissions/{id}/cancel", submissions.cancel, methods=["POST"]),
         Route("/user/join", login.join, methods=["POST"]),
         Route(f"/submission/{lb}/{{mode}}", submissions.submit, methods=["POST"]),
         Route(f"/admin/submission/{lb}/{{mode}}", submissions.submit_as_admin, methods=["POST"]),

@@ -140,7 +140,7 @@ async def _cards(current: AppState, boards: Sequence[Mapping[str, Any]]) -> Mapp
     )
     scores: dict[int, list[charts.Score]] = {}
     for row in found:
-        scores.setdefault(row["board_id"], []).append(_score(row))
+        scores.setdefault(row["board_id"], []).append(charts.Score.of(row))
     cards = {
         board_id: Card(standings=rows[:_TYPES], spark=charts.sparkline(scores.get(board_id, ())))
         for board_id, rows in ranked.items()
@@ -170,6 +170,7 @@ async def board(request: Request, session: Session | None) -> Response:
     sources = [] if task is None else sources_of(task)
     final = await finals.shown(current, found["name"], gpu)
     lines = await open_pages.lines_of(current, found, ids)
+    text = str(found["description"] or "")
     # Beside the event loop: colouring takes milliseconds the first time.
     return await asyncio.to_thread(
         lambda: show(
@@ -185,7 +186,7 @@ async def board(request: Request, session: Session | None) -> Response:
             offset=offset,
             size=ROWS,
             more=len(rows) > ROWS,
-            description=markup.markdown(str(found["description"] or ""), _DESCRIPTION),
+            description=text[:_DESCRIPTION] if wants_json(request) else markup.markdown(text, _DESCRIPTION),
             shapes=_shapes(task, drawn.best_ns),
             ranking_by=ranking_by,
             sources=_shown(sources, None if task is None else task["lang"]),
@@ -261,16 +262,16 @@ def _trend(request: Request) -> Trend:
 async def _scores(current: AppState, board_id: int, gpu: str) -> tuple[Sequence[charts.Score], object]:
     """The newest scores of a leaderboard, and the result of the best one; at most half a minute old."""
     key = ("scores", board_id, gpu)
-    known = current.drawings.get(key)
-    if isinstance(known, tuple):
-        return known
-    found = await current.store.all("board_scores", board_id=board_id, gpu_type=gpu, limit=_SCORES)
-    scores = [_score(row) for row in found]
+    kept = current.drawings.get(key)
+    if isinstance(kept, tuple):
+        return kept
+    rows = await current.store.all("board_scores", board_id=board_id, gpu_type=gpu, limit=_SCORES)
+    scores = [charts.Score.of(row) for row in rows]
     result = None
     if scores:
         best = min(scores, key=lambda score: score.seconds)
-        found = await current.store.all("ranked_times", ids=[best.submission_id], gpu_type=gpu)
-        result = found[0]["result"] if found else None
+        times = await current.store.all("ranked_times", ids=[best.submission_id], gpu_type=gpu)
+        result = times[0]["result"] if times else None
     current.drawings.put(key, (scores, result))
     return scores, result
 
@@ -278,9 +279,9 @@ async def _scores(current: AppState, board_id: int, gpu: str) -> tuple[Sequence[
 async def _drawn(current: AppState, board_id: int, gpu: str, ranking_by: str | None, trend: Trend) -> Drawn:
     """The drawings of a leaderboard; those that nobody has chosen are at most half a minute old."""
     key = (board_id, gpu, trend)
-    known = current.drawings.get(key)
-    if isinstance(known, Drawn):
-        return known
+    kept = current.drawings.get(key)
+    if isinstance(kept, Drawn):
+        return kept
     scores, result = await _scores(current, board_id, gpu)
     drawn = await asyncio.to_thread(_draw, scores, result, ranking_by, trend)
     if not trend.users:
@@ -303,16 +304,6 @@ def _draw(scores: Sequence[charts.Score], result: object, ranking_by: str | None
         records=charts.records(scores)[::-1][:_RECORDS],
         best_ns=[case.mean_ns for case in cases(result)],
         cut=len(scores) >= _SCORES,
-    )
-
-
-def _score(row: Row) -> charts.Score:
-    return charts.Score(
-        at=row["submission_time"],
-        seconds=row["score"],
-        user_id=row["user_id"],
-        user_name=row.get("user_name", ""),
-        submission_id=row["submission_id"],
     )
 
 

@@ -27,14 +27,20 @@ _RUNNER: Final = "kernel-runner"
 
 
 async def leaderboards(request: Request) -> Response:
-    """GET /leaderboards: all of them; of a closed one no task. Never a secret seed. Tasks are some seconds old."""
+    """GET /leaderboards: all, or the one named by `?name=`; of a closed one no task. Never a secret seed.
+
+    Tasks are some seconds old.
+    """
     from_here(request)
     current = app_state(request)
     found = await current.store.all("board_list")
     public = [board["id"] for board in found if board["visibility"] == "public"]
     tasks = await _tasks(current, public)
     lines = []
+    name = request.query_params.get("name")
     for board in found:
+        if name is not None and board["name"] != name:
+            continue
         before = dumps({"id": board["id"], "name": board["name"], "deadline": board["deadline"].isoformat()})
         after = dumps(
             {

@@ -7,13 +7,13 @@ near.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from runner.base import units
-from runner.base.results import Case
+from runner.base.results import Case, number
 
 #: The drawing and its plot, in units of its own.
 WIDTH: Final = 440
@@ -40,6 +40,14 @@ _DAYS: Final = timedelta(days=3)
 _FAR: Final = 1e4
 #: Times of one run that differ by more than this are drawn on a logarithmic axis.
 _WIDE: Final = 20
+#: Scores beyond these, in seconds, are no times of a clock, and are not drawn.
+_LEAST_S: Final = 1e-12
+_MOST_S: Final = 1e12
+
+
+def is_time(score: object) -> bool:
+    """Whether a clock can have measured a score: others are no records, and are not drawn."""
+    return _LEAST_S < (number(score) or 0) < _MOST_S
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +59,17 @@ class Score:
     user_id: str
     user_name: str
     submission_id: int
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Score:
+        """A row of `runner.board_scores`, or of a query with the same columns."""
+        return cls(
+            at=row["submission_time"],
+            seconds=float(row["score"]),
+            user_id=row["user_id"],
+            user_name=row["user_name"] or row["user_id"],
+            submission_id=row["submission_id"],
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,7 +281,7 @@ def spans(ran: Sequence[Case]) -> Sequence[tuple[str, str, str] | None]:
     )
 
     def line(pair: tuple[float | None, float | None]) -> str:
-        ends = [number for number in pair if number is not None and low <= number <= high]
+        ends = [end for end in pair if end is not None and low <= end <= high]
         return "" if len(ends) < 2 else f"M{axis.part(ends[0]) * SPAN:.1f} 7H{axis.part(ends[1]) * SPAN:.1f}"
 
     return [

@@ -52,7 +52,7 @@ MESSAGE_BYTES: Final = 240
 
 #: Pages whose record a program may have.
 _READABLE: Final = frozenset(
-    {"boards.html", "board.html", "view.html", "hosts.html", "winners.html", "entry.html", "diff.html"}
+    {"boards.html", "board.html", "mine.html", "view.html", "hosts.html", "winners.html", "entry.html", "diff.html"}
 )
 #: Of a query that a page repeats: parameters, and characters of one.
 _ASKED_KEYS: Final = 4

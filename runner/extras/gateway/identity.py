@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import secrets
 import time
 from dataclasses import dataclass, field
 from typing import Final
@@ -171,7 +172,15 @@ def is_admin_token(current: AppState, token: str) -> bool:
 
 
 async def session(request: Request) -> Session | None:
-    """The user logged in in this browser; None: no user, or the session has ended."""
+    """The user logged in in this browser; None: no user, or the session has ended.
+
+    A program reads pages with its user's token instead, and sends no form.
+
+    Raises:
+        Refusal: 401, 429, of a token.
+    """
+    if request.method == "GET" and CLI_HEADER in request.headers:
+        return Session(user=await cli_user(request), csrf=secrets.token_hex())
     parts = request.cookies.get(COOKIE, "").split(".")
     if len(parts) != 3 or not parts[1].isascii() or not parts[1].isdigit() or len(parts[1]) > 12:
         return None

@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import Final
 
 from runner.base.errors import DatabaseUnavailableError
-from runner.base.results import number
 from runner.extras.gateway import charts
 from runner.extras.gateway.context import MOST
 from runner.store.gateway import GatewayStore, Row
@@ -31,9 +30,6 @@ _PAUSE_S: Final = 0.2
 #: How many scores are read at the beginning, and after a change.
 _SCORES: Final = 3000
 _NEWEST: Final = 100
-#: Scores that no clock measures are no records.
-_LEAST_S: Final = 1e-12
-_MOST_S: Final = 1e12
 #: A state without watchers serves those who load the page for this long.
 _FRESH_S: Final = 1.0
 
@@ -198,7 +194,7 @@ class Live:
         if board is None:
             return None
         places = await self._store.all("places", leaderboard=board["name"], gpu_type=gpu, limit=PLACES, offset=0)
-        bests = [_score(row) for row in places if _LEAST_S < (number(row["score"]) or 0) < _MOST_S]
+        bests = [charts.Score.of(row) for row in places if charts.is_time(row["score"])]
         newest = await self._scores(view.topic, _NEWEST if view.scores else _SCORES)
         known = any(score.submission_id in view.scores for score in newest)
         # The best score may be of a submission that waited long: it is none of the newest.
@@ -225,14 +221,4 @@ class Live:
 
     async def _scores(self, topic: Topic, limit: int) -> Sequence[charts.Score]:
         rows = await self._store.all("board_scores", board_id=topic.board_id, gpu_type=topic.gpu, limit=limit)
-        return [_score(row) for row in rows]
-
-
-def _score(row: Row) -> charts.Score:
-    return charts.Score(
-        at=row["submission_time"],
-        seconds=float(row["score"]),
-        user_id=row["user_id"],
-        user_name=row["user_name"] or row["user_id"],
-        submission_id=row["submission_id"],
-    )
+        return [charts.Score.of(row) for row in rows]

@@ -111,17 +111,7 @@ async def entry(request: Request, session: Session | None) -> Response:
     )
     times = await current.store.all("ranked_times", ids=[submission_id], gpu_type=gpu)
     its = sorted((row for row in scores if row["gpu_type"] == gpu), key=lambda row: row["submission_time"])
-    drawn = [
-        charts.Score(
-            at=row["submission_time"],
-            seconds=row["score"],
-            user_id=row["user_id"],
-            user_name=row["user_name"],
-            submission_id=row["submission_id"],
-        )
-        for row in its
-        if 1e-12 < row["score"] < 1e12
-    ]
+    drawn = [charts.Score.of(row) for row in its if charts.is_time(row["score"])]
     return await asyncio.to_thread(
         lambda: show(
             request,

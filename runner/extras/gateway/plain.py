@@ -14,6 +14,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
+from markupsafe import Markup
+
 from runner.extras.gateway.charts import Drawing
 from runner.extras.gateway.context import moment
 from runner.extras.gateway.markup import Source
@@ -41,6 +43,12 @@ def _(value: float | None) -> object:
 @plain.register
 def _(value: str) -> object:
     return str(value)
+
+
+@plain.register
+def _(value: Markup) -> object:
+    # A text that is escaped for a page, and cut.
+    return html.unescape(str(value))
 
 
 @plain.register

@@ -30,7 +30,7 @@ from runner.extras.gateway.html import (
     user_of,
 )
 from runner.extras.gateway.identity import Session
-from runner.extras.gateway.submissions import HEARTBEAT_S, STREAM_S, event, owned, store
+from runner.extras.gateway.submissions import HEARTBEAT_S, STREAM_S, cancel_owned, event, owned, store
 from runner.extras.gateway.upload import Upload, form, upload
 from runner.extras.shown import figures, reports, words
 from runner.store.gateway import Row
@@ -271,11 +271,7 @@ async def cancel(request: Request, session: Session | None) -> Response:
     """POST /view/{id}/cancel."""
     user = user_of(session)
     require_token(user, await form(request))
-    current = app_state(request)
-    submission_id = path_number(request, "id")
-    found = await owned(current, submission_id, user.user, with_code=False, with_runs=False)
-    await current.store.one("cancel", submission_id=submission_id, user_id=found["user_id"])
-    return go_to(f"/view/{submission_id}")
+    return go_to(f"/view/{await cancel_owned(request, user.user)}")
 
 
 async def progress(request: Request) -> Response:

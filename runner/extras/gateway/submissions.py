@@ -333,6 +333,24 @@ async def delete(request: Request) -> Response:
     return Ascii({"status": "ok", "submission_id": submission_id})
 
 
+async def cancel(request: Request) -> Response:
+    """POST /user/submissions/{id}/cancel: the owner's; what waits or runs is stopped, what is stored stays."""
+    return Ascii({"status": "ok", "submission_id": await cancel_owned(request, await user(request))})
+
+
+async def cancel_owned(request: Request, who: User) -> int:
+    """Cancel the submission that the path names; its id.
+
+    Raises:
+        Refusal: as `owned`.
+    """
+    current = app_state(request)
+    submission_id = path_number(request, "id")
+    found = await owned(current, submission_id, who, with_code=False, with_runs=False)
+    await current.store.one("cancel", submission_id=submission_id, user_id=found["user_id"])
+    return submission_id
+
+
 async def stored(
     current: AppState, submission_id: int, *, with_code: bool = True, with_runs: bool = True
 ) -> Row | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from runner.base import units
-from runner.base.results import Case, cases
+from runner.base.results import Case, cases, combined
 
 #: A case of longer than this, or so many times faster than light, is nonsense of an eval program.
 _MOST_NS: Final = 1e21
@@ -43,13 +43,7 @@ def light_of(result: object, ranking_by: str | None) -> float | None:
     times_ns = [(case.mean_ns or 0) * (case.sol or 0) for case in benchmarks]
     if not times_ns or not all(0 < time_ns < _MOST_NS for time_ns in times_ns):
         return None
-    if ranking_by == "last":
-        light_ns = times_ns[-1]
-    elif ranking_by == "mean":
-        light_ns = sum(times_ns) / len(times_ns)
-    else:
-        light_ns = math.exp(sum(map(math.log, times_ns)) / len(times_ns))
-    return light_ns / 1e9
+    return combined(times_ns, ranking_by) / 1e9
 
 
 def roofline(ran: Sequence[Case]) -> str:

@@ -79,7 +79,8 @@ def rights_sql() -> str:
 def roles_sql() -> str:
     """SQL that makes the roles and gives them their rights.
 
-    They are `runner_daemon`, `_frontend`, `_operator`, `_readonly`, `_gateway`, `_discord` and `_kernelboard`.
+    They are `runner_daemon`, `_frontend`, `_operator`, `_readonly`, `_gateway`, `_discord`, `_kernelboard` and
+    `_webhook`.
 
     For databases where `migrate` may not create roles: an administrator runs it by hand, after `migrate`.
     """

@@ -206,15 +206,16 @@ BEGIN
         ON CONFLICT DO NOTHING
         RETURNING migration_hash, migration_id, applied_at_utc
     )
-    INSERT INTO public._yoyo_log (id, migration_hash, migration_id, operation, username, hostname, comment, created_at_utc)
+    INSERT INTO public._yoyo_log (id, migration_hash, migration_id, operation, username, hostname, comment,
+        created_at_utc)
     SELECT gen_random_uuid()::text, migration_hash, migration_id, 'apply', left(current_user, 255), NULL,
            'recorded by kernel-runner, which made the schema', applied_at_utc
     FROM recorded;
 END
 $migration$;
 
--- A deadline that Python has no datetime for spoils every list that its leaderboard stands in, KernelBot's too. One that is
--- there is moved to the last day that both have.
+-- A deadline that Python has no datetime for spoils every list that its leaderboard stands in, KernelBot's too. One
+-- that is there is moved to the last day that both have.
 UPDATE leaderboard.leaderboard
 SET deadline = least(greatest(deadline, '0001-01-02Z'), '9999-12-30Z')
 WHERE deadline NOT BETWEEN '0001-01-02Z' AND '9999-12-30Z';

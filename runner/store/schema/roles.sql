@@ -4,7 +4,9 @@ DO $roles$
 DECLARE
     v_role text;
 BEGIN
-    FOREACH v_role IN ARRAY ARRAY['daemon', 'frontend', 'operator', 'readonly', 'gateway', 'discord', 'kernelboard'] LOOP
+    FOREACH v_role IN ARRAY ARRAY[
+        'daemon', 'frontend', 'operator', 'readonly', 'gateway', 'discord', 'kernelboard', 'webhook'
+    ] LOOP
         v_role := 'runner_' || v_role;
         IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = v_role) THEN
             EXECUTE format('CREATE ROLE %I NOLOGIN', v_role);
@@ -43,16 +45,17 @@ GRANT EXECUTE ON FUNCTION
 -- A frontend calls functions and reads views; it sees no secret seed, no task text, no code and no secret output. A
 -- dashboard or a website's backup reads the same, and calls nothing.
 GRANT USAGE ON SCHEMA leaderboard, runner TO runner_frontend, runner_readonly;
-GRANT SELECT ON runner.status, runner.ranking, runner.final_ranking, runner.final_pair, runner.final_progress, runner.result,
-    runner.demand, runner.gpu_type, runner.host, runner.host_key, runner.signed_result TO runner_frontend, runner_readonly;
+GRANT SELECT ON runner.status, runner.ranking, runner.final_ranking, runner.final_pair, runner.final_progress,
+    runner.result,
+    runner.demand, runner.gpu_type, runner.host, runner.host_key, runner.signed_result TO runner_frontend,
+    runner_readonly;
 -- A view calls functions as who reads it.
 GRANT EXECUTE ON FUNCTION runner.tie_bound(bigint, bigint) TO runner_frontend, runner_readonly;
 GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
     TO runner_frontend, runner_readonly;
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_frontend, runner_readonly;
 GRANT EXECUTE ON FUNCTION
-    runner.submit(text, text, text, bytea, text, text[], text, integer, text, timestamptz, timestamptz, boolean,
-                  jsonb),
+    runner.submit(text, text, text, bytea, text, text[], text, integer, text, timestamptz, timestamptz, jsonb),
     runner.enqueue(bigint, text, text[], integer, jsonb),
     runner.cancel(bigint, text),
     runner.submit_batch(jsonb, text, text, text, jsonb, integer, integer, boolean, timestamptz, timestamptz, interval),
@@ -92,10 +95,15 @@ GRANT EXECUTE ON FUNCTION
     runner.move_host(text, text),
     runner.revoke_key(text, text, timestamptz),
     runner.undrain(text),
+    runner.add_webhook(text, text, text, text, text[], text),
+    runner.remove_webhook(text),
+    runner.test_webhook(text),
     runner.is_owner() TO runner_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;
 -- It holds submitted code.
 REVOKE SELECT ON runner.source FROM runner_operator;
+-- It holds addresses that are secrets; runner.webhook_state has the rest.
+REVOKE SELECT ON runner.webhook FROM runner_operator;
 -- The other column holds hidden cases.
 REVOKE SELECT ON runner.board FROM runner_operator;
 REVOKE SELECT ON runner.web_login FROM runner_operator;
@@ -111,8 +119,8 @@ GRANT EXECUTE ON FUNCTION
     runner.revoke_login(text) TO runner_operator;
 
 -- The gateway (HTTP) may do what a frontend may. It also finds users by their credentials without reading any, shows
--- authors their code, and does what the admin routes offer. It sees no secret seed and nothing of a secret run but mode,
--- verdict and when its job ended.
+-- authors their code, and does what the admin routes offer. It sees no secret seed and nothing of a secret run but
+-- mode, verdict and when its job ended.
 GRANT runner_frontend TO runner_gateway;
 GRANT EXECUTE ON FUNCTION
     runner.begin_login(text, text, text, text),
@@ -166,7 +174,8 @@ GRANT EXECUTE ON FUNCTION
     runner.delete_board(text, boolean),
     runner.is_odd(text) TO runner_discord;
 GRANT SELECT (task) ON leaderboard.leaderboard TO runner_discord;
-GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.code_files, leaderboard.rate_limit,
+GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.code_files,
+    leaderboard.rate_limit,
     leaderboard.leaderboard_invite, leaderboard.leaderboard_invite_scope TO runner_discord;
 GRANT SELECT (id, user_name, is_banned), UPDATE (is_banned) ON leaderboard.user_info TO runner_discord;
 GRANT SELECT ON runner.migration, runner.seen_run, runner.public_profile TO runner_discord;
@@ -192,3 +201,12 @@ BEGIN
     END IF;
 END
 $roles$;
+
+-- A sender of webhooks calls functions and reads nothing else.
+GRANT USAGE ON SCHEMA runner TO runner_webhook;
+GRANT SELECT ON runner.migration TO runner_webhook;
+GRANT EXECUTE ON FUNCTION
+    runner.set_webhooks(jsonb),
+    runner.derive_webhooks(),
+    runner.claim_webhook(text[], uuid),
+    runner.note_webhook(bigint, bigint, uuid, text, text, double precision) TO runner_webhook;

@@ -1,6 +1,6 @@
--- KernelBot's thirtieth migration, 20260726_01_application-validation, where the twenty-ninth is the last that is there:
--- on a new database, and on a KernelBot of before 26 July 2026. It is recorded as KernelBot would, so that its own
--- migrations go on. Nothing is done where they are recorded elsewhere than in `public`, or may not be written.
+-- KernelBot's thirtieth migration, 20260726_01_application-validation, where the twenty-ninth is the last that is
+-- there: on a new database, and on a KernelBot of before 26 July 2026. It is recorded as KernelBot would, so that its
+-- own migrations go on. Nothing is done where they are recorded elsewhere than in `public`, or may not be written.
 DO $migration$
 DECLARE
     v_id constant text := '20260726_01_application-validation';
@@ -68,7 +68,8 @@ BEGIN
     IF v_recorded THEN
         INSERT INTO public._yoyo_migration (migration_hash, migration_id, applied_at_utc)
         VALUES (v_hash, v_id, clock_timestamp() AT TIME ZONE 'UTC');
-        INSERT INTO public._yoyo_log (id, migration_hash, migration_id, operation, username, hostname, comment, created_at_utc)
+        INSERT INTO public._yoyo_log (id, migration_hash, migration_id, operation, username, hostname, comment,
+            created_at_utc)
         VALUES (gen_random_uuid()::text, v_hash, v_id, 'apply', left(current_user, 255), NULL,
                 'applied by kernel-runner', clock_timestamp() AT TIME ZONE 'UTC');
     END IF;

@@ -166,8 +166,8 @@ class EmulatedCuda(TorchFunctionMode):
             changed["pin_memory"] = False
         generator = changed.get("generator")
         if generator is not None and (generator.device.type == "cuda") != here:
-            expected, found = ("cuda", "cpu") if here else ("cpu", "cuda")
-            raise RuntimeError(f"Expected a '{expected}' device type for generator but found '{found}'")
+            expected, other = ("cuda", "cpu") if here else ("cpu", "cuda")
+            raise RuntimeError(f"Expected a '{expected}' device type for generator but found '{other}'")
         return changed
 
     def _too_large(self, nbytes: int) -> torch.OutOfMemoryError:

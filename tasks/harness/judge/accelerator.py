@@ -44,12 +44,12 @@ def require_device(device: str) -> None:
     if device == "cpu":
         return
     try:
-        known = torch.arange(64, device=device)
-        found = int((known * known).sum())
+        numbers = torch.arange(64, device=device)
+        computed = int((numbers * numbers).sum())
     except Exception as error:
         raise DeviceFailed(f"this process cannot use device {device!r}: {type(error).__name__}: {error}") from error
-    if found != _KNOWN_SUM:
-        raise DeviceFailed(f"device {device!r} computes {found} where {_KNOWN_SUM} is right")
+    if computed != _KNOWN_SUM:
+        raise DeviceFailed(f"device {device!r} computes {computed} where {_KNOWN_SUM} is right")
 
 
 def raise_for_device(error: Exception) -> None:

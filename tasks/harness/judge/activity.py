@@ -52,19 +52,19 @@ class Activity:
 
     def look(self) -> Look | None:
         """Look at all threads; None where the kernel does not tell, or there are too many."""
-        found: dict[int, int] = {}
+        times_ns: dict[int, int] = {}
         try:
-            asleep = self._look_at_threads(found)
+            asleep = self._look_at_threads(times_ns)
         except (OSError, ValueError, IndexError):
             return None
         finally:
             # However this look ends: threads that come and go must not fill the judge's table of files.
-            for gone in self._files.keys() - found.keys():
+            for gone in self._files.keys() - times_ns.keys():
                 for file in self._files.pop(gone):
                     os.close(file)
-        return Look(ran_ns=found, asleep=asleep, newest=self._newest()) if found else None
+        return Look(ran_ns=times_ns, asleep=asleep, newest=self._newest()) if times_ns else None
 
-    def _look_at_threads(self, found: dict[int, int]) -> bool:
+    def _look_at_threads(self, times_ns: dict[int, int]) -> bool:
         """Put the time of each thread into `found`; whether all are asleep.
 
         Raises:
@@ -72,10 +72,10 @@ class Activity:
         """
         asleep = True
         for pid, tid in self._threads():
-            if len(found) >= _MOST_THREADS:
+            if len(times_ns) >= _MOST_THREADS:
                 raise ValueError(f"more than {_MOST_THREADS} threads")
             try:
-                state, found[tid] = self._read(pid, tid)
+                state, times_ns[tid] = self._read(pid, tid)
             except FileNotFoundError:
                 # It ended meanwhile, so it ran.
                 asleep = False

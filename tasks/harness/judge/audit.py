@@ -32,20 +32,26 @@ _SIGMAS = 2.0
 _SIGMAS_LOW = 1.65
 #: A kernel leaves colder caches than a control call, and a judge that has slept wakes up late. This much is allowed for
 #: beside the statistical noise: fixed, and as a part of the claim.
-_COLD_NS, _COLD_SHARE = 1_000.0, 0.02
+_COLD_NS = 1_000.0
+_COLD_SHARE = 0.02
 #: The worker's own code takes this long to describe one output tensor, within the span and after the claim. A
 #: submission in machine code could do it at once, and keep the time.
 _TENSOR_NS = 1_500.0
-#: One call is not believed if its hand-over seems too long by more than the sum of three: so many times the distance
+#: One call is not believed if its hand-over seems too long by more than the sum of three: a multiple of the distance
 #: from the median to the upper quartile of control calls; a fixed time; a part of the claim.
-_SPREADS, _SINGLE_NS, _SINGLE_SHARE = 4.0, 3_000.0, 0.02
+_SPREADS = 4.0
+_SINGLE_NS = 3_000.0
+_SINGLE_SHARE = 0.02
 #: A call is disturbed if judge or worker waited for a core for longer than this.
 CROWDED_NS = 20_000
 #: Each call that is not believed counts as measured. If more than this share is not, all calls count as measured.
 _MOST_DOUBTED = 0.5
-#: A case is rejected if more than this share of its calls claim too little: less than this part of the time that must
-#: have passed, with more than this time missing. The time in which other processes had the cores does not count.
-_FORGED_SHARE, _FORGED_PART, _FORGED_GAP_NS = 0.5, 0.5, 300_000
+#: A case is rejected if more than this share of its calls claim too little.
+_FORGED_SHARE = 0.5
+#: A claim is too little below this part of the time that must have passed, with more than this time missing. The time
+#: in which other processes had the cores does not count.
+_FORGED_PART = 0.5
+_FORGED_GAP_NS = 300_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,17 +316,17 @@ def _is_forged(samples: Sequence[Sample], least_ns: Sequence[float]) -> bool:
     return sum(map(is_forged_call, samples, least_ns)) > _FORGED_SHARE * len(samples)
 
 
-def details(samples: Sequence[Sample], found: Audit) -> Mapping[str, Any]:
+def details(samples: Sequence[Sample], result: Audit) -> Mapping[str, Any]:
     """Claims, spans and the verdict on them, for the report; times in nanoseconds."""
     return {
-        "timing": found.timing,
+        "timing": result.timing,
         "claimed_median_ns": median(sample.claim_ns for sample in samples),
         "outside_median_ns": median(sample.outside_ns for sample in samples),
-        "hand_over_ns": found.hand_over_ns,
-        "excess_ns": found.excess_ns,
-        "noise_ns": found.noise_ns,
-        "not_believed": found.not_believed,
+        "hand_over_ns": result.hand_over_ns,
+        "excess_ns": result.excess_ns,
+        "noise_ns": result.noise_ns,
+        "not_believed": result.not_believed,
         "not_exclusive": sum(not sample.exclusive for sample in samples),
-        "contradicted": found.contradicted,
+        "contradicted": result.contradicted,
         "delayed_ns": sum(sample.delayed_ns or 0 for sample in samples),
     }

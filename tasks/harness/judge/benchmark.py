@@ -32,20 +32,38 @@ TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
 _CASE_WALL_NS = 120_000_000_000
 #: The part of a mode's time that its cases may take. The rest is for what the worker does outside of calls.
 _CASES_SHARE = 0.75
-#: Rows of control calls between the timed calls of a case, because the hand-over drifts: so many calls after so many
-#: timed calls. Calls shorter than `_MORE_FROM_NS`, which are measured anyway, have one row at the end.
-_CONTROLS, _CONTROLS_EVERY, _LAST_CONTROLS = 4, 20, 5
-#: Longer kernels over few bytes have more calls than their times need, until two standard errors of the hand-over are
-#: this part of a call, less a fixed time. At the end they have more control calls, until the same is true of those.
-#: The control calls have limits: so many for each call, so many in all (the second number where they are shorter than
-#: `_AGAIN_FROM_NS`), this long together. On a busy host one takes a third of a second.
-_WANTED_ERROR, _LESS_NS, _MOST_CONTROLS, _FEW_CONTROLS, _MORE_CONTROLS = 0.03, 200, 300, 50, 10
-_CONTROLS_PER_CALL, _CONTROLS_NS = 3, 3_000_000_000
-_MORE_FROM_NS, _MORE_UP_TO_BYTES = 10_000, 4 << 20
-#: A case whose hand-over is not known closely enough for its claims to count is timed again, if its calls take so long,
-#: it has used at most this part of its time, and control calls have not used all of theirs: so many times at most. Once
-#: where the noise is more than so many times what it may be: all timings together have at best half the noise of one.
-_AGAIN_FROM_NS, _AGAIN_SHARE, _MOST_AGAIN, _HOPELESS = 20_000, 0.3, 3, 2.0
+#: Control calls in a row between the timed calls of a case, because the hand-over drifts.
+_CONTROLS = 4
+#: Timed calls from one row to the next.
+_CONTROLS_EVERY = 20
+#: Control calls in the row at the end; the only row of calls shorter than `_MORE_FROM_NS`, which are measured anyway.
+_LAST_CONTROLS = 5
+#: More calls are made until two standard errors of the hand-over are this part of a call, less `_LESS_NS`; at the end,
+#: more control calls until the same is true of those.
+_WANTED_ERROR = 0.03
+_LESS_NS = 200
+#: Control calls are made in rows of this many at the end.
+_MORE_CONTROLS = 10
+#: Most control calls of a case.
+_MOST_CONTROLS = 300
+#: Most control calls of a case whose calls are shorter than `_AGAIN_FROM_NS`.
+_FEW_CONTROLS = 50
+#: Most control calls for each timed call.
+_CONTROLS_PER_CALL = 3
+#: Most time of all control calls of a case; on a busy host one takes a third of a second.
+_CONTROLS_NS = 3_000_000_000
+#: More calls and control calls are made for kernels from this length on, ...
+_MORE_FROM_NS = 10_000
+#: ... over inputs of at most this size.
+_MORE_UP_TO_BYTES = 4 << 20
+#: A case whose hand-over is not known closely enough for its claims to count is timed again from this length on.
+_AGAIN_FROM_NS = 20_000
+#: It is timed again if it has used at most this part of its time.
+_AGAIN_SHARE = 0.3
+#: Times that a case is timed again at most.
+_MOST_AGAIN = 3
+#: Once at most where the noise is more than this multiple of what it may be: four timings halve it at best.
+_HOPELESS = 2.0
 #: Timing assurances, the least first.
 _ASSURANCES = ("claimed", "audited_host", "measured", "audited")
 

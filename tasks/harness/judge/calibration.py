@@ -18,11 +18,18 @@ from .hand_over import Costs, DeviceCosts, HandOver
 _LONG_KERNEL_NS = 6_000_000
 _VOLUME_BYTES = 4 << 20
 _CROWD = 8
-#: Calls that calibrate a device. They are made again, so many times in all, if their quartiles lie further apart than
-#: this: the device's clocks changed meanwhile.
-_DEVICE_CALLS, _DEVICE_TRIES, _STEADY_NS = 40, 3, 2_000.0
-#: Calls that try whether processes take turns, cycles of their kernels, and the part of the judge's time that counts.
-_TURN_CALLS, _TURN_KERNEL_CYCLES, _TURN_SHARE = 6, 400_000, 0.7
+#: Calls that calibrate a device.
+_DEVICE_CALLS = 40
+#: They are made again if their quartiles lie further apart: the device's clocks changed meanwhile.
+_STEADY_NS = 2_000.0
+#: Times that they are made at most.
+_DEVICE_TRIES = 3
+#: Calls that try whether processes take turns.
+_TURN_CALLS = 6
+#: Cycles of their kernels.
+_TURN_KERNEL_CYCLES = 400_000
+#: Processes take turns if the judge's own work makes a call longer by more than this part of that work.
+_TURN_SHARE = 0.7
 
 #: Makes one call of the worker's `calibration_kernel` with a value and the bytes it returns: span and claim, in ns.
 CalibrationCall = Callable[[tuple[object, ...], int], tuple[int, int]]
@@ -67,10 +74,10 @@ def calibrate_device(call: CalibrationCall, *, most_bytes: int) -> DeviceCosts:
     """Measure calls that the judge's own work on a device marks, with tensors of at most `most_bytes`."""
     volume = max(4096, min(_VOLUME_BYTES, most_bytes))
     small, large = torch.zeros(64, dtype=torch.uint8), torch.zeros(volume, dtype=torch.uint8)
-    found: list[HandOver] = []
-    while len(found) < _DEVICE_TRIES and (not found or found[-1].spread_ns > _STEADY_NS):
-        found.append(_measure(call, _DEVICE_CALLS, (0, small, 64), 64))
-    short = min(found, key=lambda hand_over: hand_over.spread_ns)
+    hand_overs: list[HandOver] = []
+    while len(hand_overs) < _DEVICE_TRIES and (not hand_overs or hand_overs[-1].spread_ns > _STEADY_NS):
+        hand_overs.append(_measure(call, _DEVICE_CALLS, (0, small, 64), 64))
+    short = min(hand_overs, key=lambda hand_over: hand_over.spread_ns)
     full = _measure(call, _DEVICE_CALLS // 2, (0, large, volume), volume)
     return DeviceCosts(hand_over=short, dirty_ns=max(full.median_ns - short.median_ns, 0.0))
 

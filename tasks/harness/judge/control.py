@@ -38,11 +38,15 @@ _PR_SET_PDEATHSIG = 1
 _MEMORY_BYTES = 1 << 62
 #: Calls at the beginning of a row that do not count. They meet colder caches than calls in the middle of a case (up to
 #: twice the cost, tens of microseconds). With larger inputs only the first call costs more.
-_FIRST, _FIRST_UP_TO_BYTES = 3, 512 << 10
+_FIRST = 3
+_FIRST_UP_TO_BYTES = 512 << 10
 #: Outputs of a control call are as large as the submission's, since a kernel that writes more leaves colder caches.
-#: Above so many tensors or bytes they are at most as large as the reference's: a submission must not make control
-#: calls longer. More bytes than the last number would make no difference.
-_FEW_PARTS, _FEW_BYTES, _MOST_BYTES = 4, 64 << 10, 8 << 20
+#: Above this number of tensors or bytes they are at most as large as the reference's: a submission must not make
+#: control calls longer.
+_FEW_PARTS = 4
+_FEW_BYTES = 64 << 10
+#: More bytes would make no difference.
+_MOST_BYTES = 8 << 20
 #: The worker's processes count as busy beside a control call if they had a core for longer than this.
 _BUSY_NS = 20_000
 
@@ -191,8 +195,8 @@ def read_all(data: tuple[Any, int, int]) -> Any:
     """The control kernel: read all of data[0], return data[1] new tensors of data[2] bytes; one alone, or a tuple."""
     value, parts, nbytes = data
     read = sum(map(_read, tensors_of(value)))
-    found = tuple(torch.full((max(nbytes // 8, 1),), read) for _ in range(max(parts, 1)))
-    return found[0] if len(found) == 1 else found
+    outputs = tuple(torch.full((max(nbytes // 8, 1),), read) for _ in range(max(parts, 1)))
+    return outputs[0] if len(outputs) == 1 else outputs
 
 
 def _ones(nbytes: int) -> Packed:

@@ -19,9 +19,10 @@ from .stopping import Progress
 
 #: A call took longer than others by chance if it exceeds the median by this part of it, beside what a hand-over varies.
 _LONGER_SHARE = 0.02
-#: The part of the calls that may be set aside where no control calls say how often something disturbs one, and the most
-#: that may be in any case.
-_ASIDE_SHARE, _MOST_ASIDE = 0.05, 0.5
+#: Part of the calls that may be set aside where no control calls say how often something disturbs one.
+_ASIDE_SHARE = 0.05
+#: Part of the calls that may be set aside in any case.
+_MOST_ASIDE = 0.5
 #: Where nothing is known of the hand-over: multiples of the distance from the median span to the upper quartile.
 _SPREADS = 4.0
 

@@ -45,10 +45,14 @@ from .activity import Activity, Look
 #: The judge gets the device within this time, unless the worker has work on it. On an H100 a change of processes takes
 #: 0.15 ms; a process that has work keeps the device for 2 ms.
 _FREE_NS = 500_000
-#: A batch takes at most so many times as long as the flush suggests, and this long beside. Else it was interrupted.
-_BATCH_FACTOR, _BATCH_EXTRA_NS = 3.0, 500_000
-#: The copy of an output takes at most so many times as long, and this long beside, also for each tensor. More counts.
-_COPY_FACTOR, _COPY_EXTRA_NS, _COPY_TENSOR_NS = 2.0, 20_000, 5_000
+#: A batch takes at most this multiple of what the flush suggests, and this much beside. Else it was interrupted.
+_BATCH_FACTOR = 3.0
+_BATCH_EXTRA_NS = 500_000
+#: The copy of an output takes at most this multiple of what is usual, and this much beside, also for each tensor. What
+#: is above counts as the kernel's.
+_COPY_FACTOR = 2.0
+_COPY_EXTRA_NS = 20_000
+_COPY_TENSOR_NS = 5_000
 #: The device runs for so long before the first measurement: clocks rise with work.
 _WARM_UP_NS = 300_000_000
 _WORD = torch.int64
@@ -194,9 +198,9 @@ class DeviceCalls:
         self._free_retired()
         # The driver cannot take what torch keeps for later.
         torch.cuda.empty_cache()
-        made = self._driver.allocate(nbytes)
-        self._retired, self._arena = self._arena, made
-        self._handle, _ = self._driver.export(made.start)
+        arena = self._driver.allocate(nbytes)
+        self._retired, self._arena = self._arena, arena
+        self._handle, _ = self._driver.export(arena.start)
 
     def open_output(self, parts: Sequence[Part]) -> Output:
         """Map the memory of an output.

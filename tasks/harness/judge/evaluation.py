@@ -29,7 +29,9 @@ from .throttling import DeviceUnsteady
 from .worker_output import Collector
 from .workers import Workers
 
-EXIT_PASSED, EXIT_NOT_PASSED, EXIT_TIMED_OUT = 0, 112, 114
+EXIT_PASSED = 0
+EXIT_NOT_PASSED = 112
+EXIT_TIMED_OUT = 114
 _CALIBRATION_TIMEOUT_NS = 30_000_000_000
 #: How long the interpreters of several ranks, and the judge's own processes beside them, may take to import torch.
 START_TIMEOUT_NS = 120_000_000_000
@@ -128,9 +130,9 @@ class Judge:
             self._emit(first)
             return None
         except Fault as fault:
-            said = self._collector.take().stderr[-2000:]
+            errors = self._collector.take().stderr[-2000:]
             raise RuntimeError(
-                f"the worker failed before any submission was loaded: {fault.message}\n{said}"
+                f"the worker failed before any submission was loaded: {fault.message}\n{errors}"
             ) from fault
         load_start = time.monotonic_ns()
         try:
@@ -166,12 +168,12 @@ class Judge:
         return runs
 
     def _check_world_size(self, mode: ModeRequest, case: Case) -> None:
-        found, ranks = case.arguments.get("world_size"), self._request.ranks
-        if found != ranks:
+        world_size, ranks = case.arguments.get("world_size"), self._request.ranks
+        if world_size != ranks:
             expected = (
                 "none, as the task is for one device" if ranks is None else f"{ranks}, as many as there are ranks"
             )
-            raise TaskFault(f"mode {mode.name!r}: case {case.spec!r} has world_size {found}, expected {expected}")
+            raise TaskFault(f"mode {mode.name!r}: case {case.spec!r} has world_size {world_size}, expected {expected}")
 
     def _load(self, start_ns: int) -> None:
         request = self._request

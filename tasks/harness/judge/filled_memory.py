@@ -49,14 +49,14 @@ class FilledMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
         """Do the operation."""
         # What a tensor held before it grew is not overwritten.
         kept = args[0].untyped_storage().nbytes() if func is _ATEN.resize_.default else 0
-        made = func(*args, **(kwargs or {}))
+        tensor = func(*args, **(kwargs or {}))
         if (
             func in _UNWRITTEN
-            and isinstance(made, torch.Tensor)
-            and (self._on_cpu or made.device.type not in {"cpu", "meta"})
+            and isinstance(tensor, torch.Tensor)
+            and (self._on_cpu or tensor.device.type not in {"cpu", "meta"})
         ):
-            storage = made.untyped_storage()
+            storage = tensor.untyped_storage()
             if storage.nbytes() > kept:
-                whole = torch.empty(0, dtype=torch.uint8, device=made.device).set_(storage)
+                whole = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
                 whole[kept:].fill_(_BYTE)
-        return made
+        return tensor

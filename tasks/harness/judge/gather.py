@@ -80,7 +80,7 @@ def gather(
 
 def _hear(index: int, channel: Channel) -> Reply | None:
     try:
-        found = channel.receive_now()
+        received = channel.receive_now()
     except (PeerClosed, WireViolation) as error:
         return Reply(index=index, error=error)
-    return None if found is None else Reply(index=index, message=found[0], descriptors=tuple(found[1]))
+    return None if received is None else Reply(index=index, message=received[0], descriptors=tuple(received[1]))

@@ -138,11 +138,11 @@ class DeviceCosts:
 
     def as_details(self) -> dict[str, float]:
         """For the report."""
-        found = self.hand_over
+        middle = self.hand_over
         return {
-            "p25_ns": found.p25_ns,
-            "median_ns": found.median_ns,
-            "p75_ns": found.p75_ns,
+            "p25_ns": middle.p25_ns,
+            "median_ns": middle.median_ns,
+            "p75_ns": middle.p75_ns,
             "dirty_ns": self.dirty_ns,
         }
 

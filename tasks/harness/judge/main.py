@@ -63,13 +63,13 @@ def _further_sockets(ranks: int | None) -> tuple[list[socket.socket], list[socke
     with socket.socket(fileno=int(os.environ.pop("KR_RANKS_FD"))) as line:
         line.settimeout(START_TIMEOUT_NS / 1e9)
         workers, checkers = (0, 0) if ranks is None else (ranks - 1, ranks)
-        found: list[socket.socket] = []
-        while len(found) < workers + checkers:
+        sockets: list[socket.socket] = []
+        while len(sockets) < workers + checkers:
             data, descriptors, _, _ = socket.recv_fds(line, 1, 1)
             if not data:
-                raise RuntimeError(f"{len(found)} processes were started, expected {workers + checkers}")
-            found += [socket.socket(fileno=descriptor) for descriptor in descriptors]
-    return found[:workers], found[workers:]
+                raise RuntimeError(f"{len(sockets)} processes were started, expected {workers + checkers}")
+            sockets += [socket.socket(fileno=descriptor) for descriptor in descriptors]
+    return sockets[:workers], sockets[workers:]
 
 
 def _workers(
@@ -146,7 +146,7 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
             new_worker=new_worker,
             calibration=calibration,
             gate=gate,
-            builds={int(number): said for number, said in request.builds.items()},
+            builds={int(number): message for number, message in request.builds.items()},
             unpack=unpack,
         ).run(Path.cwd())
 

@@ -392,11 +392,11 @@ class MultiRank:
     ) -> Answers:
         """One answer of each rank."""
         asked = list(self._ranks() if ranks is None else ranks)
-        wanted = (expected,) if isinstance(expected, str) else expected
+        ops = (expected,) if isinstance(expected, str) else expected
         start, began_ns = time.monotonic_ns(), time.thread_time_ns()
         heard = gather(
             [self._channels[rank] for rank in asked],
-            good=lambda message: message["op"] in wanted,
+            good=lambda message: message["op"] in ops,
             deadline_ns=deadline_ns,
             wake_fd=self._collector.wake_fd,
             spin_ns=spin_ns,
@@ -406,15 +406,15 @@ class MultiRank:
         answers = {asked[one.index]: one.message for one in heard if one.error is None}
         if self._collector.flooded:
             raise flooded()
-        if len(answers) < len(asked) or any(answer["op"] not in wanted for answer in answers.values()):
+        if len(answers) < len(asked) or any(answer["op"] not in ops for answer in answers.values()):
             self._joined = False
-            self._blame(asked, heard, wanted)
+            self._blame(asked, heard, ops)
         return answers
 
-    def _blame(self, asked: Sequence[int], heard: Sequence[Reply], wanted: tuple[str, ...]) -> NoReturn:
+    def _blame(self, asked: Sequence[int], heard: Sequence[Reply], ops: tuple[str, ...]) -> NoReturn:
         """Blame, in order: protocol violation, death, first exception, timeout."""
         silent = [rank for index, rank in enumerate(asked) if index not in {one.index for one in heard}]
-        faults = list(_faults(asked, heard, wanted))
+        faults = list(_faults(asked, heard, ops))
         for fault in faults:
             if fault.verdict == "rejected":
                 raise fault
@@ -438,14 +438,14 @@ class MultiRank:
         return ending_of(ended).of_rank(ended.rank)
 
 
-def _faults(asked: Sequence[int], heard: Sequence[Reply], wanted: tuple[str, ...]) -> Iterator[Fault]:
+def _faults(asked: Sequence[int], heard: Sequence[Reply], ops: tuple[str, ...]) -> Iterator[Fault]:
     """The faults in the messages, in the order of arrival."""
     for one in heard:
         try:
             if isinstance(one.error, WireViolation):
                 raise tampered(str(one.error))
-            if one.error is None and one.message["op"] not in (*wanted, *_UNASKED.get(wanted[0], ())):
-                expect(one.message, wanted[0])
+            if one.error is None and one.message["op"] not in (*ops, *_UNASKED.get(ops[0], ())):
+                expect(one.message, ops[0])
         except Fault as fault:
             yield fault.of_rank(asked[one.index])
 
@@ -465,7 +465,7 @@ def _passed_on(tree: object, output_arena: Arena) -> bytes:
 
 def _places(stuck: Mapping[int, Mapping[str, Any]], silent: Sequence[int]) -> str:
     """Where the ranks were at the time limit, by their own word. Ranks that did not wait for others come first."""
-    said = sorted(stuck.items(), key=lambda item: (item[1].get("waits") is True, item[0]))
-    texts = ((rank, str(message.get("text"))[:_MAX_PLACE]) for rank, message in said)
+    answers = sorted(stuck.items(), key=lambda item: (item[1].get("waits") is True, item[0]))
+    texts = ((rank, str(message.get("text"))[:_MAX_PLACE]) for rank, message in answers)
     places = [f"rank {rank} {''.join(filter(str.isprintable, text))}" for rank, text in texts]
     return "; ".join([*([f"{named(silent)} had not answered"] if silent else []), *places])

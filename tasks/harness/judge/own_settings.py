@@ -157,10 +157,10 @@ def _read() -> dict[str, Any]:
     return {name: read() for name, (read, _) in _SETTINGS.items()}
 
 
-def _apply(wanted: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def _apply(settings: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for name, (_, change) in _SETTINGS.items():
-        if not _same(wanted[name], now[name]):
-            change(wanted[name])
+        if not _same(settings[name], now[name]):
+            change(settings[name])
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -34,19 +34,26 @@ from tasks.harness.shared.wire import WireViolation
 
 from .faults import Fault, tampered
 
-#: Outputs of at most so many bytes have one block for each tensor, which is in its span. Larger ones have about so
-#: many blocks, of whole pages.
+#: Outputs of at most this size have one block for each tensor, which is in its span.
 _AT_ONCE_BYTES = 4096
-_BLOCKS, _MOST_BLOCK_PAGES = 64, 8
-#: A block takes too long that takes more than a multiple of the middle one of its copy, or of those of control calls,
-#: and this long beside.
-_LONG_FACTOR, _LONG_NS = 3, 3_000
+#: Larger ones have about this many blocks, of whole pages, ...
+_BLOCKS = 64
+#: ... and of at most this many.
+_MOST_BLOCK_PAGES = 8
+#: A block takes too long if it takes more than this multiple of the middle one of its copy, or of those of control
+#: calls, and this much beside.
+_LONG_FACTOR = 3
+_LONG_NS = 3_000
 #: The most for a block and for each of its pages, whatever control calls say. 0.4 to 2.5 µs a page are usual.
-_BLOCK_NS, _PAGE_NS = 10_000, 4_000
-#: Copies of control calls that a pace remembers, and the fewest that make one.
-_REMEMBERED, _FEWEST = 64, 6
-#: A copy stalls if its blocks are too long by more than this part of the rest, and this long beside.
-_STALL_SHARE, _STALL_NS = 0.03, 20_000
+_BLOCK_NS = 10_000
+_PAGE_NS = 4_000
+#: Copies of control calls that a pace remembers.
+_REMEMBERED = 64
+#: Fewest copies that make a pace.
+_FEWEST = 6
+#: A copy stalls if its blocks are too long by more than this part of the rest, and this much beside.
+_STALL_SHARE = 0.03
+_STALL_NS = 20_000
 #: Blocks that are read once more after the copy, to name an output that is still changing.
 _SECOND_LOOKS = 8
 _CLAIM_LIMIT_NS = 1 << 62

@@ -24,6 +24,7 @@ class Summary:
     worst: float
     median: float
     p10: float
+    p25: float
     p90: float
     #: A 95 % confidence interval of the median.
     ci95: tuple[float, float]
@@ -52,6 +53,7 @@ def summarise(samples_ns: Sequence[float]) -> Summary:
         worst=ordered[-1],
         median=quantile(ordered, 0.5),
         p10=quantile(ordered, 0.1),
+        p25=quantile(ordered, 0.25),
         p90=quantile(ordered, 0.9),
         ci95=median_interval(ordered),
     )

@@ -130,7 +130,7 @@ class ThrottleFilter(Generic[S]):
         during = [moment.reading for moment in self._moments if moment.at_ns >= self._began_ns]
         if not during:
             return {"clocks": None}
-        found: dict[str, Any] = {
+        clocks: dict[str, Any] = {
             "readings": len(during),
             "set_aside": self._count,
             "reasons": dict(sorted(self._aside.items())),
@@ -139,5 +139,5 @@ class ThrottleFilter(Generic[S]):
         for name in _FIGURES:
             values = [value for reading in during if (value := getattr(reading, name)) is not None]
             if values:
-                found[name] = {"min": min(values), "max": max(values)}
-        return {"clocks": found}
+                clocks[name] = {"min": min(values), "max": max(values)}
+        return {"clocks": clocks}

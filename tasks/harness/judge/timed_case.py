@@ -19,8 +19,10 @@ from .workers import Call, Workers
 _FIRST_CONTROLS = 8
 #: Rows of control calls that are made at most until the cost of a hand-over is known: disturbed calls say nothing.
 _CONTROL_TRIES = 5
-#: Control calls that a worker may spoil, and the part of all.
-_SPOILT, _MOST_SPOILT = 4, 0.25
+#: Control calls that a worker may spoil.
+_SPOILT = 4
+#: Part of all control calls that a worker may spoil.
+_MOST_SPOILT = 0.25
 
 
 class TimedCase:

@@ -330,8 +330,9 @@ class WorkerClient:
         alike = packed.tree == self._tree
         if self._by_flags is not None and self._layout is not None and alike and not by_message:
             return self._call_by_flags(self._by_flags, packed, self._layout, ahead=ahead, deadline_ns=deadline_ns)
-        known = alike and not by_message and output_capacity is not None and len(self._output_sizes) <= _DEVICE_PARTS
-        if self._device_calls is not None and known and packed.device not in {None, "cpu"}:
+        few_parts = len(self._output_sizes) <= _DEVICE_PARTS
+        may_use_device = alike and not by_message and output_capacity is not None and few_parts
+        if self._device_calls is not None and may_use_device and packed.device not in {None, "cpu"}:
             return self._call_on_device(self._device_calls, packed, deadline_ns=deadline_ns)
         self._tree = packed.tree
         called = self._call_by_message(packed, output_capacity=output_capacity or 0, deadline_ns=deadline_ns)
@@ -358,16 +359,16 @@ class WorkerClient:
             self._prepared = self._receive(deadline_ns, min(self._spin_ns, ASK_SPIN_NS))
             expect(self._prepared, "device_prepared")
 
-    def prepare_device(self, *, deadline_ns: int, known: Measured | None = None) -> str | None:
+    def prepare_device(self, *, deadline_ns: int, measured: Measured | None = None) -> str | None:
         """Make the worker's device ready for calls by flags; why it cannot, in the worker's words.
 
         `known`: what was measured of the device; None: it is measured now.
         """
         failed = ""
-        if known is None and self._core is not None:
+        if measured is None and self._core is not None:
             try:
                 # The worker makes its context meanwhile.
-                known = Measured.of_device(self._flush_bytes)
+                measured = Measured.of_device(self._flush_bytes)
             except RuntimeError as error:
                 failed = str(error)
         self.await_device(deadline_ns=deadline_ns)
@@ -379,11 +380,11 @@ class WorkerClient:
             return "judge and worker share a core"
         if answer["why_not"] is not None:
             return str(answer["why_not"])[:1000]
-        if known is None:
+        if measured is None:
             flags.close()
             return f"the judge's side: {failed}"[:1000]
         try:
-            calls = DeviceCalls(flags, Activity(answer["pid"]), known)
+            calls = DeviceCalls(flags, Activity(answer["pid"]), measured)
         except (DriverError, RuntimeError) as error:
             flags.close()
             return f"the judge's side: {error}"[:1000]
@@ -724,10 +725,10 @@ class WorkerClient:
         return message
 
 
-def _parts_of(found: object) -> list[Part]:
+def _parts_of(words: object) -> list[Part]:
     """The parts of an output, by a worker's word."""
     parts = []
-    for item in found if isinstance(found, list) and len(found) <= _DEVICE_PARTS else [None]:
+    for item in words if isinstance(words, list) and len(words) <= _DEVICE_PARTS else [None]:
         match item:
             case [str(handle), int(offset), int(nbytes)] if within(offset, 1 << 48) and within(nbytes, 1 << 48):
                 try:

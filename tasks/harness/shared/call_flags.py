@@ -21,9 +21,15 @@ from .arenas import Arena
 #: Whether the stores of one core reach another in order.
 KEEPS_ORDER = platform.machine() in ("x86_64", "AMD64")
 # Places of 8 bytes, each in a cache line of its own.
-_RELEASED, _FINISHED, _WITHDRAWN, _DRY_ASKED, _DRY_ENDED, _OUTPUT = 0, 8, 16, 24, 32, 40
+_RELEASED = 0
+_FINISHED = 8
+_WITHDRAWN = 16
+_DRY_ASKED = 24
+_DRY_ENDED = 32
+_OUTPUT = 40
 #: From the last place on: how many addresses there are, the claim, the addresses.
-_CLAIM, _ADDRESSES = _OUTPUT + 1, _OUTPUT + 2
+_CLAIM = _OUTPUT + 1
+_ADDRESSES = _OUTPUT + 2
 #: In place of the number of addresses.
 _IN_A_MESSAGE = (1 << 64) - 1
 #: Bytes of the shared memory.
@@ -39,7 +45,8 @@ WORKER_WORDS = {
     "end": _FINISHED,
 }
 #: Offsets that a device reads and writes: the lower half of a number, in bytes from the beginning of the page.
-RELEASED_AT, FINISHED_AT = 8 * _RELEASED, 8 * _FINISHED
+RELEASED_AT = 8 * _RELEASED
+FINISHED_AT = 8 * _FINISHED
 #: Bytes of the output of a dry run.
 DRY_BYTES = 64
 #: Reads of a number between two reads of the clock.

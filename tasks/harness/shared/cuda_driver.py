@@ -35,7 +35,9 @@ _SEEN_S: Final = 2.0
 _TRIED_S: Final = 20.0
 #: How soon a stream that does not wait would have written its number.
 _RUNS_ON_S: Final = 5e-3
-_WAITS_AT, _WRITES_AT = 0, 64
+#: Offsets of the number that a stream waits for, and of the one that it writes.
+_WAITS_AT = 0
+_WRITES_AT = 64
 
 
 class DriverError(Exception):
@@ -65,9 +67,9 @@ class Driver:
     def register(self, address: int, nbytes: int) -> int:
         """Map host memory for the device; its address on the device."""
         self._do("cuMemHostRegister_v2", ctypes.c_void_p(address), ctypes.c_size_t(nbytes), ctypes.c_uint(_REGISTER))
-        found = ctypes.c_uint64()
-        self._do("cuMemHostGetDevicePointer_v2", ctypes.byref(found), ctypes.c_void_p(address), ctypes.c_uint(0))
-        return found.value
+        there = ctypes.c_uint64()
+        self._do("cuMemHostGetDevicePointer_v2", ctypes.byref(there), ctypes.c_void_p(address), ctypes.c_uint(0))
+        return there.value
 
     def unregister(self, address: int) -> None:
         """Undo `register`. The device must not use the memory any more."""
@@ -90,9 +92,9 @@ class Driver:
     def allocate(self, nbytes: int) -> range:
         """Allocate device memory that shares no block with other memory; its addresses."""
         size = max(-(-nbytes // _BLOCK_BYTES), 1) * _BLOCK_BYTES
-        found = ctypes.c_uint64()
-        self._do("cuMemAlloc_v2", ctypes.byref(found), ctypes.c_size_t(size))
-        return range(found.value, found.value + size)
+        address = ctypes.c_uint64()
+        self._do("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        return range(address.value, address.value + size)
 
     def free(self, address: int) -> None:
         """Undo `allocate`."""
@@ -117,11 +119,11 @@ class Driver:
         """
         if len(handle) != HANDLE_BYTES:
             raise ValueError(f"a handle of {len(handle)} bytes, expected {HANDLE_BYTES}")
-        found = ctypes.c_uint64()
-        made = _Handle.from_buffer_copy(handle)
-        self._do("cuIpcOpenMemHandle_v2", ctypes.byref(found), made, ctypes.c_uint(_LAZY_PEER_ACCESS))
-        base, size = self._allocation(found.value)
-        return range(found.value, base + size)
+        address = ctypes.c_uint64()
+        copy = _Handle.from_buffer_copy(handle)
+        self._do("cuIpcOpenMemHandle_v2", ctypes.byref(address), copy, ctypes.c_uint(_LAZY_PEER_ACCESS))
+        base, size = self._allocation(address.value)
+        return range(address.value, base + size)
 
     def close_handle(self, address: int) -> None:
         """Undo `open_handle`."""
@@ -167,25 +169,25 @@ def try_out(opener: Callable[[], Driver] = Driver.open) -> str | None:
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        said = "it broke"
+        message = "it broke"
         try:
-            said = _try(opener()) or ""
+            message = _try(opener()) or ""
         except BaseException as error:  # noqa: BLE001 a process of its own, which has nothing else to say
-            said = f"{type(error).__name__}: {error}"
+            message = f"{type(error).__name__}: {error}"
         finally:
-            os.write(write, said.encode()[:1000] + b"\n")
+            os.write(write, message.encode()[:1000] + b"\n")
             os._exit(0)
     os.close(write)
     try:
         heard, _, _ = select.select([read], [], [], _TRIED_S)
-        said = os.read(read, 2000).decode(errors="replace").strip("\n") if heard else f"no answer in {_TRIED_S:g} s"
+        message = os.read(read, 2000).decode(errors="replace").strip("\n") if heard else f"no answer in {_TRIED_S:g} s"
     finally:
         os.close(read)
         # A process whose stream is blocked for ever would not end by itself.
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    return said or None
+    return message or None
 
 
 def _try(driver: Driver) -> str | None:

@@ -26,9 +26,9 @@ def flush_size(stated: int | None, properties: Any) -> int:
     `stated` by the GPU type; else twice the size of the L2 cache by the driver, and at least a size that is larger than
     most caches. Never more than an eighth of the device's memory.
     """
-    known = max(_L2_FLUSH_BYTES, 2 * int(getattr(properties, "L2_cache_size", 0) or 0))
-    wanted = known if stated is None else stated
-    return min(wanted, int(properties.total_memory) // 8)
+    derived = max(_L2_FLUSH_BYTES, 2 * int(getattr(properties, "L2_cache_size", 0) or 0))
+    size = derived if stated is None else stated
+    return min(size, int(properties.total_memory) // 8)
 
 
 class _Memory:

@@ -22,13 +22,13 @@ def seed_some(names: Iterable[str], seed: int) -> None:
 
 def states() -> dict[str, object]:
     """The state of each global generator that there is, comparable."""
-    found: dict[str, object] = {"python": random.getstate(), "torch": torch.get_rng_state().numpy().tobytes()}
+    by_generator: dict[str, object] = {"python": random.getstate(), "torch": torch.get_rng_state().numpy().tobytes()}
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch lacks it
-        found["cuda"] = [state.cpu().numpy().tobytes() for state in torch.cuda.get_rng_state_all()]
+        by_generator["cuda"] = [state.cpu().numpy().tobytes() for state in torch.cuda.get_rng_state_all()]
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        found["numpy"] = repr(numpy.random.get_state())
-    return found
+        by_generator["numpy"] = repr(numpy.random.get_state())
+    return by_generator
 
 
 def _seed_torch(seed: int) -> None:

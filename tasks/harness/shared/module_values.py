@@ -89,18 +89,18 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
         value = vars(value)
     if isinstance(value, dict):
         value = list(value.values())
-    return [found for item in value for found in tensors_of(item)] if isinstance(value, (tuple, list)) else []
+    return [tensor for item in value for tensor in tensors_of(item)] if isinstance(value, (tuple, list)) else []
 
 
 def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """The argument with each tensor changed. Tensors that are there twice stay one."""
-    made: dict[int, torch.Tensor] = {}
+    changed: dict[int, torch.Tensor] = {}
 
     def walk(item: Any) -> Any:
         if isinstance(item, torch.Tensor):
-            if id(item) not in made:
-                made[id(item)] = change(item)
-            return made[id(item)]
+            if id(item) not in changed:
+                changed[id(item)] = change(item)
+            return changed[id(item)]
         if type(item) in (tuple, list):
             return type(item)(walk(part) for part in item)
         if type(item) is dict:
@@ -141,28 +141,28 @@ def _name_of(value: object) -> str:
         return f"builtins.{name}"
     # A function written in C names a class of torch that holds it.
     for where, own in ((module, name), ("torch", getattr(value, "__name__", ""))):
-        if where.partition(".")[0] == _ROOT and _found(where, own) is value:
+        if where.partition(".")[0] == _ROOT and _member(where, own) is value:
             return f"{where}.{own}"
     raise Unsupported(f"{module}.{name} cannot be handed to the worker: only torch's own classes and functions can")
 
 
-def _found(module: str, name: str) -> object:
+def _member(module: str, name: str) -> object:
     """What a module calls by a name; None: nothing."""
     try:
-        found: object = importlib.import_module(module)
+        value: object = importlib.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            value = getattr(value, part)
     except (ImportError, AttributeError):
         return None
-    return found
+    return value
 
 
 def _named(name: str) -> object:
     module, _, own = name.rpartition(".")
-    found = _found(module, own) if module.partition(".")[0] in (_ROOT, "builtins") else None
-    if found is None:
+    value = _member(module, own) if module.partition(".")[0] in (_ROOT, "builtins") else None
+    if value is None:
         raise Unsupported(f"{name} is not known here")
-    return found
+    return value
 
 
 _MAKERS: dict[str, Callable[[dict[str, Any]], Any]] = {

@@ -3,7 +3,7 @@
 A profiler only sees processes that it has started. So the worker lets it start a process that makes one call of the
 submission again (`worker.profile_target`); a task's own eval program is started below it as a whole
 (`worker.profile_program`). Command lines are made without looking at the machine; `run` looks. Options: Nsight Compute
-CLI manual; "Using rocprofv3" and the rocprof command reference in the ROCm documentation.
+CLI manual; "Using rocprofv3" in the ROCm documentation.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ FILES: Final[Mapping[str, tuple[str, int]]] = {
     "trace.json.gz": ("application/gzip", MAX_TRACE_BYTES),
 }
 #: Characters of what a profiler says when it fails, and of each of its errors in a sentence.
-_SAID = 4_000
+_OUTPUT = 4_000
 _ERROR = 300
 _BASE = "profile"
+#: The readable report of rocprofv3.
+_STATS = f"{_BASE}_kernel_stats.csv"
 
 
 #: Runs a command: exit code and output.
@@ -50,11 +52,10 @@ _Execute = Callable[[Sequence[str]], tuple[int, str, str]]
 
 
 class Tool(Enum):
-    """A profiler that may be installed: title, program, the file it leaves, and the end of that file's name here."""
+    """A vendor's profiler: title, program, the file it leaves, and the end of that file's name here."""
 
     NCU = "Nsight Compute", "ncu", f"{_BASE}.ncu-rep", "ncu-rep"
     ROCPROFV3 = "rocprofv3", "rocprofv3", f"{_BASE}_kernel_trace.csv", "kernel_trace.csv"
-    ROCPROF = "rocprof", "rocprof", f"{_BASE}.csv", "kernel_trace.csv"
 
     def __init__(self, title: str, program: str, leaves: str, suffix: str) -> None:
         self.title = title
@@ -96,25 +97,21 @@ class Report:
     #: Why nothing was captured, as a sentence; None: something was, or torch's profile is answer enough.
     failure: str | None = None
     #: What profiler and program printed.
-    said: str = ""
+    output: str = ""
 
 
-def candidates(*, hip: bool) -> tuple[Tool, ...]:
-    """The profilers for a kind of device, the best first."""
-    return (Tool.ROCPROFV3, Tool.ROCPROF) if hip else (Tool.NCU,)
+def profiler_of(*, hip: bool) -> Tool:
+    """The vendor's profiler for a kind of device."""
+    return Tool.ROCPROFV3 if hip else Tool.NCU
 
 
-def choose(*, hip: bool, which: Callable[[str], str | None] = shutil.which) -> Tool | None:
-    """The first profiler that is installed."""
-    return next((tool for tool in candidates(hip=hip) if which(tool.program) is not None), None)
-
-
-def missing(*, hip: bool) -> str:
-    """A sentence that says that none is installed."""
-    names = " nor ".join(tool.program for tool in candidates(hip=hip))
+def missing(tool: Tool) -> str | None:
+    """A sentence that says that a profiler is not installed; None: it is."""
+    if shutil.which(tool.program) is not None:
+        return None
     return (
-        f"This is torch's profile. The device's counters were not read: there is no {names} on PATH in this container "
-        "(install it in the GPU type's image, or on the host)."
+        f"This is torch's profile. The device's counters were not read: there is no {tool.program} on PATH in this "
+        "container (install it in the GPU type's image, or on the host)."
     )
 
 
@@ -139,8 +136,6 @@ def record_command(tool: Tool, target: Sequence[str], directory: Path, capture: 
                 *("--kernel-trace", "--stats", "--output-format", "csv"),
                 *("--output-directory", str(directory), "--output-file", _BASE, "--"),
             )
-        case Tool.ROCPROF:
-            options = ("--stats", "--timestamp", "on", "-o", str(directory / f"{_BASE}.csv"))
     return (tool.program, *options, *target)
 
 
@@ -148,11 +143,6 @@ def page_command(directory: Path, *, as_csv: bool) -> tuple[str, ...]:
     """The command that prints what Nsight Compute recorded."""
     command = (Tool.NCU.program, "--config-file", "off", "--import", str(directory / Tool.NCU.leaves))
     return (*command, "--page", "details", *(("--csv",) if as_csv else ()))
-
-
-def page_file(tool: Tool, directory: Path) -> Path:
-    """The file with the readable report of a profiler for which no command prints it."""
-    return directory / (f"{_BASE}_kernel_stats.csv" if tool is Tool.ROCPROFV3 else f"{_BASE}.stats.csv")
 
 
 def run(
@@ -174,15 +164,15 @@ def run(
     execute = partial(_execute, until=until, pass_fds=pass_fds)
     try:
         code, out, errors = execute(record_command(tool, target, directory, capture))
-        said = out + errors
+        output = out + errors
         recorded = directory / tool.leaves
         if code != 0:
-            return _nothing(tool, f"ended with exit code {code}", said)
+            return _nothing(tool, f"ended with exit code {code}", output)
         if tool is Tool.NCU:
-            return replace(_pages(execute, directory, capture, said), said=said)
+            return replace(_pages(execute, directory, capture, output), output=output)
         if not recorded.exists():
-            return _nothing(tool, "left no report", said)
-        text = page_file(tool, directory).read_text(encoding="utf-8", errors="replace")
+            return _nothing(tool, "left no report", output)
+        text = (directory / _STATS).read_text(encoding="utf-8", errors="replace")
     except subprocess.TimeoutExpired:
         return _nothing(tool, f"did not finish within {limit_s or 0:.0f} s, half of what was left of the time limit")
     except OSError as error:
@@ -190,7 +180,7 @@ def run(
     return _kept(text, {tool.suffix: recorded.read_bytes()})
 
 
-def _pages(execute: _Execute, directory: Path, capture: Capture, said: str) -> Report:
+def _pages(execute: _Execute, directory: Path, capture: Capture, output: str) -> Report:
     """What Nsight Compute recorded, as text and as CSV."""
     texts = dict.fromkeys(NCU_FILES[1:], "")
     recorded = directory / Tool.NCU.leaves
@@ -203,7 +193,7 @@ def _pages(execute: _Execute, directory: Path, capture: Capture, said: str) -> R
     # The first row has the columns' names.
     if texts["ncu-details.csv"].count('\n"') < 1:
         named = "" if capture.kernel is None else f" whose {capture.kernel_base} name matches {capture.kernel!r}"
-        return _nothing(Tool.NCU, f"captured no kernel{named} in the range {RANGE}", said)
+        return _nothing(Tool.NCU, f"captured no kernel{named} in the range {RANGE}", output)
     pages = {suffix: text.encode() for suffix, text in texts.items()}
     return _kept(texts["ncu-details.txt"], {Tool.NCU.suffix: recorded.read_bytes(), **pages})
 
@@ -220,12 +210,12 @@ def _kept(text: str, files: Mapping[str, bytes]) -> Report:
     return Report(text="\n".join([text, *lost]), files=kept, failure=failure)
 
 
-def _nothing(tool: Tool, what: str, said: str = "") -> Report:
-    """A report of nothing. Only of Nsight Compute is that a failure: the others have never run on a device."""
-    errors = [line.strip()[:_ERROR] for line in said.splitlines() if line.startswith(("==ERROR==", "==WARNING=="))]
+def _nothing(tool: Tool, what: str, output: str = "") -> Report:
+    """A report of nothing. Only of Nsight Compute is that a failure: the other has never run on a device."""
+    errors = [line.strip()[:_ERROR] for line in output.splitlines() if line.startswith(("==ERROR==", "==WARNING=="))]
     sentence = f"{tool.title} {what}{''.join(f'; {error}' for error in errors[:3])}"
     failure = sentence if tool is Tool.NCU else None
-    return Report(text=f"{sentence}\n{said[-_SAID:]}".rstrip(), failure=failure, said=said)
+    return Report(text=f"{sentence}\n{output[-_OUTPUT:]}".rstrip(), failure=failure, output=output)
 
 
 def _execute(argv: Sequence[str], *, until: float | None, pass_fds: Sequence[int]) -> tuple[int, str, str]:
@@ -242,9 +232,9 @@ def _execute(argv: Sequence[str], *, until: float | None, pass_fds: Sequence[int
         start_new_session=True,
     ) as process:
         try:
-            said, errors = process.communicate(timeout=None if until is None else max(0.0, until - time.monotonic()))
+            output, errors = process.communicate(timeout=None if until is None else max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise
-    return process.returncode, said, errors
+    return process.returncode, output, errors

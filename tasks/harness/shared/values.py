@@ -88,8 +88,8 @@ class Packed:
     @property
     def device(self) -> str | None:
         """The device of all its tensors; None if there are several."""
-        found = {node["device"] for node in tensor_nodes(self.tree)} or {"cpu"}
-        return found.pop() if len(found) == 1 else None
+        devices = {node["device"] for node in tensor_nodes(self.tree)} or {"cpu"}
+        return devices.pop() if len(devices) == 1 else None
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -396,7 +396,7 @@ def regions(tree: object, *, placed: Sequence[Placed], output_bytes: int) -> lis
         WireViolation: anything in it that the worker's own code would not have written.
     """
     check_tree(tree)
-    found = []
+    places = []
     for node in tensor_nodes(tree):
         nbytes = ITEM_BYTES[node["dtype"]] * math.prod(node["shape"])
         region, start = node["at"]
@@ -408,8 +408,8 @@ def regions(tree: object, *, placed: Sequence[Placed], output_bytes: int) -> lis
             raise WireViolation(f"output tensor in region {region}, there are {len(placed)} inputs")
         if start < 0 or start + nbytes > available:
             raise WireViolation(f"output tensor at bytes {start} to {start + nbytes} of a region of {available}")
-        found.append(Region(inputs=region != OUTPUT_REGION, start=base + start, nbytes=nbytes))
-    return found
+        places.append(Region(inputs=region != OUTPUT_REGION, start=base + start, nbytes=nbytes))
+    return places
 
 
 def check_tree(tree: object) -> None:

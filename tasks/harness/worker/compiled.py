@@ -35,7 +35,10 @@ _DTYPES: Mapping[torch.dtype, int] = {
     torch.float64: 9,
 }
 _OTHER = 10
-_TENSOR, _INTEGER, _REAL, _NOTHING = range(4)
+_TENSOR = 0
+_INTEGER = 1
+_REAL = 2
+_NOTHING = 3
 
 
 class Tensor(ctypes.Structure):
@@ -66,9 +69,9 @@ class Value(ctypes.Structure):
 class CompileFailed(Exception):
     """The compiler refused the sources; `said` is what it wrote."""
 
-    def __init__(self, message: str, said: str) -> None:
+    def __init__(self, message: str, output: str) -> None:
         super().__init__(message)
-        self.said = said
+        self.output = output
 
 
 class KernelFailed(Exception):
@@ -154,9 +157,9 @@ def load_library(path: Path) -> Callable[[Arguments], object]:
     function.argtypes = [ctypes.c_void_p, ctypes.c_int32]
 
     def call(arguments: Arguments) -> object:
-        said = function(arguments.values, arguments.count)
-        if said is not None:
-            raise KernelFailed(said.decode("utf-8", errors="replace"))
+        message = function(arguments.values, arguments.count)
+        if message is not None:
+            raise KernelFailed(message.decode("utf-8", errors="replace"))
         return arguments.output
 
     return call
@@ -171,10 +174,10 @@ def compile_sources(argv: Sequence[str], directory: Path) -> str:
         CompileFailed: it ended with anything but 0.
     """
     done = subprocess.run(argv, cwd=directory, capture_output=True, encoding="utf-8", errors="replace", check=False)
-    said = done.stdout[-MAX_SAID:] + done.stderr[-MAX_SAID:]
+    output = done.stdout[-MAX_SAID:] + done.stderr[-MAX_SAID:]
     if done.returncode != 0:
-        raise CompileFailed(f"{argv[0]} failed: {first_error(done.stderr)}", said)
-    return said
+        raise CompileFailed(f"{argv[0]} failed: {first_error(done.stderr)}", output)
+    return output
 
 
 def first_error(stderr: str) -> str:

@@ -227,9 +227,9 @@ class Worker:
             storages=message["storages"],
             arena=bytes.fromhex(message["arena"]),
         )
-        made = self._queued = self._device.enqueue(order, self._kernel, adapt=self._submission.adapt)
-        parts = [[handle.hex(), offset, nbytes] for handle, offset, nbytes in made.parts]
-        return {"op": "enqueued", "tree": made.outgoing.tree, "parts": parts}
+        queued = self._queued = self._device.enqueue(order, self._kernel, adapt=self._submission.adapt)
+        parts = [[handle.hex(), offset, nbytes] for handle, offset, nbytes in queued.parts]
+        return {"op": "enqueued", "tree": queued.outgoing.tree, "parts": parts}
 
     def _collect(self, _: dict[str, Any], __: Sequence[int]) -> dict[str, Any]:
         if self._queued is None:
@@ -305,10 +305,10 @@ class Worker:
             flags.deliver([output.data_ptr()], claim_ns=0)
         flags.end_dry_run(call)
 
-    def _wait_until(self, told: Callable[..., bool], flags: CallFlags, call: int) -> bool:
+    def _wait_until(self, is_set: Callable[..., bool], flags: CallFlags, call: int) -> bool:
         """Wait for a flag; False if the call is withdrawn."""
         spin_ns = FLAG_SPIN_NS
-        while not told(call, spin_ns=spin_ns):
+        while not is_set(call, spin_ns=spin_ns):
             # After so long a wait the call is not worth a spinning core.
             spin_ns = 0
             # The judge sends nothing before it releases or withdraws the call. Anything to read is the end of the
@@ -359,8 +359,8 @@ class Worker:
         """The next descriptor that the judge has sent on its socket."""
         if self._descriptor_socket is None:
             raise RuntimeError("the judge sends inputs on a socket that is not open")
-        _, found, _, _ = self._descriptor_socket.recvmsg(1, _RIGHTS_BYTES, socket.MSG_CMSG_CLOEXEC)
-        return int.from_bytes(found[0][2], sys.byteorder)
+        _, ancillary, _, _ = self._descriptor_socket.recvmsg(1, _RIGHTS_BYTES, socket.MSG_CMSG_CLOEXEC)
+        return int.from_bytes(ancillary[0][2], sys.byteorder)
 
     def _enroll(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
         place = {key: message[key] for key in ("rank", "world_size", "device")}
@@ -484,8 +484,8 @@ class Worker:
 def _like(output: object) -> _Like | None:
     """Container, dtypes and shapes of an output of plain tensors."""
     items = output if isinstance(output, (tuple, list)) else (output,)
-    found = tuple((item.dtype, item.shape) for item in items if isinstance(item, torch.Tensor) and _plain(item))
-    return (type(output), found) if len(found) == len(items) else None
+    tensors = tuple((item.dtype, item.shape) for item in items if isinstance(item, torch.Tensor) and _plain(item))
+    return (type(output), tensors) if len(tensors) == len(items) else None
 
 
 def _plain(tensor: torch.Tensor) -> bool:

@@ -71,10 +71,10 @@ def load_module(directory: Any, code: str, entry_points: list[str]) -> Submissio
     compiled = compile(data, module.__file__, "exec", dont_inherit=True)
     exec(compiled, module.__dict__)  # noqa: S102 that is what this process is for
     for name in entry_points:
-        found = module.__dict__.get(name)
-        if callable(found):
+        kind = module.__dict__.get(name)
+        if callable(kind):
             # Arguments are decoded before the timed span.
-            host = Host(found)
+            host = Host(kind)
             return Submission(kernel=host.answer, adapt=host.read, file=_FILE)
     raise LoadFailed(f"the candidate defines no class {' or '.join(entry_points)}")
 

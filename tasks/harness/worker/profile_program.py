@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tasks.harness.shared.profilers import CAPTURED, NOTHING_CAPTURED, Capture, choose, missing, run
+from tasks.harness.shared.profilers import CAPTURED, NOTHING_CAPTURED, Capture, Tool, missing, run
 from tasks.harness.shared.wire import MAX_TABLE_BYTES
 
 
@@ -24,9 +24,10 @@ def main() -> int:
     name, options, *program = sys.argv[1:]
     results = int(os.environ["POPCORN_FD"])
     # KernelBot's programs mark their call for Nsight Compute alone.
-    tool = choose(hip=False)
-    if tool is None:
-        sys.stderr.write(f"{missing(hip=False)}\n")
+    tool = Tool.NCU
+    why = missing(tool)
+    if why is not None:
+        sys.stderr.write(f"{why}\n")
         os.environ.pop(CAPTURED, None)
         return subprocess.run(program, pass_fds=(results,), check=False).returncode
     with tempfile.TemporaryDirectory() as directory:
@@ -35,7 +36,7 @@ def main() -> int:
         )
     for suffix, data in report.files.items():
         Path(f"{name}.{suffix}").write_bytes(data)
-    sys.stdout.write(report.said)
+    sys.stdout.write(report.output)
     lines = {
         "benchmark.0.report": base64.b64encode(report.text.encode()[:MAX_TABLE_BYTES]).decode("ascii"),
         "benchmark.0.runner.profiler": tool.program,

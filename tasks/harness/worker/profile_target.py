@@ -21,7 +21,8 @@ from tasks.harness.shared.profilers import RANGE
 from .compiled import flatten, load_library
 from .submission import import_submission
 
-CALL, INPUTS = "call.json", "inputs.pt"
+CALL = "call.json"
+INPUTS = "inputs.pt"
 
 
 def write(directory: Path, *, submission: str | None, program: str | None, data: object) -> None:

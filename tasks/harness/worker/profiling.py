@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from tasks.harness.shared.profilers import Capture, Profile, Report, Tool, choose, missing, run
+from tasks.harness.shared.profilers import Capture, Profile, Report, Tool, missing, profiler_of, run
 from tasks.harness.shared.wire import MAX_TABLE_BYTES, MAX_TRACE_BYTES
 
 from .failures import HARNESS
@@ -37,10 +37,10 @@ def profile_call(submission: Submission, inputs: Inputs, *, capture: Capture | N
     # Without an event there is no trace: torch's export would end the process.
     trace = _trace(profiler) if averages else b""
     traces = {"trace.json.gz": trace} if trace else {}
-    tool = choose(hip=torch.version.hip is not None) if inputs.cuda and capture is not None else None
-    if capture is None or tool is None:
-        why = missing(hip=torch.version.hip is not None) if inputs.cuda and capture is not None else ""
-        return Profile(table=_table(text, why), files=traces, profiler="torch", failure=None)
+    tool = profiler_of(hip=torch.version.hip is not None)
+    why = missing(tool) if inputs.cuda and capture is not None else ""
+    if capture is None or why is not None:
+        return Profile(table=_table(text, why or ""), files=traces, profiler="torch", failure=None)
     report = _profile_by_vendor(tool, submission, inputs, capture, limit_s)
     return Profile(
         table=_table(text, report.text),
@@ -66,9 +66,9 @@ def _trace(profiler: torch.profiler.profile) -> bytes:
 def _profile_by_vendor(tool: Tool, submission: Submission, inputs: Inputs, capture: Capture, limit_s: float) -> Report:
     """One more call, in a process below the vendor's profiler."""
     with tempfile.TemporaryDirectory() as directory:
-        call, made = (Path(directory) / name for name in ("call", "made"))
+        call, reports = (Path(directory) / name for name in ("call", "reports"))
         call.mkdir()
-        made.mkdir()
+        reports.mkdir()
         write_call(call, submission=submission.file, program=submission.program, data=inputs.raw)
         target = (sys.executable, "-P", "-c", _TARGET.format(str(Path(HARNESS).parents[1])), str(call))
-        return run(tool, target, made, capture=capture, limit_s=limit_s)
+        return run(tool, target, reports, capture=capture, limit_s=limit_s)

@@ -75,8 +75,8 @@ def _load_python(directory: Path, name: str) -> Submission:
         raise LoadFailed(f"{name} is no Python file; expected a name that ends .py")
     kernel = getattr(module, "custom_kernel", None)
     if not callable(kernel):
-        found = "nothing of that name" if kernel is None else f"a {type(kernel).__name__}"
-        raise LoadFailed(f"the submission defines no function custom_kernel (found {found})")
+        instead = "nothing of that name" if kernel is None else f"a {type(kernel).__name__}"
+        raise LoadFailed(f"the submission defines no function custom_kernel (found {instead})")
     return Submission(kernel=kernel, file=name)
 
 
@@ -85,9 +85,9 @@ def _load_compiled(directory: Path, compiled: Mapping[str, Any]) -> Submission:
     if not program.exists():
         # Nothing was built ahead. The submission's author may read the compiler's output.
         try:
-            said = compile_sources(compiled["argv"], directory)
+            output = compile_sources(compiled["argv"], directory)
         except CompileFailed as error:
-            sys.stderr.write(error.said)
+            sys.stderr.write(error.output)
             raise
-        sys.stderr.write(said)
+        sys.stderr.write(output)
     return Submission(kernel=load_library(program), adapt=flatten, program=compiled["program"])

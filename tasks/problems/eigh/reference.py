@@ -10,7 +10,8 @@ from task import input_t, output_t
 RESIDUAL_LIMIT = 12_800
 ORTHOGONAL_LIMIT = 51_200
 # The least and the greatest magnitude whose square is a normal float32.
-LOW, HIGH = 2.0**-63, 2.0**63
+LOW = 2.0**-63
+HIGH = 2.0**63
 
 
 def ref_kernel(data: input_t) -> output_t:

@@ -102,8 +102,8 @@ def decode_pairs(packed: torch.Tensor) -> torch.Tensor:
     # Both values of each byte as one 8-byte item: a single look-up per byte.
     pairs = torch.stack((values.repeat(16), values.repeat_interleave(16)), dim=-1).view(torch.int64).flatten()
     raw = packed.view(torch.uint8)
-    found = torch.index_select(pairs, 0, raw.reshape(-1).to(torch.int32))
-    return found.view(torch.float32).reshape(*raw.shape[:-1], 2 * raw.shape[-1])
+    decoded = torch.index_select(pairs, 0, raw.reshape(-1).to(torch.int32))
+    return decoded.view(torch.float32).reshape(*raw.shape[:-1], 2 * raw.shape[-1])
 
 
 def decode_e4m3fn(scales: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,9 @@ from formats import BLOCK, dequantize
 from task import input_t, output_t
 from utils import make_match_reference
 
-HEADS, RANK, ROPE = 16, 512, 64
+HEADS = 16
+RANK = 512
+ROPE = 64
 WIDTH = RANK + ROPE
 #: Entries of the cache that are decoded at a time.
 PIECE = 1 << 16

@@ -234,7 +234,7 @@ class Hosts:
                 Slot(name=f"slot{number}", gpu_type=gpu_type, devices=(), cpus=(number,))
                 for number in range(int(self._options["slots"]))
             ],
-            spool=Spool(config.state_dir / "spool", max_bytes=1 << 30),
+            spool=Spool(config.state_dir / "spool"),
             instance=name,
         )
         control = ShutdownControl()

@@ -341,7 +341,7 @@ def test_a_board_that_can_evaluate_nothing_is_named(cli: Call, board: str, datab
         assert said.code == 0
         assert listed["task_fault"].split(";", maxsplit=1)[0] in said.err
     finding = _tasks(Config(database_url=database_url, state_dir=Path("/nowhere")))
-    assert (finding.mark, finding.found) == (Mark.WARNING, listed["task_fault"])
+    assert (finding.mark, finding.fact) == (Mark.WARNING, listed["task_fault"])
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 hour'")
     assert cli("leaderboard", "list", "--json").document[0]["task_fault"] is None
@@ -361,14 +361,14 @@ def test_keys_of_a_later_kernelbot_are_named_and_not_used(
         )
     assert cli("leaderboard", "list", "--json").document[0]["task_fault"] is None
     finding = _tasks(Config(database_url=database_url, state_dir=Path("/nowhere")))
-    assert (finding.mark, finding.found) == (
+    assert (finding.mark, finding.fact) == (
         Mark.WARNING,
         "those of open leaderboards load; echo: unknown and not used: later",
     )
     assert cli("leaderboard", "create", task_folder, "--name", "broken").code == 0
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("UPDATE leaderboard.leaderboard SET task = task - 'lang' WHERE name = 'broken'")
-    assert _tasks(Config(database_url=database_url, state_dir=Path("/nowhere"))).found == (
+    assert _tasks(Config(database_url=database_url, state_dir=Path("/nowhere"))).fact == (
         "leaderboard 'broken': task.lang: found nothing, expected a value (the key is required)."
         " echo: unknown and not used: later"
     )

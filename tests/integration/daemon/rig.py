@@ -155,7 +155,7 @@ class Rig:
         self.engine.up.set()
         self.slots = cpu_slots(1)
         self.store = Store(database_url, application_name="test")
-        self.spool = Spool(self.config.state_dir / "spool", max_bytes=self.config.spool_max_mib * 2**20)
+        self.spool = Spool(self.config.state_dir / "spool")
         self.quarantine = Quarantine(retry_s=0.05)
         self.control = ShutdownControl()
         self.check_disk: Callable[[], object] = lambda: None

@@ -14,7 +14,6 @@ from structlog.testing import capture_logs
 
 from runner.base.errors import DatabaseUnavailableError
 from runner.base.model import Job, JobResult, JobState, Progress, Verdict
-from runner.daemon.outcomes.spool import ASIDE
 from runner.store import Completion, Store, migrate
 from tests.chaos.server import Server
 from tests.integration.daemon.process import Process
@@ -169,10 +168,10 @@ def test_an_answer_that_was_lost_does_not_make_a_second_commit(rig: Rig, monkeyp
 
 
 @pytest.mark.usefixtures("long_pauses")
-def test_a_spooled_result_that_the_database_refuses_fails_its_job_and_is_kept(
+def test_a_spooled_result_that_the_database_refuses_fails_its_job_and_is_dropped(
     rig: Rig, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would be refused every time: the job is queued again with the cause, the file stays for the operator."""
+    """It would be refused every time: the job is queued again with the cause."""
     complete = Store.complete
 
     def refuse_the_first(store: Store, job: Job, result: JobResult) -> Completion:
@@ -187,8 +186,7 @@ def test_a_spooled_result_that_the_database_refuses_fails_its_job_and_is_kept(
     rig.wait_for(lambda: rig.view(submission).jobs[0].failures == 1, "the attempt failed")
     job = rig.view(submission).jobs[0]
     assert (job.state, job.error) == (JobState.QUEUED, "unexpected ValueError: a value of the wrong kind")
-    rig.wait_for(lambda: rig.spool.count == 0, "set aside")
-    assert len(list((rig.config.state_dir / "spool" / ASIDE).iterdir())) == 1
+    rig.wait_for(lambda: rig.spool.count == 0, "dropped")
     rig.sql("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
     (view,) = rig.wait_done(submission)
     assert (view.jobs[0].verdict, view.jobs[0].attempt) == (Verdict.ACCEPTED, 2)

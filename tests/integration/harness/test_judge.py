@@ -97,11 +97,11 @@ def _check_benchmark(step: StepResult) -> None:
     for index in range(2):
         values = {
             key: lines_of(step)[f"benchmark.{index}.{key}"]
-            for key in ("runs", "mean", "std", "err", "best", "worst", "median", "p10", "p90", "ci95")
+            for key in ("runs", "mean", "std", "err", "best", "worst", "median", "p10", "p25", "p90", "ci95")
         }
         # The calls of all timings count together where that is closer.
         assert 3 <= int(values["runs"]) <= 100 * (1 + step.judged.details["cases"][index]["timed_again"])
-        assert 0 < float(values["best"]) <= float(values["p10"]) <= float(values["median"])
+        assert 0 < float(values["best"]) <= float(values["p10"]) <= float(values["p25"]) <= float(values["median"])
         assert float(values["median"]) <= float(values["p90"]) <= float(values["worst"])
         low, high = json.loads(values["ci95"])
         assert low <= float(values["median"]) <= high

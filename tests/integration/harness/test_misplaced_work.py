@@ -1,10 +1,10 @@
 """Work before the inputs are released or after the answer, less work, and control calls made dearer: none of it ranks.
 
-Claims that are only lowered are in test_forged_times.py. Each submission is judged with all defences, and once without
-what stops it, where it gains: one that gains nowhere would prove nothing. What makes control calls dearer is stopped
-twice, since claims that are all lowered show in undisturbed calls, too. Two ways of looking out for the inputs are left
-out, because they gain nothing either way: /proc/self/maps and /proc/self/fd show inputs when the worker has fetched
-them, and it does that when the start flag is set.
+Claims that are only lowered are among the attacks (`claims_half`, `claims_nothing`). Each submission is judged with all
+defences, and once without what stops it, where it gains: one that gains nowhere would prove nothing. What makes control
+calls dearer is stopped twice, since claims that are all lowered show in undisturbed calls, too. Two ways of looking out
+for the inputs are left out, because they gain nothing either way: /proc/self/maps and /proc/self/fd show inputs when
+the worker has fetched them, and it does that when the start flag is set.
 """
 
 from __future__ import annotations

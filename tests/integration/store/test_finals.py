@@ -19,7 +19,8 @@ from tests.integration.store.test_validations import UNTOUCHED, rank
 
 Db = psycopg.Connection[dict[str, Any]]
 HOSTS: Final = ("host-a", "host-b")
-#: Seconds that 48 real ranked evaluations of one kernel gave within twelve minutes, on a busy machine of two cores.
+#: Score and lower quartile of real evaluations of one kernel in a final, in seconds, on a machine of two cores: 36 at
+#: rest, 29 at a load of 4 to 6, where scores spread by a factor of five.
 RECORDED: Final = Path(__file__).parents[2] / "fixtures" / "final_scores.json"
 
 
@@ -43,9 +44,9 @@ def untouched(db: Db) -> list[list[dict[str, Any]]]:
     return [db.execute(query.encode()).fetchall() for query in queries]
 
 
-def scored(score_s: float | None) -> JobResult:
+def scored(score_s: float | None, p25_s: float | None = None) -> JobResult:
     """What the daemon makes of an evaluation of a final."""
-    return result(report={"score_s": score_s})
+    return result(report={"score_s": score_s, "p25_s": p25_s})
 
 
 def claim(bench: Bench, host: str) -> FinalJob:
@@ -73,9 +74,7 @@ def test_a_clear_order_is_told_as_soon_as_the_rounds_suffice(board: Bench, finis
     """Each host evaluates everyone once a round, one at a time, in an order of its own, and nothing else changes."""
     ids = rank(board, finish, "a", "b", "c")
     close(db)
-    before = [
-        db.execute(query.replace("sweep_id IS NULL", "mode <> 'final'").encode()).fetchall() for query in UNTOUCHED
-    ]
+    before = untouched(db)
     order = board.store.final("identity", "cpu", top=10, rounds=25, open_board=False)
     assert (order.finalists, order.hosts) == (3, 2)
     board.register("host-c")
@@ -116,25 +115,34 @@ def test_a_clear_order_is_told_as_soon_as_the_rounds_suffice(board: Bench, finis
 
 
 def test_those_who_cannot_be_told_apart_share_a_rank(board: Bench, finish: Callable[..., None], db: Db) -> None:
-    """After all rounds; the control says what no difference looks like. Who is marked later leaves the order."""
-    ids = rank(board, finish, "a", "b", "c")
+    """After all rounds, also where quartiles and mean times differ in order. Who is marked later leaves the order."""
+    ids = rank(board, finish, "a", "b", "c", "d")
     close(db)
     board.store.final("identity", None, top=10, rounds=12, open_board=False)
 
     def score(job: FinalJob, host: str) -> JobResult:
         flips = 1 + 0.5 * ((job.round + (host == "host-a")) % 2 == (job.validates == ids[0]))
+        # Often fast, on the whole slow.
+        if job.validates == ids[3]:
+            return scored(2e-6, 0.5e-6)
         return scored(9e-6 if job.validates == ids[2] else 1e-6 * flips)
 
-    assert len(play(board, score)) == 12 * 2 * 4
+    assert len(play(board, score)) == 12 * 2 * 5
     lines, pairs = board.store.final_ranking("identity", "CPU")
-    assert [(line.rank, line.submission_id) for line in lines] == [(1, ids[0]), (1, ids[1]), (3, ids[2])]
+    assert [(line.rank, line.submission_id) for line in lines] == [
+        (1, ids[3]), (1, ids[0]), (1, ids[1]), (4, ids[2]),
+    ]  # fmt: skip
     (tied,) = (pair for pair in pairs if (pair.first, pair.second) == (1, 2))
     assert (tied.wins, tied.n, tied.told_apart, tied.control) == (12, 24, False, False)
     assert tied.ratio_low == pytest.approx(1 / 1.5)
     assert tied.ratio_high == pytest.approx(1.5)
+    (odd,) = (pair for pair in pairs if (pair.first, pair.second) == (1, 4))
+    assert (odd.wins, odd.told_apart) == (0, False)
+    assert odd.mean_ratio == pytest.approx(2)
+    assert odd.error < 0.05
     db.execute("UPDATE leaderboard.submission SET status = 'hacked' WHERE id = %s", [ids[0]])
     lines, _ = board.store.final_ranking("identity")
-    assert [(line.rank, line.submission_id) for line in lines] == [(1, ids[1]), (2, ids[2])]
+    assert [(line.rank, line.submission_id) for line in lines] == [(1, ids[3]), (1, ids[1]), (3, ids[2])]
 
 
 def test_a_finalist_that_does_not_pass_is_out_and_a_fault_of_ours_is_not_its_own(
@@ -285,32 +293,42 @@ def test_a_final_needs_a_live_host_and_is_the_only_one(board: Bench, finish: Cal
         board.store.final("identity", None, **arguments)
 
 
-#: Parts of the recorded noise, whose largest time is three times the smallest, and how often in a thousand a kernel
-#: that is 5 per cent slower has to be told within 25 rounds.
-@pytest.mark.parametrize(("scale", "told_of_1000"), [(1.0, 0), (0.1, 900), (0.03, 999)])
-def test_a_wrong_order_is_declared_in_fewer_than_5_of_100_races(db: Db, scale: float, told_of_1000: int) -> None:
-    """Of 20,000 each between kernels 0, 1, 2 and 5 per cent apart, although everybody looks after each round."""
-    rounds, races = 25, 20_000
+@pytest.mark.parametrize("load", ["rest", "busy"])
+def test_a_wrong_order_is_declared_in_fewer_than_5_of_100_races(db: Db, load: str) -> None:
+    """Of 4,000 each with recorded noise, although everybody looks after each round; 25 suffice for 5 per cent."""
+    rounds, races = 25, 4_000
     bounds = np.ones((rounds + 1, rounds + 1))
     for row in db.execute(
         "SELECT n, k, runner.tie_bound(n, k) AS bound "
         "FROM generate_series(1, 25) AS n CROSS JOIN LATERAL generate_series(0, n) AS k"
     ):
         bounds[row["n"], row["k"]] = row["bound"]
-    noise = scale * np.log(json.loads(RECORDED.read_text()))
+    noise = np.log(json.loads(RECORDED.read_text())[load])
     generator = np.random.default_rng(1)
     numbers = np.arange(1, rounds + 1)
-    for slower in (0.0, 0.01, 0.02, 0.05):
-        first, second = generator.choice(noise, (2, races, rounds))
+
+    def race(mean: float, p25: float) -> tuple[float, float]:
+        """How often the first, and the second, is declared to be the faster one, by how much slower the second is."""
+        first, second = noise[generator.integers(len(noise), size=(2, races, rounds))]
         # No two real times are equal.
-        ratios = second - first + np.log1p(slower) + generator.normal(0, 1e-9, first.shape)
-        wins = np.cumsum(ratios > 0, axis=1)
-        told = bounds[numbers, wins] <= 0.05
-        ends = np.argmax(told, axis=1)
-        right = 2 * wins[np.arange(races), ends] > numbers[ends]
-        wrong = told.any(axis=1) & ~(right & (slower > 0))
-        assert wrong.mean() < 0.05, slower
-    assert 1000 * (told.any(axis=1) & right).mean() >= told_of_1000
+        second = second + np.log1p((mean, p25)) + generator.normal(0, 1e-9, second.shape)
+        wins = np.cumsum(second[..., 1] > first[..., 1], axis=1)
+        lowest = [
+            np.stack([np.quantile(times[:, :number, 0], 0.1, axis=1) for number in numbers], axis=1)
+            for times in (first, second)
+        ]
+        ahead = 2 * wins > numbers
+        told = (bounds[numbers, wins] <= 0.05) & (ahead == (lowest[0] < lowest[1]))
+        of_first = ahead[np.arange(races), np.argmax(told, axis=1)]
+        return (told.any(axis=1) & of_first).mean(), (told.any(axis=1) & ~of_first).mean()
+
+    assert sum(race(0, 0)) < 0.05
+    for slower in (0.01, 0.02, 0.05):
+        right, wrong = race(slower, slower)
+        assert wrong < 0.05, slower
+    assert right > 0.87
+    # Calls that are often faster are no gain if the others cost more.
+    assert race(0.20, -0.05)[1] < 0.03
 
 
 def test_the_bound_is_the_formulas(db: Db) -> None:

@@ -49,12 +49,10 @@ def test_they_reach_the_daemon_and_a_rerun_has_them(board: Bench) -> None:
 
 
 def test_other_options_are_another_submission(board: Bench) -> None:
-    """For the reuse of equal submissions, and under an idempotency key."""
+    """Under an idempotency key."""
     given: dict[str, Any] = {"mode": "profile", "gpu_types": ["H100"]}
     first = board.submit(**given, options=ALL, idempotency_key="k")
     assert board.submit(**given, options=ALL, idempotency_key="k") == first
-    assert board.submit(**given, options=ALL, reuse=True) == first
-    assert board.submit(**given, options={"benchmark": 0}, reuse=True) != first
     for other in (None, {"benchmark": 0}):
         with pytest.raises(SubmissionError, match="was used for submission 1 with another options"):
             board.submit(**given, options=other, idempotency_key="k")

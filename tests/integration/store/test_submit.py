@@ -15,9 +15,8 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from runner.base.errors import NotFoundError, SubmissionError
-from runner.base.model import Verdict
-from runner.store import Selection, Store
-from tests.integration.store.conftest import CODE, Bench, notes, ranked, result, run_record
+from runner.store import Store
+from tests.integration.store.conftest import CODE, Bench, notes
 from tests.support.waiting import PATIENCE_S
 
 Db = psycopg.Connection[dict[str, Any]]
@@ -524,56 +523,6 @@ def test_an_end_before_the_start_is_refused(bench: Bench) -> None:
                 start_at=None if start_h is None else now + timedelta(hours=start_h),
                 expires_at=now + timedelta(hours=expires_h),
             )
-
-
-def test_the_same_file_is_evaluated_once_where_that_is_asked_for(bench: Bench, db: Db) -> None:
-    """While it waits, while it runs, and when it has a result; another user, mode, type or board is another."""
-    bench.board("identity", "A100", "H100")
-    bench.board("other", "A100", "H100")
-    same: dict[str, Any] = {"mode": "leaderboard", "gpu_types": ["a100"], "reuse": True}
-    first = bench.submit(**same)
-    assert bench.submit(**same) == first
-    assert bench.submit(**{**same, "file_name": "renamed.py", "idempotency_key": "k"}) == first
-    assert bench.submit(**{**same, "idempotency_key": "k", "file_name": "renamed.py"}) == first
-    for _ in range(2):
-        job = bench.claim("A100")
-        assert bench.submit(**same) == first
-        bench.store.complete(job, ranked(job))
-        assert bench.submit(**same) == first
-    others = [
-        bench.submit(**{**same, **changes})
-        for changes in (
-            {"user_id": "u2"},
-            {"code": CODE + b"#"},
-            {"mode": "test"},
-            {"gpu_types": ["A100", "H100"]},
-            {"leaderboard": "other"},
-            {"reuse": False},
-        )
-    ]
-    assert sorted({first, *others}) == list(range(1, 8))
-
-
-@pytest.mark.parametrize("end", ["cancelled", "internal error", "invalidated", "cancel asked for", "hacked"])
-def test_what_has_no_result_that_counts_is_not_used_again(bench: Bench, db: Db, end: str) -> None:
-    """Cancelled, failed through our fault, taken out, about to stop, or marked."""
-    bench.board()
-    first = bench.submit(reuse=True)
-    if end == "cancelled":
-        bench.store.cancel(first)
-    else:
-        job = bench.claim()
-        if end == "cancel asked for":
-            bench.store.cancel(first)
-        else:
-            bench.store.complete(
-                job, result(Verdict.INTERNAL_ERROR if end == "internal error" else Verdict.ACCEPTED, run_record())
-            )
-    if end == "invalidated":
-        bench.store.invalidate(Selection(submission_id=first), reason="x")
-    if end == "hacked":
-        db.execute("UPDATE leaderboard.submission SET status = 'hacked'")
-    assert bench.submit(reuse=True) == first + 1
 
 
 DIFFERENCES: list[tuple[dict[str, Any], str]] = [

@@ -48,7 +48,7 @@ of this page, which is made from the commands (`python -m tests.unit.cli.referen
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "For participants": (
         *("submit", "status", "artifact", "cancel", "receipt show", "receipt verify"),
-        *("leaderboard list", "leaderboard show", "leaderboard template"),
+        *("leaderboard list", "leaderboard show", "leaderboard template", "mcp"),
     ),
     "For task authors": (
         *("task new", "task check", "eval", "leaderboard create", "leaderboard update"),
@@ -67,6 +67,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("leaderboard pause", "leaderboard resume", "leaderboard validate"),
         *("leaderboard cancel-validations", "leaderboard final"),
         *("gateway", "discord", "user approve", "user token", "user list", "user revoke"),
+        *("webhook run", "webhook list", "webhook test", "webhook add", "webhook remove"),
         *("gpu detect", "gpu validate"),
         *("data export", "data verify", "data check", "data top", "data progression", "data summary", "data user"),
         *("data plot", "data publish"),

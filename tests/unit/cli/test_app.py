@@ -159,7 +159,7 @@ def test_json_is_ascii(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def _finding(mark: Mark, *, infrastructure: bool = False) -> Finding:
-    return Finding(name="x", mark=mark, found="y", infrastructure=infrastructure)
+    return Finding(name="x", mark=mark, fact="y", infrastructure=infrastructure)
 
 
 def test_the_exit_code_of_check_is_that_of_its_worst_finding() -> None:

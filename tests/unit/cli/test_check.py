@@ -40,4 +40,4 @@ def test_what_of_ours_a_submission_can_read_is_named(
         name="ours", command="python", start_ns=0, duration_ns=0, exit_code=done.returncode, stdout=done.stdout
     )
     finding = check._ours(result)
-    assert (finding.mark, found in finding.found) == (mark, True), finding
+    assert (finding.mark, found in finding.fact) == (mark, True), finding

@@ -36,7 +36,7 @@ def test_a_runtime_that_a_slot_needs_must_be_there() -> None:
     given = facts(runtimes=("kata", "runc"))
     there, missing = engines.runtimes(given, {"runc": ["CPU"], "runsc": ["H100", "L4"]})
     assert (there.mark, missing.mark) == (Mark.OK, Mark.FAILED)
-    assert missing.found == "the engine does not offer it, and H100, L4 asks for it"
+    assert missing.fact == "the engine does not offer it, and H100, L4 asks for it"
     assert missing.remedy is not None
     assert '"runtimeArgs": ["--network=none"]}}}' in missing.remedy
 
@@ -50,13 +50,13 @@ def test_the_container_toolkit_is_asked_for_its_version(tmp_path: Path, monkeypa
     program.chmod(0o755)
     (finding,) = engines.versions(engines.toolkit_version())
     assert (finding.name, finding.mark) == ("nvidia-container-toolkit", Mark.WARNING)
-    assert "is older than 1.17.8 (CVE-2024-0132" in finding.found
+    assert "is older than 1.17.8 (CVE-2024-0132" in finding.fact
     program.write_text("#!/bin/sh\necho 'NVIDIA Container Toolkit CLI version 1.17.8'\n")
     (finding,) = engines.versions(engines.toolkit_version())
     assert finding.mark is Mark.OK
     program.write_text("#!/bin/sh\necho 'NVIDIA Container Toolkit CLI version 1.20.0'\n")
     (finding,) = engines.versions(engines.toolkit_version())
-    assert (finding.mark, "writes to /etc/nvidia" in finding.found) == (Mark.WARNING, True)
+    assert (finding.mark, "writes to /etc/nvidia" in finding.fact) == (Mark.WARNING, True)
     assert finding.remedy is not None
     program.write_text("#!/bin/sh\nexit 1\n")
     assert engines.toolkit_version() == {}
@@ -86,6 +86,6 @@ def test_how_containers_get_their_devices_is_said(image: str, device: Device, ma
     slots = [replace(samples.SLOT, devices=(device,))]
     (finding,) = engines.device_access(gpu, slots, {"nvidia.com/gpu=0": ("/dev/nvidia0",)})
     assert (finding.name, finding.mark) == (f"devices of {gpu.name}", mark)
-    assert found in finding.found
+    assert found in finding.fact
     assert (finding.remedy is not None) == (mark is Mark.FAILED or "runtime" in found)
     assert list(engines.device_access(samples.CPU, [samples.SLOT], {})) == []

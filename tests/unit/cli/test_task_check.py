@@ -36,12 +36,12 @@ def test_the_largest_case_is_compared_with_the_types_memory() -> None:
         finding.name: finding for finding in offered(folder([{"n": 1 << 28}], gpus=("CPU", "H100")), Registry.load())
     }
     assert found["H100"].mark is Mark.OK
-    assert found["H100"].found == "1 cases, the largest moves 1.00 GiB"
+    assert found["H100"].fact == "1 cases, the largest moves 1.00 GiB"
     assert found["CPU"].mark is Mark.OK
     (small,) = offered(folder([{"n": 16}, {"n": 1 << 29}]), Registry.load())
     assert small.mark is Mark.WARNING
-    assert "case n: 536870912 moves 2.00 GiB" in small.found
-    assert "the 2.00 GiB that its tensors may hold of the 4 GiB of CPU's container" in small.found
+    assert "case n: 536870912 moves 2.00 GiB" in small.fact
+    assert "the 2.00 GiB that its tensors may hold of the 4 GiB of CPU's container" in small.fact
     assert small.remedy is not None
     assert "--gpu CPU" in small.remedy
 
@@ -50,7 +50,7 @@ def test_a_case_that_cannot_fit_is_a_failure() -> None:
     """More than a device has is refused by the daemon, so the author is told first."""
     (found,) = offered(folder([{"n": 1 << 40}], gpus=("T4",)), Registry.load())
     assert found.mark is Mark.FAILED
-    assert found.found == (
+    assert found.fact == (
         "case n: 1099511627776 has at least 2048 GiB of tensors (half of its `bytes`), more than the 16 GiB of T4's "
         "device memory"
     )
@@ -70,7 +70,7 @@ def test_ranks_must_find_their_devices(gpu: str, sizes: Sequence[int], mark: Mar
     """One world_size for all cases of a type, and at most its devices, or what its memory has room for."""
     cases = [{"world_size": size, "n": 4} for size in sizes]
     (found,) = offered(folder(cases, gpus=(gpu,), multi_gpu=True), Registry.load())
-    assert found.mark is mark, found.found
+    assert found.mark is mark, found.fact
 
 
 def test_limits_that_the_judges_own_work_exceeds_are_named() -> None:
@@ -85,7 +85,7 @@ def test_limits_that_the_judges_own_work_exceeds_are_named() -> None:
     }
     (slow,) = _slow(replace(made, task=task), task.cases_for("CPU"), cases)
     assert (slow.name, slow.mark) == ("ranked_timeout", Mark.WARNING)
-    assert slow.found == "inputs and checks of 5 calls of each case take 10 s here, of 9 s"
+    assert slow.fact == "inputs and checks of 5 calls of each case take 10 s here, of 9 s"
 
 
 @pytest.mark.parametrize(
@@ -102,6 +102,6 @@ def test_what_is_no_interpreter_is_a_failure(tmp_path: Path, content: str, reaso
     found = list(rehearse(replace(made, task=task), tmp_path, Registry.load().get("CPU"), other))
     assert not isinstance(found[-1], MeasuredCase)
     assert found[-1].mark is Mark.FAILED
-    assert found[-1].found.startswith(f"{other} is no Python interpreter ({reason}")
+    assert found[-1].fact.startswith(f"{other} is no Python interpreter ({reason}")
     assert found[-1].remedy is not None
     assert found[-1].remedy.startswith("set eval_python")

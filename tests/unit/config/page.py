@@ -18,7 +18,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from runner.base.config import Config, SlotConfig
+from runner.base.config import TABLES, Config
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PAGE: Final = ROOT / "docs" / "configuration.md"
@@ -87,7 +87,7 @@ def toml(value: object) -> str:
             return "{ " + ", ".join(f"{key} = {toml(entry)}" for key, entry in value.items()) + " }"
         case [dict(), *_]:
             return "[\n" + "".join(f"  {toml(entry)},\n" for entry in value) + "]"
-        case list():
+        case list() | tuple():
             return "[" + ", ".join(map(toml, value)) + "]"
     raise ValueError(f"{value!r} has no spelling in TOML")
 
@@ -110,8 +110,8 @@ def _section(key: str, field: FieldInfo, description: str) -> str:
     if not description or not shown:
         raise ValueError(f"{key}: expected a description below the field in runner/base/config.py, and `examples=`")
     text = [f"### `{key}`", description]
-    if key == "slots":
-        text += ["", *_fields(SlotConfig)]
+    if key in TABLES:
+        text += ["", *_fields(key.removesuffix("s"), TABLES[key])]
     inline = [f"Example: `{shown[0]}`."] if len(shown) == 1 and len(shown[0]) <= INLINE else []
     if not inline:
         for example in shown:
@@ -120,8 +120,8 @@ def _section(key: str, field: FieldInfo, description: str) -> str:
     return "\n".join([*text, "", " ".join(facts), ""])
 
 
-def _fields(model: type[BaseModel]) -> Iterator[str]:
-    yield "Each slot has:"
+def _fields(name: str, model: type[BaseModel]) -> Iterator[str]:
+    yield f"Each {name} has:"
     yield ""
     told = descriptions(model)
     for key, field in model.model_fields.items():

@@ -72,7 +72,6 @@ def test_every_file_of_the_page_loads(load: Callable[..., Config]) -> None:
         ("KERNEL_RUNNER_MAX_RUN_S", "max_run_s", "7", 7.0),
         ("KERNEL_RUNNER_WARM_CONTAINERS", "warm_containers", "0", 0),
         ("KERNEL_RUNNER_BUILD_WORKERS", "build_workers", "2", 2),
-        ("KERNEL_RUNNER_SPOOL_MAX_MIB", "spool_max_mib", "7", 7),
         ("KERNEL_RUNNER_MIN_FREE_GIB", "min_free_gib", "0.5", 0.5),
         ("KERNEL_RUNNER_RETENTION_DAYS", "retention_days", "1.5", 1.5),
         ("KERNEL_RUNNER_HTTP_LISTEN", "http_listen", "127.0.0.1:9469", "127.0.0.1:9469"),
@@ -138,6 +137,38 @@ def test_a_wrong_value_is_refused_with_key_found_and_expected(
     """Every mistake names the file, the key, what was found and what would be right."""
     with pytest.raises(ConfigError, match=message):
         load(text)
+
+
+@pytest.mark.parametrize(
+    ("webhooks", "secrets", "message"),
+    [
+        ("{name = 'a', format = 'slack'}", "", r"webhook 'a': expected one `url`"),
+        ("{name = 'a', format = 'slack', url = 'http://x'}", "a.url = 'http://y'", r"webhook 'a': expected one `url`"),
+        ("{name = 'a', format = 'json', url = 'http://x'}", "", "has format 'json': expected a `secret`"),
+        ("{name = 'a', format = 'slack', url = 'http://x'}", f"a.secret = 'whsec_{'x' * 40}'", "has format 'slack'"),
+        ("{name = 'a', format = 'json', url = 'http://x'}", "a.secret = 'hidden'", r"webhook_secrets: a\.secret: "),
+        ("{name = 'a', format = 'slack', url = 'http://x'}", "b.url = 'http://y'", "has 'b', expected names of .*: a"),
+        ("{name = 'a', format = 'slack', url = 'http://x'}", "hidden", "is not a TOML file"),
+        ("{name = 'a', format = 'slack', url = 'hidden'}", "", r"webhooks\[0\]\.url: found a value that is not shown"),
+        ("{name = 'a', format = 'slack', events = ['x']}", "", r"webhooks\[0\]\.events\[0\]: found 'x'"),
+        (
+            "{name = 'a', format = 'slack', url = 'http://x'}, {name = 'a', format = 'slack'}",
+            "",
+            "webhooks: .*each name once",
+        ),
+        ("{nam = 'a', format = 'slack'}", "", r"webhooks\[0\]\.nam"),
+        ("{format = 'slack', url = 'http://x'}", "", r"webhooks\[0\]\.name: found a value that is not shown"),
+    ],
+)
+def test_webhooks_and_their_secrets_fit_together(
+    load: Callable[..., Config], tmp_path: Path, webhooks: str, secrets: str, message: str
+) -> None:
+    """No error shows an address or a secret."""
+    (tmp_path / "secrets").write_text(secrets, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message) as caught:
+        load(f"webhooks = [{webhooks}]\nwebhook_secrets_file = '{tmp_path}/secrets'").webhook_secrets({})
+    assert "hidden" not in str(caught.value)
+    assert "http://" not in str(caught.value)
 
 
 def test_an_unknown_variable_is_refused_with_the_nearest(load: Callable[..., Config]) -> None:

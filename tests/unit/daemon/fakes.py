@@ -105,13 +105,13 @@ class FakeStore:
 class Parts:
     """A spool with its replayer, a lease keeper and a publisher, on a fake store."""
 
-    def __init__(self, directory: Path, *, max_bytes: int = 1 << 20) -> None:
+    def __init__(self, directory: Path) -> None:
         self.store = FakeStore()
         config = Config(host_name="h", state_dir=directory)
         self.opened: list[str] = []
         self.keeper = LeaseKeeper(lambda: self.fake("heartbeat"), config, instance="i")
         self.publisher = EventPublisher(self.fake)
-        self.spool = Spool(directory / "spool", max_bytes=max_bytes)
+        self.spool = Spool(directory / "spool")
         self.now_s = 1000.0
         self.replayer = SpoolReplayer(self.spool, self.fake, self.keeper, self.publisher, clock=lambda: self.now_s)
 

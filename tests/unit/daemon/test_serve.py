@@ -85,7 +85,7 @@ def test_an_environment_that_containers_cannot_use_is_said_before_anything_is_up
             start()
         said.append(str(refused.value))
     (finding,) = _host_root(given)
-    said.append(finding.found)
+    said.append(finding.fact)
     assert finding.mark is Mark.FAILED
     assert all("\n" not in text and str(tmp_path / "base") in text for text in said)
 
@@ -134,7 +134,6 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
         max_run_s=60.0,
         warm_containers=0,
         build_workers=3,
-        spool_max_mib=3,
         min_free_gib=1e9,
         log_format="json",
         log_level="error",
@@ -146,7 +145,6 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     assert "host=127.0.0.1" in claim._link._address
     for store in (claim, listen):
         assert "target_session_attrs=read-write" in store._link._address
-    assert seen["spool"].max_bytes == 3 * 2**20
     assert seen["config"] == given
     assert seen["instance"] == (tmp_path / "state/instance").read_text(encoding="ascii").strip()
     settings = seen["settings"]

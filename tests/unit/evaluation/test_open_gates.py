@@ -14,7 +14,7 @@ _REQUEST = PairRequest(payload={"device": "cuda"})
 
 
 def _is_told(gates: OpenGates, slot: Slot = _SLOT) -> bool:
-    request = gates.told(_REQUEST, slot)
+    request = gates.with_gates(_REQUEST, slot)
     assert isinstance(request, PairRequest)
     return request.payload == {"device": "cuda", "streams_wait": True}
 
@@ -30,7 +30,7 @@ def test_an_open_gate_is_remembered_for_its_devices() -> None:
     gates.note(samples.SLOT, [{"gate": "open"}])
     assert not _is_told(gates, samples.SLOT)
     steps = StepsRequest(files={}, steps=())
-    assert gates.told(steps, _SLOT) is steps
+    assert gates.with_gates(steps, _SLOT) is steps
 
 
 def test_a_run_that_did_not_get_that_far_is_a_reason_to_try_again() -> None:

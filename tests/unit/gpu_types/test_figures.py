@@ -85,7 +85,7 @@ def test_what_is_incomplete_or_implausible_is_remarked_on(change: dict[str, Any]
     entry = GpuType(name="X", vendor=Vendor.AMD, device_names=("X",), device=replace(figures, **change))
     advice = list(advise(entry))
     assert len(advice) == len(found)
-    assert all(one.found.startswith(start) for one, start in zip(advice, found, strict=True))
+    assert all(one.fact.startswith(start) for one, start in zip(advice, found, strict=True))
     assert all(one.remedy.startswith("enter ") for one in advice)
 
 
@@ -95,8 +95,8 @@ def test_a_type_that_nothing_is_recognised_as_is_remarked_on() -> None:
     wrong = replace(figures, sources={**figures.sources, "memory_gib": "x"}, peak_tflops={Dtype.FP16: 1, Dtype.FP8: 9})
     products = (Product(device_names=("X",), device=wrong),)
     (first, second) = advise(GpuType(name="X", vendor=Vendor.AMD, device=figures, products=products))
-    assert first.found == "device_names: found none, so that no device is recognised as it"
-    assert second.found.startswith("products[0].device.peak_tflops: found fp8 9 and fp16 1")
+    assert first.fact == "device_names: found none, so that no device is recognised as it"
+    assert second.fact.startswith("products[0].device.peak_tflops: found fp8 9 and fp16 1")
 
 
 @pytest.mark.parametrize(

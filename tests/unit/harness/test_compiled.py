@@ -79,4 +79,4 @@ def test_a_compiler_that_fails_is_quoted(tmp_path: Path) -> None:
     script = "echo 'a.cu(1): error: what is this' >&2; echo more >&2; exit 2"
     with pytest.raises(CompileFailed, match=r"sh failed: a\.cu\(1\): error: what is this") as caught:
         compile_sources(["sh", "-c", script], tmp_path)
-    assert "more" in caught.value.said
+    assert "more" in caught.value.output

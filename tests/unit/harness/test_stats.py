@@ -38,8 +38,8 @@ def test_summary_agrees_with_scipy(count: int) -> None:
     assert summary.std == pytest.approx(math.sqrt(described.variance))
     assert summary.err == pytest.approx(scipy.stats.sem(samples))
     assert (summary.best, summary.worst) == described.minmax
-    found = (summary.p10, summary.median, summary.p90)
-    assert found == pytest.approx(tuple(scipy.stats.scoreatpercentile(samples, [10, 50, 90])))
+    found = (summary.p10, summary.p25, summary.median, summary.p90)
+    assert found == pytest.approx(tuple(scipy.stats.scoreatpercentile(samples, [10, 25, 50, 90])))
 
 
 @pytest.mark.parametrize("count", [6, 25, 100])

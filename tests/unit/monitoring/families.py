@@ -67,7 +67,7 @@ def _collected(folder: Path) -> Iterator[Metric]:
         DaemonView(
             host="h",
             snapshot=lambda: DaemonSnapshot(slots=((slot, False),), quarantined={}, leases=0, unwritten=0),
-            spool=Spool(folder / "spool", max_bytes=1),
+            spool=Spool(folder / "spool"),
             disk_spaces=lambda: [DiskSpace(what="x", path=folder, free_bytes=1, floor_bytes=1)],
             warm=dict,
             build_workers=lambda: (0, 0),

@@ -135,7 +135,7 @@ def test_what_init_sees_otherwise_is_told(change: dict[str, Any], setting: str) 
     """One fact that is not as asked for is one difference, with its setting, what was found and what was expected."""
     (difference,) = hardening.violations(SPEC, observed(**change))
     assert (difference.setting, difference.source) == (setting, Source.INSIDE)
-    assert f"is {difference.found!r}, expected {difference.expected!r}" in str(difference)
+    assert f"is {difference.actual!r}, expected {difference.expected!r}" in str(difference)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_writable_place_outside_of_the_spec_is_reported() -> None:
     facts = inside()
     facts["mounts"].append({**facts["mounts"][0], "target": "/data", "options": "rw"})
     (difference,) = hardening.violations(SPEC, observed(**facts))
-    assert difference.found == ("/data",)
+    assert difference.actual == ("/data",)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_no_more_accelerators_than_leased_are_inside(
     spec = replace(SPEC, devices=Devices(driver=driver, ids=ids))
     devices = ["/dev/null", *(f"/dev/{node}" for node in nodes)]
     found = hardening.violations(spec, observed(spec, counts=kernel(devices=("a *:* rwm",)), devices=devices))
-    assert [each.found for each in found] == ([foreign] if foreign else [])
+    assert [each.actual for each in found] == ([foreign] if foreign else [])
 
 
 def test_where_the_cdi_spec_is_known_only_its_nodes_are_inside() -> None:
@@ -289,7 +289,7 @@ def test_where_the_cdi_spec_is_known_only_its_nodes_are_inside() -> None:
     (difference,) = hardening.violations(
         spec, observed(spec, counts=unseen, devices=["/dev/null", "/dev/nvidia1", "/dev/nvidiactl"])
     )
-    assert difference.found == ("/dev/nvidia1",)
+    assert difference.actual == ("/dev/nvidia1",)
 
 
 # --- what the kernel reports, from files ---------------------------------------------------------------------------

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runner.cli.installation import DATABASE_URL, DISCORD_UNIT, GATEWAY_SOCKET, GATEWAY_UNIT, PREFIX, UNIT
+from runner.cli.installation import (
+    DATABASE_URL,
+    DISCORD_UNIT,
+    GATEWAY_SOCKET,
+    GATEWAY_UNIT,
+    PREFIX,
+    UNIT,
+    WEBHOOKS_UNIT,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPTS = ROOT / "systemd" / "debian"
@@ -15,7 +23,9 @@ def test_a_purge_removes_all_that_is_the_operators() -> None:
     text = (SCRIPTS / "postrm").read_text(encoding="utf-8")
     for path in (Path(DATABASE_URL).parents[1], "/var/lib/kernel-runner", PREFIX):
         assert f" {path}" in text
-    assert f"for unit in {UNIT} {GATEWAY_UNIT} {GATEWAY_SOCKET} {DISCORD_UNIT};" in text
+    assert f"for unit in {UNIT} {GATEWAY_UNIT} {GATEWAY_SOCKET} {DISCORD_UNIT} {WEBHOOKS_UNIT};" in " ".join(
+        text.replace("\\", "").split()
+    )
     assert "/etc/systemd/system/$unit.d" in text
 
 

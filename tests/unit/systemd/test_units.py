@@ -18,13 +18,14 @@ from runner.cli.installation import DATABASE_URL, shipped
 from runner.daemon.loop import ABORT_S, JOIN_S
 from runner.daemon.monitoring.watchdog import STEP_LIMIT_S
 from runner.extras.gateway.server import GRACE_S
+from runner.extras.webhooks.http import TOTAL_S
 from runner.store.gateway import PATIENCE_S
 from sandbox.host.engine import SLICE
 
 FOLDER = Path(__file__).resolve().parents[3] / "systemd"
 SHIPPED = (
     *("kernel-runner.service", "kernel-runner-gateway.service", "kernel-runner-gateway.socket"),
-    *("kernel-runner-discord.service", "kernelrunner.slice"),
+    *("kernel-runner-discord.service", "kernel-runner-webhooks.service", "kernelrunner.slice"),
 )
 #: `systemd-analyze security` counts in tenths: at most 2.0.
 EXPOSURE = 20
@@ -66,11 +67,11 @@ def test_the_daemons_exposure_is_low(verified: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["gateway", "discord"])
-def test_the_frontends_exposure_is_lower(verified: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["gateway", "discord", "webhooks"])
+def test_other_services_exposure_is_lower(verified: Path, name: str) -> None:
     """They need no device and no engine: at most 1.5."""
-    frontend = str(verified.with_name(f"kernel-runner-{name}.service"))
-    analyse = ["systemd-analyze", "security", "--offline=true", "--no-pager", f"--threshold={EXPOSURE - 5}", frontend]
+    path = str(verified.with_name(f"kernel-runner-{name}.service"))
+    analyse = ["systemd-analyze", "security", "--offline=true", "--no-pager", f"--threshold={EXPOSURE - 5}", path]
     done = subprocess.run(analyse, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -94,6 +95,18 @@ def test_a_frontends_secrets_are_credentials_of_its_own(name: str) -> None:
     assert service["LoadCredential"] == [f"{key}:{folder}/{file}" for key, file in files.items()]
     assert service["DynamicUser"] == ["yes"]
     assert not {"EnvironmentFile", "Environment", "SupplementaryGroups"} & set(service)
+
+
+def test_the_senders_secrets_are_credentials_of_its_own() -> None:
+    """Its login may derive and tell, and nothing else."""
+    service = unit("kernel-runner-webhooks.service")
+    folder = Path(DATABASE_URL).parent
+    files = {"database_url": "webhook_database_url", "webhook_secrets": "webhook_secrets"}
+    assert service["LoadCredential"] == [f"{name}:{folder}/{file}" for name, file in files.items()]
+    assert service["DynamicUser"] == ["yes"]
+    assert not {"EnvironmentFile", "Environment", "SupplementaryGroups"} & set(service)
+    (stop,) = service["TimeoutStopSec"]
+    assert int(stop.removesuffix("s")) > TOTAL_S + PATIENCE_S
 
 
 def test_the_gateways_address_outlives_its_restart() -> None:

@@ -99,9 +99,9 @@ def test_the_daemon_finishes_its_runs_and_the_next_release_starts(
     assert (code, host.release) == (0, NEW)
     assert "serving 1 x CPU" in said
     assert "systemctl restart --no-block kernel-runner.service" in manager.asked
-    assert (
-        manager.asked[-1]
-        == "systemctl try-restart --no-block kernel-runner-gateway.service kernel-runner-discord.service"
+    assert manager.asked[-1] == (
+        "systemctl try-restart --no-block kernel-runner-gateway.service kernel-runner-discord.service"
+        " kernel-runner-webhooks.service"
     )
     assert not host.at(f"{PREFIX}/releases/0-x").exists()
     assert host.at(OLD).exists()

@@ -209,11 +209,11 @@ def leaderboard_summary(df: pd.DataFrame, *, by_runner: bool = False) -> pd.Data
     _need(df, "user_id", "user_name", "problem_name", "runner", "submission_id", "submission_time")
     keys = ["problem_name", "runner"] if by_runner else ["problem_name"]
     rows = df[df["score"].notna() & df["runner"].notna()] if by_runner else df
-    found = []
+    lines = []
     for key, group in rows.groupby(keys, sort=True):
         scored = group[valid(group)].sort_values(["score", "submission_time", "submission_id"], kind="stable")
         best = None if scored.empty else scored.iloc[0]
-        found.append(
+        lines.append(
             {
                 **dict(zip(keys, key, strict=True)),
                 "submissions": len(group),
@@ -232,7 +232,7 @@ def leaderboard_summary(df: pd.DataFrame, *, by_runner: bool = False) -> pd.Data
         *(*keys, "submissions", "users", "passing", "passing_users", "best", "best_runner", "best_user", "median"),
         *("first_submission", "last_submission"),
     )
-    return pd.DataFrame(found, columns=list(columns))
+    return pd.DataFrame(lines, columns=list(columns))
 
 
 def user_stats(df: pd.DataFrame, user_id: str | None = None, user_name: str | None = None) -> pd.DataFrame:
@@ -255,12 +255,12 @@ def user_stats(df: pd.DataFrame, user_id: str | None = None, user_name: str | No
     ranking = top_contestants(df[df["problem_name"].isin(rows["problem_name"].unique())], n=None)
     sizes = ranking.groupby(["problem_name", "runner"]).size()
     ranks = ranking.set_index(["user_id", "problem_name", "runner"])["rank"]
-    found = []
+    lines = []
     for key, group in rows.groupby(["user_id", "problem_name", "runner"], dropna=False, sort=True):
         user, problem, runner = key
         scores = group.loc[valid(group), "score"]
         ranked = len(scores) > 0
-        found.append(
+        lines.append(
             {
                 "user_id": user,
                 "user_name": group["user_name"].iloc[-1],
@@ -281,7 +281,7 @@ def user_stats(df: pd.DataFrame, user_id: str | None = None, user_name: str | No
         *("user_id", "user_name", "problem_name", "runner", "submissions", "passing", "best", "first_score", "speedup"),
         *("rank", "of", "first_submission", "last_submission"),
     )
-    stats = pd.DataFrame(found, columns=list(columns))
+    stats = pd.DataFrame(lines, columns=list(columns))
     # Whole numbers where there is a rank, nulls elsewhere.
     return stats.astype({"rank": "Int64", "of": "Int64"})
 
@@ -297,7 +297,7 @@ def _of_author(df: pd.DataFrame, user_id: str | None, user_name: str | None) -> 
         rows = rows[rows["user_id"].astype(str) == str(user_id)]
     if user_name is not None:
         rows = rows[rows["user_name"] == user_name]
-        ids = sorted(str(found) for found in rows["user_id"].unique())
+        ids = sorted(str(each) for each in rows["user_id"].unique())
         if len(ids) > 1:
             named = ", ".join(map(printable, ids))
             warnings.warn(f"{len(ids)} users are called {printable(user_name)!r}: {named}", UserWarning, stacklevel=3)

@@ -36,9 +36,9 @@ def code_of(text: str) -> str:
     Text without any code is still evaluated: that it is no Python is the candidate's own fault.
     """
     for pattern in _CODE:
-        found = pattern.findall(text)
-        if found:
-            return str(found[-1])
+        blocks = pattern.findall(text)
+        if blocks:
+            return str(blocks[-1])
     return text
 
 

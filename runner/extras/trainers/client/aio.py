@@ -154,10 +154,10 @@ class AsyncClient:
             SubmissionError: the database refused the call, or two different items have one key.
         """
         asked = list(items)
-        found: dict[str, Result] = {}
+        by_key: dict[str, Result] = {}
         async for result in self.stream(asked, on_progress=on_progress):
-            found[result.key] = result
-        return [found[item.key] for item in asked]
+            by_key[result.key] = result
+        return [by_key[item.key] for item in asked]
 
     async def rewards(self, items: Iterable[Item], name: str, *, strict: bool = False) -> list[float | None]:
         """The rewards of items, in their order. None: mask this sample, its candidate is not to blame.
@@ -207,13 +207,13 @@ class AsyncClient:
 
     async def look(self, keys: Sequence[str]) -> dict[str, Result | None]:
         """The results of these keys so far; None: no result yet. A key that was never submitted is missing."""
-        found: dict[str, Result | None] = {}
+        by_key: dict[str, Result | None] = {}
         for first in range(0, len(keys), _KEYS_AT_ONCE):
             part = [stored_key(key, self.scope) for key in keys[first : first + _KEYS_AT_ONCE]]
             for row in await self._all("results_of_keys", keys=part, user_id=self._user_id):
                 key = row["key"].removesuffix(self.scope)
-                found[key] = None if row["result"] is None else result_of({**row, "key": key})
-        return found
+                by_key[key] = None if row["result"] is None else result_of({**row, "key": key})
+        return by_key
 
     async def cancel(self) -> int:
         """Cancel the batch; returns how many items that ended at once. Those that run end within seconds."""

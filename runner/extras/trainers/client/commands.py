@@ -107,7 +107,7 @@ def run(
         # Their own file names what is there; two entries of equal content are one item.
         for same in by_key.values():
             results.require_same(same[0].item)
-        missing = [key for key in by_key if key not in results.known]
+        missing = [key for key in by_key if key not in results.rows]
         note(f"{len(entries)} candidates, {len(by_key) - len(missing)} of them evaluated already")
         if missing:
             client = Client(
@@ -122,8 +122,8 @@ def run(
                 reuse=reuse,
             )
             with client, ProgressLine() as line:
-                found = client.stream([by_key[key][0].item for key in missing])
-                for number, result in enumerate(found, 1):
+                stream = client.stream([by_key[key][0].item for key in missing])
+                for number, result in enumerate(stream, 1):
                     results.add(row_of(by_key[result.key][0], result, reward, scope))
                     if number % 10 == 0 or number == len(missing):
                         line.show(f"{number} of {len(missing)} evaluated")
@@ -209,11 +209,11 @@ def _setting(text: str) -> tuple[str, Any]:
 def _read(source: Path, candidates: Path | None) -> tuple[Sequence[Entry], Sequence[Unreadable]]:
     entries: list[Entry] = []
     unreadable: list[Unreadable] = []
-    for found in read(source, candidates):
-        if isinstance(found, Entry):
-            entries.append(found)
+    for line in read(source, candidates):
+        if isinstance(line, Entry):
+            entries.append(line)
         else:
-            unreadable.append(found)
+            unreadable.append(line)
     for one in unreadable[:_NAMED]:
         note(one_line(f"{one.name} is left out: {one.reason}"))
     if len(unreadable) > _NAMED:

@@ -177,10 +177,10 @@ def _content_key(item: Item) -> str:
 def _trouble(what: str, text: object) -> str | None:
     if not isinstance(text, str):
         return f"the {what} is not a text"
-    found = _UNFIT.search(text)
-    if found is not None:
-        kind = "NUL character" if found[0] == "\0" else "lone surrogate"
-        return f"the {what} has a {kind} at position {found.start()}"
+    match = _UNFIT.search(text)
+    if match is not None:
+        kind = "NUL character" if match[0] == "\0" else "lone surrogate"
+        return f"the {what} has a {kind} at position {match.start()}"
     size = len(text.encode())
     return f"the {what} has {size} bytes, expected at most {MAX_TEXT_BYTES}" if size > MAX_TEXT_BYTES else None
 

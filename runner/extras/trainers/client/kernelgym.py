@@ -50,7 +50,7 @@ def build(client: AsyncClient) -> Starlette:
         async with client:
             yield
 
-    made = Starlette(
+    app = Starlette(
         routes=[
             Route("/evaluate", _evaluate, methods=["POST"]),
             Route("/evaluate/batch", _evaluate_batch, methods=["POST"]),
@@ -61,9 +61,9 @@ def build(client: AsyncClient) -> Starlette:
         lifespan=lifespan,
         exception_handlers={_BadRequestError: _bad, SubmissionError: _bad, DatabaseUnavailableError: _away},
     )
-    made.state.client = client
-    made.state.working = {}
-    return made
+    app.state.client = client
+    app.state.working = {}
+    return app
 
 
 def item_of(task: object) -> Item:
@@ -199,10 +199,10 @@ async def _results(request: Request) -> Response:
 
 async def _known(request: Request, shown: Any) -> Response:  # noqa: ANN401 - a function of a result
     key = request.path_params["task_id"]
-    found = await request.app.state.client.look([key])
-    if key not in found:
+    results = await request.app.state.client.look([key])
+    if key not in results:
         return JSONResponse({"detail": f"task {key} is not known"}, status_code=404)
-    result = found[key]
+    result = results[key]
     if result is None:
         return JSONResponse({"task_id": key, "status": "processing" if key in request.app.state.working else "pending"})
     return JSONResponse(shown(result))

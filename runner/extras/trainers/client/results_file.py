@@ -30,7 +30,7 @@ class ResultsFile:
         self._path = path
         self._scope = scope
         #: The lines by key, as far as they need no second evaluation: with a result, and of equal settings (`scope`).
-        self.known: dict[str, Mapping[str, Any]] = {}
+        self.rows: dict[str, Mapping[str, Any]] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file: BinaryIO = path.open("a+b")
@@ -51,7 +51,7 @@ class ResultsFile:
             whole += len(line)
             row = _parsed(line, self._path, number)
             if row.get("scope") == self._scope and row.get("verdict") not in (None, "internal_error"):
-                self.known[str(row.get("key"))] = row
+                self.rows[str(row.get("key"))] = row
         self._file.truncate(whole)
         self._file.seek(0, os.SEEK_END)
 
@@ -61,8 +61,8 @@ class ResultsFile:
         Raises:
             DataError: the key belongs to another reference, candidate or setting.
         """
-        known = self.known.get(item.key, {}).get("digest")
-        if known is not None and known != item.digest:
+        digest = self.rows.get(item.key, {}).get("digest")
+        if digest is not None and digest != item.digest:
             raise DataError(f"{self._path}: key {item.key!r} has the result of other content (give it a new key)")
 
     def add(self, row: Mapping[str, Any]) -> None:
@@ -190,8 +190,8 @@ def _times(name: str, side: str, facts: Mapping[str, Any], place: Mapping[str, A
         return {name: -1.0, f"{name}_stats": {}}
     if not isinstance(stats, Mapping):
         return {name: _ms(median_ns), f"{name}_stats": {"median": _ms(median_ns), **place}}
-    told = {key: _ms(stats[f"{key}_ns"]) for key in ("mean", "std", "min", "max")}
-    return {name: told["mean"], f"{name}_stats": {**told, "num_trials": stats["calls"], **place}}
+    times_ms = {key: _ms(stats[f"{key}_ns"]) for key in ("mean", "std", "min", "max")}
+    return {name: times_ms["mean"], f"{name}_stats": {**times_ms, "num_trials": stats["calls"], **place}}
 
 
 def _ms(time_ns: float) -> float:

@@ -91,7 +91,7 @@ def named(name: str) -> Reward:
     """
     if name in REWARDS:
         return REWARDS[name]
-    versions = sorted(known for known in REWARDS if known.rsplit("@", 1)[0] == name)
+    versions = sorted(version for version in REWARDS if version.rsplit("@", 1)[0] == name)
     if len(versions) > 1:
         raise NotFoundError(f"reward {name!r} has {len(versions)} versions; name one of {', '.join(versions)}")
     if versions:
@@ -111,8 +111,8 @@ def fast(p: float) -> Reward:
         if not correct(facts):
             return 0.0
         # A correct candidate is above 0, also where it was not timed.
-        found = 1.0 if p <= 0 else speedup(facts)
-        return None if found is None else float(found > p)
+        ratio = 1.0 if p <= 0 else speedup(facts)
+        return None if ratio is None else float(ratio > p)
 
     return compute
 
@@ -134,8 +134,8 @@ def kevin(facts: Facts) -> float | None:
     """
     if not correct(facts) or not is_custom(facts):
         return 0.0
-    found = speedup(facts)
-    return None if found is None else 0.3 + found
+    ratio = speedup(facts)
+    return None if ratio is None else 0.3 + ratio
 
 
 def kevin_strict(facts: Facts) -> float | None:
@@ -147,24 +147,24 @@ def tinker(facts: Facts) -> float | None:
     """kernelbench-tinker: 0.3 for a correct candidate plus what its speed-up is above 1, at most 10."""
     if not correct(facts):
         return 0.0
-    found = speedup(facts)
-    return None if found is None else min(10.0, 0.3 + max(0.0, found - 1.0))
+    ratio = speedup(facts)
+    return None if ratio is None else min(10.0, 0.3 + max(0.0, ratio - 1.0))
 
 
 def drkernel(facts: Facts) -> float | None:
     """Dr.Kernel: half for correct, half the speed-up up to 3, half the share of its own kernels; 0 for a decoy."""
     if not correct(facts) or not is_custom(facts):
         return 0.0
-    found = speedup(facts)
-    return None if found is None else 0.5 + 0.5 * min(found, 3.0) + 0.5 * (coverage(facts) or 0.0)
+    ratio = speedup(facts)
+    return None if ratio is None else 0.5 + 0.5 * min(ratio, 3.0) + 0.5 * (coverage(facts) or 0.0)
 
 
 def kernelgym_weighted(facts: Facts) -> float | None:
     """KernelGYM, weighted: half for correct, half for a speed-up of at least 1.01."""
     if not correct(facts):
         return 0.0
-    found = speedup(facts)
-    return None if found is None else 0.5 + 0.5 * (found >= 1.01)
+    ratio = speedup(facts)
+    return None if ratio is None else 0.5 + 0.5 * (ratio >= 1.01)
 
 
 def kernelgym_stepped(facts: Facts) -> float | None:
@@ -175,11 +175,11 @@ def kernelgym_stepped(facts: Facts) -> float | None:
         return -0.5 if facts.get("verdict") in ("compile_error", "invalid") else -1.0
     if not is_custom(facts):
         return -1.0
-    found = speedup(facts)
-    if found is None:
+    ratio = speedup(facts)
+    if ratio is None:
         return None
     steps = ((3.0, 1.0), (2.0, 0.8), (1.5, 0.6), (1.2, 0.4), (1.0, 0.2))
-    return next((value for least, value in steps if found >= least), -0.1)
+    return next((value for least, value in steps if ratio >= least), -0.1)
 
 
 def cuda_agent(facts: Facts) -> float | None:
@@ -189,10 +189,10 @@ def cuda_agent(facts: Facts) -> float | None:
     """
     if not correct(facts):
         return -1.0
-    found = speedup(facts)
-    if found is None:
+    ratio = speedup(facts)
+    if ratio is None:
         return None
-    if found <= 1.05:
+    if ratio <= 1.05:
         return 1.0
     other = facts.get("speedup_compile")
     return 3.0 if other is not None and other > 1.05 else 2.0
@@ -203,9 +203,9 @@ def cuda_agent_measured(facts: Facts) -> float | None:
 
     A speed-up over it inside its noise band counts as 1. None: that baseline was not timed, and would decide.
     """
-    found = cuda_agent({**facts, "speedup_compile": None})
-    if found != 2.0:
-        return found
+    reward = cuda_agent({**facts, "speedup_compile": None})
+    if reward != 2.0:
+        return reward
     other = (facts.get("baselines") or {}).get("compile")
     if other is None:
         return None
@@ -215,19 +215,19 @@ def cuda_agent_measured(facts: Facts) -> float | None:
 
 def cuda_l1(facts: Facts) -> float | None:
     """CUDA-L1: the speed-up, at most 1.5. Its normalisation within a group is `normalised`."""
-    found = speedup(facts)
-    return None if found is None else min(1.5, found)
+    ratio = speedup(facts)
+    return None if ratio is None else min(1.5, ratio)
 
 
 def openenv(facts: Facts) -> float | None:
     """OpenEnv: 0.1 built, 0.3 correct, 0.3 faster, up to 0.3 by the logarithm of the speed-up, all of it at 4."""
     if not correct(facts):
         return 0.1 * compiled(facts)
-    found = speedup(facts)
-    if found is None:
+    ratio = speedup(facts)
+    if ratio is None:
         return None
-    scaled = min(1.0, max(0.0, math.log2(found) / 2)) if found > 0 else 0.0
-    return 0.4 + 0.3 * (found > 1.0) + 0.3 * scaled
+    scaled = min(1.0, max(0.0, math.log2(ratio) / 2)) if ratio > 0 else 0.0
+    return 0.4 + 0.3 * (ratio > 1.0) + 0.3 * scaled
 
 
 def speed_of_light(facts: Facts) -> float | None:
@@ -254,11 +254,11 @@ def discounted(rewards: Sequence[float], factor: float = 0.4) -> list[float]:
 
 def normalised(rewards: Sequence[float | None]) -> list[float | None]:
     """Each less the mean of its group, by the deviation; None stays None and counts for nothing."""
-    known = [value for value in rewards if value is not None]
-    if not known:
+    numbers = [value for value in rewards if value is not None]
+    if not numbers:
         return list(rewards)
-    mean = sum(known) / len(known)
-    deviation = math.sqrt(sum((value - mean) ** 2 for value in known) / len(known))
+    mean = sum(numbers) / len(numbers)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in numbers) / len(numbers))
     return [None if value is None else (value - mean) / deviation if deviation > 0 else 0.0 for value in rewards]
 
 

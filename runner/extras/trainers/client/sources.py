@@ -71,12 +71,12 @@ def read(source: Path, candidates: Path | None = None) -> Iterator[Entry | Unrea
 
 def entry_of(row: Mapping[str, Any], name: str) -> Entry | Unreadable:
     """The entry of a JSON object."""
-    found = {}
+    texts = {}
     for what, keys in (("reference", _REFERENCE), ("candidate", _CANDIDATE)):
         key = next((key for key in keys if isinstance(row.get(key), str)), None)
         if key is None:
             return Unreadable(name=name, reason=f"it has no text {' or '.join(keys)}")
-        found[what] = row[key]
+        texts[what] = row[key]
     settings = row.get("settings") or {}
     if not isinstance(settings, Mapping):
         return Unreadable(name=name, reason="its settings are no object")
@@ -88,7 +88,7 @@ def entry_of(row: Mapping[str, Any], name: str) -> Entry | Unreadable:
     own = next((str(row[key]) for key in _NAME if row.get(key) is not None), name)
     level = row.get("level", row.get("difficulty"))
     item = Item(
-        **found,
+        **texts,
         key=key,
         entry_point=str(row.get("entry_point") or "Model"),
         candidate_entry_point=row.get("candidate_entry_point"),
@@ -105,15 +105,15 @@ def _lines(path: Path) -> Iterator[Entry | Unreadable]:
                 continue
             name = f"line {number}"
             try:
-                found = entry_of(parsed(line, where="it is no JSON object"), name)
+                entry = entry_of(parsed(line, where="it is no JSON object"), name)
             except DataError as error:
                 yield Unreadable(name=name, reason=str(error))
                 continue
-            if isinstance(found, Entry):
-                digest = found.item.digest
-                if digests.setdefault(found.item.key, digest) != digest:
-                    found = Unreadable(name=name, reason="an earlier line has its key and other content")
-            yield found
+            if isinstance(entry, Entry):
+                digest = entry.item.digest
+                if digests.setdefault(entry.item.key, digest) != digest:
+                    entry = Unreadable(name=name, reason="an earlier line has its key and other content")
+            yield entry
 
 
 def _references(source: Path) -> list[Path]:

@@ -28,7 +28,7 @@ class _Best:
     def __init__(self, source: Path, *, by_code: bool) -> None:
         self._source = source
         self._by_code = by_code
-        self.found: dict[str, tuple[float, int, int]] = {}
+        self.best: dict[str, tuple[float, int, int]] = {}
         #: Hashes of the codes of each name.
         self.codes: dict[str, set[str]] = defaultdict(set)
 
@@ -50,8 +50,8 @@ class _Best:
             return False
         if name is not None and code is not None:
             self.codes[name].add(normalised(code))
-        if key not in self.found or reward > self.found[key][0]:
-            self.found[key] = (reward, number, start)
+        if key not in self.best or reward > self.best[key][0]:
+            self.best[key] = (reward, number, start)
         return True
 
 
@@ -76,12 +76,12 @@ def run(
         report.rows_in += 1
         if not best.add(row, number, start):
             report.dropped["the reward is missing or not finite"] += 1
-    chosen = sorted(best.found.values(), key=lambda found: (-found[0], found[1]))
+    chosen = sorted(best.best.values(), key=lambda row: (-row[0], row[1]))
     report.rows_out = len(chosen)
     worse = report.rows_in - report.rows_out - report.dropped.total()
     if worse:
         report.dropped["another row of the module is better"] = worse
-    several = sorted(name for name, found in best.codes.items() if len(found) > 1)
+    several = sorted(name for name, codes in best.codes.items() if len(codes) > 1)
     if several and not by_code:
         report.found["names with several codes"] = len(several)
         report.found["for example"] = ", ".join(several[:_LISTED])

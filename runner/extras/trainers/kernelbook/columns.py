@@ -73,9 +73,9 @@ class Columns:
             DataError: values of a column are no numbers, as is stated for it.
         """
         for name, kind in self._root.fields.items():
-            found = next(iter(kind.lines), None)
-            if kind.stated == _NUMBER and found not in (None, *_NUMBERS):
-                raise DataError(f"{self._file}, line {kind.lines[str(found)]}: {name} is {found}, expected a number")
+            word = next(iter(kind.lines), None)
+            if kind.stated == _NUMBER and word not in (None, *_NUMBERS):
+                raise DataError(f"{self._file}, line {kind.lines[str(word)]}: {name} is {word}, expected a number")
         return pa.schema([pa.field(name, kind.type) for name, kind in self._root.fields.items()])
 
     def table(self, rows: Iterable[Row]) -> pa.Table:

@@ -69,10 +69,10 @@ def decide(status: int, body: bytes) -> Completion | Failure:
     if not 200 <= status < 300:
         codes.insert(0, status)
     elif error is None:
-        found = _completion(reply)
-        if isinstance(found, Completion):
-            return found
-        return Failure(why=f"HTTP {status}: expected a chat completion, found {found}, in {quoted(body)}")
+        answer = _completion(reply)
+        if isinstance(answer, Completion):
+            return answer
+        return Failure(why=f"HTTP {status}: expected a chat completion, found {answer}, in {quoted(body)}")
     code = next((code for code in codes if code in _STOP), codes[0] if codes else None)
     within = "" if code in (None, status) else f", error {code}"
     sentence = _sentence(error) or f"expected a chat completion, found {quoted(body)}"

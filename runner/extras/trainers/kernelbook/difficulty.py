@@ -19,7 +19,8 @@ INPUT: Final = "siro1/kernelbook-glm4_7-evals"
 OUTPUT: Final = "outputs/filtered_dataset.jsonl"
 LEVELS: Final = ("low", "medium", "high")
 #: Of an answer; a level is one word, what comes before it is reasoning.
-_MAX_TOKENS, _TEMPERATURE = 256, 0.1
+_MAX_TOKENS = 256
+_TEMPERATURE = 0.1
 _TAG: Final = re.compile(r"<difficulty>\s*([a-z]+)\s*</difficulty>", re.IGNORECASE)
 _INSTRUCTION: Final = """\
 You rate how difficult it is to write a GPU kernel for a task. You see the task and a solution that was accepted.
@@ -67,7 +68,7 @@ class Difficulty:
 
 def level_of(text: str) -> str | None:
     """The level that an answer names, whatever its letter case. Of several tags the last counts."""
-    levels = [found.lower() for found in _TAG.findall(text)]
+    levels = [tag.lower() for tag in _TAG.findall(text)]
     return levels[-1] if levels and levels[-1] in LEVELS else None
 
 

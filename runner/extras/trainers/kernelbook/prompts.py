@@ -15,7 +15,8 @@ from .rows import text_of
 MODEL: Final = "openai/gpt-5.2"
 INPUT: Final = "GPUMODE/KernelBook"
 OUTPUT: Final = "outputs/synthetic_prompts.jsonl"
-_MAX_TOKENS, _TEMPERATURE = 32_768, 0.3
+_MAX_TOKENS = 32_768
+_TEMPERATURE = 0.3
 _TAG: Final = re.compile(r"<specification>(.*?)</specification>", re.DOTALL | re.IGNORECASE)
 #: What a specification may not hold, and what that is called.
 _LEAKS: Final = (
@@ -50,8 +51,8 @@ def name_of(row: Row) -> str | None:
 
 def specification_of(text: str) -> str | None:
     """What stands between the tags; None: nothing."""
-    found = _TAG.search(text)
-    return found[1].strip() or None if found is not None else None
+    match = _TAG.search(text)
+    return match[1].strip() or None if match is not None else None
 
 
 def check(text: str) -> str | None:

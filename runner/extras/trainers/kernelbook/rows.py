@@ -50,8 +50,8 @@ class Source:
     @property
     def facts(self) -> Mapping[str, Any]:
         """The origin of the rows: the record that the step before wrote beside its file, or their name."""
-        known = facts_of(self.files[0]) if len(self.files) == 1 else {}
-        return {"source": self.name, **known}
+        file_facts = facts_of(self.files[0]) if len(self.files) == 1 else {}
+        return {"source": self.name, **file_facts}
 
     @property
     def splits(self) -> Sequence[str]:

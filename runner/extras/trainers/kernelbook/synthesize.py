@@ -13,7 +13,8 @@ from .journal import Answer
 from .rows import text_of
 
 OUTPUT: Final = "outputs/completions.jsonl"
-_MAX_TOKENS, _TEMPERATURE = 32_768, 1.0
+_MAX_TOKENS = 32_768
+_TEMPERATURE = 1.0
 _INSTRUCTION: Final = """\
 Write the module {name}New: a complete Python file with its own GPU kernels, in Triton or CUDA C++ through torch. It \
 must compute what the description says, and have its constructor and its forward. Put the file between a line \

@@ -232,7 +232,7 @@ def run(
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _move(made: Path, target: Path) -> Path:
+def _move(source: Path, target: Path) -> Path:
     old = target.with_name(f".{target.name}.old")
     try:
         shutil.rmtree(old, ignore_errors=True)
@@ -240,7 +240,7 @@ def _move(made: Path, target: Path) -> Path:
             if not (target / "data").is_dir():
                 raise DataError(f"{target} exists and is no data set; expected a new folder or an earlier upload")
             target.rename(old)
-        made.rename(target)
+        source.rename(target)
     except OSError as error:
         raise DataError(f"cannot write {target}: {error.strerror}") from error
     shutil.rmtree(old, ignore_errors=True)

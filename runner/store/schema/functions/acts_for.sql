@@ -1,5 +1,5 @@
--- True if the session's login may act for a host: the host is bound to it, or it is the owner. It asks for session_user,
--- which SET ROLE does not change.
+-- True if the session's login may act for a host: the host is bound to it, or it is the owner. It asks for
+-- session_user, which SET ROLE does not change.
 CREATE OR REPLACE FUNCTION runner.acts_for(host text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -1,5 +1,6 @@
--- Adds the jobs of a submission, marks the submission as waiting and wakes the daemons, unless none can be idle. The caller
--- holds the lock on the submission's row. The secret job of a ranked submission waits for its public one (runner.follow_public).
+-- Adds the jobs of a submission, marks the submission as waiting and wakes the daemons, unless none can be idle. The
+-- caller holds the lock on the submission's row. The secret job of a ranked submission waits for its public one
+-- (runner.follow_public).
 CREATE OR REPLACE FUNCTION runner.add_jobs(
     submission_id integer, mode text, gpu_types text[], priority integer, options jsonb
 ) RETURNS integer
@@ -17,7 +18,8 @@ BEGIN
 
     INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, options, priority, turn, after_public,
                             ready)
-    SELECT add_jobs.submission_id, v_user_id, g.name, add_jobs.mode, s.secret, add_jobs.options, v_priority, g.turn, s.follows,
+    SELECT add_jobs.submission_id, v_user_id, g.name, add_jobs.mode, s.secret, add_jobs.options, v_priority, g.turn,
+           s.follows,
            v_ready AND NOT s.follows
     FROM (
         -- Shares are locked in the same order everywhere.

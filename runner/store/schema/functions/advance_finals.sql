@@ -1,7 +1,7 @@
--- Adds the next job of each host of these finals, one at a time on a host, in the order drawn for the round. A round is over
--- when all hosts have ended it. Only then does anybody look at the order, since half a round says who has been lucky so far:
--- a final whose pairs are all told apart, or that had its rounds, is completed. A host that drains, or was away for ten
--- minutes, is passed over; once back, it goes on in the present round. While all are, the final waits.
+-- Adds the next job of each host of these finals, one at a time on a host, in the order drawn for the round. A round is
+-- over when all hosts have ended it. Only then does anybody look at the order, since half a round says who has been
+-- lucky so far: a final whose pairs are all told apart, or that had its rounds, is completed. A host that drains, or
+-- was away for ten minutes, is passed over; once back, it goes on in the present round. While all are, the final waits.
 CREATE OR REPLACE FUNCTION runner.advance_finals(final_ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -44,14 +44,16 @@ BEGIN
                 WHERE f.final_id = v_final.id AND f.fault IS NULL
                   AND NOT EXISTS (SELECT FROM runner.job j
                                   WHERE j.final_id = v_final.id AND j.only_host = h.host
-                                    AND (j.round = v_round AND j.finalist = f.number OR j.state IN ('queued', 'running')))
+                                    AND (j.round = v_round AND j.finalist = f.number
+                                        OR j.state IN ('queued', 'running')))
                 ORDER BY sha256(convert_to(concat_ws(' ', v_final.shuffle, v_round, f.number, h.host), 'UTF8')) LIMIT 1
                 FOR KEY SHARE OF s SKIP LOCKED
             ) AS n;
             EXIT WHEN EXISTS (SELECT FROM runner.job j
                               WHERE j.final_id = v_final.id AND j.state IN ('queued', 'running'));
             IF v_round >= v_final.rounds OR NOT EXISTS (
-                SELECT FROM runner.final_pair p WHERE p.final_id = v_final.id AND NOT p.control AND NOT p.told_apart) THEN
+                SELECT FROM runner.final_pair p WHERE p.final_id = v_final.id AND NOT p.control
+                    AND NOT p.told_apart) THEN
                 UPDATE runner.final_sweep f SET status = 'completed', ended_at = now() WHERE f.id = v_final.id;
                 EXIT;
             END IF;

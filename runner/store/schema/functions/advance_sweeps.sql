@@ -1,5 +1,5 @@
--- Lets the next jobs of validation sweeps be claimed, so that two of each wait or run, and completes sweeps without an open
--- job. Jobs of a paused leaderboard stay held back (runner.queue_again).
+-- Lets the next jobs of validation sweeps be claimed, so that two of each wait or run, and completes sweeps without an
+-- open job. Jobs of a paused leaderboard stay held back (runner.queue_again).
 CREATE OR REPLACE FUNCTION runner.advance_sweeps(sweep_ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column

@@ -1,5 +1,6 @@
--- Called when jobs of these submissions are no longer running. Writes the final status of those whose last job that was, and
--- returns them. The others wait again, if none of their jobs runs. The caller holds the locks on the submissions' rows.
+-- Called when jobs of these submissions are no longer running. Writes the final status of those whose last job that
+-- was, and returns them. The others wait again, if none of their jobs runs. The caller holds the locks on the
+-- submissions' rows.
 CREATE OR REPLACE FUNCTION runner.after_attempts(submission_ids integer[]) RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$

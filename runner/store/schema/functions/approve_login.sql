@@ -1,6 +1,6 @@
--- Makes the login that waits under a code that of a user. An existing user gets it only with `existing`: that login then
--- is the user's, and the one before ends. A user who is made here is an operator's word, not a provider's: OAuth does not
--- log in as such a user.
+-- Makes the login that waits under a code that of a user. An existing user gets it only with `existing`: that login
+-- then is the user's, and the one before ends. A user who is made here is an operator's word, not a provider's: OAuth
+-- does not log in as such a user.
 CREATE OR REPLACE FUNCTION runner.approve_login(code text, user_id text, user_name text, existing boolean) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -10,7 +10,8 @@ DECLARE
 BEGIN
     PERFORM runner.check_user_id(approve_login.user_id, approve_login.user_name);
     SELECT u.id, u.cli_id INTO v_waits FROM leaderboard.user_info u
-    WHERE u.id = concat('temp_', lower(approve_login.code)) AND u.cli_valid IS NOT TRUE AND u.cli_id IS NOT NULL FOR UPDATE;
+    WHERE u.id = concat('temp_', lower(approve_login.code)) AND u.cli_valid IS NOT TRUE
+        AND u.cli_id IS NOT NULL FOR UPDATE;
     IF NOT FOUND THEN
         PERFORM runner.refuse('KR042', format('no login waits under the code %L', approve_login.code),
             'The code is the first 8 characters of cli_id in ~/.popcorn.yaml; a login waits for twelve hours.');

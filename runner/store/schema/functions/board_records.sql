@@ -25,7 +25,8 @@ BEGIN
         CONTINUE WHEN v_row.score >= v_best OR v_row.score <= 1e-12;
         IF EXISTS (SELECT FROM runner.counting_score o WHERE o.run_id = v_row.run_id) THEN
             v_records := v_records || jsonb_build_object(
-                'submission_id', v_row.submission_id, 'submission_time', v_row.submission_time, 'user_id', v_row.user_id,
+                'submission_id', v_row.submission_id, 'submission_time', v_row.submission_time, 'user_id',
+                v_row.user_id,
                 'score', v_row.score, 'before', nullif(v_best, 1e12));
             v_best := v_row.score;
         END IF;

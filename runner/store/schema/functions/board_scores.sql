@@ -1,5 +1,5 @@
--- Scores of a leaderboard on a GPU type that count, each with its time, in seconds: what its progression is drawn from. The
--- `at_most` newest are looked at. Scores of other programs after runner.score_mark are not in runner.score yet.
+-- Scores of a leaderboard on a GPU type that count, each with its time, in seconds: what its progression is drawn from.
+-- The `at_most` newest are looked at. Scores of other programs after runner.score_mark are not in runner.score yet.
 CREATE OR REPLACE FUNCTION runner.board_scores(board_id integer, gpu_type text, at_most integer)
 RETURNS TABLE (submission_time timestamptz, score double precision, user_id text, user_name text, submission_id integer)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$

@@ -1,6 +1,6 @@
--- Cancels a batch of the session's own: nothing can be added to it, items of groups that wait end at once, groups that run
--- are asked to stop. Takes at most 10,000 groups at a time and returns how many items it ended and how many groups are
--- still to be cancelled: call it again while `left_over` is above 0.
+-- Cancels a batch of the session's own: nothing can be added to it, items of groups that wait end at once, groups that
+-- run are asked to stop. Takes at most 10,000 groups at a time and returns how many items it ended and how many groups
+-- are still to be cancelled: call it again while `left_over` is above 0.
 CREATE OR REPLACE FUNCTION runner.cancel_batch(
     batch text, user_id text DEFAULT NULL, OUT ended bigint, OUT running bigint, OUT left_over bigint
 )

@@ -1,5 +1,5 @@
--- Cancels a leaderboard's final that runs on a GPU type; it publishes nothing. Returns how many jobs that concerned. A job
--- that another transaction is adding meanwhile runs to its end, and nothing follows it.
+-- Cancels a leaderboard's final that runs on a GPU type; it publishes nothing. Returns how many jobs that concerned. A
+-- job that another transaction is adding meanwhile runs to its end, and nothing follows it.
 CREATE OR REPLACE FUNCTION runner.cancel_final(leaderboard text, gpu_type text DEFAULT NULL) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column

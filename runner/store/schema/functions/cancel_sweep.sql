@@ -1,5 +1,5 @@
--- Cancels the open jobs of a validation sweep or of a final: those that wait end, those that run are asked to stop. Returns
--- how many jobs that were.
+-- Cancels the open jobs of a validation sweep or of a final: those that wait end, those that run are asked to stop.
+-- Returns how many jobs that were.
 CREATE OR REPLACE FUNCTION runner.cancel_sweep(sweep_id bigint, final_id bigint) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column

@@ -18,7 +18,8 @@ BEGIN
     -- The setting is submit_late's. Any login may make it; it counts for those that may call that function.
     IF v_board.deadline < check_entry.at AND NOT (
         coalesce(current_setting('runner.late', true), '') = 'on'
-        AND has_function_privilege(session_user, 'runner' || '.submit_late(text, text, text, bytea, text, text[], text)', 'EXECUTE')
+        AND has_function_privilege(session_user, 'runner'
+            || '.submit_late(text, text, text, bytea, text, text[], text)', 'EXECUTE')
     ) THEN
         PERFORM runner.refuse('KR002',
             format('leaderboard %L closed at %s UTC', v_board.name,
@@ -30,7 +31,8 @@ BEGIN
         JOIN leaderboard.leaderboard_invite_scope s ON s.invite_id = i.id
         WHERE i.user_id = check_entry.user_id AND s.leaderboard_id = check_entry.leaderboard_id
     ) THEN
-        PERFORM runner.refuse('KR012', format('leaderboard %L is by invitation', v_board.name), 'Claim an invitation first.');
+        PERFORM runner.refuse('KR012', format('leaderboard %L is by invitation', v_board.name),
+            'Claim an invitation first.');
     END IF;
 END
 $$;

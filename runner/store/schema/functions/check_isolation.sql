@@ -1,5 +1,5 @@
--- Raises an error unless each statement of this transaction sees what is committed by then. With one snapshot for all of
--- them, a transaction waits for a lock and then decides by what was there before: a submission would never be done.
+-- Raises an error unless each statement of this transaction sees what is committed by then. With one snapshot for all
+-- of them, a transaction waits for a lock and then decides by what was there before: a submission would never be done.
 CREATE OR REPLACE FUNCTION runner.check_isolation() RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- Raises an error if jobs in this mode on so many GPU types would be more than a user may have open on a leaderboard. The
--- caller holds the lock on the user's row.
+-- Raises an error if jobs in this mode on so many GPU types would be more than a user may have open on a leaderboard.
+-- The caller holds the lock on the user's row.
 CREATE OR REPLACE FUNCTION runner.check_open_jobs(leaderboard_id integer, user_id text, mode text, gpu_types integer)
 RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -13,7 +13,8 @@ BEGIN
         RETURN;
     END IF;
     v_open := runner.open_jobs(check_open_jobs.leaderboard_id, check_open_jobs.user_id);
-    IF v_open + check_open_jobs.gpu_types * (CASE check_open_jobs.mode WHEN 'leaderboard' THEN 2 ELSE 1 END) > v_limit THEN
+    IF v_open + check_open_jobs.gpu_types
+        * (CASE check_open_jobs.mode WHEN 'leaderboard' THEN 2 ELSE 1 END) > v_limit THEN
         PERFORM runner.refuse('KR030',
             format('%s of %s jobs that may be open on leaderboard %L are', v_open, v_limit,
                    (SELECT l.name FROM leaderboard.leaderboard l WHERE l.id = check_open_jobs.leaderboard_id)),

@@ -1,5 +1,5 @@
--- Raises an error unless the options are those of a profile and can be met on these GPU types of the leaderboard. They are
--- an object with any of
+-- Raises an error unless the options are those of a profile and can be met on these GPU types of the leaderboard. They
+-- are an object with any of
 --   benchmark    the one benchmark that is profiled, counted from 0; without it all are
 --   kernel       which kernels Nsight Compute captures: a name, or `regex:` and an expression; without it all are
 --   kernel_base  which name is compared: function (the default), demangled or mangled
@@ -75,7 +75,8 @@ BEGIN
                 format('Nsight Compute captures tasks of one NVIDIA device, not this task on %s', v_gpu_type),
                 'Leave kernel, kernel_base and launches out: mode profile then gives torch''s profile.');
         END IF;
-        v_benchmarks := coalesce(nullif(v_extra #> ARRAY['cases', v_gpu_type, 'benchmarks'], 'null'), v_task -> 'benchmarks');
+        v_benchmarks := coalesce(nullif(v_extra #> ARRAY['cases', v_gpu_type, 'benchmarks'], 'null'),
+            v_task -> 'benchmarks');
         -- Other programs write tasks, too.
         v_count := CASE jsonb_typeof(v_benchmarks) WHEN 'array' THEN jsonb_array_length(v_benchmarks) ELSE 0 END;
         IF (check_options.options ->> 'benchmark')::numeric >= v_count THEN

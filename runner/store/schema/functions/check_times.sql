@@ -3,7 +3,8 @@ CREATE OR REPLACE FUNCTION runner.check_times(start_at timestamptz, expires_at t
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF check_times.start_at NOT BETWEEN '0001-01-02Z' AND '9999-12-30Z' THEN
-        PERFORM runner.refuse('KR029', format('start_at is %s, expected a time before the year 10000', check_times.start_at),
+        PERFORM runner.refuse('KR029',
+            format('start_at is %s, expected a time before the year 10000', check_times.start_at),
             'Give a time, or none: then it begins as soon as a host is free.');
     END IF;
     IF check_times.expires_at NOT BETWEEN '0001-01-02Z' AND '9999-12-30Z' THEN

@@ -1,6 +1,8 @@
 -- Returns the leaderboard's own names for the GPU types asked for. A name matches exactly, by a name or an alias of the
 -- registry, or in another case. Without a wish the file's directive counts, else the leaderboard's only type.
-CREATE OR REPLACE FUNCTION runner.choose_gpu_types(leaderboard_id integer, wanted text[], directive text[]) RETURNS text[]
+CREATE OR REPLACE FUNCTION runner.choose_gpu_types(
+    leaderboard_id integer, wanted text[], directive text[]
+) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE

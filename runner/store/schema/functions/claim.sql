@@ -1,22 +1,23 @@
--- Takes the first queued jobs of one class (GPU type, priority), at most as many as the type has free slots, and says how
--- the host stands. It always returns a row; without a job the job's id is NULL. A group of a batch has no submission and
--- no leaderboard; its `task` is what runner.group_of says. A validation and an evaluation of a final have all of
--- their submission but its id, which is in their `task`. Every ten seconds it counts the hosts that serve the same GPU
--- types, this one included.
+-- Takes the first queued jobs of one class (GPU type, priority), at most as many as the type has free slots, and says
+-- how the host stands. It always returns a row; without a job the job's id is NULL. A group of a batch has no
+-- submission and no leaderboard; its `task` is what runner.group_of says. A validation and an evaluation of a final
+-- have all of their submission but its id, which is in their `task`. Every ten seconds it counts the hosts that serve
+-- the same GPU types, this one included.
 --
--- Classes are tried by priority, then in the order in which the host names their types. Within a class the lowest turn is
--- first, which a job got when it was stored (runner.take_turns). One claim in twenty first tries the class whose first job
--- has waited longest, if that is an hour, so no class waits for ever behind a higher one.
+-- Classes are tried by priority, then in the order in which the host names their types. Within a class the lowest turn
+-- is first, which a job got when it was stored (runner.take_turns). One claim in twenty first tries the class whose
+-- first job has waited longest, if that is an hour, so no class waits for ever behind a higher one.
 --
 -- No job of a class waits before its floor (runner.reclaim): behind a held snapshot the index keeps the entries of all
--- jobs that were claimed. Of a paused type nothing is taken. The settings leave the planner no choice: a plan made for a
--- short queue is kept when it is long.
+-- jobs that were claimed. Of a paused type nothing is taken. The settings leave the planner no choice: a plan made for
+-- a short queue is kept when it is long.
 CREATE OR REPLACE FUNCTION runner.claim(
     host text, gpu_types text[], free integer[], lease_s double precision, instance text DEFAULT NULL
 ) RETURNS TABLE (
     draining boolean, drain_reason text, registered boolean, overdue boolean, rivals integer,
     id bigint, attempt integer, submission_id integer, leaderboard text, gpu_type text, mode text, secret boolean,
-    options jsonb, user_id text, file_name text, code bytea, task jsonb, extra jsonb, secret_seed bigint, failures integer,
+    options jsonb, user_id text, file_name text, code bytea, task jsonb, extra jsonb, secret_seed bigint,
+    failures integer,
     created_at timestamptz, started_at timestamptz, avoid_slot text
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -114,7 +115,8 @@ BEGIN
                 ELSE l.task END, b.extra, l.secret_seed, c.failures,
            c.created_at, c.started_at, CASE WHEN c.avoid_host = claim.host THEN c.avoid_slot END
     FROM claimed c
-    LEFT JOIN LATERAL (SELECT * FROM leaderboard.submission s WHERE s.id = coalesce(c.submission_id, c.validates) OFFSET 0) AS s ON true
+    LEFT JOIN LATERAL (SELECT * FROM leaderboard.submission s
+        WHERE s.id = coalesce(c.submission_id, c.validates) OFFSET 0) AS s ON true
     LEFT JOIN LATERAL (SELECT * FROM leaderboard.code_files f WHERE f.id = s.code_id OFFSET 0) AS f ON true
     LEFT JOIN LATERAL (SELECT * FROM leaderboard.leaderboard l WHERE l.id = s.leaderboard_id OFFSET 0) AS l ON true
     LEFT JOIN LATERAL (SELECT * FROM runner.board b WHERE b.leaderboard_id = l.id OFFSET 0) AS b ON true

@@ -1,15 +1,16 @@
 -- Commits results, each if its attempt is still the claimer's. Returns one row per result, in the order given. The
 -- outcomes are:
 --   committed  the result is stored.
---   repeated   the result was stored before and the answer was lost: only the holder of an attempt can end it with
---              a verdict.
---   stale      the attempt was over, or is not the caller's. The row says what became of the job; the result is kept as evidence.
---   busy       another transaction holds the submission or the batch, or the result was given twice. The caller gives it
---              again.
--- A group of a batch brings `items`, one result each. Those that are our fault go back to the queue with their group, after
--- a pause, as in runner.fail.
--- The first result says for all of them whether the call `waits` for such locks. A release that does not say so waits
--- for a single result only. A call that does not wait gives up after a second where another lock is held.
+--   repeated   the result was stored before and the answer was lost: only the holder of an attempt can end it with a
+--              verdict.
+--   stale      the attempt was over, or is not the caller's. The row says what became of the job; the result is kept as
+--              evidence.
+--   busy       another transaction holds the submission or the batch, or the result was given twice. The caller gives
+--              it again.
+-- A group of a batch brings `items`, one result each. Those that are our fault go back to the queue with their group,
+-- after a pause, as in runner.fail. The first result says for all of them whether the call `waits` for such locks. A
+-- release that does not say so waits for a single result only. A call that does not wait gives up after a second where
+-- another lock is held.
 CREATE OR REPLACE FUNCTION runner.complete(results jsonb)
 RETURNS TABLE (outcome text, submission_done boolean, state_now text, attempt_now integer)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -112,8 +113,8 @@ BEGIN
                         AND EXISTS (SELECT FROM runner.job o
                                     WHERE o.id = r.job_id AND num_nonnulls(o.batch_id, o.validates) = 1) THEN 'busy'
                    WHEN r.number <> array_position(v_keys, r.job_id || '.' || r.attempt) THEN 'busy'
-                   -- The time of the claim counts too: after a crash, a restored backup, or on another database, another
-                   -- claim may have the same job and attempt.
+                   -- The time of the claim counts too: after a crash, a restored backup, or on another database,
+                   -- another claim may have the same job and attempt.
                    WHEN j.started_at <> r.started_at THEN 'stale'
                    WHEN j.submission_id IS DISTINCT FROM r.submission_id THEN 'stale'
                    WHEN j.state = 'running' AND j.attempt = r.attempt AND w.ours THEN 'committed'
@@ -211,7 +212,8 @@ BEGIN
         WITH late AS MATERIALIZED (
             SELECT r.*, v_states[r.number] AS state_now, v_attempts[r.number] AS attempt_now
             FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (
-                job_id bigint, attempt integer, submission_id integer, verdict text, error text, report jsonb, runs jsonb
+                job_id bigint, attempt integer, submission_id integer, verdict text, error text, report jsonb,
+                runs jsonb
             )) WITH ORDINALITY AS r (job_id, attempt, submission_id, verdict, error, report, runs, number)
             WHERE v_outcomes[r.number] = 'stale' AND v_states[r.number] IS NOT NULL
         ), kept AS (

@@ -1,5 +1,6 @@
--- Removes a leaderboard, or at most a hundred of its submissions: to be called until it returns 0. The first call closes
--- it. Without `force` one that has submissions stays. No call waits for a submission while it holds the leaderboard.
+-- Removes a leaderboard, or at most a hundred of its submissions: to be called until it returns 0. The first call
+-- closes it. Without `force` one that has submissions stays. No call waits for a submission while it holds the
+-- leaderboard.
 CREATE OR REPLACE FUNCTION runner.delete_board(leaderboard text, force boolean) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column

@@ -6,7 +6,8 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
         'message', left(message, 4000)) || jsonb_build_object(
         'reference_ns', NULL, 'candidate_ns', NULL, 'speedup', NULL, 'speedup_low', NULL, 'speedup_high', NULL,
         'speedup_device', NULL, 'timing', NULL, 'reference_stats', NULL, 'candidate_stats', NULL,
-        'baselines', '{}'::jsonb, 'device', NULL, 'software', NULL, 'max_abs_error', NULL, 'max_rel_error', NULL, 'failing_input', NULL,
+        'baselines', '{}'::jsonb, 'device', NULL, 'software', NULL, 'max_abs_error', NULL, 'max_rel_error', NULL,
+        'failing_input', NULL,
         'weights', 'none', 'perturbed', false, 'distributions', '[]'::jsonb, 'mode', NULL, 'random', false,
         'tolerance', NULL, 'degenerate', false, 'flags', '[]'::jsonb, 'kernel_use', NULL, 'memory_bytes', NULL,
         'reference_memory_bytes', NULL, 'reference_cached', false, 'build_ms', NULL, 'eval_ms', NULL)

@@ -1,6 +1,6 @@
--- Ends an attempt that failed through the fault of a slot. The job waits again after a pause that doubles each time, or ends
--- (runner.retry). Another host is to try next if a live one serves the GPU type, else another slot of this host. The
--- caller holds the locks on the submission or batch and the job.
+-- Ends an attempt that failed through the fault of a slot. The job waits again after a pause that doubles each time, or
+-- ends (runner.retry). Another host is to try next if a live one serves the GPU type, else another slot of this host.
+-- The caller holds the locks on the submission or batch and the job.
 CREATE OR REPLACE FUNCTION runner.end_failed(
     job_id bigint, slot text, error text, report jsonb, OUT state text, OUT submission_done boolean
 )

@@ -1,5 +1,5 @@
--- Ends what is still without a result in these groups, which are over: as `verdict`, or as cancelled if that is NULL. Does
--- nothing for jobs of submissions. The caller holds the locks on the batches of the jobs.
+-- Ends what is still without a result in these groups, which are over: as `verdict`, or as cancelled if that is NULL.
+-- Does nothing for jobs of submissions. The caller holds the locks on the batches of the jobs.
 CREATE OR REPLACE FUNCTION runner.end_items(job_ids bigint[], verdict text, message text) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$

@@ -1,6 +1,6 @@
--- Adds jobs to a leaderboard.submission row that a frontend has made itself. Returns how many. Bans, deadlines, invitations
--- and the cap on open jobs hold as in runner.submit. The hourly limits count rows, which the frontend has made; a test
--- submission to which a ranked job is added becomes a ranked one, and counts as such.
+-- Adds jobs to a leaderboard.submission row that a frontend has made itself. Returns how many. Bans, deadlines,
+-- invitations and the cap on open jobs hold as in runner.submit. The hourly limits count rows, which the frontend has
+-- made; a test submission to which a ranked job is added becomes a ranked one, and counts as such.
 CREATE OR REPLACE FUNCTION runner.enqueue(
     submission_id bigint, mode text, gpu_types text[], priority integer DEFAULT 0, options jsonb DEFAULT NULL
 ) RETURNS integer
@@ -22,7 +22,8 @@ BEGIN
     SELECT s.id, s.leaderboard_id, s.done, s.code_id, s.user_id, s.submission_time, s.mode_category INTO v_submission
     FROM leaderboard.submission s WHERE s.id = enqueue.submission_id FOR NO KEY UPDATE;
     IF NOT FOUND THEN
-        PERFORM runner.refuse('KR015', format('submission %s does not exist', enqueue.submission_id), 'Store it first.');
+        PERFORM runner.refuse('KR015', format('submission %s does not exist', enqueue.submission_id),
+            'Store it first.');
     END IF;
     -- Also finished if the open jobs are only reruns.
     IF v_submission.done OR EXISTS (
@@ -53,7 +54,8 @@ BEGIN
     IF enqueue.mode = 'leaderboard' AND v_submission.mode_category <> 'leaderboard' THEN
         PERFORM runner.check_hourly_limit(v_submission.leaderboard_id, v_submission.user_id, 'leaderboard');
     END IF;
-    PERFORM runner.check_open_jobs(v_submission.leaderboard_id, v_submission.user_id, enqueue.mode, cardinality(v_gpu_types));
+    PERFORM runner.check_open_jobs(v_submission.leaderboard_id, v_submission.user_id, enqueue.mode,
+        cardinality(v_gpu_types));
     UPDATE leaderboard.submission s
     SET mode_category = CASE enqueue.mode WHEN 'leaderboard' THEN 'leaderboard' ELSE 'test' END
     WHERE s.id = v_submission.id

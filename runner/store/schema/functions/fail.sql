@@ -1,5 +1,5 @@
--- Records an infrastructure failure of a slot: see runner.end_failed. State NULL: the attempt was over before, or is not the
--- caller's; state_now and attempt_now say what became of the job.
+-- Records an infrastructure failure of a slot: see runner.end_failed. State NULL: the attempt was over before, or is
+-- not the caller's; state_now and attempt_now say what became of the job.
 CREATE OR REPLACE FUNCTION runner.fail(
     job_id bigint, attempt integer, submission_id integer, slot text, error text, report jsonb,
     OUT state text, OUT submission_done boolean, OUT state_now text, OUT attempt_now integer

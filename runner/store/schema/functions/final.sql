@@ -1,6 +1,6 @@
--- Orders a final: the best submissions of a ranking are evaluated again, in rounds with a secret seed each, one after the
--- other in an order drawn for each round, on every live host of the GPU type. The first is also evaluated under another
--- name, as the control. Refused while the leaderboard is open, unless `open` says that this is meant.
+-- Orders a final: the best submissions of a ranking are evaluated again, in rounds with a secret seed each, one after
+-- the other in an order drawn for each round, on every live host of the GPU type. The first is also evaluated under
+-- another name, as the control. Refused while the leaderboard is open, unless `open` says that this is meant.
 CREATE OR REPLACE FUNCTION runner.final(
     leaderboard text, gpu_type text DEFAULT NULL, top integer DEFAULT 10, rounds integer DEFAULT 25,
     open boolean DEFAULT false, OUT final_id bigint, OUT finalists integer, OUT hosts integer
@@ -31,7 +31,8 @@ BEGIN
     v_gpu_type := (runner.choose_gpu_types(v_board.id, array_remove(ARRAY[final.gpu_type], NULL), NULL))[1];
     IF EXISTS (SELECT FROM runner.final_sweep f
                WHERE f.leaderboard_id = v_board.id AND f.gpu_type = v_gpu_type AND f.status = 'running') THEN
-        PERFORM runner.refuse('KR035', format('a final of leaderboard %L runs on %s already', final.leaderboard, v_gpu_type),
+        PERFORM runner.refuse('KR035',
+            format('a final of leaderboard %L runs on %s already', final.leaderboard, v_gpu_type),
             'Wait for it, or cancel it.');
     END IF;
 
@@ -51,14 +52,16 @@ BEGIN
       AND h.last_seen > now() - interval '60 seconds';
     hosts := coalesce(cardinality(v_hosts), 0);
     IF hosts = 0 THEN
-        PERFORM runner.refuse('KR035', format('no host serves %s now', v_gpu_type), 'Start a daemon, or undrain its host.');
+        PERFORM runner.refuse('KR035', format('no host serves %s now', v_gpu_type),
+            'Start a daemon, or undrain its host.');
     END IF;
     -- With fewer rounds no order could be clear, not even where one is faster in all of them.
     SELECT min(n.rounds) INTO v_fewest FROM generate_series(1, 1000) AS n (rounds)
     WHERE runner.tie_bound(n.rounds * hosts, 0) * (finalists * (finalists - 1) / 2) <= 0.05;
     IF (final.rounds BETWEEN v_fewest AND 1000) IS NOT TRUE THEN
         PERFORM runner.refuse('KR035',
-            format('%s rounds of %s finalists on %s hosts, expected %s to 1000', coalesce(final.rounds, 0), finalists, hosts,
+            format('%s rounds of %s finalists on %s hosts, expected %s to 1000', coalesce(final.rounds, 0),
+                finalists, hosts,
                    v_fewest),
             'With fewer no order could be clear.');
     END IF;
@@ -66,7 +69,8 @@ BEGIN
     INSERT INTO runner.final_sweep (leaderboard_id, gpu_type, rounds, hosts)
     VALUES (v_board.id, v_gpu_type, final.rounds, v_hosts) RETURNING id INTO final_id;
     INSERT INTO runner.finalist (final_id, number, submission_id)
-    SELECT final_id, 0, v_ids[1] UNION ALL SELECT final_id, u.number, u.id FROM unnest(v_ids) WITH ORDINALITY AS u (id, number);
+    SELECT final_id, 0, v_ids[1]
+    UNION ALL SELECT final_id, u.number, u.id FROM unnest(v_ids) WITH ORDINALITY AS u (id, number);
     PERFORM runner.advance_finals(ARRAY[final_id]);
     PERFORM runner.call('runner_queue', v_gpu_type);
 END

@@ -1,6 +1,6 @@
 -- Decides what becomes of the secret jobs of these submissions whose public job is over. Where that was accepted, the
--- secret job may be claimed, at its own place. Where it was not, the secret job ends as the public one did and never runs.
--- The caller holds the locks on the submissions' rows, and so nothing else ends or starts these jobs.
+-- secret job may be claimed, at its own place. Where it was not, the secret job ends as the public one did and never
+-- runs. The caller holds the locks on the submissions' rows, and so nothing else ends or starts these jobs.
 CREATE OR REPLACE FUNCTION runner.follow_public(submission_ids integer[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$

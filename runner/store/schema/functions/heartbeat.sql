@@ -1,7 +1,8 @@
--- Renews the leases that the host still holds and says which it has lost. One row holds the lease of a host on all jobs that
--- the heartbeat names. A job's own row is written once, by the first heartbeat that names it, and once more if a later one
--- does not name it: then its lease ends like that of a job just claimed. A job that another transaction is writing is
--- taken in by the next heartbeat. A host whose name belongs to another daemon, or to another login, has no leases.
+-- Renews the leases that the host still holds and says which it has lost. One row holds the lease of a host on all jobs
+-- that the heartbeat names. A job's own row is written once, by the first heartbeat that names it, and once more if a
+-- later one does not name it: then its lease ends like that of a job just claimed. A job that another transaction is
+-- writing is taken in by the next heartbeat. A host whose name belongs to another daemon, or to another login, has no
+-- leases.
 CREATE OR REPLACE FUNCTION runner.heartbeat(
     host text, lease_s double precision, ids bigint[], attempts integer[], instance text DEFAULT NULL
 ) RETURNS TABLE (job_id bigint, attempt integer, ours boolean, cancel_requested boolean)
@@ -67,7 +68,8 @@ BEGIN
                   UNION
                   SELECT b.id FROM unnest(v_before) AS b (id)
                   CROSS JOIN LATERAL (SELECT * FROM runner.job o WHERE o.id = b.id OFFSET 0) AS o
-                  WHERE o.state = 'running' AND o.lease_owner = heartbeat.host AND o.lease_expires_at = 'infinity') AS u;
+                  WHERE o.state = 'running' AND o.lease_owner = heartbeat.host
+                      AND o.lease_expires_at = 'infinity') AS u;
         END IF;
         UPDATE runner.lease l SET expires_at = v_until, job_ids = coalesce(v_held, '{}') WHERE l.host = heartbeat.host;
     END IF;

@@ -1,5 +1,5 @@
--- Locks the batch of a job, or the submission that it validates against being deleted; for a job of a submission it does
--- nothing. With `wait` false it passes over one that another transaction holds, and returns false.
+-- Locks the batch of a job, or the submission that it validates against being deleted; for a job of a submission it
+-- does nothing. With `wait` false it passes over one that another transaction holds, and returns false.
 CREATE OR REPLACE FUNCTION runner.hold_batch(job_id bigint, wait boolean DEFAULT true) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column

@@ -1,6 +1,6 @@
 -- True if no host can be idle for another job of a GPU type: the first ready job of the class, which no host has begun
--- before, has waited for ten seconds, though hosts were told of it and poll. A notification would wake no host that can work, and every commit with
--- one waits for the others of the cluster.
+-- before, has waited for ten seconds, though hosts were told of it and poll. A notification would wake no host that can
+-- work, and every commit with one waits for the others of the cluster.
 CREATE OR REPLACE FUNCTION runner.is_busy(gpu_type text, priority integer) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$

@@ -1,6 +1,6 @@
--- True if the text has characters that could disturb a terminal or a log, or that are not seen: control characters, line
--- separators, bidirectional overrides, spaces without width, fillers, tags. The two joiners are needed in some scripts and
--- symbols: they are odd at an end of the text or beside ASCII. So are selectors of variants after ASCII.
+-- True if the text has characters that could disturb a terminal or a log, or that are not seen: control characters,
+-- line separators, bidirectional overrides, spaces without width, fillers, tags. The two joiners are needed in some
+-- scripts and symbols: they are odd at an end of the text or beside ASCII. So are selectors of variants after ASCII.
 CREATE OR REPLACE FUNCTION runner.is_odd(value text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -1,5 +1,6 @@
--- True if runner.reclaim has something to do. One claim a second of all hosts looks; others get false. Leases that ended
--- long ago are left to the sweep of every two minutes: their index entries may be many. Part of runner.claim, with its settings.
+-- True if runner.reclaim has something to do. One claim a second of all hosts looks; others get false. Leases that
+-- ended long ago are left to the sweep of every two minutes: their index entries may be many. Part of runner.claim,
+-- with its settings.
 CREATE OR REPLACE FUNCTION runner.is_overdue() RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column

@@ -1,5 +1,5 @@
--- Says in a sentence why an item of a batch cannot be evaluated; NULL: it can. `reference` is its text, or NULL where it
--- was named by a hash that is stored.
+-- Says in a sentence why an item of a batch cannot be evaluated; NULL: it can. `reference` is its text, or NULL where
+-- it was named by a hash that is stored.
 CREATE OR REPLACE FUNCTION runner.item_fault(
     item jsonb, reference text, reference_known boolean, candidate text, settings jsonb, entry_point text,
     candidate_entry_point text

@@ -1,7 +1,8 @@
--- Writes the results of items of running groups, part of runner.complete, and returns the groups that are to be evaluated
--- again, because items have no result or one that is our fault, and attempts are left. In the last attempt such items
--- end as internal_error. A result counts only for an item of the group. The caller holds the locks on batches and jobs.
--- Whether an item has a result is asked in a subquery of one value: as NOT EXISTS it might become a join that walks all.
+-- Writes the results of items of running groups, part of runner.complete, and returns the groups that are to be
+-- evaluated again, because items have no result or one that is our fault, and attempts are left. In the last attempt
+-- such items end as internal_error. A result counts only for an item of the group. The caller holds the locks on
+-- batches and jobs. Whether an item has a result is asked in a subquery of one value: as NOT EXISTS it might become a
+-- join that walks all.
 CREATE OR REPLACE FUNCTION runner.keep_items(job_ids bigint[], results jsonb) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
@@ -11,10 +12,12 @@ DECLARE
     v_job record;
 BEGIN
     INSERT INTO runner.item_result (item_id, batch_id, seq, owner_id, payload, verdict, attempt, host, result)
-    SELECT f.id, f.batch_id, coalesce(f.seq, 0) + row_number() OVER (PARTITION BY f.batch_id ORDER BY f.number, f.place),
+    SELECT f.id, f.batch_id, coalesce(f.seq, 0)
+           + row_number() OVER (PARTITION BY f.batch_id ORDER BY f.number, f.place),
            f.owner_id, f.payload, f.verdict, f.attempt, f.host, f.result
     FROM (
-        SELECT DISTINCT ON (i.id) i.id, i.batch_id, i.owner_id, i.payload, r.number, x.place, x.result, x.result ->> 'verdict' AS verdict, j.attempt, j.host,
+        SELECT DISTINCT ON (i.id) i.id, i.batch_id, i.owner_id, i.payload, r.number, x.place, x.result,
+               x.result ->> 'verdict' AS verdict, j.attempt, j.host,
                (SELECT o.seq FROM runner.item_result o WHERE o.batch_id = i.batch_id ORDER BY o.seq DESC LIMIT 1) AS seq
         FROM ROWS FROM (jsonb_to_recordset(keep_items.results) AS (job_id bigint, items jsonb))
             WITH ORDINALITY AS r (job_id, items, number)

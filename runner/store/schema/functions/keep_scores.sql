@@ -1,6 +1,6 @@
--- Copies public scores of leaderboard.runs that runner.score has not yet, `at_most` of them, and moves runner.score_mark.
--- True: there are more. Results of ours are copied with their commit; these are other programs'. A row becomes visible
--- only when its transaction ends, so the mark moves to what was the newest row an hour ago.
+-- Copies public scores of leaderboard.runs that runner.score has not yet, `at_most` of them, and moves
+-- runner.score_mark. True: there are more. Results of ours are copied with their commit; these are other programs'. A
+-- row becomes visible only when its transaction ends, so the mark moves to what was the newest row an hour ago.
 CREATE OR REPLACE FUNCTION runner.keep_scores(at_most integer) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -18,7 +18,8 @@ BEGIN
           ORDER BY r.id LIMIT keep_scores.at_most) AS f;
     IF v_until IS NULL THEN
         UPDATE runner.score_mark m
-        SET run_id = m.next_id, next_id = greatest(m.next_id, (SELECT max(r.id) FROM leaderboard.runs r)), noted_at = now();
+        SET run_id = m.next_id, next_id = greatest(m.next_id, (SELECT max(r.id) FROM leaderboard.runs r)),
+            noted_at = now();
         RETURN false;
     END IF;
     INSERT INTO runner.score (run_id, leaderboard_id, gpu_type, user_id, score, submission_time, submission_id)

@@ -1,6 +1,6 @@
--- Ends a job's attempt without a result, or its wait: it waits again, or is over as `state` says. Items without a result
--- end with it; `cancelled` is what those of a cancelled job say. Notes an event of kind `event`, if any. True: the
--- submission is finished. The caller holds the locks on submission or batch and job.
+-- Ends a job's attempt without a result, or its wait: it waits again, or is over as `state` says. Items without a
+-- result end with it; `cancelled` is what those of a cancelled job say. Notes an event of kind `event`, if any. True:
+-- the submission is finished. The caller holds the locks on submission or batch and job.
 CREATE OR REPLACE FUNCTION runner.leave(
     job_id bigint, state text, verdict text, error text, event text DEFAULT NULL, detail jsonb DEFAULT '{}',
     cancelled text DEFAULT 'cancelled'

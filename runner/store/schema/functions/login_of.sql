@@ -1,5 +1,5 @@
--- The user whom a credential names: one of `cli` is a valid cli_id, or one of `web` is a web_auth_id. `session_key` is what
--- cookies are signed with; it changes when a credential of the user does.
+-- The user whom a credential names: one of `cli` is a valid cli_id, or one of `web` is a web_auth_id. `session_key` is
+-- what cookies are signed with; it changes when a credential of the user does.
 CREATE OR REPLACE FUNCTION runner.login_of(cli text[], web text[], user_id text)
 RETURNS TABLE (id text, user_name text, is_banned boolean, session_key text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

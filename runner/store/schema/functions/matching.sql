@@ -1,6 +1,6 @@
 -- Returns the evaluations with a finished job that matches every filter given. Reruns and invalidations are made from
--- them. `cause` is a part of the job's error, or of the reason for which one of its attempts gave no result; case does not
--- matter.
+-- them. `cause` is a part of the job's error, or of the reason for which one of its attempts gave no result; case does
+-- not matter.
 --   twins     the latest finished jobs of the evaluation, public first.
 --   counting  those of its jobs whose result counts.
 --   obstacle  NULL, or why it is not evaluated again: open, cancelled (unless asked for by its number), hacked, not
@@ -18,12 +18,14 @@ DECLARE
     v_unknown text;
 BEGIN
     IF num_nonnulls(matching.submission_id, matching.leaderboard, matching.host, matching.since, matching.until,
-                    nullif(matching.gpu_types, '{}'), nullif(matching.verdicts, '{}'), nullif(matching.cause, '')) = 0 THEN
+                    nullif(matching.gpu_types, '{}'), nullif(matching.verdicts, '{}'),
+                    nullif(matching.cause, '')) = 0 THEN
         PERFORM runner.refuse('KR019', 'no filter given, and everything is never meant',
             'Name a submission, a leaderboard, a host, a time span, a GPU type, a verdict or a cause.');
     END IF;
     IF matching.since >= matching.until THEN
-        PERFORM runner.refuse('KR019', format('the time span from %s until %s is empty', matching.since, matching.until),
+        PERFORM runner.refuse('KR019',
+            format('the time span from %s until %s is empty', matching.since, matching.until),
             'since comes before until.');
     END IF;
     IF matching.submission_id IS NOT NULL
@@ -40,7 +42,8 @@ BEGIN
     END IF;
     IF matching.host IS NOT NULL AND NOT EXISTS (SELECT FROM runner.host h WHERE h.name = matching.host)
        AND NOT EXISTS (SELECT FROM runner.job j WHERE j.host = matching.host AND j.state = 'done') THEN
-        PERFORM runner.refuse('KR018', format('host %L is not known here', matching.host), 'Look at the list of hosts.');
+        PERFORM runner.refuse('KR018', format('host %L is not known here', matching.host),
+            'Look at the list of hosts.');
     END IF;
     -- Every name of the types asked for, in lower case. Aliases that a daemon published widen nothing.
     SELECT array_agg(DISTINCT lower(n.name)) INTO v_gpu_types
@@ -58,7 +61,8 @@ BEGIN
       AND NOT EXISTS (SELECT FROM leaderboard.gpu_type g WHERE lower(g.gpu_type) = lower(w.wish))
       AND NOT EXISTS (SELECT FROM runner.job j WHERE lower(j.gpu_type) = lower(w.wish));
     IF v_unknown IS NOT NULL THEN
-        PERFORM runner.refuse('KR003', format('GPU type %L is not known here', v_unknown), 'Look at the list of GPU types.');
+        PERFORM runner.refuse('KR003', format('GPU type %L is not known here', v_unknown),
+            'Look at the list of GPU types.');
     END IF;
 
     SELECT w.word INTO v_unknown FROM unnest(matching.verdicts) AS w (word)
@@ -66,7 +70,8 @@ BEGIN
         'memory_limit', 'output_limit', 'rejected', 'invalid', 'internal_error');
     IF FOUND THEN
         PERFORM runner.refuse('KR019', format('%L is no verdict', v_unknown),
-            'Choose from: accepted, wrong_answer, compile_error, runtime_error, time_limit, memory_limit, output_limit, '
+            'Choose from: accepted, wrong_answer, compile_error, runtime_error, time_limit, memory_limit, '
+            'output_limit, '
             'rejected, invalid, internal_error.');
     END IF;
 

@@ -8,7 +8,8 @@ BEGIN
     END IF;
     UPDATE runner.host h SET login = move_host.login WHERE h.name = move_host.host;
     IF NOT FOUND THEN
-        PERFORM runner.refuse('KR018', format('host %L is not known here', move_host.host), 'Look at the list of hosts.');
+        PERFORM runner.refuse('KR018', format('host %L is not known here', move_host.host),
+            'Look at the list of hosts.');
     END IF;
 END
 $$;

@@ -1,5 +1,5 @@
--- Returns the directives in the comment lines that a source file begins with, of which the first 64 count. No other code
--- reads them.
+-- Returns the directives in the comment lines that a source file begins with, of which the first 64 count. No other
+-- code reads them.
 CREATE OR REPLACE FUNCTION runner.parse_directives(source text, OUT leaderboard text, OUT gpu_types text[])
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

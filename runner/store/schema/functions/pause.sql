@@ -1,5 +1,5 @@
--- No job of a GPU type is claimed until runner.resume; what runs goes on. The reason is shown to those who wait. It holds
--- for all names of the type that the registry has. True: it was not paused.
+-- No job of a GPU type is claimed until runner.resume; what runs goes on. The reason is shown to those who wait. It
+-- holds for all names of the type that the registry has. True: it was not paused.
 CREATE OR REPLACE FUNCTION runner.pause(gpu_type text, reason text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column

@@ -1,6 +1,6 @@
--- No job of a leaderboard is claimed until runner.resume_board; what runs goes on, submissions are still taken. The reason
--- is shown to those who wait. A submission that another transaction is storing meanwhile may still be claimed. True: the
--- leaderboard was not paused.
+-- No job of a leaderboard is claimed until runner.resume_board; what runs goes on, submissions are still taken. The
+-- reason is shown to those who wait. A submission that another transaction is storing meanwhile may still be claimed.
+-- True: the leaderboard was not paused.
 CREATE OR REPLACE FUNCTION runner.pause_board(leaderboard text, reason text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column

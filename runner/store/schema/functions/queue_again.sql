@@ -1,6 +1,6 @@
--- Called when a job that ran, or that was held back, waits again. It keeps its turn, or is first of those that are due now:
--- claims begin at a floor that is not past the clock. Jobs of a paused leaderboard are held back (runner.resume_board). The
--- caller has written the job.
+-- Called when a job that ran, or that was held back, waits again. It keeps its turn, or is first of those that are due
+-- now: claims begin at a floor that is not past the clock. Jobs of a paused leaderboard are held back
+-- (runner.resume_board). The caller has written the job.
 CREATE OR REPLACE FUNCTION runner.queue_again(job_id bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column

@@ -1,10 +1,10 @@
 -- Finishes submissions that have no open job and are not done. Copies scores of other programs for the ranking. Deletes
--- what is old, at most `at_most` rows of each kind: artifacts past their time, evidence and events older than `keep`, which
--- is a day at least, hosts that are gone for a week, shares that their clock has passed, and idempotency keys after 30 days.
--- By outcome, after `keep`: the reports of jobs that were not accepted or do not count any more, and results that were
--- replaced. Of a job its row, verdict and causes stay. Batches that were kept long enough. Last, submitted files without
--- a submission.
--- One caller works at a time; others get zeros. SECURITY DEFINER: a daemon's role needs no right to delete these.
+-- what is old, at most `at_most` rows of each kind: artifacts past their time, evidence and events older than `keep`,
+-- which is a day at least, hosts that are gone for a week, shares that their clock has passed, and idempotency keys
+-- after 30 days. By outcome, after `keep`: the reports of jobs that were not accepted or do not count any more, and
+-- results that were replaced. Of a job its row, verdict and causes stay. Batches that were kept long enough. Last,
+-- submitted files without a submission. One caller works at a time; others get zeros. SECURITY DEFINER: a daemon's role
+-- needs no right to delete these.
 CREATE OR REPLACE FUNCTION runner.reap(
     keep interval, at_most integer,
     OUT artifacts integer, OUT stale_results integer, OUT events integer, OUT hosts integer, OUT shares integer,
@@ -73,8 +73,8 @@ BEGIN
     WHERE r.run_id = old.run_id;
     GET DIAGNOSTICS superseded = ROW_COUNT;
 
-    -- Each call looks at the next files, at the first again after the last. The newest are left alone: a frontend may store
-    -- a submission in a transaction after that of its file.
+    -- Each call looks at the next files, at the first again after the last. The newest are left alone: a frontend may
+    -- store a submission in a transaction after that of its file.
     SELECT s.code_from INTO v_from FROM runner.sweep s ORDER BY s.seq DESC LIMIT 1;
     SELECT array_agg(c.id ORDER BY c.id) INTO v_ids FROM (
         SELECT o.id FROM leaderboard.code_files o
@@ -121,8 +121,8 @@ BEGIN
     ) AS stray
     WHERE j.id = stray.id;
 
-    -- What another program or an administrator left without an open job. Each daemon does this about once an hour, so the
-    -- newest jobs are enough.
+    -- What another program or an administrator left without an open job. Each daemon does this about once an hour, so
+    -- the newest jobs are enough.
     SELECT q.last_value INTO v_newest FROM runner.job_id_seq q;
     SELECT array_agg(s.id) INTO v_ids
     FROM (

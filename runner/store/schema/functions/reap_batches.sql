@@ -1,5 +1,5 @@
--- Part of runner.reap: removes batches whose last result is older than they are kept, at most `at_most` rows of each kind,
--- then texts without an item. A batch is marked first: nothing is added to it from then on.
+-- Part of runner.reap: removes batches whose last result is older than they are kept, at most `at_most` rows of each
+-- kind, then texts without an item. A batch is marked first: nothing is added to it from then on.
 --
 -- A text that runner.submit_batch finds is marked as used, so one that was not used for a day is about to be used by no
 -- transaction. Texts that are still needed are marked as used when it is their turn to be looked at.

@@ -1,9 +1,10 @@
--- Takes jobs back whose own lease has expired, and those of hosts whose lease has. Cancels jobs that no host has begun by the
--- time that their submission gave. Lets jobs into the queue whose start time has come, unless their leaderboard is paused;
--- they take their turns now. Every two minutes it looks at all leases, else at those that ended lately, and moves the floors.
+-- Takes jobs back whose own lease has expired, and those of hosts whose lease has. Cancels jobs that no host has begun
+-- by the time that their submission gave. Lets jobs into the queue whose start time has come, unless their leaderboard
+-- is paused; they take their turns now. Every two minutes it looks at all leases, else at those that ended lately, and
+-- moves the floors.
 --
--- The floor of a class is where claims begin. It follows the clock by two to four minutes, but does not pass a job that waits:
--- a transaction that takes that long to store a job may store it behind the floor, which then goes back to it.
+-- The floor of a class is where claims begin. It follows the clock by two to four minutes, but does not pass a job that
+-- waits: a transaction that takes that long to store a job may store it behind the floor, which then goes back to it.
 CREATE OR REPLACE FUNCTION runner.reclaim(at_most integer DEFAULT 100)
 RETURNS TABLE (job_id bigint, submission_id integer, gpu_type text, secret boolean, state text, submission_done boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -90,7 +91,8 @@ BEGIN
         -- Finals whose last job went with its submission, or whose host is away.
         PERFORM runner.advance_finals(ARRAY(SELECT f.id FROM runner.final_sweep f WHERE f.status = 'running'));
         IF to_regclass('leaderboard.validation_sweep') IS NOT NULL THEN
-            -- Sweeps whose last jobs went with their submissions. KernelBot's own have no jobs here, and are over in a day.
+            -- Sweeps whose last jobs went with their submissions. KernelBot's own have no jobs here, and are over in a
+            -- day.
             PERFORM runner.advance_sweeps(ARRAY(
                 SELECT w.id FROM leaderboard.validation_sweep w
                 WHERE w.status = 'running' AND (EXISTS (SELECT FROM runner.job j WHERE j.sweep_id = w.id)

@@ -1,11 +1,12 @@
--- Takes back the jobs that run in a host's name, except those that the host names. Does nothing if another daemon
--- or another login owns the name. Returns what became of each job, as runner.reclaim does. `died`: the process
--- that ran them has, perhaps because of them, and each counts like a lost lease. Else a claim was not answered. That costs
--- a job nothing at first, since a line may break; after runner.retry.max_unanswered_claims it counts like a lost lease,
--- since the job itself may be too large for the line. A job that another transaction holds is left to its lease.
+-- Takes back the jobs that run in a host's name, except those that the host names. Does nothing if another daemon or
+-- another login owns the name. Returns what became of each job, as runner.reclaim does. `died`: the process that ran
+-- them has, perhaps because of them, and each counts like a lost lease. Else a claim was not answered. That costs a job
+-- nothing at first, since a line may break; after runner.retry.max_unanswered_claims it counts like a lost lease, since
+-- the job itself may be too large for the line. A job that another transaction holds is left to its lease.
 CREATE OR REPLACE FUNCTION runner.recover(
     host text, ids bigint[], attempts integer[], died boolean, instance text DEFAULT NULL
-) RETURNS TABLE (job_id bigint, submission_id integer, gpu_type text, secret boolean, state text, submission_done boolean)
+) RETURNS TABLE (job_id bigint, submission_id integer, gpu_type text, secret boolean, state text,
+                 submission_done boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE

@@ -1,6 +1,6 @@
--- Registers a daemon, or its new version and slots. The first registration binds the host's name to the session's login;
--- runner.move_host binds it to another. Returns no row, or the daemon that owns the name: another login's, or another
--- instance that was seen within a minute. `key` signs its receipts; earlier keys of the host stay, as replaced.
+-- Registers a daemon, or its new version and slots. The first registration binds the host's name to the session's
+-- login; runner.move_host binds it to another. Returns no row, or the daemon that owns the name: another login's, or
+-- another instance that was seen within a minute. `key` signs its receipts; earlier keys of the host stay, as replaced.
 CREATE OR REPLACE FUNCTION runner.register(
     host text, version text, slots jsonb, instance text, gpu_types text[], key text DEFAULT NULL
 )

@@ -1,5 +1,5 @@
--- Removes those of the submitted files that no submission has, and returns how many. A file that another transaction holds
--- stays.
+-- Removes those of the submitted files that no submission has, and returns how many. A file that another transaction
+-- holds stays.
 CREATE OR REPLACE FUNCTION runner.remove_code(ids integer[]) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

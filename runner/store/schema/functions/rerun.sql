@@ -87,7 +87,8 @@ BEGIN
 
     INSERT INTO leaderboard.submission_job_status AS t (submission_id, status)
     SELECT u.id, 'pending' FROM unnest(v_ids) AS u (id) ORDER BY u.id
-    ON CONFLICT (submission_id) DO UPDATE SET status = 'pending', error = NULL WHERE t.status IS DISTINCT FROM 'running';
+    ON CONFLICT (submission_id) DO UPDATE SET status = 'pending', error = NULL
+        WHERE t.status IS DISTINCT FROM 'running';
     UPDATE leaderboard.submission s SET done = false WHERE s.id = ANY (v_ids);
     PERFORM runner.call('runner_queue', v_gpu_types);
     RETURN v_made;

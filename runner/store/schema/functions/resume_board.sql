@@ -22,7 +22,8 @@ BEGIN
         SELECT q.id, q.gpu_type, q.priority, min(q.turn) OVER (PARTITION BY q.gpu_type, q.priority) AS first
         FROM (
             SELECT o.* FROM runner.job o
-            WHERE o.id = ANY (ARRAY(SELECT i.id FROM leaderboard.submission s JOIN runner.job i ON i.submission_id = s.id
+            WHERE o.id = ANY (ARRAY(SELECT i.id FROM leaderboard.submission s
+                              JOIN runner.job i ON i.submission_id = s.id
                                     WHERE s.leaderboard_id = v_id AND NOT coalesce(s.done, false) AND i.state = 'queued'
                                       AND NOT i.ready))
               AND o.state = 'queued' AND NOT o.ready AND NOT o.after_public
@@ -35,7 +36,8 @@ BEGIN
         SELECT DISTINCT o.sweep_id FROM leaderboard.submission s JOIN runner.job o ON o.validates = s.id
         WHERE s.leaderboard_id = v_id AND o.state = 'queued'));
     PERFORM runner.queue_again(o.id) FROM leaderboard.submission s JOIN runner.job o ON o.validates = s.id
-    WHERE s.leaderboard_id = v_id AND o.final_id IS NOT NULL AND o.state = 'queued' AND NOT o.ready AND o.not_before IS NULL;
+    WHERE s.leaderboard_id = v_id AND o.final_id IS NOT NULL AND o.state = 'queued' AND NOT o.ready
+        AND o.not_before IS NULL;
     PERFORM runner.call('runner_queue', '');
     RETURN true;
 END

@@ -1,7 +1,7 @@
 -- Lets secret jobs follow their public ones, then retires what finished reruns replace. Then finishes those of these
--- submissions that have no open job: writes the job status first, then `done`. Returns the finished ones. The caller holds
--- the locks on the submissions' rows: of two jobs that end together, the second one sees the first. One call takes a whole
--- batch, so that a batch costs a few statements, not a few for each submission.
+-- submissions that have no open job: writes the job status first, then `done`. Returns the finished ones. The caller
+-- holds the locks on the submissions' rows: of two jobs that end together, the second one sees the first. One call
+-- takes a whole batch, so that a batch costs a few statements, not a few for each submission.
 CREATE OR REPLACE FUNCTION runner.settle_all(submission_ids integer[]) RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
@@ -36,7 +36,8 @@ BEGIN
             CROSS JOIN LATERAL (SELECT o.status FROM leaderboard.submission o WHERE o.id = u.id OFFSET 0) AS s
             CROSS JOIN LATERAL (
                 SELECT coalesce(bool_and(j.state IN ('done', 'cancelled')), true) AS over,
-                       bool_or(j.state IN ('done', 'cancelled') AND j.replaces IS NOT NULL AND j.retired_at IS NULL) AS rerun,
+                       bool_or(j.state IN ('done', 'cancelled') AND j.replaces IS NOT NULL
+                           AND j.retired_at IS NULL) AS rerun,
                        bool_or(j.state = 'queued' AND j.after_public) AS follows
                 FROM runner.job j WHERE j.submission_id = u.id
             ) AS n
@@ -82,7 +83,8 @@ BEGIN
                     ) AS r
                     WHERE j.submission_id = u.id AND n.over AND (j.retired_at IS NULL OR j.retired_as = 'invalidated')
                 ) AS w
-                ORDER BY array_position(ARRAY['hacked', 'failed', 'timed_out', 'succeeded'], w.status), w.retired_at IS NULL,
+                ORDER BY array_position(ARRAY['hacked', 'failed', 'timed_out', 'succeeded'], w.status),
+                    w.retired_at IS NULL,
                          w.secret, w.id
                 LIMIT 1
             ) AS g ON true
@@ -121,7 +123,8 @@ BEGIN
         -- marked_hacked remembers whose mark it is: a later verdict takes back ours, never that of another program.
         SELECT array_agg(w.id), array_agg(w.id) FILTER (WHERE w.before <> 'hacked' OR n.marked) INTO v_hacked, v_ours
         FROM unnest(v_over, v_words, v_before) AS w (id, word, before)
-        CROSS JOIN LATERAL (SELECT bool_or(j.marked_hacked) AS marked FROM runner.job j WHERE j.submission_id = w.id) AS n
+        CROSS JOIN LATERAL (SELECT bool_or(j.marked_hacked) AS marked FROM runner.job j
+            WHERE j.submission_id = w.id) AS n
         WHERE w.word = 'hacked' OR w.before = 'hacked';
         v_ours := coalesce(v_ours, '{}');
         UPDATE runner.job j

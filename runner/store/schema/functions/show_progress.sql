@@ -1,4 +1,5 @@
--- Saves a job's progress while its attempt runs. True: it runs, but another transaction holds it, and nothing was saved.
+-- Saves a job's progress while its attempt runs. True: it runs, but another transaction holds it, and nothing was
+-- saved.
 CREATE OR REPLACE FUNCTION runner.show_progress(job_id bigint, attempt integer, progress jsonb) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column

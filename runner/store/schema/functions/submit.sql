@@ -1,7 +1,6 @@
 -- The entry for submissions. Validates, stores user, code, submission and jobs, wakes the daemons, and returns the
--- submission's id. No host begins the jobs before `start_at`; those that no host has begun by `expires_at` are cancelled.
--- With `reuse` it returns the id of an equal submission of the user's that waits, runs or has a result, if there is one.
--- SECURITY DEFINER: a frontend's role needs no right on any table.
+-- submission's id. No host begins the jobs before `start_at`; those that no host has begun by `expires_at` are
+-- cancelled. SECURITY DEFINER: a frontend's role needs no right on any table.
 CREATE OR REPLACE FUNCTION runner.submit(
     leaderboard text,
     user_id text,
@@ -14,7 +13,6 @@ CREATE OR REPLACE FUNCTION runner.submit(
     idempotency_key text DEFAULT NULL,
     start_at timestamptz DEFAULT NULL,
     expires_at timestamptz DEFAULT NULL,
-    reuse boolean DEFAULT false,
     options jsonb DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -67,7 +65,8 @@ BEGIN
             submit.leaderboard, submit.file_name, encode(sha256(submit.code), 'hex'), submit.mode,
             (SELECT jsonb_agg(lower(g.name) ORDER BY g.number)
              FROM unnest(submit.gpu_types) WITH ORDINALITY AS g (name, number)), coalesce(submit.priority, 0)
-        ) || CASE WHEN submit.options IS NULL THEN '[]' ELSE jsonb_build_array(submit.options) END)::text, 'UTF8')), 'hex');
+        ) || CASE WHEN submit.options IS NULL THEN '[]' ELSE jsonb_build_array(submit.options) END)::text,
+            'UTF8')), 'hex');
         SELECT i.submission_id, i.payload_hash INTO v_known
         FROM runner.idempotency i WHERE i.user_id = submit.user_id AND i.key = submit.idempotency_key;
         IF FOUND THEN
@@ -84,12 +83,14 @@ BEGIN
                 JOIN leaderboard.code_files c ON c.id = s.code_id
                 JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
                 CROSS JOIN LATERAL (
-                    SELECT o.mode, o.priority, o.options FROM runner.job o WHERE o.submission_id = s.id ORDER BY o.id LIMIT 1
+                    SELECT o.mode, o.priority, o.options FROM runner.job o WHERE o.submission_id = s.id
+                        ORDER BY o.id LIMIT 1
                 ) AS j
                 WHERE s.id = v_known.submission_id;
                 PERFORM runner.refuse('KR014',
                     format('idempotency key %L was used for submission %s with another %s', submit.idempotency_key,
-                           v_known.submission_id, coalesce(nullif(v_differs, ''), 'choice of leaderboard or GPU types')),
+                           v_known.submission_id, coalesce(nullif(v_differs, ''),
+                               'choice of leaderboard or GPU types')),
                     'Use a new key for a new submission.');
             END IF;
             RETURN v_known.submission_id;
@@ -107,7 +108,8 @@ BEGIN
     IF submit.file_name IS NULL OR length(submit.file_name) > 255 OR runner.is_odd(submit.file_name)
        OR submit.file_name !~ E'^[^/\\\\]+\\.(py|cuh?|cpp)$' THEN
         PERFORM runner.refuse('KR008', format('bad file name %L', left(submit.file_name, 300)),
-            'A file name ends in .py, .cu, .cuh or .cpp, has at most 255 characters and no path or control characters.');
+            'A file name ends in .py, .cu, .cuh or .cpp, has at most 255 characters and no path or control '
+            'characters.');
     END IF;
     v_source := runner.check_source(submit.code);
 
@@ -119,29 +121,19 @@ BEGIN
     END IF;
     v_board_name := coalesce(submit.leaderboard, v_directives.leaderboard);
     IF v_board_name IS NULL THEN
-        PERFORM runner.refuse('KR001', 'no leaderboard named', 'Name one, or put "#!POPCORN leaderboard NAME" into the file.');
+        PERFORM runner.refuse('KR001', 'no leaderboard named',
+            'Name one, or put "#!POPCORN leaderboard NAME" into the file.');
     END IF;
     -- Locked as the foreign key would lock it later: a leaderboard that is being deleted is then not found.
     SELECT l.id INTO v_board
     FROM leaderboard.leaderboard l WHERE l.name = v_board_name FOR KEY SHARE;
     IF NOT FOUND THEN
-        PERFORM runner.refuse('KR001', format('leaderboard %L does not exist', v_board_name), 'Look at the list of leaderboards.');
+        PERFORM runner.refuse('KR001', format('leaderboard %L does not exist', v_board_name),
+            'Look at the list of leaderboards.');
     END IF;
     PERFORM runner.check_entry(v_board.id, submit.user_id, now());
     v_gpu_types := runner.choose_gpu_types(v_board.id, submit.gpu_types, v_directives.gpu_types);
     PERFORM runner.check_options(v_board.id, submit.mode, v_gpu_types, submit.options);
-
-    IF submit.reuse THEN
-        v_submission_id := runner.equal_submission(
-            v_board.id, submit.user_id, encode(sha256(submit.code), 'hex'), submit.mode, v_gpu_types, submit.options);
-        IF v_submission_id IS NOT NULL THEN
-            IF submit.idempotency_key IS NOT NULL THEN
-                INSERT INTO runner.idempotency (user_id, key, payload_hash, submission_id)
-                VALUES (submit.user_id, submit.idempotency_key, v_hash, v_submission_id);
-            END IF;
-            RETURN v_submission_id;
-        END IF;
-    END IF;
 
     PERFORM runner.check_hourly_limit(v_board.id, submit.user_id, v_category);
     PERFORM runner.check_open_jobs(v_board.id, submit.user_id, submit.mode, cardinality(v_gpu_types));
@@ -167,7 +159,8 @@ BEGIN
         END IF;
     END LOOP;
 
-    INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time, done, mode_category)
+    INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time, done,
+        mode_category)
     VALUES (v_board.id, submit.file_name, submit.user_id, v_code_id, now(), false, v_category)
     RETURNING id INTO v_submission_id;
 

@@ -1,7 +1,7 @@
--- Stores items of a batch, at most 1,000, and returns one row per item in the order given. The name `batch` makes a batch
--- or adds to the one of that name. A key that is known returns its item, whatever batch has it, and never runs again; with
--- other content it is refused, and nothing is stored. An item that cannot be evaluated gets a result at once: `invalid`.
--- With `reuse`, an item whose work has a result gets a copy of it.
+-- Stores items of a batch, at most 1,000, and returns one row per item in the order given. The name `batch` makes a
+-- batch or adds to the one of that name. A key that is known returns its item, whatever batch has it, and never runs
+-- again; with other content it is refused, and nothing is stored. An item that cannot be evaluated gets a result at
+-- once: `invalid`. With `reuse`, an item whose work has a result gets a copy of it.
 --
 -- Items of one reference and equal settings become groups of `group_size`; a group is one job and takes one turn. The
 -- daemons are notified once.
@@ -55,7 +55,8 @@ BEGIN
     PERFORM runner.check_isolation();
     IF jsonb_typeof(submit_batch.items) IS DISTINCT FROM 'array'
        OR jsonb_array_length(submit_batch.items) NOT BETWEEN 1 AND 1000 THEN
-        PERFORM runner.refuse('KR050', 'items are a JSON array of 1 to 1000 objects', 'Send more items with another call.');
+        PERFORM runner.refuse('KR050', 'items are a JSON array of 1 to 1000 objects',
+            'Send more items with another call.');
     END IF;
     v_count := jsonb_array_length(submit_batch.items);
     IF btrim(v_user_id) = '' OR length(v_user_id) > 255 OR runner.is_odd(v_user_id) THEN
@@ -67,10 +68,12 @@ BEGIN
             'Choose another name, or none.');
     END IF;
     IF submit_batch.group_size IS NULL OR submit_batch.group_size NOT BETWEEN 1 AND 16 THEN
-        PERFORM runner.refuse('KR050', format('group_size is %s, expected 1 to 16', submit_batch.group_size), 'Choose 8.');
+        PERFORM runner.refuse('KR050', format('group_size is %s, expected 1 to 16', submit_batch.group_size),
+            'Choose 8.');
     END IF;
     IF submit_batch.keep < interval '1 hour' OR submit_batch.keep > interval '10 years' THEN
-        PERFORM runner.refuse('KR050', format('results are kept for %s, expected an hour to ten years', submit_batch.keep),
+        PERFORM runner.refuse('KR050',
+            format('results are kept for %s, expected an hour to ten years', submit_batch.keep),
             'Give another time, or none.');
     END IF;
     PERFORM runner.check_times(submit_batch.start_at, submit_batch.expires_at);
@@ -83,7 +86,8 @@ BEGIN
         PERFORM runner.refuse('KR010', format('user %L is banned', v_user_id), 'Ask an administrator.');
     END IF;
     SELECT r.name INTO v_gpu_type FROM runner.gpu_type r
-    WHERE EXISTS (SELECT FROM unnest(r.name || r.aliases) AS n (name) WHERE lower(n.name) = lower(submit_batch.gpu_type))
+    WHERE EXISTS (SELECT FROM unnest(r.name || r.aliases) AS n (name)
+        WHERE lower(n.name) = lower(submit_batch.gpu_type))
     ORDER BY r.name = submit_batch.gpu_type DESC, r.name LIMIT 1;
     IF NOT FOUND THEN
         PERFORM runner.refuse('KR003', format('GPU type %L is not known here', submit_batch.gpu_type),
@@ -106,7 +110,8 @@ BEGIN
     -- when it was used of late.
     UPDATE runner.source s SET used_at = now()
     WHERE s.hash = ANY (ARRAY(
-            SELECT DISTINCT decode(e.item ->> 'reference_hash', 'hex') FROM jsonb_array_elements(submit_batch.items) AS e (item)
+            SELECT DISTINCT decode(e.item ->> 'reference_hash', 'hex')
+            FROM jsonb_array_elements(submit_batch.items) AS e (item)
             WHERE e.item ->> 'reference_hash' ~ '^[0-9a-f]{64}$'))
       AND s.used_at < now() - interval '1 hour';
     SELECT array_agg(r.key ORDER BY r.number), array_agg(r.reference_hash ORDER BY r.number),
@@ -123,7 +128,8 @@ BEGIN
         FROM (
             SELECT e.number, e.item, e.item ->> 'key' AS key, t.reference, t.candidate,
                    CASE WHEN t.reference IS NOT NULL THEN sha256(convert_to(t.reference, 'UTF8'))
-                        WHEN e.item ->> 'reference_hash' ~ '^[0-9a-f]{64}$' THEN decode(e.item ->> 'reference_hash', 'hex')
+                        WHEN e.item ->> 'reference_hash' ~ '^[0-9a-f]{64}$'
+                            THEN decode(e.item ->> 'reference_hash', 'hex')
                    END AS reference_hash,
                    sha256(convert_to(t.candidate, 'UTF8')) AS candidate_hash,
                    coalesce(e.item ->> 'entry_point', 'Model') AS entry_point,
@@ -133,8 +139,10 @@ BEGIN
                         ELSE e.item -> 'settings' END AS settings
             FROM jsonb_array_elements(submit_batch.items) WITH ORDINALITY AS e (item, number)
             CROSS JOIN LATERAL (
-                SELECT CASE WHEN jsonb_typeof(e.item -> 'reference') = 'string' THEN e.item ->> 'reference' END AS reference,
-                       CASE WHEN jsonb_typeof(e.item -> 'candidate') = 'string' THEN e.item ->> 'candidate' END AS candidate
+                SELECT CASE WHEN jsonb_typeof(e.item -> 'reference') = 'string'
+                    THEN e.item ->> 'reference' END AS reference,
+                       CASE WHEN jsonb_typeof(e.item -> 'candidate') = 'string'
+                           THEN e.item ->> 'candidate' END AS candidate
                 OFFSET 0
             ) AS t
         ) AS p
@@ -240,7 +248,8 @@ BEGIN
             SELECT p.number, CASE WHEN p.fresh THEN dense_rank() OVER (
                        ORDER BY p.fresh DESC, p.leader, p.place / submit_batch.group_size)::integer END AS group_number
             FROM (
-                SELECT q.number, q.fresh, min(q.number) OVER w AS leader, row_number() OVER (w ORDER BY q.number) - 1 AS place
+                SELECT q.number, q.fresh, min(q.number) OVER w AS leader,
+                       row_number() OVER (w ORDER BY q.number) - 1 AS place
                 FROM (
                     SELECT i.number, i.reference, i.entry_point, i.settings,
                            k.item_id IS NULL AND i.fault IS NULL AND v_reused[i.number] IS NULL
@@ -319,7 +328,8 @@ BEGIN
                    CASE WHEN n.fault IS NULL THEN e.item_id END,
                    CASE WHEN n.fault IS NOT NULL
                         THEN runner.empty_result(
-                            'invalid', CASE WHEN n.fault LIKE 'the candidate %' THEN 'compile' ELSE 'reference' END, n.fault) ELSE e.result END
+                            'invalid', CASE WHEN n.fault LIKE 'the candidate %' THEN 'compile' ELSE 'reference' END,
+                            n.fault) ELSE e.result END
             FROM (
                 SELECT min(u.number) AS number, u.key, min(u.fault) AS fault, min(u.reused) AS reused
                 FROM unnest(v_keys, v_known, v_faults, v_reused)
@@ -347,7 +357,8 @@ BEGIN
     CROSS JOIN LATERAL (
         SELECT o.id, o.batch_id, o.job_id FROM runner.item o WHERE o.owner_id = v_owner.id AND o.key = k.key OFFSET 0
     ) AS i
-    LEFT JOIN LATERAL (SELECT o.item_id, o.verdict FROM runner.item_result o WHERE o.item_id = i.id OFFSET 0) AS r ON true
+    LEFT JOIN LATERAL (SELECT o.item_id, o.verdict FROM runner.item_result o
+        WHERE o.item_id = i.id OFFSET 0) AS r ON true
     LEFT JOIN LATERAL (SELECT o.state FROM runner.job o WHERE o.id = i.job_id OFFSET 0) AS j ON true
     ORDER BY k.number;
 END

@@ -1,14 +1,16 @@
 -- Gives `count` jobs of a user their turns in a class (GPU type, priority) and returns the first; each further one is 2
--- later. A round serves one job of each user who waits: it is two turns, an odd one for newcomers and the even one after
--- it. A user's next job is in the round after that of the last one. Who has none in this round or later is a newcomer, and
--- comes first in the next round; several jobs at once have no first. Those who come while newcomers are served are in
--- the round after, so nobody starves behind them.
+-- later. A round serves one job of each user who waits: it is two turns, an odd one for newcomers and the even one
+-- after it. A user's next job is in the round after that of the last one. Who has none in this round or later is a
+-- newcomer, and comes first in the next round; several jobs at once have no first. Those who come while newcomers are
+-- served are in the round after, so nobody starves behind them.
 --
--- A user's last job is the last that waits: turns of jobs that were cancelled or deleted are taken again, but for those of
--- this round, which may have been claimed. No other code holds this rule.
+-- A user's last job is the last that waits: turns of jobs that were cancelled or deleted are taken again, but for those
+-- of this round, which may have been claimed. No other code holds this rule.
 --
 -- The settings leave the planner no choice but job_user_idx.
-CREATE OR REPLACE FUNCTION runner.take_turns(user_id text, gpu_type text, priority integer, count integer DEFAULT 1) RETURNS bigint
+CREATE OR REPLACE FUNCTION runner.take_turns(
+    user_id text, gpu_type text, priority integer, count integer DEFAULT 1
+) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
 #variable_conflict use_column

@@ -1,9 +1,10 @@
--- Queues validations by the task's own script: of the best submission of each of the ten best users on a GPU type, or of
--- `all_users`; with `only_missing` of those without a result of the task's present version, where a fault of ours is none. A submission whose validation
--- waits or runs is left out. Returns the sweep, a row of KernelBot's table, and how many jobs it has.
+-- Queues validations by the task's own script: of the best submission of each of the ten best users on a GPU type, or
+-- of `all_users`; with `only_missing` of those without a result of the task's present version, where a fault of ours is
+-- none. A submission whose validation waits or runs is left out. Returns the sweep, a row of KernelBot's table, and how
+-- many jobs it has.
 --
--- The jobs have the lowest priority, so any other that waits is claimed first, and two of a sweep may be claimed at a time:
--- a run is not interrupted, and one that took every slot would hold up users for as long as its script runs.
+-- The jobs have the lowest priority, so any other that waits is claimed first, and two of a sweep may be claimed at a
+-- time: a run is not interrupted, and one that took every slot would hold up users for as long as its script runs.
 CREATE OR REPLACE FUNCTION runner.validate(
     leaderboard text, gpu_type text, all_users boolean DEFAULT false, only_missing boolean DEFAULT false,
     OUT sweep_id bigint, OUT contract_version text, OUT jobs integer
@@ -20,7 +21,8 @@ DECLARE
 BEGIN
     PERFORM runner.check_isolation();
     -- Of two calls the second sees the jobs of the first.
-    SELECT l.id, l.task -> 'validation' ->> 'version' AS version, l.task -> 'validation' ->> 'source' AS source INTO v_board
+    SELECT l.id, l.task -> 'validation' ->> 'version' AS version,
+           l.task -> 'validation' ->> 'source' AS source INTO v_board
     FROM leaderboard.leaderboard l WHERE l.name = validate.leaderboard FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         PERFORM runner.refuse('KR001', format('leaderboard %L does not exist', validate.leaderboard),
@@ -32,7 +34,8 @@ BEGIN
     END IF;
     IF to_regclass('leaderboard.submission_validation') IS NULL THEN
         PERFORM runner.refuse('KR033', 'this database has no tables for validations',
-            'Apply KernelBot''s migration 20260726_01_application-validation: run `kernel-runner migrate --roles`, or KernelBot.');
+            'Apply KernelBot''s migration 20260726_01_application-validation: run `kernel-runner migrate --roles`, or '
+            'KernelBot.');
     END IF;
     v_gpu_type := (runner.choose_gpu_types(v_board.id, ARRAY[validate.gpu_type], NULL))[1];
 
@@ -62,7 +65,8 @@ BEGIN
         v_user_id := format('validation sweep %s', sweep_id);
         v_turn := runner.take_turns(v_user_id, v_gpu_type, v_priority, jobs);
         INSERT INTO runner.job (sweep_id, validates, user_id, gpu_type, mode, secret, priority, turn, ready)
-        SELECT sweep_id, u.id, v_user_id, v_gpu_type, 'validation', false, v_priority, v_turn + 2 * (u.number - 1), false
+        SELECT sweep_id, u.id, v_user_id, v_gpu_type, 'validation', false, v_priority,
+               v_turn + 2 * (u.number - 1), false
         FROM unnest(v_ids) WITH ORDINALITY AS u (id, number) ORDER BY u.number;
     END IF;
     PERFORM runner.advance_sweeps(ARRAY[sweep_id]);

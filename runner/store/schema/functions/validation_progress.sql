@@ -1,5 +1,5 @@
--- How far a validation sweep of runner.validate is. It is over with its last job, which may have gone with its submission.
--- NULLs: there is no such sweep.
+-- How far a validation sweep of runner.validate is. It is over with its last job, which may have gone with its
+-- submission. NULLs: there is no such sweep.
 CREATE OR REPLACE FUNCTION runner.validation_progress(
     sweep_id bigint, OUT status text, OUT jobs integer, OUT finished integer
 )

@@ -14,7 +14,8 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY
-    SELECT v.submission_id, v.gpu_type, v.contract_version, v.status, v.passed_shapes, v.total_shapes, v.fully_validated,
+    SELECT v.submission_id, v.gpu_type, v.contract_version, v.status, v.passed_shapes, v.total_shapes,
+           v.fully_validated,
            v.geomean_sync_wall_speedup, v.error, v.checked_at
     FROM (
         SELECT o.* FROM leaderboard.submission_validation o WHERE o.submission_id = validations.submission

@@ -18,11 +18,12 @@ BEGIN
     ON CONFLICT (id) DO NOTHING;
     SELECT u.cli_auth_provider, u.web_auth_id INTO v_user FROM leaderboard.user_info u
     WHERE u.id = web_login.subject FOR NO KEY UPDATE;
-    -- KernelBot's own users have no provider: its bot knows people by Discord's numbers, its website has set web_auth_id.
-    -- Another frontend may have meant anyone by a short number.
+    -- KernelBot's own users have no provider: its bot knows people by Discord's numbers, its website has set
+    -- web_auth_id. Another frontend may have meant anyone by a short number.
     IF v_user.cli_auth_provider <> web_login.provider
        OR v_user.cli_auth_provider IS NULL AND v_user.web_auth_id IS NULL AND web_login.provider <> 'discord' THEN
-        PERFORM runner.refuse('KR043', format('user %L exists already and is not of %s', web_login.subject, web_login.provider),
+        PERFORM runner.refuse('KR043',
+            format('user %L exists already and is not of %s', web_login.subject, web_login.provider),
             'Log in by a token, or ask an operator.');
     END IF;
     INSERT INTO runner.web_login (user_id, provider) VALUES (web_login.subject, web_login.provider)

@@ -14,5 +14,7 @@ CREATE INDEX batch_age_idx ON runner.batch (created_at) WHERE NOT removing;
 CREATE INDEX batch_removing_idx ON runner.batch (id) WHERE removing;
 CREATE INDEX batch_open_idx ON runner.batch (owner_id) WHERE NOT idle;
 COMMENT ON COLUMN runner.batch.keep IS 'Items and results stay so long after the last result.';
-COMMENT ON COLUMN runner.batch.idle IS 'True: every item had a result when its owner last submitted, and none came since.';
-COMMENT ON COLUMN runner.batch.removing IS 'Its time is over: nothing is added, and runner.reap deletes it part by part.';
+COMMENT ON COLUMN runner.batch.idle
+    IS 'True: every item had a result when its owner last submitted, and none came since.';
+COMMENT ON COLUMN runner.batch.removing
+    IS 'Its time is over: nothing is added, and runner.reap deletes it part by part.';

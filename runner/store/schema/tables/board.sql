@@ -24,6 +24,7 @@ COMMENT ON COLUMN runner.board.timing IS 'The assurance that a time needs to ran
 COMMENT ON COLUMN runner.board.tolerance IS
     'The judge bounds a claimed time to within this part of it, or its own measure counts.';
 COMMENT ON COLUMN runner.board.ranked IS 'The assurances that are at least `timing`.';
-COMMENT ON COLUMN runner.board.max_open_jobs IS 'How many jobs of a user may wait or run on this leaderboard; NULL: any number.';
+COMMENT ON COLUMN runner.board.max_open_jobs
+    IS 'How many jobs of a user may wait or run on this leaderboard; NULL: any number.';
 COMMENT ON COLUMN runner.board.paused IS 'Why no job of the leaderboard is claimed; NULL: jobs are claimed.';
 COMMENT ON COLUMN runner.board.open_code IS 'Whether ranked code is public once the deadline has passed.';

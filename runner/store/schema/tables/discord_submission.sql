@@ -11,5 +11,6 @@ CREATE TABLE runner.discord_submission (
 );
 CREATE INDEX discord_submission_open_idx ON runner.discord_submission (submission_id) WHERE ended_at IS NULL;
 COMMENT ON TABLE runner.discord_submission IS
-    'Submissions by Discord: the command and its channel; private thread, message in it and public verdict once they are '
+    'Submissions by Discord: the command and its channel; private thread, message in it and public verdict once '
+    'they are '
     'there; ended_at once everything is said.';

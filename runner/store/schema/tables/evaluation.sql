@@ -10,4 +10,5 @@ CREATE TYPE runner.evaluation AS (
     obstacle text
 );
 COMMENT ON TYPE runner.evaluation IS
-    'What a submission has on a GPU type in a mode: its latest finished jobs, those that count, why it cannot run again.';
+    'What a submission has on a GPU type in a mode: its latest finished jobs, those that count, why it cannot '
+    'run again.';

@@ -13,9 +13,11 @@ CREATE TABLE runner.host (
     drain_reason text
 );
 COMMENT ON COLUMN runner.host.gpu_types IS 'Every name, aliases included, a job may use for one of its slots.';
-COMMENT ON COLUMN runner.host.instance IS 'Identity of the daemon''s state directory; two daemons must not share a name.';
+COMMENT ON COLUMN runner.host.instance
+    IS 'Identity of the daemon''s state directory; two daemons must not share a name.';
 -- Functions compare it with session_user, which SET ROLE does not change.
 COMMENT ON COLUMN runner.host.login IS
-    'The login that may act for this host; NULL: the next that registers it. Only the owner and runner.move_host change it.';
+    'The login that may act for this host; NULL: the next that registers it. Only the owner and runner.move_host '
+    'change it.';
 COMMENT ON COLUMN runner.host.stopped_at IS 'Set when the daemon said goodbye.';
 COMMENT ON COLUMN runner.host.draining IS 'Finishes what runs and claims nothing, until undrained; survives restarts.';

@@ -6,7 +6,8 @@ CREATE TABLE runner.item_result (
     owner_id integer NOT NULL,
     payload bytea NOT NULL,
     verdict text CONSTRAINT item_result_verdict CHECK (verdict IN (
-        'accepted', 'wrong_answer', 'compile_error', 'runtime_error', 'time_limit', 'memory_limit', 'rejected', 'invalid',
+        'accepted', 'wrong_answer', 'compile_error', 'runtime_error', 'time_limit', 'memory_limit', 'rejected',
+        'invalid',
         'internal_error')),
     attempt integer,
     host text,

@@ -74,7 +74,8 @@ CREATE TABLE runner.job (
         num_nonnulls(final_id, finalist, round, only_host) = CASE mode WHEN 'final' THEN 4 ELSE 0 END),
     CONSTRAINT job_verdict_when_done CHECK ((state = 'done') = (verdict IS NOT NULL)),
     CONSTRAINT job_lease_when_running
-        CHECK ((state = 'running') = (lease_owner IS NOT NULL) AND (state = 'running') = (lease_expires_at IS NOT NULL)),
+        CHECK ((state = 'running') = (lease_owner IS NOT NULL)
+            AND (state = 'running') = (lease_expires_at IS NOT NULL)),
     CONSTRAINT job_started_when_running CHECK (state <> 'running' OR started_at IS NOT NULL),
     CONSTRAINT job_finished_when_over CHECK ((state IN ('done', 'cancelled')) = (finished_at IS NOT NULL)),
     CONSTRAINT job_retired_when_over CHECK (
@@ -87,7 +88,8 @@ CREATE TABLE runner.job (
     autovacuum_analyze_scale_factor = 0.02, autovacuum_analyze_threshold = 1000
 );
 COMMENT ON TABLE runner.job IS
-    'The queue: evaluate or validate submission S on GPU type T in mode M (public or secret), or a group of items of a batch.';
+    'The queue: evaluate or validate submission S on GPU type T in mode M (public or secret), or a group of items of '
+    'a batch.';
 COMMENT ON COLUMN runner.job.batch_id IS 'The batch of a group; NULL: the job is of a submission.';
 COMMENT ON COLUMN runner.job.options IS 'What a profile captures (runner.check_options); NULL: the defaults.';
 COMMENT ON COLUMN runner.job.enqueued IS
@@ -97,12 +99,15 @@ COMMENT ON COLUMN runner.job.turn IS
 COMMENT ON COLUMN runner.job.ready IS
     'False: claims do not look at it, because its start time has not come (not_before) or its leaderboard is paused.';
 COMMENT ON COLUMN runner.job.after_public IS
-    'A secret job whose public job is not over: not ready. Where that is accepted it becomes ready, else it ends with it.';
+    'A secret job whose public job is not over: not ready. Where that is accepted it becomes ready, else it ends '
+    'with it.';
 COMMENT ON COLUMN runner.job.not_before IS 'Start time or back-off: not claimed earlier.';
 COMMENT ON COLUMN runner.job.expires_at IS 'A job that still waits then is cancelled; NULL: never.';
-COMMENT ON COLUMN runner.job.avoid_host IS 'Until avoid_until not claimed by this host (avoid_slot NULL), or not run on this slot of it.';
+COMMENT ON COLUMN runner.job.avoid_host
+    IS 'Until avoid_until not claimed by this host (avoid_slot NULL), or not run on this slot of it.';
 COMMENT ON COLUMN runner.job.state IS
-    'Written by claim, complete, leave, follow_public, cancel, cancel_batch and cancel_sweep alone; new jobs are queued.';
+    'Written by claim, complete, leave, follow_public, cancel, cancel_batch and cancel_sweep alone; new jobs '
+    'are queued.';
 COMMENT ON COLUMN runner.job.attempt IS 'Number of claims so far; the fencing token of every write by the claimer.';
 COMMENT ON COLUMN runner.job.lease_expires_at IS
     'From the claim to the first heartbeat, its end; then infinity: it ends with runner.lease.expires_at of its host.';
@@ -110,17 +115,22 @@ COMMENT ON COLUMN runner.job.host IS 'The host that claimed it last; stays when 
 COMMENT ON COLUMN runner.job.slot IS 'The slot that failed it last; stays when the lease ends.';
 COMMENT ON COLUMN runner.job.failures IS 'Infrastructure failures, against runner.retry.max_attempts.';
 COMMENT ON COLUMN runner.job.reclaims IS 'Times the lease expired, against runner.retry.max_lost_leases.';
-COMMENT ON COLUMN runner.job.unanswered IS 'Claims of it whose answer its daemon never read, against runner.retry.max_unanswered_claims.';
-COMMENT ON COLUMN runner.job.causes IS 'Why attempts ended without a result, oldest first: {attempt, host, slot, kind, error, at}.';
+COMMENT ON COLUMN runner.job.unanswered
+    IS 'Claims of it whose answer its daemon never read, against runner.retry.max_unanswered_claims.';
+COMMENT ON COLUMN runner.job.causes
+    IS 'Why attempts ended without a result, oldest first: {attempt, host, slot, kind, error, at}.';
 COMMENT ON COLUMN runner.job.marked_hacked IS
     'Its verdict made submission.status hacked; a mark that somebody else set is never taken back.';
 COMMENT ON COLUMN runner.job.replaces IS 'The job that this one evaluates again.';
 COMMENT ON COLUMN runner.job.retired_at IS 'Set: its result no longer counts, see retired_reason. Nothing is deleted.';
-COMMENT ON COLUMN runner.job.retired_as IS 'NULL: its result counts. replaced, dropped or invalidated: it does not, see retired_reason.';
+COMMENT ON COLUMN runner.job.retired_as
+    IS 'NULL: its result counts. replaced, dropped or invalidated: it does not, see retired_reason.';
 COMMENT ON COLUMN runner.job.sweep_id IS
-    'The row of leaderboard.validation_sweep; no foreign key, since a database of an older KernelBot has no such table.';
+    'The row of leaderboard.validation_sweep; no foreign key, since a database of an older KernelBot has no '
+    'such table.';
 COMMENT ON COLUMN runner.job.validates IS
-    'The submission that the job validates, or evaluates for a final; it is no job of the submission, so it changes nothing there.';
+    'The submission that the job validates, or evaluates for a final; it is no job of the submission, so it changes '
+    'nothing there.';
 COMMENT ON COLUMN runner.job.final_id IS 'The final that it is an evaluation of.';
 COMMENT ON COLUMN runner.job.finalist IS 'The number of the finalist.';
 COMMENT ON COLUMN runner.job.round IS 'The round of the final.';

@@ -7,10 +7,14 @@ CREATE TABLE runner.retry (
     max_lost_leases integer NOT NULL DEFAULT 5 CHECK (max_lost_leases > 0),
     max_unanswered_claims integer NOT NULL DEFAULT 3 CHECK (max_unanswered_claims >= 0)
 );
-COMMENT ON TABLE runner.retry IS 'How often a job is tried again; `kernel-runner migrate` writes what the configuration says.';
-COMMENT ON COLUMN runner.retry.max_attempts IS 'A job that has failed this often through no fault of its submission ends.';
-COMMENT ON COLUMN runner.retry.pause_s IS 'After the first failure; it doubles with each further one, up to pause_max_s.';
-COMMENT ON COLUMN runner.retry.max_lost_leases IS 'A job whose lease was lost this often ends: it is assumed to kill daemons.';
+COMMENT ON TABLE runner.retry
+    IS 'How often a job is tried again; `kernel-runner migrate` writes what the configuration says.';
+COMMENT ON COLUMN runner.retry.max_attempts
+    IS 'A job that has failed this often through no fault of its submission ends.';
+COMMENT ON COLUMN runner.retry.pause_s
+    IS 'After the first failure; it doubles with each further one, up to pause_max_s.';
+COMMENT ON COLUMN runner.retry.max_lost_leases
+    IS 'A job whose lease was lost this often ends: it is assumed to kill daemons.';
 COMMENT ON COLUMN runner.retry.max_unanswered_claims IS
     'Claims of a job whose answer its daemon never read, before each counts as a lost lease.';
 INSERT INTO runner.retry DEFAULT VALUES;

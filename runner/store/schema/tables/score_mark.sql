@@ -5,7 +5,8 @@ CREATE TABLE runner.score_mark (
     noted_at timestamptz NOT NULL
 );
 COMMENT ON TABLE runner.score_mark IS
-    'One row: every public score up to run_id is in runner.score; later ones of other programs may not be. It moves on to '
+    'One row: every public score up to run_id is in runner.score; later ones of other programs may not be. It '
+    'moves on to '
     'next_id when no transaction of noted_at can be open any more.';
 -- `migrate` holds leaderboard.runs, so no transaction is about to write an earlier row.
 INSERT INTO runner.score_mark (run_id, next_id, noted_at)

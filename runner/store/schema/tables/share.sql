@@ -6,4 +6,6 @@ CREATE TABLE runner.share (
     next_turn bigint NOT NULL,
     PRIMARY KEY (user_id, gpu_type, priority)
 );
-COMMENT ON TABLE runner.share IS 'The turn of a user''s next submission in a class, unless the clock is further. A row behind its clock says nothing.';
+COMMENT ON TABLE runner.share
+    IS 'The turn of a user''s next submission in a class, unless the clock is further. A row behind its clock says '
+        'nothing.';

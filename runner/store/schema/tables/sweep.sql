@@ -6,7 +6,8 @@ CREATE TABLE runner.sweep (
     code_from integer NOT NULL DEFAULT 0
 );
 COMMENT ON TABLE runner.sweep IS
-    'When a claim last looked for leases, ends and starts that are due, and when runner.reclaim last looked at all leases '
+    'When a claim last looked for leases, ends and starts that are due, and when runner.reclaim last looked at '
+    'all leases '
     'and moved the floors. The row with the highest seq counts.';
 COMMENT ON COLUMN runner.sweep.code_from IS 'Up to this id runner.reap has looked for code without a submission.';
 INSERT INTO runner.sweep (seq) VALUES (0);

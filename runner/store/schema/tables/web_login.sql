@@ -6,4 +6,5 @@ CREATE TABLE runner.web_login (
     since timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE runner.web_login IS
-    'Users who have logged in by OAuth; sessions of a browser are signed with a digest of key, among other credentials.';
+    'Users who have logged in by OAuth; sessions of a browser are signed with a digest of key, among other '
+    'credentials.';

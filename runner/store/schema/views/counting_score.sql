@@ -10,7 +10,8 @@ LEFT JOIN LATERAL (SELECT * FROM runner.board o WHERE o.leaderboard_id = s.leade
 WHERE NOT r.secret AND r.score IS NOT NULL AND r.passed
   AND coalesce(coalesce(r.system_info #>> '{runner,assurance,timing}', 'claimed') = ANY (b.ranked), true)
   AND s.status IS DISTINCT FROM 'hacked'
-  AND (SELECT count(*) FROM leaderboard.submission_job_status t WHERE t.submission_id = s.id AND t.status = 'hacked') = 0
+  AND (SELECT count(*) FROM leaderboard.submission_job_status t WHERE t.submission_id = s.id
+      AND t.status = 'hacked') = 0
   AND (SELECT bool_and(p.passed) AND bool_or(p.mode = 'leaderboard')
        -- Found by the submission: the index on the runner would give all rows of a GPU type.
        FROM (SELECT o.* FROM leaderboard.runs o WHERE o.submission_id = r.submission_id OFFSET 0) AS p

@@ -5,7 +5,8 @@ SELECT b.leaderboard_id, b.problem_name, b.runner,
        b.user_id, coalesce(u.user_name, '') AS user_name, b.score, b.submission_id, b.submission_time, b.submissions
 FROM (
     SELECT DISTINCT ON (p.leaderboard_id, p.runner, p.user_id)
-           p.leaderboard_id, p.problem_name, p.runner, p.user_id, p.score_raw AS score, p.submission_id, p.submission_time,
+           p.leaderboard_id, p.problem_name, p.runner, p.user_id, p.score_raw AS score, p.submission_id,
+           p.submission_time,
            count(*) OVER (PARTITION BY p.leaderboard_id, p.runner, p.user_id) AS submissions
     FROM runner.public_run p
     WHERE p.score_raw IS NOT NULL AND p.score_invalid_reason IS NULL

@@ -4,4 +4,5 @@ SELECT DISTINCT ON (a.leaderboard_id, a.user_id, a.code_id, a.runner) a.*
 FROM runner.entry a
 ORDER BY a.leaderboard_id, a.user_id, a.code_id, a.runner, a.score, a.submission_time, a.submission_id, a.run_id;
 COMMENT ON VIEW runner.dataset_submissions IS
-    'One row per user, code and runner; score, in seconds, is set exactly where it ranks. submission_id alone is no key.';
+    'One row per user, code and runner; score, in seconds, is set exactly where it ranks. submission_id alone '
+    'is no key.';

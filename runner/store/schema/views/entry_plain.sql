@@ -40,7 +40,8 @@ LEFT JOIN (
     SELECT o.submission_id,
            CASE WHEN NOT bool_or(o.open) AND NOT (
                    max(o.gravity) FILTER (WHERE o.retired_at IS NULL) = 1
-                   AND bool_or(o.retired_as IS NOT DISTINCT FROM 'invalidated' OR o.retired_at IS NULL AND o.state = 'cancelled'))
+                   AND bool_or(o.retired_as IS NOT DISTINCT FROM 'invalidated' OR o.retired_at IS NULL
+                       AND o.state = 'cancelled'))
                THEN (ARRAY['accepted', 'wrong_answer', 'time_limit', 'memory_limit', 'output_limit', 'runtime_error',
                            'compile_error', 'rejected', 'invalid', 'internal_error'])
                     [max(o.gravity) FILTER (WHERE o.retired_at IS NULL)]

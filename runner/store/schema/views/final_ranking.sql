@@ -22,17 +22,18 @@ CROSS JOIN LATERAL (
     SELECT x.*, (SELECT max(k) FROM generate_series(0, (x.n - 1) / 2) AS k
                  WHERE runner.tie_bound(x.n, k) <= 0.05) AS outside,
            (SELECT max(h.score) / min(h.score) FROM (
-                SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY v.score) AS score FROM runner.final_score v
+                SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY v.p25) AS score FROM runner.final_score v
                 WHERE v.final_id = w.id AND v.number = e.number GROUP BY v.host) AS h) AS spread_hosts,
            (SELECT max(h.score) / min(h.score) FROM (
-                SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY v.score) AS score FROM runner.final_score v
+                SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY v.p25) AS score FROM runner.final_score v
                 WHERE v.final_id = w.id AND v.number = e.number GROUP BY v.round) AS h) AS spread_rounds
     FROM (
-        SELECT count(*)::integer AS n, count(DISTINCT v.host)::integer AS hosts, array_agg(v.score ORDER BY v.score) AS scores,
-               percentile_cont(0.5) WITHIN GROUP (ORDER BY v.score) AS score
+        SELECT count(*)::integer AS n, count(DISTINCT v.host)::integer AS hosts,
+               array_agg(v.p25 ORDER BY v.p25) AS scores,
+               percentile_cont(0.5) WITHIN GROUP (ORDER BY v.p25) AS score
         FROM runner.final_score v WHERE v.final_id = w.id AND v.number = e.number
     ) AS x
 ) AS m;
 COMMENT ON VIEW runner.final_ranking IS
-    'The last final of each leaderboard and GPU type: shared ranks, median times in seconds with 95 % intervals, and the '
-    'largest median over the smallest, of hosts and of rounds.';
+    'The last final of each leaderboard and GPU type: shared ranks, medians of lower quartiles of calls in seconds '
+    'with 95 % intervals, and the largest median over the smallest, of hosts and of rounds.';

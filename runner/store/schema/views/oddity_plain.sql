@@ -11,7 +11,8 @@ SELECT f."check", f.severity, s.leaderboard_id, s.problem_name, s.submission_id,
 FROM scored s
 CROSS JOIN LATERAL (VALUES
     (s.reason, 'unusable', s.reason IN (
-        'hacked', 'invalidated', 'outside_leaderboard', 'not_passed', 'nan', 'infinite', 'negative', 'zero', 'below_1ns',
+        'hacked', 'invalidated', 'outside_leaderboard', 'not_passed', 'nan', 'infinite', 'negative', 'zero',
+        'below_1ns',
         'longer_than_run')),
     ('sudden_gain', 'suspect', s.score * 5 <= s.own_best),
     ('record_leap', 'suspect', s.score * 3 <= s.record)
@@ -65,4 +66,5 @@ FROM scored s
 WHERE s.score IS NOT NULL
 GROUP BY s.leaderboard_id, s.problem_name, s.runner, s.code_id
 HAVING count(*) > 1;
-COMMENT ON VIEW runner.oddity_plain IS 'What is wrong or odd with scores, times and submissions, but for what cases of runs say.';
+COMMENT ON VIEW runner.oddity_plain
+    IS 'What is wrong or odd with scores, times and submissions, but for what cases of runs say.';

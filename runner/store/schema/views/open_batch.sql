@@ -4,7 +4,8 @@ SELECT b.id, coalesce(b.name, b.id::text) AS batch, o.user_id, n.items, n.finish
 FROM runner.batch b
 JOIN runner.batch_owner o ON o.id = b.owner_id
 CROSS JOIN LATERAL (
-    SELECT coalesce((SELECT i.number FROM runner.item i WHERE i.batch_id = b.id ORDER BY i.number DESC LIMIT 1), 0) AS items,
+    SELECT coalesce((SELECT i.number FROM runner.item i WHERE i.batch_id = b.id ORDER BY i.number DESC LIMIT 1),
+        0) AS items,
            coalesce((SELECT r.seq FROM runner.item_result r WHERE r.batch_id = b.id ORDER BY r.seq DESC LIMIT 1), 0)
                AS finished
 ) AS n

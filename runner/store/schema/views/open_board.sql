@@ -1,5 +1,5 @@
--- The leaderboards whose ranked code is public: visible to everyone, ended, and the owner agrees. Pages, the HTTP API and
--- public data exports all ask this view.
+-- The leaderboards whose ranked code is public: visible to everyone, ended, and the owner agrees. Pages, the HTTP API
+-- and public data exports all ask this view.
 CREATE OR REPLACE VIEW runner.open_board AS
 SELECT l.id AS leaderboard_id, l.name AS leaderboard
 FROM leaderboard.leaderboard l

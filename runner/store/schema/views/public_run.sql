@@ -13,8 +13,9 @@ SELECT a.run_id, a.submission_id, s.leaderboard_id, l.name AS problem_name, s.us
            WHEN abs(a.score) < 1e-300 THEN 0::float8
            ELSE a.score::float8
        END AS score_raw,
-       -- Only the first that applies. Down to longer_than_run the score is unusable, whichever program wrote it. The others are the
-       -- rule of runner.valid_score: the time is not what the leaderboard demands, or the secret run did not pass.
+       -- Only the first that applies. Down to longer_than_run the score is unusable, whichever program wrote it. The
+       -- others are the rule of runner.valid_score: the time is not what the leaderboard demands, or the secret run did
+       -- not pass.
        CASE
            WHEN a.score IS NULL THEN NULL
            WHEN s.status = 'hacked' OR t.status = 'hacked' THEN 'hacked'
@@ -46,7 +47,8 @@ SELECT a.run_id, a.submission_id, s.leaderboard_id, l.name AS problem_name, s.us
        a.result, a.meta, a.system_info
 FROM (
     -- A time that is less than the leaderboard demands was moved out of its column.
-    SELECT r.id AS run_id, r.submission_id, r.runner, r.mode, r.passed, coalesce(r.score, u.score) AS score, r.start_time,
+    SELECT r.id AS run_id, r.submission_id, r.runner, r.mode, r.passed, coalesce(r.score, u.score) AS score,
+           r.start_time,
            r.end_time, r.result, r.meta, r.system_info, false AS invalidated,
            r.score IS NULL AND u.score IS NOT NULL AS unranked
     FROM leaderboard.runs r
@@ -68,7 +70,8 @@ JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
 LEFT JOIN runner.board b ON b.leaderboard_id = s.leaderboard_id
 LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id
 LEFT JOIN (
-    SELECT r.submission_id, r.runner, bool_or(r.passed AND r.mode = 'leaderboard') AS proven, bool_and(r.passed) AS clean
+    SELECT r.submission_id, r.runner, bool_or(r.passed AND r.mode = 'leaderboard') AS proven,
+           bool_and(r.passed) AS clean
     FROM leaderboard.runs r
     WHERE r.secret
     GROUP BY r.submission_id, r.runner

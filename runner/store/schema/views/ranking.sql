@@ -39,7 +39,8 @@ CROSS JOIN LATERAL (
         UNION ALL
         SELECT v.gpu_type, v.user_id, v.submission_id, v.file_name, v.score, v.submission_time, v.timing, v.correctness
         FROM (SELECT r.id FROM leaderboard.runs r
-              WHERE r.id > (SELECT m.run_id FROM runner.score_mark m) AND NOT r.secret AND r.score IS NOT NULL AND r.passed
+              WHERE r.id > (SELECT m.run_id FROM runner.score_mark m) AND NOT r.secret AND r.score IS NOT NULL
+                  AND r.passed
                 AND (SELECT count(*) FROM runner.score k WHERE k.run_id = r.id) = 0
               OFFSET 0) AS r
         CROSS JOIN LATERAL (SELECT * FROM runner.counting_score o WHERE o.run_id = r.id OFFSET 0) AS v
@@ -48,4 +49,5 @@ CROSS JOIN LATERAL (
     ORDER BY c.gpu_type, c.user_id, c.score, c.submission_time, c.submission_id
 ) AS best
 CROSS JOIN LATERAL (SELECT o.user_name FROM leaderboard.user_info o WHERE o.id = best.user_id OFFSET 0) AS u;
-COMMENT ON VIEW runner.ranking IS 'Best valid public score per user, leaderboard and GPU type; seconds, rank 1 is fastest.';
+COMMENT ON VIEW runner.ranking
+    IS 'Best valid public score per user, leaderboard and GPU type; seconds, rank 1 is fastest.';

@@ -36,4 +36,5 @@ CROSS JOIN LATERAL (
     SELECT CASE l.task ->> 'ranking_by' WHEN 'mean' THEN c.mean WHEN 'geom' THEN c.geom ELSE c.last END AS expected
 ) AS e
 WHERE p.score_raw IS NOT NULL AND p.kind = 'benchmark';
-COMMENT ON VIEW runner.run_figures IS 'What the cases of a public run with a score say: speed of light, expected score in seconds.';
+COMMENT ON VIEW runner.run_figures
+    IS 'What the cases of a public run with a score say: speed of light, expected score in seconds.';

@@ -1,4 +1,5 @@
--- The rows of leaderboard.runs for the gateway, which shows them to anybody: of a secret run the verdict, no score and no time.
+-- The rows of leaderboard.runs for the gateway, which shows them to anybody: of a secret run the verdict, no score and
+-- no time.
 CREATE OR REPLACE VIEW runner.seen_run AS
 SELECT r.id, r.submission_id, r.runner, r.mode, r.secret, r.passed, r.score IS NOT NULL AS scored,
        CASE WHEN NOT r.secret THEN r.score END AS score,

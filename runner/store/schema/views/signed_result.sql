@@ -1,9 +1,11 @@
 -- A row per receipt: what was signed, and what the database says of the same result, under the names of the statement.
 CREATE OR REPLACE VIEW runner.signed_result AS
 SELECT c.job_id, c.statement, c.key, c.signature, j.submission_id, s.user_id, s.leaderboard_id, l.name AS leaderboard,
-       (SELECT count(*) FROM runner.open_board o WHERE o.leaderboard_id = s.leaderboard_id) > 0 AS published, u.is_banned IS TRUE AS user_banned,
+       (SELECT count(*) FROM runner.open_board o WHERE o.leaderboard_id = s.leaderboard_id) > 0 AS published,
+           u.is_banned IS TRUE AS user_banned,
        j.gpu_type, CASE WHEN j.secret THEN 'secret' ELSE 'public' END AS run, j.host, j.attempt, d.code_sha256,
-       CASE WHEN abs(r.score) > 1e-300 AND abs(r.score) < 1e300 THEN r.score::float8 END AS score_s, r.timing, r.correctness,
+       CASE WHEN abs(r.score) > 1e-300 AND abs(r.score) < 1e300 THEN r.score::float8 END AS score_s, r.timing,
+           r.correctness,
        j.retired_as, j.retired_reason
 FROM runner.receipt c
 CROSS JOIN LATERAL (SELECT * FROM runner.job o WHERE o.id = c.job_id OFFSET 0) AS j

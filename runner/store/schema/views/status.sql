@@ -1,6 +1,7 @@
 -- One line per submission. For an evaluation with an open job, the line speaks of that job; else of the job that counts
--- or was invalidated. Of a secret job it shows the verdict, never output, cases, messages, progress or how long it took: a
--- submission could sleep for as long as its secret data say. An end that a secret job made is rounded up to a second.
+-- or was invalidated. Of a secret job it shows the verdict, never output, cases, messages, progress or how long it
+-- took: a submission could sleep for as long as its secret data say. An end that a secret job made is rounded up to a
+-- second.
 CREATE OR REPLACE VIEW runner.status AS
 SELECT s.id AS submission_id, l.name AS leaderboard, s.user_id, u.user_name, s.file_name, s.submission_time,
        jobs.modes, jobs.gpu_types, jobs.priority, jobs.state,
@@ -82,7 +83,8 @@ CROSS JOIN LATERAL (
            min(j.started_at) FILTER (WHERE j.current) AS started_at,
            CASE WHEN NOT bool_or(j.open) THEN
                CASE WHEN bool_or(j.secret) FILTER (WHERE j.current)
-                    THEN date_trunc('second', max(j.finished_at) FILTER (WHERE j.current) + interval '999999 microseconds')
+                    THEN date_trunc('second',
+                        max(j.finished_at) FILTER (WHERE j.current) + interval '999999 microseconds')
                     ELSE max(j.finished_at) FILTER (WHERE j.current) END
            END AS finished_at,
            jsonb_agg(jsonb_build_object(
@@ -121,7 +123,8 @@ CROSS JOIN LATERAL (
                    WHEN o.secret THEN 'secret run'
                    WHEN o.progress IS NULL THEN 'starting'
                    WHEN o.step IN ('build', 'compile', 'nvcc-version') THEN 'building'
-                   WHEN o.step = o.mode AND o.step <> 'profile' AND o.total > 0 AND o.finished >= o.total THEN 'finishing'
+                   WHEN o.step = o.mode AND o.step <> 'profile' AND o.total > 0 AND o.finished >= o.total
+                       THEN 'finishing'
                    ELSE CASE o.step
                        WHEN 'test' THEN 'testing'
                        WHEN 'benchmark' THEN 'benchmarking'
@@ -129,9 +132,11 @@ CROSS JOIN LATERAL (
                        WHEN 'profile' THEN 'profiling'
                        ELSE o.step
                    END || CASE
-                       -- A profile is made case by case: the case's number is in the name of the step, profile.0, .1, and so on
+                       -- A profile is made case by case: the case's number is in the name of the step, profile.0, .1,
+                       -- and so on
                        WHEN o.step = 'profile' THEN coalesce(
-                           format(' case %s', substring(o.progress ->> 'phase' FROM '^profile\.(\d{1,6})$')::integer + 1), '')
+                           format(' case %s', substring(o.progress ->> 'phase'
+                               FROM '^profile\.(\d{1,6})$')::integer + 1), '')
                        WHEN o.total > 0 THEN format(' case %s of %s', least(o.finished + 1, o.total), o.total)
                        ELSE ''
                    END
@@ -142,8 +147,10 @@ CROSS JOIN LATERAL (
                    count(j.replaces) OVER one_key AS reruns,
                    split_part(j.progress ->> 'phase', '.', 1) AS step,
                    -- Any version of the daemon may have written it.
-                   CASE jsonb_typeof(j.progress -> 'done') WHEN 'number' THEN (j.progress -> 'done')::integer END AS finished,
-                   CASE jsonb_typeof(j.progress -> 'total') WHEN 'number' THEN (j.progress -> 'total')::integer END AS total
+                   CASE jsonb_typeof(j.progress -> 'done') WHEN 'number'
+                       THEN (j.progress -> 'done')::integer END AS finished,
+                   CASE jsonb_typeof(j.progress -> 'total') WHEN 'number'
+                       THEN (j.progress -> 'total')::integer END AS total
             FROM runner.job j
             WHERE j.submission_id = s.id
             WINDOW one_key AS (PARTITION BY j.gpu_type, j.mode, j.secret)
@@ -175,7 +182,8 @@ LEFT JOIN LATERAL (
                         JOIN leaderboard.runs k ON k.id = y.run_id
                         WHERE b.secret AND k.runner = o.gpu_type) AS counts,
                CASE WHEN o.mode = 'leaderboard' AND o.passed AND NOT o.ranks THEN
-                   format('this board ranks %s times only; this time is %s', o.demanded, o.timing) || coalesce(': ' || o.detail, '')
+                   format('this board ranks %s times only; this time is %s', o.demanded, o.timing)
+                       || coalesce(': ' || o.detail, '')
                END AS unranked
         FROM (
             SELECT r.id, r.runner AS gpu_type, r.mode, r.score, r.passed, d.timing AS demanded, w.timing, w.correctness,
@@ -193,4 +201,5 @@ LEFT JOIN LATERAL (
         ) AS o
     ) AS r
 ) AS times ON true;
-COMMENT ON VIEW runner.status IS 'A line per submission; times in milliseconds, score in seconds; verdict when all jobs are over.';
+COMMENT ON VIEW runner.status
+    IS 'A line per submission; times in milliseconds, score in seconds; verdict when all jobs are over.';

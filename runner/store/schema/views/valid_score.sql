@@ -20,5 +20,6 @@ WHERE NOT r.secret AND r.score IS NOT NULL AND r.passed
       SELECT FROM leaderboard.runs f
       WHERE f.submission_id = s.id AND f.runner = r.runner AND f.secret AND NOT f.passed);
 COMMENT ON VIEW runner.valid_score IS
-    'Public scores that count: the secret run on the same GPU type passed, none failed there, it is not marked hacked, and the time '
+    'Public scores that count: the secret run on the same GPU type passed, none failed there, it is not marked hacked, '
+    'and the time '
     'is what the leaderboard demands.';

@@ -21,7 +21,8 @@ _SPREADS = 3.0
 _FLOOR_STEPS = 4.0
 _LOW = (torch.float16, torch.bfloat16)
 #: atol and rtol by the width of the dtype.
-DEFAULT_TOLERANCE, LOW_TOLERANCE = 1e-4, 1e-2
+DEFAULT_TOLERANCE = 1e-4
+LOW_TOLERANCE = 1e-2
 #: Elements that are compared at once: in double they and what is worked out from them take some 50 bytes each.
 _AT_ONCE = 1 << 22
 
@@ -64,10 +65,10 @@ def default_tolerance(dtype: torch.dtype) -> tuple[float, float]:
     return both, both
 
 
-def compare(expected: object, found: object, tolerance: Tolerance) -> Comparison:
+def compare(expected: object, output: object, tolerance: Tolerance) -> Comparison:
     """Compare an output with what is expected."""
     result = Comparison()
-    result.problem = _compare(expected, found, "output", tolerance, result)
+    result.problem = _compare(expected, output, "output", tolerance, result)
     return result
 
 
@@ -90,16 +91,16 @@ def _keys(value: object) -> object:
     return (_kind(value), len(value)) if isinstance(value, (tuple, list)) else None
 
 
-def kernelbench_allclose(expected: object, found: object, tolerance: Tolerance) -> bool | None:
+def kernelbench_allclose(expected: object, output: object, tolerance: Tolerance) -> bool | None:
     """What KernelBench's comparison says; None for outputs that are not one tensor, which it cannot compare."""
     if not isinstance(expected, torch.Tensor):
         return None
-    if not isinstance(found, torch.Tensor) or kind_of(expected) != kind_of(found):
+    if not isinstance(output, torch.Tensor) or kind_of(expected) != kind_of(output):
         return False
     rtol, atol = tolerance.of(expected.dtype)
     if expected.dtype == torch.bool:
-        return bool(torch.equal(expected, found))
-    pairs = zip(_parts(expected), _parts(found), strict=True)
+        return bool(torch.equal(expected, output))
+    pairs = zip(_parts(expected), _parts(output), strict=True)
     return all(torch.allclose(_wide(one), _wide(other), rtol=rtol, atol=atol) for one, other in pairs)
 
 
@@ -240,7 +241,7 @@ def _spread(want: torch.Tensor, have: torch.Tensor) -> tuple[float, int]:
         if not one.numel():
             continue
         # The parts' means and deviations make those of the whole.
-        variance, own = (float(found) for found in torch.var_mean(one, correction=0))
+        variance, own = (float(value) for value in torch.var_mean(one, correction=0))
         total = count + one.numel()
         gap = own - mean
         # Not by **, which raises where a product is infinite.

@@ -112,16 +112,16 @@ def transformed(args: Any, name: str, seen: Sequence[Range | None]) -> Any:
     if name == ORIGINAL:
         return args
     ranges = iter(seen)
-    known = {id(item): found for item, found in zip(tensors_of(args), ranges, strict=False)}
+    ranges_by_id = {id(item): own_range for item, own_range in zip(tensors_of(args), ranges, strict=False)}
 
     def change(item: torch.Tensor) -> torch.Tensor:
-        found = known.get(id(item))
-        if found is None or found.is_binary or found.is_fixed:
+        own_range = ranges_by_id.get(id(item))
+        if own_range is None or own_range.is_binary or own_range.is_fixed:
             return item
         table = _FLOATS if item.is_floating_point() else _INTEGERS
         function = table.get(name)
-        if function is None or (not item.is_floating_point() and not found.low < found.high):
+        if function is None or (not item.is_floating_point() and not own_range.low < own_range.high):
             return item
-        return function(item.detach(), found).to(item.dtype)
+        return function(item.detach(), own_range).to(item.dtype)
 
     return map_tensors(args, change)

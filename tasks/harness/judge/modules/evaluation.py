@@ -416,7 +416,7 @@ class GroupJudge:
             if self.control is not None and client.open_flags(deadline_ns=deadline):
                 client.warm_up(deadline_ns=deadline)
             if self._measured is not None:
-                why_not = client.prepare_device(deadline_ns=deadline, known=self._measured)
+                why_not = client.prepare_device(deadline_ns=deadline, measured=self._measured)
                 if why_not is not None:
                     raise HarnessFailed(f"a worker cannot be timed as the first one was: {why_not}")
         except Fault as fault:
@@ -580,8 +580,8 @@ class _Attempt:
             self._refuse("memory_limit", _memory_note(self._group.device) or f"no memory is left to judge it: {error}")
             self._leave(kill=True)
         else:
-            told = f"what the candidate returned cannot be judged: {type(error).__name__}: {error}"
-            self._refuse("runtime_error", told[:4000])
+            sentence = f"what the candidate returned cannot be judged: {type(error).__name__}: {error}"
+            self._refuse("runtime_error", sentence[:4000])
 
     def _blame(self, error: InvalidReference) -> None:
         """Whose fault a failure of the reference is: its own if it fails again without the candidate."""
@@ -653,10 +653,10 @@ class _Attempt:
         side = self._side = ModuleSide(
             client, prepared.reference, control=self._group.control, subject="the candidate", clock=self._clock
         )
-        made = side.construct(prepared.args, prepared.kwargs, first_args=prepared.first_args)
-        self._matched = matching(prepared.state, made.entries)
-        self._full = is_full(prepared.state, made.entries, self._matched)
-        result.weights = describe_match(prepared.state, made.entries, self._matched)
+        constructed = side.construct(prepared.args, prepared.kwargs, first_args=prepared.first_args)
+        self._matched = matching(prepared.state, constructed.entries)
+        self._full = is_full(prepared.state, constructed.entries, self._matched)
+        result.weights = describe_match(prepared.state, constructed.entries, self._matched)
         self._end_part("construct")
         result.stage = "correctness"
         trials = prepared.trials
@@ -708,27 +708,27 @@ class _Attempt:
             if kernelbench:
                 says = kernelbench_allclose(expected.output, output, prepared.tolerance)
                 result.kb_correct = None if says is None else says and result.kb_correct is not False
-            found = compare(expected.output, output, prepared.tolerance)
+            comparison = compare(expected.output, output, prepared.tolerance)
             changed = _mutation(expected, after, prepared.tolerance)
         result.perturbed = result.perturbed or perturbed
         if trial.distribution not in result.distributions:
             result.distributions.append(trial.distribution)
         random = prepared.random_in_eval if trial.in_eval else prepared.random
-        problem = found.problem
+        problem = comparison.problem
         if random and problem is not None:
             problem = self._unlike(trial, expected, output, perturbed=perturbed)
         elif not random or self._seeds_agree:
-            self._note_errors(found)
+            self._note_errors(comparison)
         problem = problem or changed
         if problem is not None:
             call = (trial.number, perturbed)
             raise _Wrong(f"{where}: {problem}", call=call, args=expected.args, seed=trial.seed, perturbed=perturbed)
         result.failing_input = None
 
-    def _note_errors(self, found: Comparison) -> None:
+    def _note_errors(self, comparison: Comparison) -> None:
         result = self._result
-        result.max_abs_error = max(result.max_abs_error or 0.0, found.max_abs_error)
-        result.max_rel_error = max(result.max_rel_error or 0.0, found.max_rel_error)
+        result.max_abs_error = max(result.max_abs_error or 0.0, comparison.max_abs_error)
+        result.max_rel_error = max(result.max_rel_error or 0.0, comparison.max_rel_error)
 
     def _look_at_state(self, trial: Trial) -> None:
         """Flag it if the trial before this one has left another state than in the reference.
@@ -755,13 +755,13 @@ class _Attempt:
             return compare(expected.output, output, prepared.tolerance).problem
         first, self._seeds_agree = self._seeds_agree, False
         with self._clock.standing(DRAWS * prepared.reference.usual_ns):
-            wanted = prepared.draws(trial, perturbed=perturbed, all_of_them=first)
-            problem = wanted.implausible(output)
+            reference_draws = prepared.draws(trial, perturbed=perturbed, all_of_them=first)
+            problem = reference_draws.implausible(output)
         if problem is not None or not first:
             return problem
         draws = [self._side.observe(expected.args, secrets.randbelow(_SEEDS))[0] for _ in range(DRAWS)]
         with self._clock.standing(DRAWS * prepared.reference.usual_ns):
-            return wanted.unlike(draws)
+            return reference_draws.unlike(draws)
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -800,25 +800,25 @@ class _Attempt:
         # Where the row from before the candidate was of the other mode, one is made now.
         before = group.rows.pop(in_eval, None) or group.reference_row(self._reference_calls, in_eval=in_eval)
         after = group.reference_row(self._reference_calls, in_eval=in_eval)
-        found = self._guarded(lambda: speedup_of(before.joined(after), own, tolerance=group.tolerance))
+        speedup = self._guarded(lambda: speedup_of(before.joined(after), own, tolerance=group.tolerance))
         further = group.further_rows(self._reference_calls, in_eval=in_eval)
         group.rows = {in_eval: after}
         self._end_part("reference_timing")
-        if found is None:
+        if speedup is None:
             return False
-        return bool(self._guarded(lambda: self._tell(found, own, further)))
+        return bool(self._guarded(lambda: self._tell(speedup, own, further)))
 
-    def _tell(self, found: Speedup, own: Row, further: Mapping[str, Row]) -> bool:
+    def _tell(self, result_of_times: Speedup, own: Row, further: Mapping[str, Row]) -> bool:
         """Write a speed-up into the result."""
-        if found.is_forged:
+        if result_of_times.is_forged:
             raise Fault("rejected", "the candidate claims times that are far below what passed on the judge's clock")
         result = self._result
-        for key, value in found.facts().items():
+        for key, value in result_of_times.facts().items():
             setattr(result, key, value)
-        result.candidate_ns = round(found.candidate_ns, 1)
-        result.timing = found.timing
-        result.reference_stats = stats_of(found.counted_ns)
-        result.candidate_stats = stats_of(found.candidate_counted_ns)
+        result.candidate_ns = round(result_of_times.candidate_ns, 1)
+        result.timing = result_of_times.timing
+        result.reference_stats = stats_of(result_of_times.counted_ns)
+        result.candidate_stats = stats_of(result_of_times.candidate_counted_ns)
         if self._group.is_marked:
             result.speedup_device = result.speedup
         for name, row in further.items():
@@ -827,11 +827,11 @@ class _Attempt:
 
     def _check_timed(self, args: list[Any], seed: int | None, output: object) -> None:
         expected, _ = self._prepared.reference.run(args, seed)
-        found = compare(expected, output, self._prepared.tolerance)
-        self._note_errors(found)
-        if found.problem is not None:
-            told = f"in a timed call: {found.problem}"
-            raise _Wrong(told, call=self._candidate.id, args=args, seed=seed, perturbed=bool(self._loaded))
+        comparison = compare(expected, output, self._prepared.tolerance)
+        self._note_errors(comparison)
+        if comparison.problem is not None:
+            message = f"in a timed call: {comparison.problem}"
+            raise _Wrong(message, call=self._candidate.id, args=args, seed=seed, perturbed=bool(self._loaded))
 
 
 def _of_module(fault: Fault) -> str:
@@ -853,16 +853,16 @@ def _mutation(expected: Expected, after: Sequence[torch.Tensor], tolerance: Tole
     inputs = tensors_of(expected.args)
     if len(after) != len(inputs):
         return "the candidate does not give its inputs back"
-    for index, (given, wanted, left) in enumerate(zip(inputs, expected.after, after, strict=True)):
-        if kind_of(left) == kind_of(given) and (same_bits(given, left) or _is_like(given, wanted, left, tolerance)):
+    for index, (given, allowed, left) in enumerate(zip(inputs, expected.after, after, strict=True)):
+        if kind_of(left) == kind_of(given) and (same_bits(given, left) or _is_like(given, allowed, left, tolerance)):
             continue
         return f"input tensor {index} was changed in another way than the reference changes it"
     return None
 
 
-def _is_like(given: torch.Tensor, wanted: torch.Tensor, left: torch.Tensor, tolerance: Tolerance) -> bool:
+def _is_like(given: torch.Tensor, expected: torch.Tensor, left: torch.Tensor, tolerance: Tolerance) -> bool:
     """Whether an input was left as the reference leaves it, or as it was but for numbers that mean the same."""
     exactly = Tolerance(rtol=0.0, atol=0.0)
-    return compare(wanted, left, tolerance).problem is None or (
+    return compare(expected, left, tolerance).problem is None or (
         given.is_floating_point() and compare(given, left, exactly).problem is None
     )

@@ -58,8 +58,8 @@ class Settings:
             raise GroupError(f"settings are {type(values).__name__}, expected an object")
         unknown = sorted(set(values) - set(cls.__dataclass_fields__))
         if unknown:
-            known = ", ".join(cls.__dataclass_fields__)
-            raise GroupError(f"setting {unknown[0]!r} is unknown; known are {known}")
+            names = ", ".join(cls.__dataclass_fields__)
+            raise GroupError(f"setting {unknown[0]!r} is unknown; known are {names}")
         _check_values(values)
         given = {key: value for key, value in values.items() if value is not None or key == "precision"}
         if "timeout_s" in given:
@@ -81,8 +81,8 @@ def _check_values(values: Mapping[str, Any]) -> None:
             raise GroupError(f"setting {name} is {value!r}, expected a number from {least:g} to {most:g}")
     for name, choices in (("precision", (None, *_DTYPES)), ("baseline", BASELINES)):
         if name in values and values[name] not in choices:
-            wanted = ", ".join("null" if choice is None else choice for choice in choices)
-            raise GroupError(f"setting {name} is {values[name]!r}, expected one of {wanted}")
+            names = ", ".join("null" if choice is None else choice for choice in choices)
+            raise GroupError(f"setting {name} is {values[name]!r}, expected one of {names}")
     further = values.get("further_baselines", ())
     if not isinstance(further, Sequence) or isinstance(further, str) or not all(name in BASELINES for name in further):
         raise GroupError(f"setting further_baselines is {further!r}, expected a list of {', '.join(BASELINES)}")

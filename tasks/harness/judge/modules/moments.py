@@ -21,16 +21,25 @@ from .compare import as_real, kind_of
 DRAWS = 48
 #: Elements of a tensor that are compared at most.
 _MOST_ELEMENTS = 4096
-#: How often draws are exchanged. A difference counts above so many times the largest that this makes, and above limits:
-#: of the mean over all elements of the means' squared difference, 1 if they are alike, and of the ratio of variances.
-_EXCHANGES, _ABOVE = 400, 1.5
-_MOST_SHIFT, _MOST_RATIO = 1.6, 1.5
-#: One output may be so many ranges of the reference's draws, and this much, beyond them.
-_RANGES, _BEYOND = 3.0, 0.25
-#: A single element counts as no further than so many standard deviations, and no larger than so many sizes.
-_FAR, _HUGE = 10.0, 1e9
-#: An element does not move that varies, and is the same that differs, by less than this part of the tensor's size.
-_STILL, _SAME = 1e-6, 1e-3
+#: How often draws are exchanged.
+_EXCHANGES = 400
+#: A difference counts if it is above this multiple of the largest that an exchange makes, and above its limit.
+_ABOVE = 1.5
+#: Limit of the means' squared difference, averaged over all elements; 1 where both sides are alike.
+_MOST_SHIFT = 1.6
+#: Limit of the ratio of variances.
+_MOST_RATIO = 1.5
+#: One output may lie beyond the reference's draws by this multiple of their range, and by this much.
+_RANGES = 3.0
+_BEYOND = 0.25
+#: A single element counts as no further away than this, in standard deviations.
+_FAR = 10.0
+#: A single element counts as no larger than this, in sizes of the tensor.
+_HUGE = 1e9
+#: An element is still if it varies by less than this part of the tensor's size.
+_STILL = 1e-6
+#: Two elements are the same if they differ by less than this part of the tensor's size.
+_SAME = 1e-3
 #: The part of the mean variance that is added to that of each element: one that seldom changes may not have done so.
 _SELDOM = 0.05
 
@@ -84,9 +93,9 @@ class Draws:
         return self._compared(outputs, _unlike)
 
     def _compared(self, outputs: Sequence[object], compared: _Comparison) -> str | None:
-        found = [self._numbers(output) for output in outputs]
-        haves = [numbers for numbers in found if numbers is not None]
-        if len(haves) < len(found):
+        drawn = [self._numbers(output) for output in outputs]
+        haves = [numbers for numbers in drawn if numbers is not None]
+        if len(haves) < len(drawn):
             return "the number of its tensors, a shape, a dtype or a device is another one, or changes with the seed"
         for index in range(len(self._kinds)):
             want = torch.stack([draw[index] for draw in self._wants])

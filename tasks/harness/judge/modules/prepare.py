@@ -33,13 +33,16 @@ _KEPT_BYTES = 256 << 20
 _RANGE_DRAWS = 3
 #: Draws that an output is compared with that may not depend on its inputs.
 _FURTHER_DRAWS = 2
-#: The preparation and each candidate's correctness take some thirty calls of the reference. So a call may take this
-#: part of a candidate's time; one of a second is never too slow.
-_CALL_SHARE, _NOT_SLOW_S = 1 / 15, 1.0
+#: Part of a candidate's time that a call of the reference may take: preparation and correctness take some thirty.
+_CALL_SHARE = 1 / 15
+#: A call of the reference that takes no longer is never too slow.
+_NOT_SLOW_S = 1.0
 #: The part of a candidate's time that its timed calls may take of the judge, for inputs and checks.
 _TIMING_SHARE = 0.5
-#: The part of a candidate's time that draws of the reference take for all trials, and the fewest draws for one.
-_DRAWN_SHARE, _FEWEST_DRAWS = 0.5, 24
+#: Part of a candidate's time that draws of the reference take for all trials.
+_DRAWN_SHARE = 0.5
+#: Fewest draws for one trial.
+_FEWEST_DRAWS = 24
 #: What a call takes at most, beside what the second one took.
 _ROOM = 2.0
 #: Fewer timed calls say nothing.
@@ -139,9 +142,9 @@ class Prepared:
 
     def expected(self, trial: Trial, *, perturbed: bool) -> Expected:
         """What the reference does in a trial, from its untouched state."""
-        found = self._kept.get((trial.number, perturbed))
-        if found is not None:
-            return found
+        outcome = self._kept.get((trial.number, perturbed))
+        if outcome is not None:
+            return outcome
         args = transformed(self.reference.inputs(trial.seed), trial.distribution, self.ranges)
         self.enter(perturbed=perturbed, in_eval=trial.in_eval)
         if trial.is_second:
@@ -149,12 +152,12 @@ class Prepared:
             self.reference.run(args, trial.seed)
             self.reference.set_eval(on=True)
         output, after = self.reference.run(args, trial.seed)
-        found = Expected(args=args, output=output, after=after)
+        outcome = Expected(args=args, output=output, after=after)
         nbytes = sum(item.nbytes for item in (*tensors_of(args), *tensors_of(output), *after))
         if self._kept_bytes + nbytes <= _KEPT_BYTES:
             self._kept_bytes += nbytes
-            self._kept[trial.number, perturbed] = found
-        return found
+            self._kept[trial.number, perturbed] = outcome
+        return outcome
 
     def enter(self, *, perturbed: bool, in_eval: bool) -> None:
         """Give the judge's module its weights and its mode."""
@@ -174,15 +177,15 @@ class Prepared:
 
     def draws(self, trial: Trial, *, perturbed: bool, all_of_them: bool) -> Draws:
         """Outputs of the reference for a trial's inputs and weights, under several seeds; fewer of slow ones."""
-        made = self._draws.setdefault((trial.number, perturbed), Draws())
+        drawn = self._draws.setdefault((trial.number, perturbed), Draws())
         most = _DRAWN_SHARE * self.settings.timeout_s / max(self.call_s * len(self.trials), 1e-9)
-        missing = (DRAWS if all_of_them else round(min(max(most, _FEWEST_DRAWS), DRAWS))) - len(made)
+        missing = (DRAWS if all_of_them else round(min(max(most, _FEWEST_DRAWS), DRAWS))) - len(drawn)
         if missing > 0:
             args = self.expected(trial, perturbed=perturbed).args
             self.enter(perturbed=perturbed, in_eval=trial.in_eval)
             for _ in range(missing):
-                made.add(self.reference.run(args, secrets.randbelow(_SEEDS))[0])
-        return made
+                drawn.add(self.reference.run(args, secrets.randbelow(_SEEDS))[0])
+        return drawn
 
 
 def prepare(reference: Reference, settings: Settings, *, memory_bytes: int) -> Prepared:
@@ -310,14 +313,14 @@ def _plan(prepared: Prepared, *, only_eval: bool) -> Iterator[Trial]:
 
 def _usable(prepared: Prepared, draws: list[list[Any]], *, in_eval: bool) -> list[str]:
     """The distributions on which the reference gives finite numbers."""
-    found = [ORIGINAL]
+    names = [ORIGINAL]
     for name in names_for(draws)[1:]:
         args = transformed(draws[0], name, prepared.ranges)
         prepared.enter(perturbed=False, in_eval=in_eval)
         if _is_sound(prepared.reference, args):
-            found.append(name)
+            names.append(name)
     prepared.enter(perturbed=False, in_eval=in_eval)
-    return found
+    return names
 
 
 def _timeable(prepared: Prepared, inputs: list[Any]) -> tuple[str, ...]:
@@ -378,14 +381,14 @@ def _is_degenerate(prepared: Prepared) -> bool:
 
 def require_fit(inputs: list[Any], state: State, output: object, memory_bytes: int) -> None:
     """Require room for weights and a call: its inputs twice, its output and the inputs that it leaves three times."""
-    given, made = (sum(item.nbytes for item in tensors_of(value)) for value in (inputs, output))
-    needed = held(given, given + made)
+    input_bytes, output_bytes = (sum(item.nbytes for item in tensors_of(value)) for value in (inputs, output))
+    needed = held(input_bytes, input_bytes + output_bytes)
     own = sum(item.nbytes for item in state.values())
     if max(needed, 3 * own) > memory_bytes:
         raise InvalidReference(
-            f"its inputs have {given} bytes, its outputs {made} and its parameters {own}: judging it holds {needed} "
-            f"bytes (5 times the inputs, 3 times the outputs) and {3 * own} (3 times the parameters), a group may hold "
-            f"{memory_bytes}"
+            f"its inputs have {input_bytes} bytes, its outputs {output_bytes} and its parameters {own}: judging it "
+            f"holds {needed} bytes (5 times the inputs, 3 times the outputs) and {3 * own} (3 times the parameters), "
+            f"a group may hold {memory_bytes}"
         )
 
 

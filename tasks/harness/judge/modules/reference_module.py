@@ -99,7 +99,7 @@ class Reference:
     def anew(self) -> Reference:
         """The same file, run once more: nothing of it has been called."""
         text, entry_point, directory = self._file
-        made = Reference(
+        reference = Reference(
             text,
             entry_point,
             directory=directory,
@@ -109,8 +109,8 @@ class Reference:
             device=self.device,
             precision=self.precision,
         )
-        made.is_alone = self.is_alone
-        return made
+        reference.is_alone = self.is_alone
+        return reference
 
     def _run_file(self, text: str, directory: Path) -> dict[str, Any]:
         path = directory / _FILE
@@ -143,13 +143,13 @@ class Reference:
             return [], {}
         seed_all(self.weight_seed)
         with self._fault("get_init_inputs"):
-            found = function()
-        if not isinstance(found, (list, tuple)):
-            raise InvalidReference(f"get_init_inputs returned a {type(found).__name__}, expected a list")
-        is_pair = len(found) == 2 and isinstance(found[0], (list, tuple)) and type(found[1]) is dict
-        if is_pair and all(type(key) is str for key in found[1]):
-            return list(found[0]), dict(found[1])
-        return list(found), {}
+            arguments = function()
+        if not isinstance(arguments, (list, tuple)):
+            raise InvalidReference(f"get_init_inputs returned a {type(arguments).__name__}, expected a list")
+        is_pair = len(arguments) == 2 and isinstance(arguments[0], (list, tuple)) and type(arguments[1]) is dict
+        if is_pair and all(type(key) is str for key in arguments[1]):
+            return list(arguments[0]), dict(arguments[1])
+        return list(arguments), {}
 
     def construct(self) -> None:
         """Make the module, with the weight seed. One with lazy parts is called once."""
@@ -211,13 +211,13 @@ class Reference:
         """Positional arguments of one call, under a seed, cast and moved as asked."""
         seed_all(seed)
         with self._fault("get_inputs", again=lambda: self.inputs(seed)):
-            found = self._namespace["get_inputs"]()
-        if isinstance(found, torch.Tensor):
-            found = [found]
-        if not isinstance(found, (list, tuple)):
-            raise InvalidReference(f"get_inputs returned a {type(found).__name__}, expected a list")
+            arguments = self._namespace["get_inputs"]()
+        if isinstance(arguments, torch.Tensor):
+            arguments = [arguments]
+        if not isinstance(arguments, (list, tuple)):
+            raise InvalidReference(f"get_inputs returned a {type(arguments).__name__}, expected a list")
         with self._fault("the reference's inputs", "cannot be moved", again=lambda: self.inputs(seed)):
-            return [map_tensors(item, self._cast) for item in found]
+            return [map_tensors(item, self._cast) for item in arguments]
 
     def _cast(self, item: torch.Tensor) -> torch.Tensor:
         # Integers and bools keep their dtype: they are indices and masks.

@@ -34,7 +34,8 @@ _PATIENCE_NS = 120_000_000_000
 _ANSWER_NS = 2_000.0
 _SEED_NS = {"python": 10_000.0, "torch": 3_000.0, "cuda": 10_000.0, "numpy": 5_000.0}
 _TENSOR_NS = 1_500.0
-_NESTED_NS, _NESTED_TENSOR_NS = 30_000.0, 15_000.0
+_NESTED_NS = 30_000.0
+_NESTED_TENSOR_NS = 15_000.0
 #: No size that a worker names is above this.
 _MOST_SIZE = 1 << 48
 
@@ -53,8 +54,8 @@ class Constructed:
         match answer:
             case {"state": list(state), "lazy": bool(lazy), **more} if not more:
                 entries = [_entry(item) for item in state]
-                known = tuple(entry for entry in entries if entry is not None)
-                return cls(entries=known, lazy=lazy) if len(known) == len(entries) else None
+                sound = tuple(entry for entry in entries if entry is not None)
+                return cls(entries=sound, lazy=lazy) if len(sound) == len(entries) else None
             case _:
                 return None
 
@@ -137,17 +138,17 @@ class ModuleSide:
             "dtype": self._reference.precision,
             "baseline": baseline,
         }
-        made = self._description(order)
-        if made.lazy:
+        constructed = self._description(order)
+        if constructed.lazy:
             fill = {"do": "fill", "args": encoded(first_args), "seed": self._reference.weight_seed}
-            made = self._description(fill)
-        return made
+            constructed = self._description(fill)
+        return constructed
 
     def _description(self, order: Mapping[str, object]) -> Constructed:
-        made = Constructed.of(self._order(order))
-        if made is None:
+        constructed = Constructed.of(self._order(order))
+        if constructed is None:
             raise Fault("rejected", f"{self._subject} does not describe its state", gone=True)
-        return made
+        return constructed
 
     def limit_memory(self, nbytes: int) -> None:
         """Let the worker have only so much more memory of its own; for code that a group's sender is trusted with."""

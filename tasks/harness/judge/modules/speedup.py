@@ -112,8 +112,8 @@ def stats_of(times_ns: Sequence[float]) -> dict[str, float]:
     }
 
 
-def _noise(found: Audit) -> float:
-    return 0.0 if found.timing == "audited" else found.noise_ns or 0.0
+def _noise(result: Audit) -> float:
+    return 0.0 if result.timing == "audited" else result.noise_ns or 0.0
 
 
 def _audited(row: Row, tolerance: float) -> Audit:

@@ -32,6 +32,6 @@ _CUSTOM = {
 
 def flags_of(code: str) -> list[str]:
     """The flags of a text, sorted; `custom:NAME` for each kind of custom kernel, `no_custom_kernel` for none."""
-    found = [name for name, pattern in _FLAGS.items() if re.search(pattern, code, re.MULTILINE)]
+    flags = [name for name, pattern in _FLAGS.items() if re.search(pattern, code, re.MULTILINE)]
     custom = [f"custom:{name}" for name, pattern in _CUSTOM.items() if re.search(pattern, code)]
-    return sorted([*found, *(custom or ["no_custom_kernel"])])
+    return sorted([*flags, *(custom or ["no_custom_kernel"])])

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from runner.base.gpu_types import Registry
+from runner.cli import main
 from runner.cli.task_check import _solutions
-from runner.cli.task_new import make_folder
 from runner.extras.trainers.client import sources
 from runner.task_format import load
-from runner.task_format.model import Lang
 
 _TYPE = 'name = "MINE"\nvendor = "none"\ndetect = false\n'
 
@@ -48,7 +47,7 @@ def test_a_folder_is_read_as_if_they_were_not_there(tmp_path: Path, reader: Call
     """GPU types, a task with its solutions, a trainer's problems."""
     folder = tmp_path / "folder"
     if reader is _task:
-        make_folder(tmp_path, folder.name, Lang.PY)
+        assert main(["task", "new", folder.name, "--directory", str(tmp_path)]) == 0
     else:
         (folder / "one").mkdir(parents=True)
         (folder / "mine.toml").write_text(_TYPE, encoding="utf-8")

@@ -115,12 +115,12 @@ def test_a_task_that_takes_no_secret_seed_fails_its_check(
     """Its public seeds work; the finding names the case, the seed and what to do."""
     finding = checked(with_seeding(tmp_path / "task", seeding), evaluation_python)["case size: 100; seed: 7"]
     assert finding.mark is Mark.FAILED
-    assert finding.found.startswith("with seed 4294967295, which a secret run may have: the task's generate_input")
+    assert finding.fact.startswith("with seed 4294967295, which a secret run may have: the task's generate_input")
     assert "% 2**32" in (finding.remedy or "")
 
 
 def test_the_reported_task_passes(evaluation_python: Path) -> None:
     """The folder as it was reported."""
     found = checked(TASK, evaluation_python)
-    assert found["cases"].found == "all 2 generate, also with the largest secret seed"
+    assert found["cases"].fact == "all 2 generate, also with the largest secret seed"
     assert all(finding.mark is not Mark.FAILED for finding in found.values())

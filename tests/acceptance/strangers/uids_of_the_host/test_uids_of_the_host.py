@@ -41,4 +41,4 @@ def test_users_with_uids_of_containers_are_named(
     monkeypatch.setattr(pwd, "getpwall", lambda: [_user(f"u{uid}", uid) for uid in uids])
     finding = check._uids()
     assert (finding.mark is Mark.WARNING) == warned, finding
-    assert ("u" in finding.found or "ada" in finding.found) or not warned
+    assert ("u" in finding.fact or "ada" in finding.fact) or not warned

@@ -102,8 +102,8 @@ def test_the_last_final_is_there_under_the_names_of_the_export(
             fault = "wrong_answer in round 1" if number == 3 else None
             connection.execute("INSERT INTO runner.finalist VALUES (1, %s, %s, %s)", [number, entry, fault])
             connection.execute(
-                "INSERT INTO runner.final_score (final_id, number, round, host, score) "
-                "SELECT 1, %s, n, 'h', 0.00002 FROM generate_series(1, 12) AS n",
+                "INSERT INTO runner.final_score (final_id, number, round, host, score, p25) "
+                "SELECT 1, %s, n, 'h', 0.00003, 0.00002 FROM generate_series(1, 12) AS n",
                 [number],
             )
     exported(database_url, tmp_path / "out")

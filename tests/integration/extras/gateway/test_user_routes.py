@@ -227,6 +227,22 @@ def test_a_ban_a_deadline_and_a_stop(gate: Gate) -> None:
     assert (answer.status, "closed at" in answer.detail) == (400, True)
 
 
+def test_a_token_reads_pages_and_cancels_but_sends_no_form(gate: Gate) -> None:
+    """Only its user's; texts in the JSON of a page are as they were written."""
+    submission_id = gate.submit(code=b"a < b\n").json["details"]["id"]
+    assert gate.ask("GET", "/mine?format=json", cli="ada-token").json["lines"][0]["id"] == submission_id
+    view = f"/view/{submission_id}?format=json"
+    assert gate.ask("GET", view, cli="ada-token").json["code"]["text"] == "a < b\n"
+    gate.sql("UPDATE leaderboard.leaderboard SET description = 'a < b'")
+    assert gate.ask("GET", "/board/identity?format=json").json["description"] == "a < b"
+    assert [gate.ask("GET", view, cli=token).status for token in ("bob-token", "nobody-s", None)] == [403, 401, 401]
+    origin = {"Origin": f"http://127.0.0.1:{gate.port}", "Host": f"127.0.0.1:{gate.port}"}
+    assert gate.ask("POST", f"/view/{submission_id}/cancel", b"csrf=", cli="ada-token", headers=origin).status == 401
+    path = f"/user/submissions/{submission_id}/cancel"
+    assert [gate.ask("POST", path, cli=token).status for token in (None, "bob-token", "ada-token")] == [400, 403, 200]
+    assert gate.ask("GET", view, cli="ada-token").json["progress"] == {"text": "cancelled", "done": True}
+
+
 def test_the_hourly_limit_says_when_to_come_back(gate: Gate) -> None:
     """429 with Retry-After; other categories and users are free."""
     gate.sql(

@@ -1,4 +1,4 @@
-"""What becomes of a spooled result: committed, evidence, or set aside; and who holds its lease meanwhile."""
+"""What becomes of a spooled result: committed, evidence, or dropped; and who holds its lease meanwhile."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from structlog.testing import capture_logs
 
 from runner.base.errors import DatabaseUnavailableError
 from runner.daemon.outcomes.replay import PATIENCE_S
-from runner.daemon.outcomes.spool import ASIDE
 from runner.store import Store
 from tests.support.waiting import PATIENCE_S as WAIT_S
 from tests.unit.daemon.fakes import Parts
-from tests.unit.daemon.outcomes.spool.samples import job, result
+from tests.unit.daemon.outcomes.samples import job, result
 
 
 def deliver(parts: Parts) -> int:
@@ -55,20 +54,19 @@ def test_a_database_that_goes_away_in_between_loses_nothing(parts: Parts) -> Non
     assert [job_id for job_id, _ in parts.store.completed] == [1, 2, 3]
 
 
-def test_a_result_of_another_database_is_set_aside(parts: Parts, tmp_path: Path) -> None:
-    """Where there is no such job no table could keep the evidence, so the file is kept, with the reason in the log."""
+def test_a_result_of_another_database_is_dropped(parts: Parts) -> None:
+    """Where there is no such job no table could keep the evidence: the log has the reason."""
     parts.store.gone = {1}
     for job_id in (1, 2):
         assert parts.replayer.accept(job(job_id), result(), slot="cpu0")
     with capture_logs() as logs:
         assert deliver(parts) == 1
     assert (parts.spool.count, parts.held(), parts.events()) == (0, set(), ["done"])
-    assert len(list((tmp_path / "spool" / ASIDE).iterdir())) == 1
     (said,) = [line for line in logs if line["log_level"] == "error"]
     assert "this database has no such job" in said["reason"]
 
 
-def test_a_refused_result_waits_until_its_job_can_be_failed(parts: Parts, tmp_path: Path) -> None:
+def test_a_refused_result_waits_until_its_job_can_be_failed(parts: Parts) -> None:
     """The database goes away between the refusal and the failure: both are tried again."""
     parts.store.refused = {1}
     assert parts.replayer.accept(job(1), result(), slot="cpu0")
@@ -87,7 +85,7 @@ def test_a_refused_result_waits_until_its_job_can_be_failed(parts: Parts, tmp_pa
     assert (parts.spool.count, parts.held()) == (0, set())
 
 
-def test_a_refused_result_of_a_job_that_is_over_is_only_set_aside(parts: Parts) -> None:
+def test_a_refused_result_of_a_job_that_is_over_is_only_dropped(parts: Parts) -> None:
     """No job is failed for it."""
     parts.store.refused = {1}
     assert parts.replayer.accept(job(1), result(), slot="cpu0")
@@ -132,9 +130,10 @@ def test_an_outage_is_nothing_that_a_result_is_given_up_for(parts: Parts) -> Non
     assert deliver(parts) == 1
 
 
-def test_without_room_the_result_stays_where_it_is(tmp_path: Path) -> None:
+def test_where_the_disk_fails_the_result_stays_where_it_is(tmp_path: Path) -> None:
     """And so does its lease."""
-    parts = Parts(tmp_path, max_bytes=10)
+    (tmp_path / "spool").write_text("no directory", encoding="ascii")
+    parts = Parts(tmp_path)
     lease = parts.keeper.hold(job(1))
     assert not parts.replayer.accept(job(1), result(), slot="cpu0")
     assert parts.keeper.held() == (lease,)

@@ -23,7 +23,7 @@ from runner.daemon.outcomes.writer import (
 )
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit.daemon.fakes import FakeStore, Parts
-from tests.unit.daemon.outcomes.spool.samples import job, result
+from tests.unit.daemon.outcomes.samples import job, result
 
 
 class Crowd:
@@ -240,9 +240,10 @@ def test_what_comes_after_the_end_is_spooled(crowd: Crowd) -> None:
 
 
 @pytest.mark.usefixtures("_quick")
-def test_without_room_in_the_spool_a_result_waits_in_memory(tmp_path: Path) -> None:
+def test_where_the_spool_fails_a_result_waits_in_memory(tmp_path: Path) -> None:
     """Said once; its lease is held until the database is back."""
-    parts = Parts(tmp_path, max_bytes=10)
+    (tmp_path / "spool").write_text("no directory", encoding="ascii")
+    parts = Parts(tmp_path)
     parts.store.away.set()
     crowd = Crowd(parts)
     with capture_logs() as logs:
@@ -263,7 +264,8 @@ def test_without_room_in_the_spool_a_result_waits_in_memory(tmp_path: Path) -> N
 @pytest.mark.parametrize("how", ["patience", "give_up"])
 def test_what_is_waited_for_in_vain_is_left_to_the_lease(tmp_path: Path, how: str) -> None:
     """Patience ends, or the daemon goes down at once: the log says what becomes of the job."""
-    parts = Parts(tmp_path, max_bytes=0)
+    (tmp_path / "spool").write_text("no directory", encoding="ascii")
+    parts = Parts(tmp_path)
     parts.store.away.set()
     crowd = Crowd(parts, patience_s=-1.0 if how == "patience" else 1e9)
     with capture_logs() as logs:

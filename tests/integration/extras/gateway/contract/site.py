@@ -201,7 +201,7 @@ def site(database_url: str) -> Iterator[Site]:
             cpu_slots=1,
             warm_containers=1,
         ) as live,
-        _gateway(live) as port,
+        gateway_of(live) as port,
     ):
         live.board(
             ROOT / "tasks" / "problems" / "vectoradd", name="vectoradd", timeout_s=LIMIT_S, timed_calls=TIMED_CALLS
@@ -255,11 +255,11 @@ def _finished(made: Site, threads: list[threading.Thread]) -> None:
 
 
 @contextmanager
-def _gateway(live: LiveRunner) -> Iterator[int]:
+def gateway_of(live: LiveRunner, port: int | None = None) -> Iterator[int]:
     """`kernel-runner gateway` as a process, with a login of its role; its port."""
-    port = free_port()
+    port = port or free_port()
     folder = Path(live.state_dir) / "gateway"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "admin_token").write_text(f"{ADMIN}\n", encoding="ascii")
     settings = {
         "database_url": gateway_login(live.database_url),

@@ -1,0 +1,1 @@
+"""The MCP server as a real client meets it: over stdio, before a real gateway and daemon."""

@@ -1,0 +1,125 @@
+"""The table of docs/frontends.md names what there is in the code of each frontend, and leaves none of it out."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from discord.app_commands import Group
+
+from runner.extras.discord import serve as _commands_of_the_groups  # noqa: F401 - it gives them their commands
+from runner.extras.discord.groups import ADMIN, LEADERBOARD
+from runner.extras.gateway import app, pages
+from runner.extras.mcp.gateway import Gateway
+from runner.extras.mcp.server import build
+from runner.extras.trainers.client import Client
+from tests.unit.cli import reference
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+SKILL: Final = ROOT / "runner/extras/mcp/SKILL.md"
+_CODE: Final = re.compile(r"`([^`]+)`")
+_CANNOT: Final = "\u2013"
+#: Neither submits nor reads: for monitoring, and for the pages' own files.
+_ROUTES_OF_OPERATORS: Final = ("/admin/", "/health", "/readyz", "/metrics")
+
+
+def column(place: int) -> set[str]:
+    """What the table names of a frontend."""
+    page = (ROOT / "docs/frontends.md").read_text(encoding="utf-8")
+    section = page.partition("## What each frontend can do\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")][2:]
+    assert len(rows) > 10
+    assert {len(row) for row in rows} == {8}
+    assert all(cell == _CANNOT or _CODE.search(cell) for row in rows for cell in row[1:])
+    return {name for row in rows for name in _CODE.findall(row[place])}
+
+
+def tools() -> Mapping[str, Any]:
+    """The tools of the MCP server."""
+    server = build(Gateway(url=None, token=None), [])
+    return {tool.name: tool for tool in asyncio.run(server.list_tools())}
+
+
+def command_line() -> tuple[set[str], set[str]]:
+    """All commands, and those that the table may not leave out."""
+    return set(reference.commands()), set(reference.GROUPS["For participants"]) - {"mcp"}
+
+
+def routes() -> tuple[set[str], set[str]]:
+    """The routes of the HTTP API."""
+    of_pages = {route.path for route in pages.routes()}
+    paths = {route.path for route in app.routes()} - of_pages
+    return paths, {path for path in paths if not path.startswith(_ROUTES_OF_OPERATORS)}
+
+
+def commands_of_discord() -> tuple[set[str], set[str]]:
+    """The commands of the bot."""
+    names = {
+        command.qualified_name
+        for group in (LEADERBOARD, ADMIN)
+        for command in group.walk_commands()
+        if not isinstance(command, Group)
+    }
+    return names, names
+
+
+def sql() -> Iterator[str]:
+    """Functions, views and tables."""
+    schema = ROOT / "runner/store/schema"
+    yield from (f"runner.{path.stem}" for folder in ("functions", "views") for path in (schema / folder).glob("*.sql"))
+    for path in (schema / "leaderboard.sql", *sorted((schema / "tables").glob("*.sql"))):
+        yield from re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+\.\w+)", path.read_text(encoding="utf-8"))
+
+
+def methods() -> tuple[set[str], set[str]]:
+    """The methods of the Python client."""
+    names = {name for name, value in vars(Client).items() if callable(value) and not name.startswith("_")}
+    return names, names - {"close"}
+
+
+FRONTENDS: Final = {
+    1: command_line,
+    2: lambda: ({route.path for route in pages.routes()}, set[str]()),
+    3: routes,
+    4: commands_of_discord,
+    5: lambda: (set(tools()), set(tools())),
+    6: lambda: (set(sql()), set[str]()),
+    7: methods,
+}
+
+
+@pytest.mark.parametrize("place", FRONTENDS)
+def test_a_column_names_what_there_is_and_leaves_nothing_out(place: int) -> None:
+    """A name that is gone, and a command, route or tool that no row has, are both wrong."""
+    there, needed = FRONTENDS[place]()
+    named = column(place)
+    assert named - there == set(), "in the table, not in the code"
+    assert needed - named == set(), "in the code, in no row of the table"
+
+
+def test_the_skill_names_tools_and_commands_that_there_are() -> None:
+    """All tools; its table's commands with options that they have. Clients find it by its front matter."""
+    text = SKILL.read_text(encoding="utf-8")
+    assert re.match(r"---\nname: kernel-runner\ndescription: .{40,1000}\n---\n", text)
+    rows = [line.strip("| ").split("|") for line in text.splitlines() if line.startswith("| ")]
+    assert {name for row in rows for name in _CODE.findall(row[1])} == set(tools())
+    there = reference.commands()
+    for use in (name for row in rows[1:] for name in _CODE.findall(row[2])):
+        words = use.split()
+        name = next(" ".join(words[:length]) for length in (2, 1) if " ".join(words[:length]) in there)
+        options = {option for parameter in there[name].params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= options, use
+
+
+def test_tools_tell_a_model_all_it_has_to_know() -> None:
+    """Each has a sentence, an output schema, and a description of each required argument; together they are short."""
+    for name, tool in tools().items():
+        assert tool.description.endswith("."), name
+        assert tool.output_schema["type"] == "object", name
+        properties = tool.input_schema["properties"]
+        assert all("description" in properties[each] for each in tool.input_schema.get("required", ())), name
+    assert sum(len(tool.description) + len(str(tool.input_schema)) for tool in tools().values()) < 7000
