@@ -14,7 +14,7 @@ from discord import app_commands
 
 from runner.base import logs, units
 from runner.base.dates import DateError, read_date
-from runner.base.errors import TaskError
+from runner.base.errors import DatabaseUnavailableError, TaskError
 from runner.base.gpu_types import Registry
 from runner.evaluation import publication
 from runner.extras.discord import choices
@@ -133,8 +133,13 @@ async def delete(interaction: discord.Interaction[Client], leaderboard_name: str
         f"Delete **{plain(board['name'])}** with {submissions} submissions? Nothing brings them back.",
         button="Delete",
     )
-    while (row := await store.one("delete_board", name=board["name"], force=True)) is not None and row["deleted"]:
-        pass
+    try:
+        while (row := await store.one("delete_board", name=board["name"], force=True)) is not None and row["deleted"]:
+            pass
+    except DatabaseUnavailableError as error:
+        raise Refusal(
+            f"The database is away. **{plain(board['name'])}** may be deleted in part: give the command again."
+        ) from error
     _log.info("leaderboard_deleted", leaderboard=board["name"], user=str(interaction.user.id))
     await answer(interaction, f"**{plain(board['name'])}** is deleted.")
 

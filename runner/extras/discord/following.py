@@ -63,10 +63,12 @@ class Follower:
 
     async def stop(self) -> None:
         """Look no more; what has begun is broken off."""
-        tasks = [*self._ending.values(), *([] if self._task is None else [self._task])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        tasks = {*self._ending.values(), *(() if self._task is None else (self._task,))}
+        while tasks:
+            for task in tasks:
+                task.cancel()
+            # Python 3.11's `wait_for`, which the pool uses, may swallow a cancellation.
+            _, tasks = await asyncio.wait(tasks, timeout=1.0)
 
     def expect(self, interaction: discord.Interaction[Client]) -> None:
         """Show the submission that this interaction is about to store in its private answer."""

@@ -153,7 +153,7 @@ class Server(AbstractAsyncContextManager["Server"]):
         self._bot = bot
         self.env = simcord.Env(bot, check_errors=False)
         # Nothing that the bot does belongs to the simulation's clock.
-        self.env._bot_scope = nullcontext  # type: ignore[method-assign]
+        self.env._bot_scope = nullcontext  # type: ignore[method-assign, assignment]
         self.guild = self.env.create_guild()
         self.channel = self.guild.create_text_channel("submissions")
         self._roles: dict[str, Any] = {}
@@ -189,10 +189,12 @@ class Server(AbstractAsyncContextManager["Server"]):
 
     async def restart(self, bot: Client, dead: Callable[[], None] = lambda: None) -> None:
         """Kill the bot in whatever it is doing; another one takes its place. `dead` is called in between."""
-        killed = asyncio.all_tasks() - self._before - {asyncio.current_task()}
-        for task in killed:
-            task.cancel()
-        await asyncio.gather(*killed, return_exceptions=True)
+        killed = {task for task in asyncio.all_tasks() - self._before if task is not asyncio.current_task()}
+        while killed:
+            for task in killed:
+                task.cancel()
+            # Python 3.11's `wait_for`, which the pool uses, may swallow a cancellation.
+            _, killed = await asyncio.wait(killed, timeout=1.0)
         dead()
         self._bot = bot
         await self.env.restart_bot(bot)

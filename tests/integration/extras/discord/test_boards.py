@@ -7,6 +7,7 @@ import io
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from runner.base.errors import SubmissionError
 from runner.extras.discord.client import Client
 from tests.integration.extras.discord.conftest import ADMIN, CREATOR
-from tests.integration.extras.discord.simulation import Server
+from tests.integration.extras.discord.simulation import Member, Server
 from tests.integration.store.conftest import TASK, Bench
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -22,9 +23,9 @@ ROOT = Path(__file__).resolve().parents[4]
 EVIL = "@everyone <@1> **x** ```y"
 
 
-def archive(folder: Path = ROOT / "tests/fixtures/kernelbot_task", **changes: bytes) -> bytes:
+def archive(**changes: bytes) -> bytes:
     """A task folder as a .zip; `changes` are files in place of its own."""
-    packed = io.BytesIO()
+    folder, packed = ROOT / "tests/fixtures/kernelbot_task", io.BytesIO()
     with zipfile.ZipFile(packed, "w") as written:
         files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         for name, content in {**files, **changes}.items():
@@ -115,12 +116,13 @@ def test_creators_and_administrators(bench: Bench, make_client: Callable[..., Cl
             eve, ida, root = server.member("eve"), server.member("ida", CREATOR), server.member("root", ADMIN)
             new = {"leaderboard_name": "new", "deadline": "2100-01-01", "task_zip": ("task.zip", archive())}
 
-            for member, command, options in (
+            forbidden: tuple[tuple[Member, str, dict[str, Any]], ...] = (
                 (eve, "leaderboard create", new),
                 *((each, "leaderboard delete", {"leaderboard_name": "old"}) for each in (eve, ida)),
                 *((each, f"admin {name}", {}) for each in (eve, ida) for name in ("stop", "start", "stats")),
                 *((each, f"admin {name}", {"user": root.actor}) for each in (eve, ida) for name in ("ban", "unban")),
-            ):
+            )
+            for member, command, options in forbidden:
                 assert "needs the role" in (await member.command(command, **options)).text, command
             for wrong, sentence in (
                 ({"deadline": "tomorrow"}, "expected a date like"),

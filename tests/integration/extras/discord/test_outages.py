@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -47,7 +47,7 @@ class Death:
 
 
 @pytest.fixture
-def death(monkeypatch: pytest.MonkeyPatch) -> Iterator[Death]:
+def death(monkeypatch: pytest.MonkeyPatch) -> Death:
     """The death of the bot; meanwhile it looks often."""
     ending = Death()
     monkeypatch.setattr(router, "dispatch", ending.dispatch)
