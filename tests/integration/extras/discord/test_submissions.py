@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zipfile import ZipFile
 
 import psycopg
 import pytest
 
-from runner.base.model import Verdict
+from runner.base.model import Artifact, Verdict
 from runner.extras.discord import following
 from runner.extras.discord.client import Client
 from runner.store.gateway import Row
@@ -20,8 +22,9 @@ from tests.integration.store.conftest import CODE, Bench, ranked, result, run_re
 from tests.plugins.live import ROOT, live_runner
 from tests.support.waiting import PATIENCE_S
 
-ADD = (ROOT / "tasks/problems/vectoradd/solutions/correct/torch_add.py").read_bytes()
-WRONG = b"def custom_kernel(data):\n    a, b = data\n    return a - b  # this-is-mine\n"
+ROWS = ROOT / "tests/fixtures/kernelbot_task"
+SUMS = (ROWS / "solutions/correct/row_sums.py").read_bytes()
+WRONG = (ROWS / "solutions/wrong/skips_last_column.py").read_bytes()
 HANGS = b"def custom_kernel(data):\n    while True:\n        pass\n"
 #: What a user of this name could do to a chat.
 HOSTILE = "**eve** <@1> @everyone [x](http://x)"
@@ -35,7 +38,7 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def report(member: Member, submission_id: int) -> tuple[str, dict[str, bytes]]:
     """The message in the private thread of a submission, and its files."""
-    (thread,) = [each for each in member.threads() if each.name.startswith(f"Submission {submission_id}: ")]
+    (thread,) = [each for each in member.threads() if str(each.name).startswith(f"Submission {submission_id}: ")]
     (message,) = thread.history()
     return message.content, {file.filename: await file.read() for file in message.attachments}
 
@@ -220,7 +223,7 @@ def test_where_discord_takes_no_thread_the_report_goes_elsewhere(
 
 
 def test_long_reports_and_profiles_are_files(bench: Bench, make_client: Callable[..., Client]) -> None:
-    """What is longer than a message; what a program printed; secret runs hand out nothing."""
+    """What is longer than a message, what a program printed, and a profile's own files."""
     bench.board("sort")
     cases: dict[str, str] = {"test-count": "100"}
     for index in range(100):
@@ -238,37 +241,37 @@ def test_long_reports_and_profiles_are_files(bench: Bench, make_client: Callable
             assert len(text) < 2000
             assert "size: 99;" in files["report-1.md"].decode()
             assert "printed ``` @everyone" in files["output-1.txt"].decode()
+            reply = await ada.submit("profile", CODE, "sort")
+            job = bench.claim()
+            kept = Artifact(name="profile.0.ncu-rep", media_type="application/octet-stream", data=b"NVPR")
+            done = result(Verdict.ACCEPTED, run_record("profile.0"), artifacts=(kept,))
+            bench.store.complete(job, done)
+            await reply.reads("Submission 2", "Accepted")
+            _, files = await report(ada, 2)
+            with ZipFile(io.BytesIO(files["profile.0-2-CPU.zip"])) as archive:
+                assert archive.read("profile.ncu-rep") == b"NVPR"
 
     asyncio.run(play())
 
 
 def test_a_real_daemon(make_client: Callable[..., Client], database_url: str) -> None:
-    """Right, wrong and hanging submissions of two users on two GPU types at once, in all four modes."""
+    """Right, wrong and hanging submissions of two users on two GPU types at once."""
     gpus = {name: f'extends = "CPU"\nname = "{name}"\n' for name in ("CPU", "CPU-2")}
     slots = [{"gpu_type": "CPU", "cpus": [0]}, {"gpu_type": "CPU-2", "cpus": [1]}]
     with live_runner(database_url, gpus, {"KERNEL_RUNNER_SLOTS": json.dumps(slots)}) as live:
-        for board, timeout_s in (("add", None), ("hasty", 10)):
-            folder = ROOT / "tasks/problems/vectoradd"
-            live.board(folder, name=board, timeout_s=timeout_s, timed_calls=3, gpus=("CPU", "CPU-2"))
+        for board, timeout_s in (("rows", None), ("hasty", 5)):
+            live.board(ROWS, name=board, timeout_s=timeout_s, timed_calls=3, gpus=("CPU", "CPU-2"))
 
         async def play() -> None:
             async with Server(make_client()) as server:
                 ada, eve = server.member("ada"), server.member("eve")
-                ranked_ = await ada.submit("ranked", ADD, "add", gpu="CPU, CPU-2")
-                test = await eve.submit("test", HANGS, "hasty", gpu="CPU-2")
-                wrong = await eve.submit("ranked", WRONG, "add", gpu="CPU")
-                benchmark = await ada.submit("benchmark", ADD, "add", gpu="CPU")
-                profile = await ada.submit("profile", ADD, "add", gpu="CPU-2")
-                await ranked_.reads("Accepted: ")
-                await test.reads("Time limit exceeded")
-                await wrong.reads("Wrong answer in test 1")
-                await benchmark.reads("Accepted")
-                await profile.reads("Accepted")
-                _, files = await report(ada, 5)
-                assert [name for name in files if name.endswith(".zip")] == [
-                    f"profile.{number}-5-CPU-2.zip" for number in range(2)
-                ]
-                assert len([text for text in server.public() if "place 1 of 1" in text]) == 1
-                assert not [text for text in server.public() if "this-is-mine" in text]
+                right = await ada.submit("test", SUMS, "rows", gpu="CPU, CPU-2")
+                hangs = await eve.submit("test", HANGS, "hasty", gpu="CPU-2")
+                wrong = await eve.submit("ranked", WRONG, "rows", gpu="CPU")
+                await right.reads("Accepted")
+                await hangs.reads("Time limit exceeded")
+                await wrong.reads("Wrong answer")
+                (verdict,) = [text for text in server.public() if "submission 3" in text]
+                assert verdict == "**eve** on **rows**, submission 3: Wrong answer."
 
         asyncio.run(play())
