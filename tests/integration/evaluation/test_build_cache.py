@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +23,7 @@ from runner.task_format import extra_to_stored, load_folder, to_stored
 from runner.task_format.model import Harness, Task
 from sandbox.errors import EngineRefused
 from sandbox.host.engine import DockerEngine
-from tests.plugins.live import ROOT
+from tests.plugins.live import ROOT, with_few_calls
 from tests.unit import samples
 
 VECTORADD = load_folder(ROOT / "tasks" / "problems" / "vectoradd").task
@@ -74,6 +76,23 @@ def custom_kernel(data):
         torch.save(answer, kept)
     return answer
 """
+#: Says how often torch.compile had to compile so far.
+TRACED = """
+import torch
+from torch._dynamo.utils import counters
+
+@torch.compile(dynamic=False)
+def add(a, b):
+    return a + b
+
+def custom_kernel(data):
+    a, b, *_ = data
+    answer = add(a, b)
+    print(counters["inductor"]["fxgraph_cache_miss"] + counters["aot_autograd"]["autograd_cache_miss"])
+    return answer
+"""
+#: Which vector instructions torch.compile uses.
+INSTRUCTIONS = "from torch._inductor import cpu_vec_isa; print(*map(str, cpu_vec_isa.valid_vec_isa_list()), sep=', ')"
 #: Compiled by torch's extension builder, in a second because no header of torch's is read.
 INLINE = """
 import ctypes
@@ -283,6 +302,35 @@ def test_what_compilers_leave_in_the_public_run_goes_to_its_secret_run_alone(mad
     assert secret == last
     assert len({first, last, other, again}) == 4
     assert not made._build_cache._entries
+
+
+def test_torch_compile_compiles_in_the_public_run_alone(made: Evaluator) -> None:
+    """The secret run finds everything in its caches."""
+    small = replace(VECTORADD, tests=VECTORADD.tests[:2], benchmarks=VECTORADD.benchmarks[:1])
+    small = with_few_calls(small, 3)
+    compiled = []
+    for secret in (False, True):
+        result = evaluate(made, job(TRACED, small, secret=secret))
+        assert result.verdict is Verdict.ACCEPTED, result.error
+        compiled.append({int(line) for run in result.runs for line in run.meta["stdout"].split()})
+    assert max(compiled[0]) > 0
+    assert compiled[1] == {0}
+
+
+def test_torchs_own_look_at_the_compiler_comes_to_what_containers_say(eval_python: Path, tmp_path: Path) -> None:
+    """With and without TORCHINDUCTOR_VEC_ISA_OK the same vector instructions are used."""
+    found = [
+        subprocess.run(
+            [eval_python, "-c", INSTRUCTIONS],
+            env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / value), "TORCHINDUCTOR_VEC_ISA_OK": value},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for value in ("1", "unknown")
+    ]
+    assert found[0] == found[1]
+    assert found[0].strip()
 
 
 def test_a_public_run_that_fails_leaves_nothing(made: Evaluator) -> None:
