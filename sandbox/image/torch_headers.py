@@ -8,7 +8,6 @@ own version and flags, else reads the headers themselves.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -34,18 +33,8 @@ def main(flags: Sequence[str]) -> None:
     for number, more in enumerate(flags or FLAGS):
         arguments = [flag for path in include_paths for flag in ("-isystem", path)]
         arguments += ["-DTORCH_API_INCLUDE_EXTENSION_H", "-fPIC", "-std=c++20", *more.split()]
-        # As torch chooses the compiler.
-        command = [
-            os.environ.get("CXX", "c++"),
-            "-w",
-            "-x",
-            "c++-header",
-            str(source),
-            "-o",
-            str(folder / str(number)),
-            *arguments,
-        ]
-        subprocess.run(command, check=True)
+        output = str(folder / str(number))
+        subprocess.run(["c++", "-w", "-x", "c++-header", str(source), "-o", output, *arguments], check=True)
 
 
 if __name__ == "__main__":
