@@ -19,8 +19,9 @@ Container to daemon, in this order: `ready` once, before init reads the request;
     {"type": "archive",  ...ArchivePiece}
     {"type": "end",      ...End}
 
-A build archive holds the files that a build leaves behind (`sandbox.inside.build_archive`). One container packs it,
-another unpacks it. A submission made its content, so the daemon counts its bytes and never reads them.
+A build archive holds the files that a build, or compilers in a run, leave behind (`sandbox.inside.build_archive`). One
+container packs it, another unpacks it. A submission made its content, so the daemon counts its bytes and never reads
+them.
 
 Containers import this module too, so it uses the standard library only.
 """
@@ -83,6 +84,11 @@ class Decoder:
     def pending_bytes(self) -> int:
         """Bytes of an unfinished frame."""
         return len(self._buffer)
+
+    def allow(self, more_bytes: int) -> None:
+        """Raise the limit of the whole stream."""
+        if self._max_total is not None:
+            self._max_total += more_bytes
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
         """Return the messages that `data` completes.
@@ -279,6 +285,8 @@ class PairRequest(_Request):
     archive_bytes: int = 0
     #: Whether the judge may ask for further workers, one after the other, each in the place of the last.
     successive: bool = False
+    #: As in StepsRequest, if the judge accepted every mode; packed after its end.
+    keep: tuple[str, ...] = ()
     #: Of a successive request: the parts of the archive in their order, name -> size. Each is an archive of its own,
     #: which init unpacks in /work when the judge asks for it by name. None is unpacked before.
     archives: Mapping[str, int] = field(default_factory=dict)

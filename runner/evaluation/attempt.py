@@ -2,7 +2,8 @@
 
 Owns the order of these steps. A build uses no device; it uses the slot's cores only where the host has no spare ones. A
 run uses its slot's devices and cores alone: a slot evaluates one job at a time, as the caller ensures. A build is only
-ever an advantage: whatever goes wrong with it, the run compiles for itself.
+ever an advantage: whatever goes wrong with it, the run compiles for itself. So is what compilers left in a public run,
+which the secret run gets in the place of a build.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from runner.base.device_facts import Reading
 from runner.base.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
 from runner.base.gpu_types import GpuType
 from runner.base.logs import get_logger
-from runner.base.model import JobResult, Progress, Slot
+from runner.base.model import JobResult, Progress, Slot, Verdict
 from runner.devices.gate import HealthGate, Inspection
 from runner.devices.health import clock_deviations
 from runner.devices.quarantine import Quarantine
 from runner.devices.sampler import Sampler
+from runner.evaluation import secret
 from runner.evaluation.build_cache import Build, BuildCache
 from runner.evaluation.context import Place, SubmissionContext
 from runner.evaluation.kinds.kind import Builds, Kind, Run, Spent
@@ -36,7 +38,7 @@ from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.build_archive import BuildArchive, JoinedArchives
 from sandbox.host.container import Container, ContainerReport, MessageQueue
 from sandbox.host.engine import DockerEngine
-from sandbox.protocol import PairRequest
+from sandbox.protocol import PairRequest, Request
 from sandbox.spec import Ending
 
 _log = get_logger(__name__)
@@ -91,6 +93,7 @@ class Attempt:
         self._on_progress = on_progress
         self._builds: Builds = {}
         self._spent = Spent()
+        self._kept: BuildArchive | None = None
         #: Removes the used containers.
         self._used = ExitStack()
 
@@ -119,12 +122,21 @@ class Attempt:
                     for plan, archive in kind.plans(self._builds):
                         self._measure(plan, archive)
                     result = kind.decide(self._builds, self._account())
+                    self._keep_caches(result)
                 yield result
                 return
         yield result
 
     def _account(self) -> Spent:
         return replace(self._spent, elapsed_ns=time.monotonic_ns() - self._context.started_ns)
+
+    def _keep_caches(self, result: JobResult) -> None:
+        if (
+            self._kept is not None
+            and result.verdict is Verdict.ACCEPTED
+            and isinstance(self._context, SubmissionContext)
+        ):
+            self._resources.builds.keep_caches(self._context, self._kept)
 
     # -- build ---------------------------------------------------------------------------------------------------
 
@@ -136,6 +148,11 @@ class Attempt:
             EngineUnavailableError: no engine answers.
         """
         cache, began_ns = self._resources.builds, time.monotonic_ns()
+        if isinstance(self._context, SubmissionContext) and secret.takes_caches(self._context.job):
+            left = cache.caches(self._context)
+            if left is not None:
+                self._builds = {0: (left, 0)}
+                return
         cpus = cache.cpus(self._context.slot, beside=beside)
         plans = self._kind.build_plans(cpus, beside=beside) if cache.is_on else {}
         if not plans:
@@ -196,6 +213,7 @@ class Attempt:
         if run.report.outcome.ending is Ending.CANCELLED:
             seconds = run.report.outcome.wall_ns / 1e9
             raise CancelledByRequest(f"job {self._context.job.id} was cancelled after {seconds:.1f} s")
+        self._kept = run.kept
         self._kind.heard(run)
 
     def _inspect_before(self) -> Inspection:
@@ -241,6 +259,7 @@ class Attempt:
             phases.add(progress.phase)
             self._post(progress)
 
+        kept = self._resources.builds.new_archive() if plan.request.keep else None
         asked_ns = time.monotonic_ns()
         with self._resources.gate.sampling(slot, gpu.sample_every_s, on_round=tell) as sampler:
             executed = execute(
@@ -250,6 +269,7 @@ class Attempt:
                 cancel=self._cancel,
                 on_progress=hear,
                 archive=archive,
+                kept=kept,
                 messages=messages,
             )
             report, ready_ns = self._used.enter_context(executed)
@@ -262,6 +282,7 @@ class Attempt:
             ended_ns=ended_ns,
             gone_ns=ended_ns,
             phases=frozenset(phases),
+            kept=kept,
         )
         return run, sampler
 
@@ -275,10 +296,12 @@ def execute(
     cancel: threading.Event,
     on_progress: OnProgress | None = None,
     archive: BuildArchive | JoinedArchives | None = None,
+    kept: BuildArchive | None = None,
     messages: MessageQueue | None = None,
 ) -> Iterator[tuple[ContainerReport, int]]:
     """Run a request in a fresh container; in a waiting one of the slot, if it fits.
 
+    `kept` gets what the request asks to keep; None: nothing is asked for.
     The block gets the report, and when the container was ready for the request, on the monotonic clock in nanoseconds.
     A container that has finished its report is removed when the block has been left, because the removal takes longer
     than everything else after a report. Every other container is gone when the block begins.
@@ -286,10 +309,7 @@ def execute(
     Raises:
         CancelledByRequest, EngineUnavailableError, EvaluationError: as `Attempt.run`.
     """
-    request = plan.request
-    if archive is not None:
-        request = replace(plan.built_request or request, archive_bytes=archive.size_bytes)
-    request = resources.gates.with_gates(request, slot)
+    request = resources.gates.with_gates(_request(plan, archive, kept), slot)
     with ExitStack() as used:
 
         def converse(container: Container) -> tuple[ContainerReport, int]:
@@ -302,6 +322,7 @@ def execute(
                     cancel=cancel,
                     wall_s=plan.spec.limits.wall_s,
                     archive=archive,
+                    receive=kept,
                     messages=messages,
                 )
                 if report.outcome.ending is Ending.COMPLETED:
@@ -327,6 +348,14 @@ def execute(
             raise EvaluationError(str(error)) from error
         resources.gates.note(slot, [step.judged.details for step in exchange[0].steps if step.judged is not None])
         yield exchange
+
+
+def _request(plan: Plan, archive: BuildArchive | JoinedArchives | None, kept: BuildArchive | None) -> Request:
+    """The plan's request, with an archive, and with what to keep if there is a place for it."""
+    request = plan.request if kept is not None else replace(plan.request, keep=())
+    if archive is None:
+        return request
+    return replace(plan.built_request or request, archive_bytes=archive.size_bytes)
 
 
 def _forward(on_progress: OnProgress | None) -> Callable[[str, int, int], None] | None:

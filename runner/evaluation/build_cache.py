@@ -1,7 +1,8 @@
 """Builds submissions ahead of their runs, each once, and keeps the build archive until the submission's jobs are done.
 
 Owns the build workers (how many builds run at a time on cores that no slot uses), their containers, and the archives.
-An archive is made by the submission itself. Only its public and its secret job on one GPU type and image share it. It
+An archive is made by the submission itself. Only its public and its secret job on one GPU type and image share it. What
+compilers left in the accepted public run goes to the secret run alone, in the place of the build's archive. An archive
 is never inspected, and is bounded in number, size and age. The build of a group's candidate is for the caller alone and
 is not kept here. Decides no verdict.
 """
@@ -66,6 +67,8 @@ class _Entry:
     #: Held during the build; the submission's other job waits for it.
     building: threading.Lock = field(default_factory=threading.Lock)
     build: Build | None = None
+    #: What compilers left in the public run; None: it was not accepted here, or they left nothing.
+    caches: BuildArchive | None = None
     #: Which runs of the submission still need it.
     awaited: set[str]
     until_s: float
@@ -164,6 +167,33 @@ class BuildCache:
         with self._build_worker(what, cancel):
             return self._make(what, plan, BUILD_WORKER, cancel)
 
+    def new_archive(self) -> BuildArchive | None:
+        """An empty archive for what a run leaves; None: the disk is full, and the run goes on without."""
+        try:
+            return BuildArchive(self._directory)
+        except OSError as error:
+            _log.warning("caches_not_kept", error=str(error))
+            return None
+
+    def keep_caches(self, context: SubmissionContext, archive: BuildArchive) -> None:
+        """Keep what compilers left in an accepted public run for the secret run of its submission."""
+        if archive.refused is not None:
+            _log.warning("caches_not_kept", error=archive.refused)
+        if archive.size_bytes == 0:
+            return
+        entry = self._entry(context)
+        entry.caches = archive
+        self._evict(entry)
+        _log.info("caches_kept", archive_bytes=archive.size_bytes)
+
+    def caches(self, context: SubmissionContext) -> Build | None:
+        """What the public run of a secret job's submission left, as its build; None: nothing is here."""
+        with self._changed:
+            entry = self._entries.get(_key(context))
+        if entry is None or entry.caches is None:
+            return None
+        return Build(archive=entry.caches, report=None if entry.build is None else entry.build.report)
+
     def done(self, context: SubmissionContext) -> None:
         """The job has its result; the build is dropped when no other job needs it."""
         with self._changed:
@@ -188,7 +218,7 @@ class BuildCache:
             kept_bytes = sum(_size(entry) for entry in self._entries.values())
             for key, entry in list(self._entries.items()):
                 too_much = kept_bytes > KEPT_BYTES or len(self._entries) > KEPT
-                if too_much and entry is not newest and entry.build is not None:
+                if too_much and entry is not newest and (entry.build is not None or entry.caches is not None):
                     kept_bytes -= _size(entry)
                     del self._entries[key]
 
@@ -274,7 +304,8 @@ def _raise_if_cancelled(what: _What, cancel: threading.Event) -> None:
 
 
 def _size(entry: _Entry) -> int:
-    return 0 if entry.build is None or entry.build.archive is None else entry.build.archive.size_bytes
+    archives = (entry.caches, None if entry.build is None else entry.build.archive)
+    return sum(archive.size_bytes for archive in archives if archive is not None)
 
 
 def _key(context: SubmissionContext) -> tuple[int, str, str, str]:

@@ -18,7 +18,7 @@ from runner.base.gpu_types.model import GpuType, Vendor
 from runner.evaluation.container_spec import CACHES, STAGE, WALL_MARGIN_S, harness_process, job_labels, make_spec
 from runner.evaluation.context import Place, SubmissionContext
 from runner.task_format.model import HARNESS, SUBMISSION, CuConfig, Harness, Task
-from sandbox.protocol import MAX_ARCHIVE_BYTES, Step, StepsRequest
+from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Boot, SandboxSpec
 from tasks.harness.judge.modules.group import Candidate
 
@@ -102,9 +102,7 @@ def _plan(place: Place, request: StepsRequest, cpus: tuple[int, ...], labels: Ma
         wall_s=sum(step.timeout_s for step in request.steps) + WALL_MARGIN_S,
         labels=labels,
     )
-    # The archive is part of the report, a third larger as base64.
-    report_bytes = spec.limits.report_bytes + MAX_ARCHIVE_BYTES * 3 // 2
-    return BuildPlan(spec=replace(spec, limits=replace(spec.limits, report_bytes=report_bytes)), request=request)
+    return BuildPlan(spec=spec, request=request)
 
 
 def _shown_files(context: SubmissionContext) -> dict[str, bytes]:

@@ -98,6 +98,11 @@ def make_spec(place: Place, boot: Boot, *, wall_s: float, labels: Mapping[str, s
             **{variable: f"/work/{folder}" for variable, folder in CACHES.items()},
             # What the driver compiles for its device. A build has no device, so this does not travel with one.
             "CUDA_CACHE_PATH": "/work/.cache/cuda",
+            # Before its first kernel for a CPU torch.compile else has the compiler try each set of vector instructions
+            # of the processor, which takes longer than its kernels. A GPU type whose compiler lacks one says otherwise.
+            "TORCHINDUCTOR_VEC_ISA_OK": "1",
+            # It precompiles headers outside of its cache, for cached kernels, too: longer than a few kernels take.
+            "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
             # Clients of NVIDIA's multi-process service compute at the same time, and would disturb what is timed. A
             # container may have the socket of the host's service; without its directory no process becomes a client.
             "CUDA_MPS_PIPE_DIRECTORY": "/nonexistent",

@@ -71,6 +71,19 @@ def run_of(job: Job) -> str:
     return _NAMES[job.secret]
 
 
+def gives_caches(job: Job) -> bool:
+    """Whether its submission's secret run gets what compilers left in this run's caches.
+
+    The other way nothing goes: a secret run saw hidden cases.
+    """
+    return not job.secret and job.mode is Mode.LEADERBOARD
+
+
+def takes_caches(job: Job) -> bool:
+    """Whether it gets what its submission's public run left, if that ran on this host."""
+    return job.secret and job.mode is Mode.LEADERBOARD
+
+
 def runs_of_build(job: Job) -> set[str]:
     """Which runs use the build of a job's submission: a ranked one has a public and a secret run."""
     return set(_NAMES.values()) if job.mode is Mode.LEADERBOARD else {run_of(job)}

@@ -300,6 +300,9 @@ class Container:
         except protocol.FrameError as error:
             raise EngineRefused(f"container {self.id[:12]}: the request does not fit: {error}") from error
         self._received.on_progress, self._received.archive = on_progress, receive
+        if receive is not None:
+            # It comes beside the report, a third larger as base64.
+            self._received.decoder.allow(protocol.MAX_ARCHIVE_BYTES * 3 // 2)
         frames = frames if archive is None else itertools.chain(frames, archive.frames())
         outgoing = _Outgoing(frames, messages or MessageQueue())
         started_ns = time.monotonic_ns()

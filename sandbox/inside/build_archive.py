@@ -53,7 +53,7 @@ def send_archive(keep: Sequence[str], *, boot: BootConfig, daemon: DaemonConnect
         data = run_as(
             boot.worker_account, lambda fd: pack(keep, fd), reaper=reaper, max_bytes=protocol.MAX_ARCHIVE_BYTES
         )
-    except HelperError as error:
+    except (HelperError, InitError) as error:
         daemon.send(protocol.ArchivePiece(data=b"", refused=str(error)).to_message())
         return
     for begin in range(0, len(data), protocol.ARCHIVE_PIECE_BYTES):

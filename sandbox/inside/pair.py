@@ -8,6 +8,8 @@ A `successive` request gets its workers one after the other: the judge's `spawn`
 processes of the last one are killed and waited for, and its files are removed, so no submission meets another's. The
 build archive of such a request has parts. An `unpack` frame of the judge names the part of the worker that is there,
 before it runs any of its submission. Each worker gets one part at most, and each part is unpacked once.
+A request may ask for files that the worker leaves behind. They are packed when judge and worker are dead, if the judge
+accepted every mode.
 
 Judge: stdin = one `request` frame, then `reading` frames and one `worker_exit` frame; stdout = frames; stderr = kept
 for the end message. KR_WORKER_FD, KR_WORKER_STDOUT_FD and KR_WORKER_STDERR_FD name the descriptors of the first worker.
@@ -33,7 +35,7 @@ from typing import Any
 
 from sandbox import protocol
 from sandbox.inside.boot import BootConfig
-from sandbox.inside.build_archive import unpack_archive
+from sandbox.inside.build_archive import send_archive, unpack_archive
 from sandbox.inside.clean import clean_up
 from sandbox.inside.connection import DaemonConnection, IncomingRequest
 from sandbox.inside.output import Excerpt
@@ -74,6 +76,8 @@ class Pair:
         #: Parts of the archive that no worker has had, and whether the worker that is there has had one.
         self._archives: dict[str, bytes] = {}
         self._unpacked = False
+        self._keep: tuple[str, ...] = ()
+        self._all_accepted = True
         #: Workers of the request that came before the one that is there.
         self._replaced = 0
         self._selector = selectors.DefaultSelector()
@@ -262,6 +266,8 @@ class Pair:
             if self._frames.pending_bytes:
                 raise InitError(f"the judge ended within a frame, {self._frames.pending_bytes} bytes into it")
             if self._requested:
+                if self._keep and self._all_accepted:
+                    send_archive(self._keep, boot=self._boot, daemon=self._daemon, reaper=self._reaper)
                 return
             raise InitError(f"the judge ended before it had a request{self._stderr_note()}")
         raise InitError(f"the judge ended with {how}{self._stderr_note()}")
@@ -294,7 +300,7 @@ class Pair:
         if request.ranks is not None and not 1 <= request.ranks <= MAX_RANKS:
             raise InitError(f"request for {request.ranks} ranks, expected none, or 1 to {MAX_RANKS}")
         self._requested = True
-        self._successive = request.successive
+        self._successive, self._keep = request.successive, request.keep
         if self._successive:
             self._archives = split_archive(archive, request.archives)
         else:
@@ -357,7 +363,9 @@ class Pair:
         """
         max_bytes = self._daemon.remaining_bytes // 4
         if message["type"] == "step":
-            message = shorten(protocol.StepResult.from_message(message), max_bytes)
+            result = protocol.StepResult.from_message(message)
+            self._all_accepted &= result.judged is not None and result.judged.verdict == "accepted"
+            message = shorten(result, max_bytes)
         elif message["type"] == "artifact" and len(message["data_b64"]) > max_bytes:
             return
         self._daemon.send(message)

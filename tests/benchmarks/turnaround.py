@@ -10,16 +10,21 @@ The host is at rest before each submission, so its containers are warm. `back to
 in the queue at once, per submission, where they are not; plain chains run one after the other anyway.
 
 Both run in turns in the same minutes, since these machines are noisy; the ratio of the medians is the figure.
+
+`--compiles torch.compile` or `load_inline` takes a submission that compiles, in mode leaderboard alone, without the
+burst. As on fresh machines neither side finds caches of an earlier round.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import shutil
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +33,7 @@ from runner.task_format import load
 from runner.task_format.model import SUBMISSION, PyConfig
 from tasks.harness.judge.cases import spec_line
 from tests.benchmarks._live import accepted, database
+from tests.benchmarks.build import SOURCES
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 
 ROUNDS = 7
@@ -36,6 +42,8 @@ QUIET_S = 7.0
 CHAINS = {"test": ("test",), "benchmark": ("benchmark",), "leaderboard": ("test", "benchmark", "leaderboard")}
 TASK = ROOT / "tests" / "fixtures" / "kernelbot_vectoradd"
 SUBMISSION_FILE = ROOT / "tasks" / "problems" / "vectoradd" / "solutions" / "correct" / "torch_add.py"
+#: Where plain processes keep what compilers made: variable -> folder beside the submission.
+COMPILERS_CACHES = {"TORCH_EXTENSIONS_DIR": "extensions", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
 PHASES = ("queue", "container", "import", "eval", "commit")
 
 
@@ -48,20 +56,34 @@ class Samples:
     phases: dict[str, list[float]] = field(default_factory=lambda: {phase: [] for phase in PHASES})
 
 
-def main() -> None:
+def main(options: Sequence[str] = ()) -> None:
     """Measure and print."""
-    samples = {mode: Samples() for mode in CHAINS}
+    parser = argparse.ArgumentParser(prog="make bench ARGS=turnaround")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--compiles", choices=[name for name in SOURCES if name != "tiny"])
+    given = parser.parse_args(options)
+    samples = {mode: Samples() for mode in CHAINS if given.compiles is None or mode == "leaderboard"}
     with runner() as live, plain_folder() as folder:
         code = (folder / "submission.py").read_bytes()
         run_ours(live, code, "test", Samples())
         run_plain(folder, "test", Samples())
-        for _ in range(ROUNDS):
+        for number in range(given.rounds):
+            if given.compiles is not None:
+                code = SOURCES[given.compiles].format(mark=number).encode()
+                (folder / "submission.py").write_bytes(code)
             for mode, sample in samples.items():
                 time.sleep(QUIET_S)
                 run_ours(live, code, mode, sample)
                 run_plain(folder, mode, sample)
-        burst = back_to_back(live, code)
-    report(samples)
+            print(
+                f"round {number + 1}: ",
+                {mode: (sample.ours[-1], sample.plain[-1]) for mode, sample in samples.items()},
+                flush=True,
+            )
+        burst = None if given.compiles else back_to_back(live, code)
+    report(samples, given.rounds)
+    if burst is None:
+        return
     plain = statistics.median(samples["leaderboard"].plain)
     print(f"back to back, leaderboard: {burst:.0f} ms per submission, {burst / plain:.2f} of plain")
 
@@ -69,7 +91,8 @@ def main() -> None:
 @contextmanager
 def runner() -> Iterator[LiveRunner]:
     """A daemon on a database of its own, with the task under the built-in harness."""
-    with database("turnaround") as url, live_runner(url) as live:
+    # The type as it comes: a compiler that reads torch's headers needs more memory than tests give.
+    with database("turnaround") as url, live_runner(url, build_timeout_s=600, gpus_dir="/nonexistent") as live:
         live.board(ROOT / "tasks" / "problems" / "vectoradd", name="board")
         yield live
 
@@ -123,6 +146,8 @@ def run_plain(folder: Path, mode: str, sample: Samples) -> None:
     """One chain of plain processes."""
     python = os.environ.get("KERNEL_RUNNER_EVAL_PYTHON", str(ROOT / ".venv-eval" / "bin" / "python"))
     main_file = (folder / "main").read_text(encoding="utf-8")
+    for name in COMPILERS_CACHES.values():
+        shutil.rmtree(folder / name, ignore_errors=True)
     began = time.monotonic()
     run_process([python, "submission.py"], folder, {"POPCORN_SEED": "1"})
     for step in CHAINS[mode]:
@@ -144,7 +169,7 @@ def run_process(arguments: list[str], folder: Path, extra: dict[str, str], *keep
     subprocess.run(
         arguments,
         cwd=folder,
-        env={**os.environ, **extra},
+        env={**os.environ, **{key: str(folder / name) for key, name in COMPILERS_CACHES.items()}, **extra},
         pass_fds=keep,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -154,10 +179,10 @@ def run_process(arguments: list[str], folder: Path, extra: dict[str, str], *keep
     )
 
 
-def report(samples: dict[str, Samples]) -> None:
+def report(samples: dict[str, Samples], rounds: int) -> None:
     """The table."""
     head = "".join(f"{phase:>11}" for phase in PHASES)
-    print(f"medians of {ROUNDS} rounds, ms; phases are per job (mode leaderboard: two jobs, one after the other)")
+    print(f"medians of {rounds} rounds, ms; phases are per job (mode leaderboard: two jobs, one after the other)")
     print(f"{'mode':<12}{'ours':>9}{'plain':>9}{'ratio':>8} |{head}")
     for mode, sample in samples.items():
         ours, plain = statistics.median(sample.ours), statistics.median(sample.plain)

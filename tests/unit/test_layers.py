@@ -74,7 +74,7 @@ CONFINED = {
     "ray": ("runner/extras/trainers/kernelbook/spread.py",),
     "pandas": ("runner/extras/data/",),
     "docker": ("sandbox/",),
-    "torch": ("tasks/",),
+    "torch": ("tasks/", "sandbox/image/"),
     "numpy": ("tasks/", "runner/extras/data/", "runner/extras/trainers/kernelbook/"),
     "pynvml": ("runner/devices",),
     "amdsmi": ("runner/devices",),

@@ -72,7 +72,7 @@ class Kernel(Submission):
             compiled=Compiled(program=PROGRAM, argv=argv) if isinstance(task.config, CuConfig) else None,
             capture=self.capture,
         )
-        return PairRequest(payload=request.to_payload(), ranks=ranks)
+        return PairRequest(payload=request.to_payload(), ranks=ranks, keep=self.keep)
 
     def _ranks(self) -> int:
         """How many ranks a task of several devices has on a GPU type: one per device, or some that share its cores.

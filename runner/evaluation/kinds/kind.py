@@ -32,6 +32,8 @@ class Run:
     gone_ns: int
     #: The phases of which it reported progress.
     phases: frozenset[str] = frozenset()
+    #: What the plan asks to keep; None: nothing.
+    kept: BuildArchive | None = None
     #: Whether its archive broke it, so that it ran again without.
     archive_broken: bool = False
     #: What a result says of the slot's devices; None: there are none.

@@ -59,7 +59,7 @@ class Program(Submission):
         # No source goes in where a build comes along. A Python submission is imported all the same.
         built = StepsRequest(files={}, steps=steps) if isinstance(config, CuConfig) else None
         return Requests(
-            request=StepsRequest(files=task_files(context), steps=compiler + steps),
+            request=StepsRequest(files=task_files(context), steps=compiler + steps, keep=self.keep),
             built_request=built,
             boot=Boot(kind="steps"),
             budget_s=sum(step.timeout_s for step in compiler + steps),

@@ -21,7 +21,7 @@ from runner.evaluation import secret
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import BuildPlan, compile_steps, make_build_plan, should_build
 from runner.evaluation.case_memory import require_fit
-from runner.evaluation.container_spec import WALL_MARGIN_S, job_labels, make_spec
+from runner.evaluation.container_spec import CACHES, WALL_MARGIN_S, job_labels, make_spec
 from runner.evaluation.context import SubmissionContext
 from runner.evaluation.kinds.kind import Builds, Run, Spent
 from runner.evaluation.mode_result import ModeResult
@@ -202,6 +202,12 @@ class Submission(ABC):
             )
         if isinstance(context.task.config, CuConfig):
             raise TaskError(f"{where}: lang cu needs a device that runs compiled code (use another GPU type)")
+
+    @property
+    def keep(self) -> tuple[str, ...]:
+        """Folders to keep of the run: the compilers' caches, where the submission's secret run is to get them."""
+        gives = secret.gives_caches(self.context.job) and not isinstance(self.context.task.config, CuConfig)
+        return tuple(CACHES.values()) if gives else ()
 
     @property
     def capture(self) -> Capture | None:

@@ -1,15 +1,17 @@
-"""Torch's own headers, which nothing in a container can write beside.
+"""Torch's own headers: compilers take precompiled ones where the evaluation environment has them.
 
-`load_inline(use_pch=True)` would put precompiled headers there, and fail. Builds go on without them.
+`load_inline(use_pch=True)` would put its own beside the headers, where nothing in a container can write, and fail.
 Must import nothing but the standard library, and stand alone: `site/sitecustomize.py` loads it from its file.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 
 _EXTENSIONS = "torch.utils.cpp_extension"
@@ -40,8 +42,8 @@ class _Finder:
         return spec
 
 
-def leave_alone() -> None:
-    """Build no precompiled headers in this process, from now on."""
+def prepare() -> None:
+    """Use the environment's precompiled headers in this process's compilers, and make none."""
     if _EXTENSIONS in sys.modules:
         _patch(sys.modules[_EXTENSIONS])
     elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -52,3 +54,10 @@ def _patch(module: ModuleType) -> None:
     for name in _FUNCTIONS:
         if hasattr(module, name):
             setattr(module, name, lambda *_, **__: None)
+    # `sandbox/image/torch_headers.py` makes them, for one build of torch.
+    torch = sys.modules["torch"]
+    version = f"torch-{torch.__version__}-{torch.version.git_version}"
+    folder = Path(sys.prefix, "share", "kernel-runner", version)
+    if folder.is_dir():
+        # GCC looks there before it looks into torch's own folders.
+        os.environ["CPATH"] = os.pathsep.join(filter(None, (os.environ.get("CPATH"), str(folder))))

@@ -21,6 +21,6 @@ def _load(name: str, path: Path) -> ModuleType:
     return module
 
 
-_load("_kernel_runner_torch_headers", _HARNESS / "shared" / "torch_headers.py").leave_alone()
+_load("_kernel_runner_torch_headers", _HARNESS / "shared" / "torch_headers.py").prepare()
 if os.environ.get("KR_EMULATE_CUDA"):
     _load("_kernel_runner_emulate", _HARNESS / "emulate" / "__init__.py").install_with_torch()

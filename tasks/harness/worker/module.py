@@ -62,7 +62,7 @@ def load_module(directory: Any, code: str, entry_points: list[str]) -> Submissio
     (directory / _FILE).write_bytes(data)
     sys.path.insert(0, str(directory))
     paritybench.install()
-    torch_headers.leave_alone()
+    torch_headers.prepare()
     torch.set_grad_enabled(False)
     module = ModuleType("candidate")
     module.__file__ = str(directory / _FILE)

@@ -58,7 +58,7 @@ def load(directory: Path, files: Mapping[str, str], name: str, compiled: Mapping
 
 def import_submission(directory: Path, name: str) -> ModuleType | None:
     """The submission's module; None if that is no Python file. Its exceptions pass through."""
-    torch_headers.leave_alone()
+    torch_headers.prepare()
     sys.path.insert(0, str(directory))
     specification = importlib.util.spec_from_file_location("submission", directory / name)
     if specification is None or specification.loader is None:

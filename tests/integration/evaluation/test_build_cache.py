@@ -1,12 +1,14 @@
-"""Submissions that compile are built once, before their runs, and no other submission gets what was built."""
+"""Submissions that compile do it once, before their runs or in the public one, and no other gets what was compiled."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +23,7 @@ from runner.task_format import extra_to_stored, load_folder, to_stored
 from runner.task_format.model import Harness, Task
 from sandbox.errors import EngineRefused
 from sandbox.host.engine import DockerEngine
-from tests.plugins.live import ROOT
+from tests.plugins.live import ROOT, with_few_calls
 from tests.unit import samples
 
 VECTORADD = load_folder(ROOT / "tasks" / "problems" / "vectoradd").task
@@ -52,6 +54,45 @@ if not (cache / "note").exists():
     cache.mkdir(parents=True)
     (cache / "note").write_text(("ahead-" if AHEAD else "run-") + os.urandom(8).hex())
 """
+#: The same, in a run alone.
+LEAVES = NOTES.replace("load_inline", "")
+#: Keeps the first answer of a run, and gives it again in a run that finds it.
+REPLAYS = """
+import os
+from pathlib import Path
+import torch
+
+kept = Path(os.environ["TRITON_CACHE_DIR"], "answer")
+state = {"calls": 0}
+
+def custom_kernel(data):
+    a, b, *_ = data
+    state["calls"] += 1
+    if state["calls"] == 1 and kept.exists():
+        return torch.load(kept)
+    answer = a + b
+    if state["calls"] == 1:
+        kept.parent.mkdir(parents=True)
+        torch.save(answer, kept)
+    return answer
+"""
+#: Says how often torch.compile had to compile so far.
+TRACED = """
+import torch
+from torch._dynamo.utils import counters
+
+@torch.compile(dynamic=False)
+def add(a, b):
+    return a + b
+
+def custom_kernel(data):
+    a, b, *_ = data
+    answer = add(a, b)
+    print(counters["inductor"]["fxgraph_cache_miss"] + counters["aot_autograd"]["autograd_cache_miss"])
+    return answer
+"""
+#: Which vector instructions torch.compile uses.
+INSTRUCTIONS = "from torch._inductor import cpu_vec_isa; print(*map(str, cpu_vec_isa.valid_vec_isa_list()), sep=', ')"
 #: Compiled by torch's extension builder, in a second because no header of torch's is read.
 INLINE = """
 import ctypes
@@ -251,6 +292,91 @@ def test_without_a_spare_core_a_job_is_built_on_its_slots_cores(
     assert len(notes) == 1
     (build,) = built(logs)
     assert build["cpus"] == everything.cpus
+
+
+def test_what_compilers_leave_in_the_public_run_goes_to_its_secret_run_alone(made: Evaluator) -> None:
+    """Not to another public run, to another submission, or to a second secret run."""
+    first, last = (note(evaluate(made, job(LEAVES, secret=False))) for _ in range(2))
+    other = note(evaluate(made, job(LEAVES, submission=4, secret=True)))
+    secret, again = (note(evaluate(made, job(LEAVES, secret=True))) for _ in range(2))
+    assert secret == last
+    assert len({first, last, other, again}) == 4
+    assert not made._build_cache._entries
+
+
+def test_torch_compile_compiles_in_the_public_run_alone(made: Evaluator) -> None:
+    """The secret run finds everything in its caches."""
+    small = replace(VECTORADD, tests=VECTORADD.tests[:2], benchmarks=VECTORADD.benchmarks[:1])
+    small = with_few_calls(small, 3)
+    compiled = []
+    for secret in (False, True):
+        result = evaluate(made, job(TRACED, small, secret=secret))
+        assert result.verdict is Verdict.ACCEPTED, result.error
+        compiled.append({int(line) for run in result.runs for line in run.meta["stdout"].split()})
+    assert max(compiled[0]) > 0
+    assert compiled[1] == {0}
+
+
+def test_torchs_own_look_at_the_compiler_comes_to_what_containers_say(eval_python: Path, tmp_path: Path) -> None:
+    """With and without TORCHINDUCTOR_VEC_ISA_OK the same vector instructions are used."""
+    found = [
+        subprocess.run(
+            [eval_python, "-c", INSTRUCTIONS],
+            env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / value), "TORCHINDUCTOR_VEC_ISA_OK": value},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for value in ("1", "unknown")
+    ]
+    assert found[0] == found[1]
+    assert found[0].strip()
+
+
+def test_a_public_run_that_fails_leaves_nothing(made: Evaluator) -> None:
+    """Its secret run, if it is ordered, compiles."""
+    task = samples.task(harness=Harness.PROGRAM, tests=1)
+    failing = replace(task, files={**task.files, "eval.py": SHOWS.replace("check: pass", "check: fail")})
+    assert evaluate(made, job(LEAVES, failing, secret=False)).verdict is Verdict.WRONG_ANSWER
+    assert not any(entry.caches for entry in made._build_cache._entries.values())
+
+
+@pytest.mark.parametrize("same_data", [False, True])
+def test_answers_kept_in_a_cache_are_of_no_use(
+    made: Evaluator, monkeypatch: pytest.MonkeyPatch, *, same_data: bool
+) -> None:
+    """The secret run has other data; a run with the same would take the public run's answer."""
+    small = replace(VECTORADD, tests=VECTORADD.tests[:1], benchmarks=VECTORADD.benchmarks[:1])
+    if same_data:
+        monkeypatch.setattr("runner.evaluation.context.seed_of", lambda _, task: task.seed)
+    public, secret = (evaluate(made, job(REPLAYS, small, secret=secret)) for secret in (False, True))
+    assert public.verdict is Verdict.ACCEPTED, public.error
+    assert secret.verdict is (Verdict.ACCEPTED if same_data else Verdict.WRONG_ANSWER), secret.error
+
+
+@pytest.mark.parametrize(
+    ("spoil", "event"),
+    [
+        ("hostile", "caches_not_kept"),
+        ("disk", "caches_not_kept"),
+        ("broken", "build_archive_not_usable"),
+    ],
+)
+def test_caches_that_cannot_travel_cost_time_only(made: Evaluator, spoil: str, event: str) -> None:
+    """A pipe in a cache, a full disk, an archive that cannot be unpacked: both runs are accepted, each compiles."""
+    code = LEAVES + ("os.mkfifo(cache / f'pipe-{os.urandom(8).hex()}')\n" if spoil == "hostile" else "")
+    cache = made._build_cache
+    with capture_logs() as logs:
+        if spoil == "disk":
+            cache._directory /= "away"
+        public = note(evaluate(made, job(code, secret=False)))
+        if spoil == "broken":
+            (entry,) = cache._entries.values()
+            assert entry.caches is not None
+            os.pwrite(entry.caches._fd, b"no gzip", 0)
+        secret = note(evaluate(made, job(code, secret=True)))
+    assert public != secret
+    assert event in [entry["event"] for entry in logs]
 
 
 def test_archives_are_kept_within_bounds(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from sandbox.host.build_archive import BuildArchive
 from sandbox.host.engine import ContainerReport
 from sandbox.protocol import ArchivePiece, PairRequest, Request, Step, StepsRequest
 from sandbox.spec import Ending, SandboxSpec
-from tests.integration.sandbox.conftest import MIB, Workshop
+from tests.integration.sandbox.conftest import Workshop
 from tests.support.waiting import PATIENCE_S
 
 _LOOK = """
@@ -99,6 +99,43 @@ line.recv(1)
     assert [step.stdout for step in report.steps] == ["kernel.so link.so", "[]"]
 
 
+@pytest.mark.parametrize("verdict", ["accepted", "wrong_answer"])
+def test_what_a_worker_leaves_is_packed_when_it_is_dead_and_was_accepted(
+    workshop: Workshop, tmp_path: Path, verdict: str
+) -> None:
+    """A process of its own that writes for ever does not write into the archive; nothing else is packed."""
+    judged: dict[str, object] = {"verdict": verdict, "message": None, "assurance": {}}
+    judge = f"""
+request()
+peer = line()
+peer.send(b'look')
+peer.recv(1)
+step('first', 'x', judged={judged})
+step('last', 'x', judged={{**{judged}, 'verdict': 'accepted'}})
+"""
+    worker = """
+line.recv(4)
+os.mkdir('cache')
+if os.fork() == 0:
+    os.setsid()
+    while True:
+        open('cache/grows', 'ab').write(b'x' * 1000)
+while not os.path.exists('cache/grows'):
+    pass
+line.send(b'.')
+line.recv(1)
+"""
+    archive = BuildArchive(tmp_path)
+    request = PairRequest(payload={}, keep=("cache", "none"))
+    report = converse(workshop, workshop.spec(workshop.pair_boot(judge, worker)), request, into=archive)
+    assert report.ok, report.message
+    assert [step.name for step in report.steps] == ["first", "last"]
+    assert (archive.size_bytes > 0) is (verdict == "accepted")
+    if verdict == "accepted":
+        used = converse(workshop, workshop.spec(), program(workshop, _LOOK), archive=archive)
+        assert "cache/grows 0o100644 True" in used.steps[0].stdout
+
+
 @pytest.mark.parametrize("kind", ["steps", "pair"])
 def test_an_archive_that_reaches_out_brings_down_its_box_and_nothing_else(
     workshop: Workshop, tmp_path: Path, kind: str
@@ -125,7 +162,7 @@ def test_more_than_an_archive_may_hold_is_refused_where_it_is_made(workshop: Wor
     archive = BuildArchive(tmp_path)
     report = converse(
         workshop,
-        workshop.spec(report_bytes=200 * MIB),
+        workshop.spec(),
         program(workshop, source, keep=("cache",)),
         into=archive,
     )

@@ -337,6 +337,8 @@ def test_the_container_inherits_no_environment_and_knows_its_job() -> None:
         "TRITON_CACHE_DIR",
         "TORCHINDUCTOR_CACHE_DIR",
         "CUDA_CACHE_PATH",
+        "TORCHINDUCTOR_VEC_ISA_OK",
+        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS",
         "CUDA_MPS_PIPE_DIRECTORY",
     }
     assert spec.environment["CUDA_MPS_PIPE_DIRECTORY"] == "/nonexistent"

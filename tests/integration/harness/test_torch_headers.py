@@ -1,0 +1,59 @@
+"""Torch's headers are compiled once for an evaluation environment, and extensions of submissions use them."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.plugins.live import ROOT
+
+#: Builds an extension as a worker's submission would. GCC marks the precompiled header that it uses by `!`.
+BUILDS = """
+import sys
+sys.path.insert(0, {root!r})
+from tasks.harness.shared import torch_headers
+torch_headers.prepare()
+import torch
+from torch.utils.cpp_extension import load_inline
+source = "torch::Tensor more(torch::Tensor a) {{ return a + 1; }}"
+module = load_inline(name="more", cpp_sources=[source], functions=["more"], extra_cflags=["-H"], use_pch=True,
+                     build_directory={folder!r}, verbose=True)
+print("answer", module.more(torch.zeros(1)).item())
+"""
+
+
+@pytest.fixture
+def environment() -> Iterator[Path]:
+    """A place that is not kept: the headers take almost a gigabyte."""
+    with tempfile.TemporaryDirectory(prefix="kernel-runner-test-", dir="/var/tmp") as name:
+        yield Path(name, "environment")
+
+
+@pytest.mark.timeout(1800)
+def test_an_extension_takes_the_precompiled_headers_of_its_environment(
+    eval_python: Path, environment: Path, tmp_path: Path
+) -> None:
+    """Also where a submission asks torch to make its own, which would end in an error."""
+    folder = tmp_path / "build"
+    subprocess.run([eval_python, "-m", "venv", "--without-pip", environment], check=True)
+    packages, mine = (
+        subprocess.run(
+            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for python in (eval_python, environment / "bin" / "python")
+    )
+    Path(mine, "torch.pth").write_text(f"{packages}\n", encoding="utf-8")
+    python = environment / "bin" / "python"
+    subprocess.run([python, ROOT / "sandbox" / "image" / "torch_headers.py", ""], check=True)
+    folder.mkdir()
+    text = BUILDS.format(root=str(ROOT), folder=str(folder))
+    built = subprocess.run([python, "-c", text], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert f"! {environment}/share/kernel-runner/torch-" in built.stdout + built.stderr
+    assert "answer 1.0" in built.stdout
