@@ -23,6 +23,7 @@ Networks = Sequence[IPv4Network | IPv6Network]
 CONNECT_S: Final = 5.0
 #: From the name's resolution to the head of the answer.
 TOTAL_S: Final = 15.0
+_LAST_PORT: Final = 65535
 #: Of a name with more addresses, only so many are tried.
 _ADDRESSES: Final = 4
 #: What the public Internet's addresses of version 6 are taken from.
@@ -58,7 +59,7 @@ def client() -> httpx2.AsyncClient:
 async def post(
     over: httpx2.AsyncClient, url: str, content: bytes, headers: Mapping[str, str], *, allowed: Networks | None
 ) -> Outcome:
-    """Send a message; never raises for what a target does.
+    """Send a message; never raises for what a target or its address does.
 
     `allowed`: networks that may be reached beside public addresses; None: any address may.
     """
@@ -67,7 +68,8 @@ async def post(
             return await _post(over, httpx2.URL(url), content, headers, allowed)
     except (TimeoutError, httpx2.TimeoutException):
         return Outcome(kind="failed", reason=f"no answer within {TOTAL_S:g} s")
-    except httpx2.InvalidURL:
+    except (httpx2.InvalidURL, UnicodeError):
+        # A label of a name may be too long, or empty.
         return Outcome(kind="failed", reason="its address is malformed")
     except _Refused as error:
         return Outcome(kind="failed", reason=str(error))
@@ -78,6 +80,8 @@ async def post(
 async def _post(
     over: httpx2.AsyncClient, url: httpx2.URL, content: bytes, headers: Mapping[str, str], allowed: Networks | None
 ) -> Outcome:
+    if (url.port or 0) > _LAST_PORT:
+        raise _Refused(f"its port is {url.port}, expected at most {_LAST_PORT}")
     hosts = [url.host] if allowed is None else await _checked(url, allowed)
     for number, host in enumerate(hosts, 1):
         request = over.build_request(
@@ -89,7 +93,7 @@ async def _post(
         )
         try:
             response = await over.send(request, stream=True)
-        except httpx2.ConnectError:
+        except (httpx2.ConnectError, httpx2.ConnectTimeout):
             if number == len(hosts):
                 raise
             continue
@@ -147,8 +151,7 @@ def _retry_after_s(text: str) -> float | None:
         seconds = float(text)
     except ValueError:
         try:
-            moment = parsedate_to_datetime(text)
-        except ValueError:
+            seconds = (parsedate_to_datetime(text).astimezone(UTC) - datetime.now(UTC)).total_seconds()
+        except (ValueError, OverflowError):
             return None
-        seconds = (moment.astimezone(UTC) - datetime.now(UTC)).total_seconds()
     return seconds if math.isfinite(seconds) and seconds > 0 else None

@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from runner.base import units
+from runner.base.model import NEVER
 
 #: Characters of a name in a chat.
 _NAME: Final = 100
@@ -105,10 +106,11 @@ def _sentence(event: Mapping[str, Any], name: Callable[[str], str]) -> str:
 
 def _moment(text: str) -> str | None:
     try:
-        return units.moment(datetime.fromisoformat(text))
+        moment = datetime.fromisoformat(text)
     except ValueError:
         # PostgreSQL's infinity, or a year after 9999.
         return None
+    return None if moment >= NEVER else units.moment(moment)
 
 
 def _plain(text: str) -> str:

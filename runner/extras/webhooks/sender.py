@@ -104,10 +104,14 @@ class Sender:
     async def _tell(self, event: Mapping[str, Any], holder: str) -> None:
         name, of_board = event["name"], event["url"] is not None
         own = WebhookSecret(url=event["url"], secret=event["secret"]) if of_board else self._secrets[name]
-        content = messages.body(event["format"], event, public_url=self._public_url)
-        headers = messages.headers(str(event["key"]), int(time.time()), content, own.secret)
-        allowed = self._allowed if of_board else None
-        outcome = await http.post(self._over, own.url or "", content, headers, allowed=allowed)
+        try:
+            content = messages.body(event["format"], event, public_url=self._public_url)
+            headers = messages.headers(str(event["key"]), int(time.time()), content, own.secret)
+            allowed = self._allowed if of_board else None
+            outcome = await http.post(self._over, own.url or "", content, headers, allowed=allowed)
+        except Exception as error:  # noqa: BLE001 - else it would be told again each minute, and never given up
+            # Its text may hold the address or the secret.
+            outcome = http.Outcome(kind="failed", reason=f"{type(error).__name__} in the sender")
         given_up = await self._note(event, holder, outcome)
         if outcome.kind == "ended":
             _log.error("webhook_ended", webhook=name, reason=outcome.reason, given_up=given_up)

@@ -24,13 +24,18 @@ BEGIN
     END IF;
     IF (add_webhook.format IN ('discord', 'slack', 'json')) IS NOT TRUE
        OR (add_webhook.format = 'json') <> (add_webhook.secret IS NOT NULL) THEN
-        PERFORM runner.refuse('KR054', format('format %L of webhook %L', add_webhook.format, add_webhook.name),
+        PERFORM runner.refuse('KR054', format('webhook %L cannot have format %L %s a secret',
+            add_webhook.name, add_webhook.format, CASE WHEN add_webhook.secret IS NULL THEN 'without' ELSE 'with' END),
             'Expected discord or slack without a secret, or json with one.');
+    END IF;
+    IF add_webhook.secret !~ '^whsec_([A-Za-z0-9+/]{4}){8,21}([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$' THEN
+        PERFORM runner.refuse('KR054', format('the secret of webhook %L is malformed', add_webhook.name),
+            'Expected whsec_ and at least 24 bytes in base64.');
     END IF;
     IF (add_webhook.events <> '{}' AND add_webhook.events
         <@ ARRAY['record.new', 'ranking.top3', 'board.opened', 'board.closed', 'board.final']) IS NOT TRUE THEN
-        PERFORM runner.refuse('KR054', format('events %L of webhook %L', add_webhook.events, add_webhook.name),
-            'Expected of record.new, ranking.top3, board.opened, board.closed and board.final.');
+        PERFORM runner.refuse('KR054', format('webhook %L cannot have events %L', add_webhook.name, add_webhook.events),
+            'Expected some of record.new, ranking.top3, board.opened, board.closed and board.final.');
     END IF;
     INSERT INTO runner.webhook (name, leaderboard_id, url, secret, format, events)
     VALUES (add_webhook.name, v_id, add_webhook.url, add_webhook.secret, add_webhook.format, add_webhook.events)

@@ -323,11 +323,19 @@ def test_a_boards_own_target_reaches_public_addresses_alone(
         monkeypatch.setattr("sys.stdin", io.StringIO(f"{url}\n"))
         assert main(["webhook", "add", "identity", name, "--format", "json", "--event", "record.new"]) == 0
     secret = capsys.readouterr().out.split()[0]
+    # What no check of an address or a secret has foreseen.
+    odd = {"label": ("http://a..b/", SECRET), "port": ("http://10.1.1.1:99999/", SECRET), "secret": (url, "whsec_x")}
+    for name, (address, key) in odd.items():
+        play.db.execute(
+            "INSERT INTO runner.webhook (name, leaderboard_id, url, secret, format, events)"
+            " SELECT %s, id, %s, %s, 'json', '{record.new}' FROM leaderboard.leaderboard WHERE name = 'identity'",
+            (name, address, key),
+        )
     record = submit("a", 9)
     submit("a", 9, "other")
     play.tell()
     assert play.target.messages == []
-    assert {play.state(name)["state"] for name in ("named", "numbered", "mapped")} == {"failing"}
+    assert {play.state(name)["state"] for name in ("named", "numbered", "mapped", *odd)} == {"failing"}
     assert "no public address" in play.state("numbered")["reason"]
 
     play.networks = "127.0.0.0/8"

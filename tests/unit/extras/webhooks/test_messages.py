@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.extras.webhooks.http import may_reach
+from runner.extras.webhooks.http import _retry_after_s, may_reach
 from runner.extras.webhooks.messages import body, headers
 
 PLACE = {"rank": 1, "submission_id": 7, "score_s": 1.25e-6}
@@ -74,6 +74,14 @@ def test_a_name_is_no_markup_in_a_chat(kind: str, name: str) -> None:
     json.loads(body("json", event(kind, name), public_url="https://k.example"))
 
 
+@pytest.mark.parametrize("deadline", ["infinity", "9999-12-31T00:00:00+00:00", "20000-01-01T00:00:00+00:00"])
+def test_a_leaderboard_without_an_end_is_open(deadline: str) -> None:
+    """No chat reads of a day that never comes."""
+    opened = event("board.opened", "x")
+    opened["data"]["deadline"] = deadline
+    assert json.loads(body("discord", opened, public_url=None))["content"] == "Leaderboard x is open."
+
+
 @pytest.mark.parametrize(
     ("address", "may"),
     [
@@ -93,3 +101,16 @@ def test_a_name_is_no_markup_in_a_chat(kind: str, name: str) -> None:
 def test_only_public_addresses_may_be_reached(address: str, *, may: bool) -> None:
     """And those of a network that the configuration names; no address that holds another one."""
     assert may_reach(address, [ip_network("10.1.0.0/16")]) == may
+
+
+@given(
+    st.text()
+    | st.floats().map(str)
+    | st.builds(
+        "Fri, 31 Dec {} 23:59:59 {:+05}".format, st.sampled_from([1, 2030, 9999, 10**25]), st.integers(-9999, 9999)
+    )
+)
+def test_any_wish_of_a_target_is_a_time_or_none(text: str) -> None:
+    """A Retry-After that means nothing is no reason to stop."""
+    after_s = _retry_after_s(text)
+    assert after_s is None or 0 < after_s < float("inf")
