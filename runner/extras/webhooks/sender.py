@@ -103,12 +103,14 @@ class Sender:
 
     async def _tell(self, event: Mapping[str, Any], holder: str) -> None:
         name, of_board = event["name"], event["url"] is not None
-        own = WebhookSecret(url=event["url"], secret=event["secret"]) if of_board else self._secrets[name]
+        # Of a leaderboard's own target they are as they were stored, valid or not.
+        own = event["url"], event["secret"]
+        url, secret = own if of_board else (self._secrets[name].url, self._secrets[name].secret)
         try:
             content = messages.body(event["format"], event, public_url=self._public_url)
-            headers = messages.headers(str(event["key"]), int(time.time()), content, own.secret)
+            headers = messages.headers(str(event["key"]), int(time.time()), content, secret)
             allowed = self._allowed if of_board else None
-            outcome = await http.post(self._over, own.url or "", content, headers, allowed=allowed)
+            outcome = await http.post(self._over, url or "", content, headers, allowed=allowed)
         except Exception as error:  # noqa: BLE001 - else it would be told again each minute, and never given up
             # Its text may hold the address or the secret.
             outcome = http.Outcome(kind="failed", reason=f"{type(error).__name__} in the sender")
