@@ -95,7 +95,8 @@ class BoardDetails(Answer):
     files: Annotated[list[File], Field(description="Read them with read_leaderboard_file.")] = []
     template: Annotated[str, Field(description="A submission to begin with.")] = ""
     template_name: str = ""
-    leaders: list[Place] = []
+    leaders: Annotated[list[Place], Field(description="On leaders_gpu_type.")] = []
+    leaders_gpu_type: str | None = None
 
 
 class Difference(Answer):

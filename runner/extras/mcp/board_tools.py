@@ -25,7 +25,7 @@ class BoardTools:
 
     async def list_leaderboards(self, *, include_ended: bool = False, offset: Offset = 0) -> Boards:
         """List the open leaderboards: deadline, GPU types, best times. Those by invitation are not listed."""
-        page = await self.gateway.read("", format="json", offset=offset)
+        page = await self.gateway.read(format="json", offset=offset)
         rows = [row for row in page["boards"] if include_ended or not row["over"]]
         cards = page["cards"]
         # Those that have ended come last.
@@ -38,6 +38,7 @@ class BoardTools:
     async def read_leaderboard(self, leaderboard: Leaderboard, gpu_type: str | None = None) -> BoardDetails:
         """Read a task: description, cases, a template, its files, and the leaders on one GPU type."""
         page = await self.gateway.read("board", leaderboard, format="json", gpu=gpu_type)
+        _check_gpu_type(page["board"], gpu_type)
         return reading.board_details(page, await self._task(page["board"]["name"]))
 
     async def read_leaderboard_file(
@@ -60,11 +61,9 @@ class BoardTools:
     async def ranking(self, leaderboard: Leaderboard, gpu_type: GpuType, offset: Offset = 0) -> Ranking:
         """Read the ranking, the fastest first."""
         page = await self.gateway.read("board", leaderboard, format="json", gpu=gpu_type, offset=offset)
-        board, names = page["board"]["name"], page["board"]["gpus"]
-        if gpu_type.lower() not in {name.lower() for name in names}:
-            raise ToolError(f"{board} has no GPU type {gpu_type!r}; choose one of: {', '.join(names)}.")
+        _check_gpu_type(page["board"], gpu_type)
         return Ranking(
-            leaderboard=board,
+            leaderboard=page["board"]["name"],
             gpu_type=page["gpu"],
             places=[reading.place(row) for row in page["places"]],
             next_offset=offset + page["size"] if page["more"] else None,
@@ -74,3 +73,14 @@ class BoardTools:
         """The whole task of a public leaderboard; empty for one by invitation."""
         rows = await self.gateway.read("leaderboards", name=board)
         return next((row["task"] for row in rows), {})
+
+
+def _check_gpu_type(board: reading.Json, gpu_type: str | None) -> None:
+    """The gateway shows another GPU type in place of one that a leaderboard has not.
+
+    Raises:
+        ToolError: the leaderboard has not this one.
+    """
+    names = board["gpus"]
+    if gpu_type is not None and gpu_type.lower() not in {name.lower() for name in names}:
+        raise ToolError(f"{board['name']} has no GPU type {gpu_type!r}; choose one of: {', '.join(names)}.")

@@ -20,6 +20,7 @@ _CONNECT_S: Final = 10.0
 _READ_S: Final = 60.0
 #: Between two attempts to reach a gateway.
 _PAUSE_S: Final = 1.0
+_LAST_PORT: Final = 65535
 _NO_ADDRESS: Final = (
     "No address of a gateway is set: ask the leaderboard's operator for it, set it as POPCORN_API_URL in this server's "
     "settings, and start the server again."
@@ -28,6 +29,9 @@ _HOW_TO_LOG_IN: Final = (
     "ask an operator for one (`kernel-runner user token NAME`) or run `popcorn register`, set it as POPCORN_CLI_ID in "
     "this server's settings or as cli_id in ~/.popcorn.yaml, and start the server again."
 )
+_WHAT_THERE_IS: Final = "list_leaderboards and my_submissions list what there is."
+#: In an address they lead elsewhere.
+_NO_NAMES: Final = ("", ".", "..")
 
 
 class AwayError(ToolError):
@@ -125,6 +129,8 @@ class Gateway:
     ) -> httpx2.Response:
         if login and not self.token:
             raise ToolError(f"No token is set: {_HOW_TO_LOG_IN}")
+        if wrong := [part for part in map(str, path) if part in _NO_NAMES]:
+            raise ToolError(f"There is nothing of the name {wrong[0]!r}: {_WHAT_THERE_IS}")
         given = {key: str(value) for key, value in (query or {}).items() if value is not None}
         address = "/" + "/".join(quote(str(part), safe="") for part in path)
         async with self._client() as client:
@@ -140,16 +146,25 @@ class Gateway:
         if not self.url:
             raise ToolError(_NO_ADDRESS)
         try:
-            return httpx2.AsyncClient(base_url=self.url, timeout=httpx2.Timeout(_READ_S, connect=_CONNECT_S))
-        except httpx2.InvalidURL as error:
-            raise ToolError(f"The gateway's address {self.url!r} is none ({error}), expected https://HOST.") from error
+            url = httpx2.URL(self.url)
+            usable = url.scheme in ("http", "https") and url.host and (url.port or 0) <= _LAST_PORT
+        except httpx2.InvalidURL:
+            usable = False
+        if not usable:
+            raise ToolError(
+                f"The gateway's address {self.url!r} (POPCORN_API_URL) cannot be used, expected https://HOST."
+            )
+        return httpx2.AsyncClient(base_url=self.url, timeout=httpx2.Timeout(_READ_S, connect=_CONNECT_S))
 
     def _headers(self) -> dict[str, str]:
-        return {_HEADER: self.token} if self.token else {}
+        if not self.token:
+            return {}
+        if not (self.token.isascii() and self.token.isprintable()):
+            # The sentence does not repeat it: a model reads this.
+            raise ToolError(f"The token holds a sign that no token has; copy it again, or {_HOW_TO_LOG_IN}")
+        return {_HEADER: self.token}
 
-    def _away(self, error: httpx2.TransportError) -> ToolError:
-        if isinstance(error, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError):
-            return ToolError(f"The gateway's address {self.url!r} cannot be used ({error}), expected https://HOST.")
+    def _away(self, error: httpx2.TransportError) -> AwayError:
         return AwayError(
             f"The gateway at {self.url} gives no answer ({str(error) or type(error).__name__}): try again in a minute, "
             "and if that does not help, check the address (POPCORN_API_URL).",
@@ -157,28 +172,39 @@ class Gateway:
         )
 
     def _refusal(self, answer: httpx2.Response) -> ToolError:
-        detail = self._detail(answer)
+        status, detail = answer.status_code, self._detail(answer)
+        # 429: what was sent is not done. From 500 on it may also be a proxy, before a gateway that starts.
+        if status >= httpx2.codes.INTERNAL_SERVER_ERROR or (
+            status == httpx2.codes.TOO_MANY_REQUESTS and answer.request.method == "GET"
+        ):
+            after = answer.headers.get("Retry-After", "")
+            return AwayError(
+                detail or f"The gateway at {self.url} does not work now (answer {status}): try again in a minute.",
+                retry_after_s=float(after) if after.isdecimal() else _PAUSE_S,
+            )
+        if answer.has_redirect_location:
+            return ToolError(
+                f"The address {self.url} leads on to {answer.headers['Location']}: set POPCORN_API_URL to where the "
+                "gateway is, and start the server again."
+            )
         if detail is None:
             return self._stranger()
-        if answer.status_code == httpx2.codes.UNAUTHORIZED:
+        if status == httpx2.codes.UNAUTHORIZED:
             if self.token:
                 return ToolError(f"The gateway does not know this token ({detail}): {_HOW_TO_LOG_IN}")
             return ToolError(f"{detail.rstrip('.')}, and no token is set: {_HOW_TO_LOG_IN}")
-        busy = answer.status_code == httpx2.codes.TOO_MANY_REQUESTS and answer.request.method == "GET"
-        if busy or answer.status_code == httpx2.codes.SERVICE_UNAVAILABLE:
-            return AwayError(detail, retry_after_s=float(answer.headers.get("Retry-After", _PAUSE_S)))
-        if answer.status_code == httpx2.codes.NOT_FOUND:
-            detail = f"{detail.rstrip('.')}: list_leaderboards and my_submissions list what there is."
+        if status in (httpx2.codes.NOT_FOUND, httpx2.codes.METHOD_NOT_ALLOWED):
+            detail = f"{detail.rstrip('.')}: {_WHAT_THERE_IS}"
         return ToolError(detail)
 
     def _detail(self, answer: httpx2.Response) -> str | None:
         """Why the gateway refuses; None: it is no gateway."""
         try:
             detail = answer.json()["detail"]
+            if isinstance(detail, list):
+                return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in detail)
         except (ValueError, LookupError, TypeError):
             return None
-        if isinstance(detail, list):
-            return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in detail)
         return str(detail)
 
     def _json(self, answer: httpx2.Response) -> Any:  # noqa: ANN401 - whatever it says

@@ -107,6 +107,7 @@ def board_details(page: Json, task: Json) -> BoardDetails:
         template=first["text"] if first["whole"] and len(first["text"]) <= _TEMPLATE else "",
         template_name=name,
         leaders=[place(each) for each in page["places"][:_LEADERS]],
+        leaders_gpu_type=page["gpu"] if page["places"] else None,
     )
 
 

@@ -31,6 +31,9 @@ SubmissionId = Annotated[int, Field(ge=1, description="From submit or my_submiss
 WaitS = Annotated[float, Field(ge=0, le=3600, description="Answer after this many seconds even if it is not over.")]
 
 _MOST_BYTES: Final = 1_000_000
+_ENDINGS: Final = (".py", ".cu", ".cuh", ".cpp")
+#: Characters of a file's name.
+_NAME: Final = 255
 #: Lines of a page of the gateway, and pages that a search for the best submission reads.
 _PAGE: Final = 50
 _PAGES: Final = 20
@@ -147,7 +150,9 @@ class SubmissionTools:
         except AwayError as error:
             if error.unsent:
                 raise
-            raise ToolError(f"{error} It may be stored: look at my_submissions before you submit again.") from error
+            raise ToolError(
+                f"{_sentence(error)} It may be stored: look at my_submissions before you submit again."
+            ) from error
         return int(answer["details"]["id"])
 
     async def _wait(self, context: Context[Any, Any], submission_id: int, wait_s: float) -> Result:
@@ -163,7 +168,7 @@ class SubmissionTools:
         try:
             return reading.result(await self._view(submission_id), url=self.gateway.url or "")
         except AwayError as error:
-            raise ToolError(f"{error} Submission {submission_id} goes on: call get_result later.") from error
+            raise ToolError(f"{_sentence(error)} Submission {submission_id} goes on: call get_result later.") from error
 
     async def _view(self, submission_id: int) -> reading.Json:
         page: reading.Json = await self.gateway.read("view", submission_id, login=True, format="json")
@@ -207,6 +212,10 @@ class SubmissionTools:
         return reading.printed(page, detail, name)
 
 
+def _sentence(error: AwayError) -> str:
+    return f"{str(error).rstrip('.')}."
+
+
 def _folders(roots: ListRootsResult) -> list[Path]:
     urls = [urlsplit(str(root.uri)) for root in roots.roots]
     return [Path(unquote(url.path)) for url in urls if url.scheme == "file"]
@@ -221,21 +230,35 @@ def _code(source: str | None, path: str | None, file_name: str, *, folders: Sequ
     if path is None:
         if source is None:
             raise ToolError("Nothing to submit: give source, the whole text of the file, or path.")
-        return file_name, source.encode("utf-8", "replace")
+        return _kernel_name(file_name), source.encode("utf-8", "replace")
     if source is not None:
         raise ToolError("Give source or path, not both.")
     names = ", ".join(map(str, folders))
-    places = [(folder / path).resolve() for folder in folders]
-    inside = [each for each in places if any(each.is_relative_to(folder.resolve()) for folder in folders)]
-    if not inside:
-        raise ToolError(f"{path!r} is outside of {names}: move it there, or give the text as source.")
-    file = next((each for each in inside if each.is_file()), None)
-    if file is None:
-        raise ToolError(f"There is no file {path!r} in {names}: check the path, or give the text as source.")
     try:
+        places = [(folder / path).resolve() for folder in folders]
+        inside = [each for each in places if any(each.is_relative_to(folder.resolve()) for folder in folders)]
+        if not inside:
+            raise ToolError(f"{path!r} is outside of {names}: move it there, or give the text as source.")
+        file = next((each for each in inside if each.is_file()), None)
+        if file is None:
+            raise ToolError(f"There is no file {path!r} in {names}: check the path, or give the text as source.")
+        name = _kernel_name(file.name)
         size_bytes = file.stat().st_size
         if size_bytes > _MOST_BYTES:
             raise ToolError(f"{path!r} has {size_bytes:,} bytes, expected at most {_MOST_BYTES:,}.")
-        return file.name, file.read_bytes()
+        return name, file.read_bytes()
     except OSError as error:
         raise ToolError(f"{path!r} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise ToolError(f"{path!r} is no path: {error}.") from error
+
+
+def _kernel_name(name: str) -> str:
+    """A name that a submission may have: no other file of the user's leaves the machine.
+
+    Raises:
+        ToolError: it is none.
+    """
+    if not name.endswith(_ENDINGS) or len(name) > _NAME:
+        raise ToolError(f"{name[:_NAME]!r} is no file of a kernel: its name ends in {', '.join(_ENDINGS)}.")
+    return name

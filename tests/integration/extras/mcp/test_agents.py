@@ -202,6 +202,7 @@ def test_what_fails_is_a_sentence_that_says_what_to_do(site: Site, tmp_path: Pat
     """Time that runs out, wrong names, ended and closed leaderboards, files outside, limits, another's submission."""
     (tmp_path / "home").mkdir()
     (tmp_path / "outside.py").write_text("", encoding="utf-8")
+    (tmp_path / "home" / "id_rsa").write_text("", encoding="utf-8")
     (tmp_path / "home" / "link.py").symlink_to(tmp_path / "outside.py")
     site.sql(
         "INSERT INTO leaderboard.rate_limit (leaderboard_id, mode_category, max_submissions_per_hour)"
@@ -220,6 +221,13 @@ def test_what_fails_is_a_sentence_that_says_what_to_do(site: Site, tmp_path: Pat
                 ("submit", "leaderboard", "nowhere"): "list_leaderboards",
                 ("read_leaderboard", "leaderboard", "closed"): "list_leaderboards",
                 ("submit", "gpu_type", "H100"): "Choose from: CPU",
+                ("read_leaderboard", "gpu_type", "H100"): "choose one of: CPU",
+                **{
+                    ("submit", name, word): f"nothing of the name {word!r}"
+                    for name in ("leaderboard", "gpu_type")
+                    for word in ("", ".", "..")
+                },
+                ("submit", "file_name", "id_rsa"): "no file of a kernel",
                 ("submit", "mode", "fast"): "'test', 'benchmark', 'leaderboard' or 'profile'",
                 ("submit", "source", None): "give source",
                 ("submit", "path", "x.py"): "not both",
@@ -232,7 +240,13 @@ def test_what_fails_is_a_sentence_that_says_what_to_do(site: Site, tmp_path: Pat
                 properties = bob.tools[tool].input_schema["properties"]
                 arguments = {key: word for key, word in {**place, "name": "x"}.items() if key in properties}
                 assert words in await bob.refusal(tool, **{**arguments, name: value}), (tool, name, value)
-            for path, words in {"../outside.py": "outside", "link.py": "outside", "nothing.py": "no file"}.items():
+            paths = {
+                **dict.fromkeys(("../outside.py", "link.py"), "outside"),
+                **dict.fromkeys(("nothing.py", "id_rsa"), "no file"),
+                "x" * 9999: "cannot be read",
+                "\0.py": "no path",
+            }
+            for path, words in paths.items():
                 assert words in await bob.refusal("submit", **{**place, "source": None}, path=path)
 
     asyncio.run(play())
@@ -253,8 +267,26 @@ def test_a_server_without_its_settings_says_which(site: Site, tmp_path: Path) ->
         async with agent(url=site.url, token=None, home=tmp_path) as ada:
             assert "submissions" in await ada.call("my_submissions")
 
+    async def behind(head: str, *words: str) -> None:
+        """A proxy answers in the gateway's place."""
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(f"HTTP/1.1 {head}\r\nContent-Length: 3\r\nConnection: close\r\n\r\n<p>".encode())
+            writer.close()
+
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as proxy:
+            port = proxy.sockets[0].getsockname()[1]
+            await refused(f"http://127.0.0.1:{port}", TOKEN, "my_submissions", *words)
+
     async def play() -> None:
         await asyncio.gather(
+            behind("502 Bad Gateway", "does not work now (answer 502)"),
+            behind("301 Moved\r\nLocation: https://k.example/", "leads on to https://k.example/"),
+            behind("404 Not Found", "no gateway of kernel-runner"),
+            refused(site.url, "\u00e9t\u00e9", "list_leaderboards", "copy it again"),
+            refused(site.url, "a\nb", "list_leaderboards", "copy it again"),
+            refused("http://127.0.0.1:99999", TOKEN, "list_leaderboards", "cannot be used"),
             refused(site.url, "wrong-token", "my_submissions", "does not know this token", "user token"),
             refused(site.url, None, "my_submissions", "No token is set", "POPCORN_CLI_ID"),
             refused(None, TOKEN, "list_leaderboards", "No address", "POPCORN_API_URL"),
