@@ -134,7 +134,7 @@ def add(
 def remove(context: typer.Context, name: _Name) -> None:
     """Forget a leaderboard's target, and what waits for it.
 
-    One of the configuration goes from there; `webhook run` forgets it at its next start.
+    Take one of the configuration out there; the next `webhook run` forgets it.
     """
     with session(context).store() as store:
         store.remove_webhook(name)

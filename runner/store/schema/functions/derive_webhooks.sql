@@ -80,8 +80,7 @@ BEGIN
                 IF v_tells AND v_record.submission_time > v_oldest THEN
                     PERFORM runner.webhook_tell('record.new', v_board.id, v_seen.gpu_type, v_about || jsonb_build_object(
                         'places', jsonb_build_array(jsonb_build_object(
-                            'rank', 1, 'user', coalesce(v_record.user_name, v_record.user_id),
-                            'submission_id', v_record.submission_id, 'score_s', v_record.score,
+                            'rank', 1, 'submission_id', v_record.submission_id, 'score_s', v_record.score,
                             'before_s', v_record.before))));
                 END IF;
             END LOOP;
@@ -110,8 +109,8 @@ BEGIN
         ORDER BY f.leaderboard_id, f.gpu_type, f.id DESC
     LOOP
         IF v_seen.public AND NOT v_first AND v_seen.ended_at > v_oldest THEN
-            SELECT coalesce(jsonb_agg(jsonb_build_object('rank', t.rank, 'user', coalesce(t.user_name, t.user_id),
-                       'submission_id', t.submission_id, 'score_s', t.score) ORDER BY t.rank, t.score, t.rank_before), '[]')
+            SELECT coalesce(jsonb_agg(jsonb_build_object('rank', t.rank, 'submission_id', t.submission_id,
+                       'score_s', t.score) ORDER BY t.rank, t.score, t.rank_before), '[]')
             INTO v_places
             FROM (SELECT r.* FROM runner.final_ranking r
                   WHERE r.leaderboard = v_seen.name AND r.gpu_type = v_seen.gpu_type AND r.rank IS NOT NULL

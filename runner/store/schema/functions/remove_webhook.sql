@@ -7,7 +7,7 @@ BEGIN
     DELETE FROM runner.webhook w WHERE w.name = remove_webhook.name AND w.leaderboard_id IS NOT NULL;
     IF NOT FOUND THEN
         PERFORM runner.refuse('KR054', format('no leaderboard has a webhook %L', remove_webhook.name),
-            'One of the configuration goes from there.');
+            'Take one of the configuration out there; the next `kernel-runner webhook run` forgets it.');
     END IF;
 END
 $$;

@@ -32,8 +32,8 @@ BEGIN
             v_score := v_row.score;
         END IF;
         v_places := v_places || coalesce((
-            SELECT jsonb_build_object('rank', v_rank, 'user', coalesce(u.user_name, u.id),
-                                      'submission_id', v_row.submission_id, 'score_s', v_row.score::float8)
+            SELECT jsonb_build_object(
+                'rank', v_rank, 'submission_id', v_row.submission_id, 'score_s', v_row.score::float8)
             FROM leaderboard.user_info u WHERE u.id = v_row.user_id AND u.is_banned IS NOT TRUE), '[]');
         EXIT WHEN jsonb_array_length(v_places) = 3;
     END LOOP;

@@ -1,4 +1,5 @@
--- The results among these that webhooks may tell: each still counts in runner.ranking, and its user is not banned.
+-- The results among these that webhooks may tell, with the present names of their users: each still counts in
+-- runner.ranking, and its user is not banned.
 CREATE OR REPLACE FUNCTION runner.webhook_places(places jsonb, gpu_type text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -7,7 +8,8 @@ BEGIN
         RETURN NULL;
     END IF;
     RETURN (
-        SELECT coalesce(jsonb_agg(p.item ORDER BY p.number), '[]')
+        SELECT coalesce(jsonb_agg(p.item || jsonb_build_object('user', coalesce(u.user_name, u.id))
+                                  ORDER BY p.number), '[]')
         FROM jsonb_array_elements(places) WITH ORDINALITY AS p (item, number)
         CROSS JOIN LATERAL (
             SELECT o.* FROM leaderboard.submission o WHERE o.id = (p.item ->> 'submission_id')::integer OFFSET 0) AS s

@@ -290,8 +290,10 @@ def test_a_target_that_fails_is_tried_less_often_and_given_up_after_a_day(
     play.tell()
     assert play.state("bad")["waiting"] == 1
     play.later("1 minute")
+    play.db.execute("UPDATE leaderboard.user_info SET user_name = 'Bee' WHERE id = 'b'")
     play.tell()
     assert told(play.target, "/bad")[-1] == ("record", second)
+    assert play.target.at("/bad")[-1].document["data"]["user"] == "Bee"
     assert (play.state("bad")["state"], play.state("bad")["waiting"]) == ("up", 0)
 
     play.target.answers["/bad"] = (410, {})
