@@ -614,12 +614,16 @@ class Config(BaseModel):
             raise ConfigError(f"{file} has {others[0]!r}, expected names of `webhooks`: {', '.join(names) or 'none'}")
         secrets = {}
         for webhook in self.webhooks:
+            if not isinstance(given.get(webhook.name, {}), dict):
+                raise ConfigError(f'{file}: {webhook.name}: found a value, expected {webhook.name}.url = "https://..."')
             try:
                 entry = WebhookSecret.model_validate(given.get(webhook.name, {}))
             except ValidationError as error:
                 first = error.errors(include_url=False, include_input=False)[0]
                 key = ".".join(map(str, first["loc"]))
-                raise ConfigError(f"{file}: {webhook.name}.{key}: {first['msg']}") from None
+                raise ConfigError(
+                    f"{file}: {webhook.name}.{key}: {first['msg'].removeprefix('Value error, ')}"
+                ) from None
             if (entry.url is None) == (webhook.url is None):
                 raise ConfigError(f"webhook {webhook.name!r}: expected one `url`, in `webhooks` or in {file}")
             if (entry.secret is None) == (webhook.format == "json"):

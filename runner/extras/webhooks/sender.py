@@ -177,8 +177,14 @@ async def serve(config: Config, dsn: str) -> None:
     await store.open()
     try:
         while not (stop.is_set() or await store.ready()):
-            _log.warning("webhooks_wait", reason="the database does not answer, or not with this release's version")
+            _log.warning(
+                "webhooks_wait",
+                reason="the database does not answer, or not with this release's version, or its login lacks the role "
+                "runner_webhook",
+            )
             await _first(stop, timeout_s=POLL_S)
+        if stop.is_set():
+            return
         await store.all("set_webhooks", targets=json.dumps(targets))
         _log.info("webhooks_started", targets=[webhook.name for webhook in config.webhooks])
         async with http.client() as over:

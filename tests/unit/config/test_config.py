@@ -148,11 +148,16 @@ def test_a_wrong_value_is_refused_with_key_found_and_expected(
         ("{name = 'a', format = 'slack', url = 'http://x'}", f"a.secret = 'whsec_{'x' * 40}'", "has format 'slack'"),
         ("{name = 'a', format = 'json', url = 'http://x'}", "a.secret = 'hidden'", r"webhook_secrets: a\.secret: "),
         *(
-            ("{name = 'a', format = 'json', url = 'http://x'}", f"a.secret = 'whsec_{key}'", "24 to 64 bytes in base64")
+            (
+                "{name = 'a', format = 'json', url = 'http://x'}",
+                f"a.secret = 'whsec_{key}'",
+                r"a\.secret: expected whsec_ and 24 to 64",
+            )
             for key in ("x" * 31, "x" * 33, "x" * 35, "x" * 32 + "=", "x" * 92)
         ),
         ("{name = 'a', format = 'slack', url = 'http://x'}", "b.url = 'http://y'", "has 'b', expected names of .*: a"),
         ("{name = 'a', format = 'slack', url = 'http://x'}", "hidden", "is not a TOML file"),
+        ("{name = 'a', format = 'slack'}", "a = 'hidden'", r"found a value, expected a\.url = "),
         ("{name = 'a', format = 'slack', url = 'hidden'}", "", r"webhooks\[0\]\.url: found a value that is not shown"),
         ("{name = 'a', format = 'slack', events = ['x']}", "", r"webhooks\[0\]\.events\[0\]: found 'x'"),
         (
