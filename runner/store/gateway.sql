@@ -236,7 +236,8 @@ FROM (
     FROM leaderboard.submission s
     JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
     LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id
-    WHERE s.user_id = %(user_id)s::text AND (%(leaderboard)s::text IS NULL OR l.name = %(leaderboard)s::text)
+    WHERE s.user_id = %(user_id)s::text
+      AND (%(leaderboard)s::text IS NULL OR lower(l.name) = lower(%(leaderboard)s::text))
       AND (%(gpu_type)s::text IS NULL OR EXISTS (
           SELECT FROM runner.job j WHERE j.submission_id = s.id AND j.gpu_type = %(gpu_type)s::text))
       AND CASE WHEN %(verdict)s::text IS NULL THEN true

@@ -108,12 +108,19 @@ class SubmissionTools:
         page = await self._view(submission_id)
         this = reading.timed_cases(page, gpu_type)
         if this is None:
-            raise ToolError(f"Submission {submission_id} has no times: submit it in mode benchmark or leaderboard.")
-        gpu = this.gpu_type
+            where = "" if gpu_type is None else f" on {gpu_type}"
+            raise ToolError(
+                f"Submission {submission_id} has no times{where}: submit it in mode benchmark or leaderboard."
+            )
+        gpu, board = this.gpu_type, page["submission"]["leaderboard_name"]
         other_id = with_submission_id
         if other_id is None:
-            other_id = await self._best(page["submission"]["leaderboard_name"], gpu, submission_id)
-        other = reading.timed_cases(await self._view(other_id), gpu)
+            other_id = await self._best(board, gpu, submission_id)
+        other_page = await self._view(other_id)
+        other_board = other_page["submission"]["leaderboard_name"]
+        if other_board != board:
+            raise ToolError(f"Submission {other_id} is to {other_board}, not to {board}: name one to {board}.")
+        other = reading.timed_cases(other_page, gpu)
         if other is None:
             raise ToolError(f"Submission {other_id} has no times on {gpu}: name one in mode benchmark or leaderboard.")
         return reading.comparison(this, other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -11,9 +12,11 @@ from typing import Final
 
 import psycopg
 import pytest
+from mcp.server.mcpserver.exceptions import ToolError
 
 from runner.base.model import JobState
 from runner.extras.gateway.identity import digest
+from runner.extras.mcp.gateway import Gateway
 from tests.integration.extras.gateway.contract.site import LIMIT_S, SHORT_S, SLOW, TIMED_CALLS, WRONG, gateway_of
 from tests.integration.extras.mcp.agent import Agent, agent
 from tests.plugins.live import ROOT, LiveRunner, live_runner
@@ -105,7 +108,7 @@ def test_an_agent_goes_from_the_list_to_the_ranking(site: Site, tmp_path: Path) 
             ranking = await ada.call("ranking", gpu_type=task["gpu_types"][0]["gpu_type"])
             (place,) = ranking["places"]
             assert (place["rank"], place["yours"], place["submission_id"]) == (1, True, ranked["submission_id"])
-            mine = await ada.call("my_submissions")
+            mine = await ada.call("my_submissions", leaderboard="VectorAdd")
             assert [each["verdict"] for each in mine["submissions"]] == ["accepted", "accepted", "wrong_answer"]
             # Less than a model reads of one long file.
             assert ada.read < 12_000
@@ -134,6 +137,13 @@ def test_times_are_compared_and_profiles_are_text(site: Site, tmp_path: Path) ->
             assert {case["this_is"] for case in other_way["cases"]} == {"faster"}
             itself = await ada.call("compare", **{**ids, "with_submission_id": slow["submission_id"]})
             assert {case["this_is"] for case in itself["cases"]} == {"cannot be told"}
+            assert "no times on H100" in await ada.refusal("compare", **ids, gpu_type="H100")
+            site.sql(
+                "UPDATE leaderboard.submission SET leaderboard_id = l.id FROM leaderboard.leaderboard l"
+                " WHERE l.name = 'over' AND submission.id = %s",
+                slow["submission_id"],
+            )
+            assert "is to vectoradd, not to over" in await ada.refusal("compare", **ids)
 
             name = next(name for name in profile["files"] if name.endswith("/report"))
             report = await ada.call("read_submission_file", submission_id=profile["submission_id"], name=name)
@@ -267,7 +277,11 @@ def test_a_server_without_its_settings_says_which(site: Site, tmp_path: Path) ->
         async with agent(url=site.url, token=None, home=tmp_path) as ada:
             assert "submissions" in await ada.call("my_submissions")
 
-    async def behind(head: str, *words: str) -> None:
+    async def unusable(url: str, token: str, words: str) -> None:
+        with pytest.raises(ToolError, match=re.escape(words)):
+            await Gateway(url=url, token=token).read("mine")
+
+    async def behind(head: str, words: str) -> None:
         """A proxy answers in the gateway's place."""
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -277,16 +291,16 @@ def test_a_server_without_its_settings_says_which(site: Site, tmp_path: Path) ->
 
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as proxy:
             port = proxy.sockets[0].getsockname()[1]
-            await refused(f"http://127.0.0.1:{port}", TOKEN, "my_submissions", *words)
+            await unusable(f"http://127.0.0.1:{port}", TOKEN, words)
 
     async def play() -> None:
         await asyncio.gather(
             behind("502 Bad Gateway", "does not work now (answer 502)"),
             behind("301 Moved\r\nLocation: https://k.example/", "leads on to https://k.example/"),
             behind("404 Not Found", "no gateway of kernel-runner"),
-            refused(site.url, "\u00e9t\u00e9", "list_leaderboards", "copy it again"),
-            refused(site.url, "a\nb", "list_leaderboards", "copy it again"),
-            refused("http://127.0.0.1:99999", TOKEN, "list_leaderboards", "cannot be used"),
+            unusable(site.url, "\u00e9t\u00e9", "copy it again"),
+            unusable(site.url, "a\nb", "copy it again"),
+            unusable("http://127.0.0.1:99999", TOKEN, "cannot be used"),
             refused(site.url, "wrong-token", "my_submissions", "does not know this token", "user token"),
             refused(site.url, None, "my_submissions", "No token is set", "POPCORN_CLI_ID"),
             refused(None, TOKEN, "list_leaderboards", "No address", "POPCORN_API_URL"),
