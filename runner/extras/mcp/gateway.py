@@ -116,7 +116,7 @@ class Gateway:
             except httpx2.TransportError as error:
                 raise self._away(error) from error
         # It ends streams when it ends itself, and after an hour.
-        await asyncio.sleep(_PAUSE_S / 10)
+        await asyncio.sleep(_PAUSE_S)
 
     async def _ask(
         self,
