@@ -123,21 +123,25 @@ BEGIN
         ON CONFLICT (leaderboard_id, gpu_type) DO UPDATE SET final_id = EXCLUDED.final_id;
     END LOOP;
 
-    -- Lost is what `kernel-runner host list` calls silent.
+    -- Lost is what `kernel-runner host list` calls silent, at two looks half a minute apart: right after an outage of the
+    -- database all hosts look so.
     DELETE FROM runner.webhook_host s WHERE NOT EXISTS (SELECT FROM runner.host h WHERE h.name = s.name);
+    INSERT INTO runner.webhook_host (name, told)
+    SELECT h.name, v_first FROM runner.host h
+    WHERE h.stopped_at IS NULL AND h.last_seen < now() - interval '60 seconds'
+    ON CONFLICT (name) DO NOTHING;
     FOR v_host IN
-        SELECT h.name, h.last_seen, s.name IS NULL AS lost FROM runner.host h
-        LEFT JOIN runner.webhook_host s ON s.name = h.name
-        WHERE (h.stopped_at IS NULL AND h.last_seen < now() - interval '60 seconds') = (s.name IS NULL)
-        ORDER BY h.name
+        SELECT h.name, h.last_seen, s.told, s.noted_at < now() - interval '30 seconds' AS sure,
+               h.stopped_at IS NULL AND h.last_seen < now() - interval '60 seconds' AS silent
+        FROM runner.webhook_host s JOIN runner.host h ON h.name = s.name ORDER BY h.name
     LOOP
-        IF v_host.lost THEN
-            INSERT INTO runner.webhook_host (name) VALUES (v_host.name);
-        ELSE
+        IF NOT v_host.silent THEN
             DELETE FROM runner.webhook_host s WHERE s.name = v_host.name;
+        ELSIF v_host.sure AND NOT v_host.told THEN
+            UPDATE runner.webhook_host s SET told = true WHERE s.name = v_host.name;
         END IF;
-        IF NOT v_first THEN
-            PERFORM runner.webhook_tell(CASE WHEN v_host.lost THEN 'host.lost' ELSE 'host.back' END, NULL, NULL,
+        IF v_host.silent AND v_host.sure AND NOT v_host.told OR NOT v_host.silent AND v_host.told THEN
+            PERFORM runner.webhook_tell(CASE WHEN v_host.silent THEN 'host.lost' ELSE 'host.back' END, NULL, NULL,
                 jsonb_build_object('host', v_host.name, 'last_seen', v_host.last_seen));
         END IF;
     END LOOP;

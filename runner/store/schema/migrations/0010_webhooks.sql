@@ -68,9 +68,12 @@ COMMENT ON COLUMN runner.webhook_ranking.leaders IS 'The submissions of the firs
 COMMENT ON COLUMN runner.webhook_ranking.records IS 'The submissions that have led, each of which is told once.';
 COMMENT ON COLUMN runner.webhook_ranking.final_id IS 'The last final.';
 CREATE TABLE runner.webhook_host (
-    name text PRIMARY KEY
+    name text PRIMARY KEY,
+    noted_at timestamptz NOT NULL DEFAULT now(),
+    told boolean NOT NULL
 );
 COMMENT ON TABLE runner.webhook_host IS 'Hosts that were silent when runner.derive_webhooks last saw them.';
+COMMENT ON COLUMN runner.webhook_host.told IS 'Whether its loss was told, or is older than all events.';
 CREATE TABLE runner.webhook_clock (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     begun_at timestamptz

@@ -240,9 +240,13 @@ def test_what_was_before_is_not_told_and_closed_boards_never(play: Play, submit:
     play.target.messages.clear()
     db.execute("UPDATE leaderboard.leaderboard SET visibility = 'public' WHERE name = 'closed'")
     db.execute("UPDATE leaderboard.leaderboard SET deadline = now() WHERE name = 'identity'")
-    db.execute("UPDATE runner.host SET last_seen = now() - interval '61 seconds' WHERE name = 'gpu-07'")
-    play.tell()
-    db.execute("UPDATE runner.host SET last_seen = now()")
+    # As after an outage of the database, and then for longer.
+    for rests in (True, False):
+        db.execute("UPDATE runner.host SET last_seen = now() - interval '61 seconds' WHERE name = 'gpu-07'")
+        play.tell()
+        db.execute("UPDATE runner.webhook_host SET noted_at = noted_at - interval '31 seconds' WHERE NOT %s", [rests])
+        play.tell()
+        db.execute("UPDATE runner.host SET last_seen = now()")
     bench.store.final("identity", "CPU", top=10, rounds=25, open_board=False)
     play_final(bench, lambda job, _: scored(1e-6 if job.validates == first else 2e-6), ("gpu-07",))
     play.tell()
