@@ -213,7 +213,8 @@ class Attempt:
         if run.report.outcome.ending is Ending.CANCELLED:
             seconds = run.report.outcome.wall_ns / 1e9
             raise CancelledByRequest(f"job {self._context.job.id} was cancelled after {seconds:.1f} s")
-        self._kept = run.kept
+        # A container that was ended while it packed has sent a part.
+        self._kept = run.kept if run.report.ok else None
         self._kind.heard(run)
 
     def _inspect_before(self) -> Inspection:

@@ -189,6 +189,7 @@ class BuildCache:
     def caches(self, context: SubmissionContext) -> Build | None:
         """What the public run of a secret job's submission left, as its build; None: nothing is here."""
         with self._changed:
+            self._drop_old()
             entry = self._entries.get(_key(context))
         if entry is None or entry.caches is None:
             return None
@@ -206,12 +207,15 @@ class BuildCache:
     # -- the table -----------------------------------------------------------------------------------------------
 
     def _entry(self, context: SubmissionContext) -> _Entry:
-        now_s = time.monotonic()
         with self._changed:
-            for key in [key for key, entry in self._entries.items() if entry.until_s < now_s]:
-                del self._entries[key]
-            entry = _Entry(awaited=runs_of_build(context.job), until_s=now_s + KEPT_S)
+            self._drop_old()
+            entry = _Entry(awaited=runs_of_build(context.job), until_s=time.monotonic() + KEPT_S)
             return self._entries.setdefault(_key(context), entry)
+
+    def _drop_old(self) -> None:
+        now_s = time.monotonic()
+        for key in [key for key, entry in self._entries.items() if entry.until_s < now_s]:
+            del self._entries[key]
 
     def _evict(self, newest: _Entry) -> None:
         with self._changed:

@@ -57,7 +57,7 @@ def send_archive(keep: Sequence[str], *, boot: BootConfig, daemon: DaemonConnect
         daemon.send(protocol.ArchivePiece(data=b"", refused=str(error)).to_message())
         return
     for begin in range(0, len(data), protocol.ARCHIVE_PIECE_BYTES):
-        piece = data[begin : begin + protocol.ARCHIVE_PIECE_BYTES]
+        piece = bytes(data[begin : begin + protocol.ARCHIVE_PIECE_BYTES])
         daemon.send(protocol.ArchivePiece(data=piece).to_message())
 
 

@@ -260,11 +260,11 @@ def processes_of(uid: int) -> list[int]:
     return pids
 
 
-def run_as(account: Account, work: Callable[[int], None], *, reaper: Reaper, max_bytes: int = 0) -> bytes:
+def run_as(account: Account, work: Callable[[int], None], *, reaper: Reaper, max_bytes: int = 0) -> bytearray:
     """Run file work in a child with the account's uid; return what it writes to its descriptor.
 
     Raises:
-        HelperError: the work raised OSError, wrote more than max_bytes, or took too long.
+        HelperError: the work raised an exception, wrote more than max_bytes, took too long, or was killed.
         InitError: no process could be started.
     """
     out_read, out_write = os.pipe()
@@ -283,6 +283,11 @@ def run_as(account: Account, work: Callable[[int], None], *, reaper: Reaper, max
         os.close(err_read)
     if complaint:
         raise HelperError(complaint.decode("utf-8", "replace"))
+    exit_code, number = decode_status(reaper.final_status(pid))
+    if exit_code != 0:
+        # The kernel kills it first when memory runs out: what it has done is not complete.
+        how = f"exit code {exit_code}" if number is None else f"signal {number}"
+        raise HelperError(f"the process that works on files ended with {how}")
     return output
 
 
@@ -303,7 +308,7 @@ def _work_child(account: Account, work: Callable[[int], None], out_fd: int, err_
         os._exit(code)
 
 
-def _read_limited(fd: int, max_bytes: int, uid: int, reaper: Reaper) -> bytes:
+def _read_limited(fd: int, max_bytes: int, uid: int, reaper: Reaper) -> bytearray:
     """Read until the end of file.
 
     Raises:
@@ -318,7 +323,7 @@ def _read_limited(fd: int, max_bytes: int, uid: int, reaper: Reaper) -> bytes:
             raise HelperError(f"file work took longer than {HELPER_PATIENCE_S:.0f} s")
         chunk = os.read(fd, 1 << 16)
         if not chunk:
-            return bytes(data)
+            return data
         data += chunk
         if len(data) > max_bytes:
             kill_all_of(uid, reaper)

@@ -323,7 +323,7 @@ class _Runner:
         if not data:
             return [], []
         media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        return [protocol.Artifact(name=name, media_type=media_type, data=data).to_message()], []
+        return [protocol.Artifact(name=name, media_type=media_type, data=bytes(data)).to_message()], []
 
 
 def write_below(files: Mapping[str, bytes]) -> None:

@@ -171,6 +171,31 @@ def test_more_than_an_archive_may_hold_is_refused_where_it_is_made(workshop: Wor
     assert "more than" in (archive.refused or "")
 
 
+def test_half_an_archive_is_none(workshop: Workshop, tmp_path: Path) -> None:
+    """The memory that is left does not suffice to pack: the kernel kills the packer, and the verdict stays."""
+    source = """
+import os
+os.mkdir('cache')
+with open('cache/x', 'wb') as file:
+    file.write(os.urandom(48 << 20))
+child = os.fork()
+if child == 0:
+    # The kernel kills it, and these bytes are what is left then.
+    left = os.urandom(24 << 20)
+    with open('fill', 'wb') as file:
+        while True:
+            file.write(bytes(1 << 20))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    archive = BuildArchive(tmp_path)
+    spec = workshop.spec(memory_bytes=160 << 20)
+    report = converse(workshop, spec, program(workshop, source, keep=("cache",)), into=archive)
+    assert report.ok, report
+    assert report.steps[0].stdout == "-9\n", report.steps
+    assert archive.size_bytes == 0
+    assert "ended with signal 9" in (archive.refused or "")
+
+
 def test_what_a_killed_build_leaves_is_not_collected(workshop: Workshop, tmp_path: Path) -> None:
     """Half a file, or the lock of a compiler that is no more."""
     source = "import os; os.mkdir('cache'); open('cache/half', 'w').close(); os.kill(os.getpid(), 9)"
