@@ -266,7 +266,8 @@ class StepsRequest(_Request):
     #: Written to /work first: relative POSIX name -> bytes.
     files: Mapping[str, bytes]
     steps: tuple[Step, ...]
-    #: Names below /work that come back as a build archive if no step was killed. Missing names do no harm.
+    #: Names below /work that come back as a build archive if no step was killed, and none ended the request by its
+    #: `continue_if`. Missing names do no harm.
     keep: tuple[str, ...] = ()
     #: Size of the build archive that follows and is unpacked in /work first; 0: none follows.
     archive_bytes: int = 0

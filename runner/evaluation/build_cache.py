@@ -182,7 +182,7 @@ class BuildCache:
         if archive.size_bytes == 0:
             return
         entry = self._entry(context)
-        entry.caches = archive
+        entry.caches, entry.until_s = archive, time.monotonic() + KEPT_S
         self._evict(entry)
         _log.info("caches_kept", archive_bytes=archive.size_bytes)
 

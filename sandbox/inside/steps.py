@@ -67,6 +67,8 @@ def run_steps(request: Mapping[str, Any], *, boot: BootConfig, daemon: DaemonCon
             # A program that was killed may leave half a file, or a lock that is never released.
             keep = ()
         if not runs_next(step, result):
+            # What it left serves no later run.
+            keep = ()
             break
     if keep:
         send_archive(keep, boot=boot, daemon=daemon, reaper=reaper)

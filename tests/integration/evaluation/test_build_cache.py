@@ -295,8 +295,13 @@ def test_without_a_spare_core_a_job_is_built_on_its_slots_cores(
 
 
 def test_what_compilers_leave_in_the_public_run_goes_to_its_secret_run_alone(made: Evaluator) -> None:
-    """Not to another public run, to another submission, or to a second secret run."""
-    first, last = (note(evaluate(made, job(LEAVES, secret=False))) for _ in range(2))
+    """Not to another public run, to another submission, or to a second secret run; kept from the last one's end on."""
+    kept, until_s = [], []
+    for _ in range(2):
+        kept.append(note(evaluate(made, job(LEAVES, secret=False))))
+        until_s += [entry.until_s for entry in made._build_cache._entries.values()]
+    assert until_s[0] < until_s[1]
+    first, last = kept
     other = note(evaluate(made, job(LEAVES, submission=4, secret=True)))
     secret, again = (note(evaluate(made, job(LEAVES, secret=True))) for _ in range(2))
     assert secret == last

@@ -196,13 +196,20 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert "ended with signal 9" in (archive.refused or "")
 
 
-def test_what_a_killed_build_leaves_is_not_collected(workshop: Workshop, tmp_path: Path) -> None:
-    """Half a file, or the lock of a compiler that is no more."""
-    source = "import os; os.mkdir('cache'); open('cache/half', 'w').close(); os.kill(os.getpid(), 9)"
+@pytest.mark.parametrize(("end", "exit_code"), [("os.kill(os.getpid(), 9)", None), ("os._exit(1)", 1)])
+def test_what_a_failed_program_leaves_is_not_collected(
+    workshop: Workshop, tmp_path: Path, end: str, exit_code: int | None
+) -> None:
+    """Half a file or the lock of a compiler that was killed, or caches that no later run is to get."""
+    source = f"import os; os.mkdir('cache'); open('cache/half', 'w').close(); {end}"
     archive = BuildArchive(tmp_path)
-    report = converse(workshop, workshop.spec(), program(workshop, source, keep=("cache",)), into=archive)
-    assert report.steps[0].signal == 9
+    request = program(workshop, source, keep=("cache",))
+    if exit_code is not None:
+        request = replace(request, steps=tuple(replace(step, continue_if="exit_0") for step in request.steps))
+    report = converse(workshop, workshop.spec(), request, into=archive)
+    assert report.steps[0].exit_code == exit_code
     assert archive.size_bytes == 0
+    assert archive.refused is None
 
 
 def test_an_unrequested_archive_breaks_the_protocol(workshop: Workshop) -> None:
