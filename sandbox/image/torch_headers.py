@@ -25,8 +25,10 @@ FLAGS = ("", "-O3")
 def main(flags: Sequence[str]) -> None:
     """Entry point. Arguments: other flags, one set each."""
     headers = Path(sys.prefix, "share", "kernel-runner", f"torch-{torch.__version__}-{torch.version.git_version}")
-    folder = headers / "torch" / "extension.h.gch"
-    shutil.rmtree(headers.parent, ignore_errors=True)
+    # Runs go on meanwhile, and a compiler that finds half a file fails.
+    new = headers.with_name("torch-new")
+    shutil.rmtree(new, ignore_errors=True)
+    folder = new / "torch" / "extension.h.gch"
     folder.mkdir(parents=True)
     include_paths = [*cpp_extension.include_paths("cpu"), sysconfig.get_path("include", scheme="posix_prefix")]
     source = Path(cpp_extension.include_paths("cpu")[0], "torch", "extension.h")
@@ -35,6 +37,11 @@ def main(flags: Sequence[str]) -> None:
         arguments += ["-DTORCH_API_INCLUDE_EXTENSION_H", "-fPIC", "-std=c++20", *more.split()]
         output = str(folder / str(number))
         subprocess.run(["c++", "-w", "-x", "c++-header", str(source), "-o", output, *arguments], check=True)
+    # An environment that the runner itself is installed in has more in this folder.
+    for old in headers.parent.glob("torch-*"):
+        if old != new:
+            shutil.rmtree(old)
+    new.rename(headers)
 
 
 if __name__ == "__main__":

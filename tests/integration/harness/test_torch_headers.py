@@ -51,9 +51,16 @@ def test_an_extension_takes_the_precompiled_headers_of_its_environment(
     )
     Path(mine, "torch.pth").write_text(f"{packages}\n", encoding="utf-8")
     python = environment / "bin" / "python"
+    share = environment / "share" / "kernel-runner"
+    for name in ("torch-0", "torch-new", "systemd"):
+        (share / name).mkdir(parents=True)
     subprocess.run([python, ROOT / "sandbox" / "image" / "torch_headers.py", ""], check=True)
+    # Those of another torch are gone, and what others have there is not.
+    other, headers = sorted(path.name for path in share.iterdir())
+    assert other == "systemd"
+    assert headers not in ("torch-0", "torch-new")
     folder.mkdir()
     text = BUILDS.format(root=str(ROOT), folder=str(folder))
     built = subprocess.run([python, "-c", text], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert f"! {environment}/share/kernel-runner/torch-" in built.stdout + built.stderr
+    assert f"! {share}/torch-" in built.stdout + built.stderr
     assert "answer 1.0" in built.stdout
