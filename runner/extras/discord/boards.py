@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
 import zipfile
@@ -12,6 +13,7 @@ import discord
 from discord import app_commands
 
 from runner.base import units
+from runner.base.errors import DatabaseUnavailableError
 from runner.extras.discord import choices
 from runner.extras.discord.answers import answer, defer
 from runner.extras.discord.errors import Refusal
@@ -164,10 +166,10 @@ def _archive(sources: Mapping[str, object]) -> discord.File:
 async def _languages(interaction: discord.Interaction[Client], typed: str) -> list[app_commands.Choice[str]]:
     named = str(getattr(interaction.namespace, "leaderboard_name", None) or "")
     try:
-        board = await choices.board(interaction, named)
-    except Refusal:
+        async with asyncio.timeout(choices.TYPING_S):
+            templates = await _templates(interaction, await choices.board(interaction, named))
+    except (Refusal, DatabaseUnavailableError, TimeoutError):
         return []
-    templates = await _templates(interaction, board)
     fitting = [language for language in templates if typed.lower() in language.lower()]
     return [app_commands.Choice(name=language, value=language) for language in fitting[:OPTIONS]]
 
