@@ -40,6 +40,8 @@ def test_everybody_looks_at_leaderboards(
     task = {**TASK, "files": {"task.py": "x = 1\n", "reference.py": "y = 2\n", "submission.py": "@SUBMISSION@"}}
     bench.board("sort", "CPU", "H100", task=task, templates={"Python": "p = 1\n", "CUDA": "c = 1\n"})
     bench.board("hidden")
+    gpus = [f"G{number:02}" for number in range(70)]
+    bench.board("wide", *gpus)
     with psycopg.connect(bench.url, autocommit=True) as connection:
         connection.execute("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = 'hidden'")
     for number, name in enumerate(("Ada", EVIL)):
@@ -96,6 +98,14 @@ def test_everybody_looks_at_leaderboards(
                     [ada.id],
                 )
             await (await ada.command("leaderboard show", leaderboard_name="hidden")).reads("nobody ranks yet")
+
+            reply = await ada.command("leaderboard show", leaderboard_name="wide")
+            assert reply.options == gpus[:25]
+            assert f"Give {', '.join(gpus[25:])} as `gpu`" in reply.text
+            reply = await ada.command("leaderboard show", leaderboard_name="wide", gpu=" ".join(gpus))
+            assert len(reply.text) <= 2000
+            assert reply.text.endswith("\nThe rest is in answer.md.")
+            assert (await reply.files())["answer.md"].count(b"nobody ranks yet") == len(gpus)
             assert server.public() == []
 
     asyncio.run(play())
