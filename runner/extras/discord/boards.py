@@ -19,6 +19,7 @@ from runner.extras.discord.answers import answer, defer
 from runner.extras.discord.errors import Refusal
 from runner.extras.discord.groups import LEADERBOARD
 from runner.extras.discord.text import OPTIONS, code, cut, file, plain
+from runner.extras.shown import words
 from runner.store.gateway import Row
 from runner.task_format.directive import with_directive
 from runner.task_format.model import HARNESS, SUBMISSION, Lang
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 #: Places and submissions that a message shows, of all GPU types together; a file has more.
 _LINES: Final = 20
 _PLACES: Final = 1000
-_NAME_CHARS: Final = 24
+#: As long as the longest words for how a time was measured.
+_CELL_CHARS: Final = 33
 _DESCRIPTION_CHARS: Final = 1000
 #: The most files of a message.
 _FILES: Final = 10
@@ -84,7 +86,7 @@ def _ranking(places: Sequence[Row]) -> str:
                 str(place["rank"]),
                 place["user_name"] or place["user_id"],
                 units.score(float(place["score"])),
-                place["timing"] or "",
+                _measured(place["timing"]),
                 f"{place['submission_id']}{' (late)' if place['late'] else ''}",
             )
             for place in places
@@ -117,9 +119,14 @@ def _own_place(gpu: str, place: Row | None) -> str:
         return f"{plain(gpu)}: you do not rank yet."
     time = units.score(float(place["score"]))
     return (
-        f"{plain(gpu)}: place {place['rank']} of {place['entries']} with {time} ({place['timing']}), submission "
-        f"{place['submission_id']}"
+        f"{plain(gpu)}: place {place['rank']} of {place['entries']} with {time} ({_measured(place['timing'])}), "
+        f"submission {place['submission_id']}"
     )
+
+
+def _measured(timing: str | None) -> str:
+    """How a time was measured, in words."""
+    return words.TIMINGS[timing][0] if timing in words.TIMINGS else ""
 
 
 def _submissions(newest: Sequence[Row]) -> str:
@@ -132,7 +139,9 @@ def _submissions(newest: Sequence[Row]) -> str:
                 row["file_name"],
                 ", ".join(row["modes"]),
                 ", ".join(row["gpu_types"]),
-                row["verdict"] or row["state"] if row["score"] is None else units.score(float(row["score"])),
+                words.verdict(row["verdict"]) or row["state"]
+                if row["score"] is None
+                else units.score(float(row["score"])),
             )
             for row in newest
         ],
@@ -207,7 +216,7 @@ async def _templates(interaction: discord.Interaction[Client], board: Row) -> di
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as they need to be; a name of strangers is cut."""
-    cells = [heads, *([cut(" ".join(cell.split()), _NAME_CHARS) for cell in row] for row in rows)]
+    cells = [heads, *([cut(" ".join(cell.split()), _CELL_CHARS) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 import discord
+import psycopg
 from discord import app_commands
 
 from runner.base import logs
 from runner.base.config import Config
-from runner.base.errors import ConfigError, KernelRunnerError
+from runner.base.errors import ConfigError, DatabaseUnavailableError, KernelRunnerError
 from runner.extras.discord.answers import answer
 from runner.extras.discord.errors import sentence
 from runner.extras.discord.following import Follower
@@ -30,13 +31,29 @@ class Client(discord.Client):
         self.follower = Follower(self)
 
     async def setup_hook(self) -> None:
-        """Open the store, tell Discord the commands, and follow what is open."""
+        """Open the store, tell Discord the commands, and follow what is open.
+
+        Raises:
+            ConfigError: the database's login has not the rights, or the bot is not in the server that is named.
+        """
         await self.store.open()
+        await self._look_at_rights()
         if self.config.discord_guild_id is not None:
             await self._sync_only_to(self.config.discord_guild_id)
         await self.tree.sync()
         self.follower.start()
         _log.info("discord_starts", guild_id=self.config.discord_guild_id)
+
+    async def _look_at_rights(self) -> None:
+        try:
+            await self.store.all("discord_open")
+        except DatabaseUnavailableError as error:
+            _log.warning("look_failed", reason=str(error))
+        except psycopg.ProgrammingError as error:
+            raise ConfigError(
+                f"the login of DATABASE_URL cannot do what the bot needs ({error.diag.message_primary}): expected one "
+                "with the role runner_discord, after `kernel-runner migrate --roles` of this release"
+            ) from None
 
     async def _sync_only_to(self, guild_id: int) -> None:
         """Offer the commands in one server, and no longer in all, where they would be a second time."""

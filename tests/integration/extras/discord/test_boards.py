@@ -79,7 +79,9 @@ def test_everybody_looks_at_leaderboards(
             await reply.reads("CPU: you do not rank yet.", "fast.py", "queued")
             finish(score_s=1.5e-6)
             reply = await ada.command("leaderboard show-personal", leaderboard_name="sort", gpu="CPU")
-            assert "Your newest" in await reply.reads("CPU: place 2 of 3 with 1.50 µs (claimed), submission 3")
+            assert "Your newest" in await reply.reads(
+                "CPU: place 2 of 3 with 1.50 µs (own clock, unchecked), submission 3"
+            )
 
             reply = await ada.command("leaderboard task", leaderboard_name="sort")
             assert await reply.files() == {"task.py": b"x = 1\n", "reference.py": b"y = 2\n"}

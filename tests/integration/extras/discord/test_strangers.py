@@ -10,11 +10,15 @@ import discord
 import psycopg
 import pytest
 
+from runner.base.errors import ConfigError
 from runner.extras.discord import following
 from runner.extras.discord.client import Client
+from runner.store.gateway import GatewayStore
 from tests.integration.extras.discord.conftest import ADMIN, CREATOR
 from tests.integration.extras.discord.simulation import Member, Server, ended
+from tests.integration.extras.gateway.conftest import login_of
 from tests.integration.store.conftest import CODE, Bench, ranked
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("names_server", [False, True], ids=["no guild id", "guild id"])
@@ -53,6 +57,24 @@ def test_roles_of_another_server_count_nothing(
             reply = await eve.command("leaderboard get-submission", submission_id=1)
             assert reply.text == "You have no submission 1."
             assert not await reply.files()
+
+    asyncio.run(play())
+
+
+@pytest.mark.usefixtures("bench")
+def test_a_login_without_the_role_is_told_at_the_start(make_client: Callable[..., Client], database_url: str) -> None:
+    """Not by a defect at each command."""
+    client = make_client()
+    client.store = GatewayStore(
+        login_of(database_url, "runner_test_reader", "runner_readonly"), connections=1, patience_s=PATIENCE_S
+    )
+
+    async def play() -> None:
+        try:
+            with pytest.raises(ConfigError, match="expected one with the role runner_discord"):
+                await client.setup_hook()
+        finally:
+            await client.close()
 
     asyncio.run(play())
 
