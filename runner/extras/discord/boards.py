@@ -18,7 +18,7 @@ from runner.extras.discord import choices
 from runner.extras.discord.answers import answer, defer
 from runner.extras.discord.errors import Refusal
 from runner.extras.discord.groups import LEADERBOARD
-from runner.extras.discord.text import OPTIONS, code, cut, file, plain
+from runner.extras.discord.text import FILE_BYTES, OPTIONS, code, cut, file, plain
 from runner.extras.shown import words
 from runner.store.gateway import Row
 from runner.task_format.directive import with_directive
@@ -160,16 +160,24 @@ async def task(interaction: discord.Interaction[Client], leaderboard_name: str) 
     if not sources:
         raise Refusal(f"The task of {plain(board['name'])} has no files.")
     text = f"**{plain(board['name'])}**\n{plain(cut(board['description'], _DESCRIPTION_CHARS))}"
-    files = [file(_file_name(name), str(text)) for name, text in sources.items()]
-    await answer(interaction, cut(text), files=files if len(files) <= _FILES else [_archive(sources)])
+    if len(sources) <= _FILES and sum(len(str(source)) for source in sources.values()) <= FILE_BYTES // 4:
+        files = [file(_file_name(name), str(source)) for name, source in sources.items()]
+    else:
+        archive = _archive(sources)
+        if len(archive) > FILE_BYTES:
+            raise Refusal(
+                f"The task of {plain(board['name'])} is too large for Discord: ask who made it for its files."
+            )
+        files = [file("task.zip", archive)]
+    await answer(interaction, cut(text), files=files)
 
 
-def _archive(sources: Mapping[str, object]) -> discord.File:
+def _archive(sources: Mapping[str, object]) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in sources.items():
             archive.writestr(name, str(text))
-    return file("task.zip", packed.getvalue())
+    return packed.getvalue()
 
 
 async def _languages(interaction: discord.Interaction[Client], typed: str) -> list[app_commands.Choice[str]]:

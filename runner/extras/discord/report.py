@@ -99,13 +99,16 @@ def full(ended: Ended) -> tuple[str, list[discord.File]]:
         contents[f"output-{submission_id}.txt"] = printed.encode("utf-8", "replace")
     contents |= _profiles(ended)
     files: list[discord.File] = []
+    left_out: list[str] = []
     left_bytes = FILE_BYTES
     for name, content in contents.items():
         if len(content) <= left_bytes and len(files) < _FILES:
             left_bytes -= len(content)
             files.append(file(name, content))
         else:
-            text += f"\nToo large for Discord: {name}."
+            left_out.append(name)
+    if left_out:
+        text += f"\nThere is no room in a message for {', '.join(map(plain, left_out))}."
     return cut(text), files
 
 
