@@ -280,6 +280,6 @@ def test_a_real_daemon(make_client: Callable[..., Client], database_url: str) ->
                 await hangs.reads("Time limit exceeded")
                 await wrong.reads("Wrong answer")
                 (verdict,) = [text for text in server.public() if "submission 3" in text]
-                assert verdict == "**eve** on **rows**, submission 3: Wrong answer."
+                assert verdict == "**eve** on **rows**, submission 3:\nCPU: Wrong answer."
 
         asyncio.run(play())
