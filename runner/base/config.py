@@ -424,7 +424,10 @@ class Config(BaseModel):
     credential `discord_token` goes before it.
     """
     discord_guild_id: int | None = Field(default=None, ge=1, examples=[1098765432109876543])
-    """The server in which the bot offers its commands. Without it, in all that it is a member of."""
+    """
+    The server in which the bot offers its commands, and whose roles count. Without it, in all that it is a member of;
+    roles then count while it is in one alone.
+    """
     discord_channel_id: int | None = Field(default=None, ge=1, examples=[1098765432109876544])
     """The channel for verdicts of ranked submissions. Without it, each goes to the channel of its command."""
     discord_creator_role: str = Field(default="Leaderboard Creator", min_length=1, examples=["Author"])

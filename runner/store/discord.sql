@@ -53,13 +53,25 @@ WITH stored AS MATERIALIZED (
 )
 SELECT s.id AS submission_id FROM stored s
 
+-- name: public_verdicts
+-- The verdict of a submission on each GPU type, if its leaderboard is public: that of its secret run where the public
+-- one passed.
+SELECT DISTINCT ON (1) o.job ->> 'gpu_type' AS gpu_type, o.job ->> 'verdict' AS verdict
+FROM runner.status v
+JOIN leaderboard.leaderboard l ON l.name = v.leaderboard AND l.visibility = 'public'
+CROSS JOIN LATERAL jsonb_array_elements(v.jobs) AS o (job)
+WHERE v.submission_id = %(submission_id)s::integer
+  AND o.job ->> 'verdict' IS NOT NULL AND o.job ->> 'retired' IS NULL
+ORDER BY 1, o.job ->> 'verdict' = 'accepted', o.job ->> 'secret'
+
 -- name: discord_open
--- Submissions that are to be followed, with how far they are; the oldest first.
+-- Submissions that are to be followed, with how far they are: those that are over first, then the oldest.
 SELECT d.submission_id, d.interaction_id, d.channel_id, d.thread_id, d.message_id, d.verdict_id,
        v.leaderboard, v.user_id, v.state, v.phase, v.position, v.no_host_since, v.paused, v.done
-FROM runner.discord_submission d
+FROM (SELECT o.* FROM runner.discord_submission o JOIN leaderboard.submission s ON s.id = o.submission_id
+      WHERE o.ended_at IS NULL ORDER BY coalesce(s.done, false) DESC, o.submission_id LIMIT 1000) AS d
 CROSS JOIN LATERAL (SELECT * FROM runner.status t WHERE t.submission_id = d.submission_id OFFSET 0) AS v
-WHERE d.ended_at IS NULL ORDER BY d.submission_id LIMIT 1000
+ORDER BY d.submission_id
 
 -- name: discord_thread
 -- Notes the private thread of a submission.

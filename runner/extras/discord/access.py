@@ -1,4 +1,7 @@
-"""Who may do what: roles of the server, by the names in the configuration."""
+"""Who may do what: roles of the server, by the names in the configuration.
+
+Anyone may add a public bot to a server of their own, and has any role there: roles count in one server alone.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,23 @@ def only_creator(interaction: discord.Interaction[Client]) -> None:
 
 
 def _need(interaction: discord.Interaction[Client], *roles: str) -> None:
+    if not _counts(interaction):
+        raise Refusal(
+            "Roles count in one server alone: that of discord\\_guild\\_id, or the only one that the bot is in."
+        )
     if not _roles(interaction) & set(roles):
         raise Refusal(f"This command needs the role {' or '.join(map(plain, roles))}, which you do not have here.")
 
 
 def _roles(interaction: discord.Interaction[Client]) -> set[str]:
     user = interaction.user
-    return {role.name for role in user.roles} if isinstance(user, discord.Member) else set()
+    if not (isinstance(user, discord.Member) and _counts(interaction)):
+        return set()
+    return {role.name for role in user.roles}
+
+
+def _counts(interaction: discord.Interaction[Client]) -> bool:
+    """Whether the roles of the server where the command was given count."""
+    client = interaction.client
+    server_id = client.config.discord_guild_id
+    return len(client.guilds) == 1 if server_id is None else interaction.guild_id == server_id

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import discord
 
-from runner.extras.discord.text import MESSAGE_CHARS, cut, file
+from runner.extras.discord.text import MESSAGE_CHARS, beginning, file
 
 if TYPE_CHECKING:
     from runner.extras.discord.client import Client
@@ -20,11 +20,11 @@ async def answer(
     files: Sequence[discord.File] = (),
     view: discord.ui.View | None = None,
 ) -> None:
-    """Answer the user alone; a text that is too long for a message goes as a file."""
+    """Answer the user alone; a text that is too long for a message goes as a file, too."""
     sent = list(files)
     if len(text) > MESSAGE_CHARS:
         sent.append(file("answer.md", text))
-        text = cut(text.partition("\n")[0])
+        text = beginning(text, "The rest is in answer.md.")
     given: dict[str, Any] = {} if view is None else {"view": view}
     if interaction.response.is_done():
         await interaction.edit_original_response(content=text, attachments=sent, view=view)

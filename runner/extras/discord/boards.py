@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
 import zipfile
@@ -12,11 +13,13 @@ import discord
 from discord import app_commands
 
 from runner.base import units
+from runner.base.errors import DatabaseUnavailableError
 from runner.extras.discord import choices
 from runner.extras.discord.answers import answer, defer
 from runner.extras.discord.errors import Refusal
 from runner.extras.discord.groups import LEADERBOARD
-from runner.extras.discord.text import OPTIONS, code, cut, file, plain
+from runner.extras.discord.text import FILE_BYTES, OPTIONS, code, cut, file, plain
+from runner.extras.shown import words
 from runner.store.gateway import Row
 from runner.task_format.directive import with_directive
 from runner.task_format.model import HARNESS, SUBMISSION, Lang
@@ -27,7 +30,8 @@ if TYPE_CHECKING:
 #: Places and submissions that a message shows, of all GPU types together; a file has more.
 _LINES: Final = 20
 _PLACES: Final = 1000
-_NAME_CHARS: Final = 24
+#: As long as the longest words for how a time was measured.
+_CELL_CHARS: Final = 33
 _DESCRIPTION_CHARS: Final = 1000
 #: The most files of a message.
 _FILES: Final = 10
@@ -82,7 +86,7 @@ def _ranking(places: Sequence[Row]) -> str:
                 str(place["rank"]),
                 place["user_name"] or place["user_id"],
                 units.score(float(place["score"])),
-                place["timing"] or "",
+                _measured(place["timing"]),
                 f"{place['submission_id']}{' (late)' if place['late'] else ''}",
             )
             for place in places
@@ -115,9 +119,14 @@ def _own_place(gpu: str, place: Row | None) -> str:
         return f"{plain(gpu)}: you do not rank yet."
     time = units.score(float(place["score"]))
     return (
-        f"{plain(gpu)}: place {place['rank']} of {place['entries']} with {time} ({place['timing']}), submission "
-        f"{place['submission_id']}"
+        f"{plain(gpu)}: place {place['rank']} of {place['entries']} with {time} ({_measured(place['timing'])}), "
+        f"submission {place['submission_id']}"
     )
+
+
+def _measured(timing: str | None) -> str:
+    """How a time was measured, in words."""
+    return words.TIMINGS[timing][0] if timing in words.TIMINGS else ""
 
 
 def _submissions(newest: Sequence[Row]) -> str:
@@ -130,7 +139,9 @@ def _submissions(newest: Sequence[Row]) -> str:
                 row["file_name"],
                 ", ".join(row["modes"]),
                 ", ".join(row["gpu_types"]),
-                row["verdict"] or row["state"] if row["score"] is None else units.score(float(row["score"])),
+                words.verdict(row["verdict"]) or row["state"]
+                if row["score"] is None
+                else units.score(float(row["score"])),
             )
             for row in newest
         ],
@@ -149,25 +160,33 @@ async def task(interaction: discord.Interaction[Client], leaderboard_name: str) 
     if not sources:
         raise Refusal(f"The task of {plain(board['name'])} has no files.")
     text = f"**{plain(board['name'])}**\n{plain(cut(board['description'], _DESCRIPTION_CHARS))}"
-    files = [file(_file_name(name), str(text)) for name, text in sources.items()]
-    await answer(interaction, cut(text), files=files if len(files) <= _FILES else [_archive(sources)])
+    if len(sources) <= _FILES and sum(len(str(source)) for source in sources.values()) <= FILE_BYTES // 4:
+        files = [file(_file_name(name), str(source)) for name, source in sources.items()]
+    else:
+        archive = _archive(sources)
+        if len(archive) > FILE_BYTES:
+            raise Refusal(
+                f"The task of {plain(board['name'])} is too large for Discord: ask who made it for its files."
+            )
+        files = [file("task.zip", archive)]
+    await answer(interaction, cut(text), files=files)
 
 
-def _archive(sources: Mapping[str, object]) -> discord.File:
+def _archive(sources: Mapping[str, object]) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in sources.items():
             archive.writestr(name, str(text))
-    return file("task.zip", packed.getvalue())
+    return packed.getvalue()
 
 
 async def _languages(interaction: discord.Interaction[Client], typed: str) -> list[app_commands.Choice[str]]:
     named = str(getattr(interaction.namespace, "leaderboard_name", None) or "")
     try:
-        board = await choices.board(interaction, named)
-    except Refusal:
+        async with asyncio.timeout(choices.TYPING_S):
+            templates = await _templates(interaction, await choices.board(interaction, named))
+    except (Refusal, DatabaseUnavailableError, TimeoutError):
         return []
-    templates = await _templates(interaction, board)
     fitting = [language for language in templates if typed.lower() in language.lower()]
     return [app_commands.Choice(name=language, value=language) for language in fitting[:OPTIONS]]
 
@@ -205,7 +224,7 @@ async def _templates(interaction: discord.Interaction[Client], board: Row) -> di
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as they need to be; a name of strangers is cut."""
-    cells = [heads, *([cut(" ".join(cell.split()), _NAME_CHARS) for cell in row] for row in rows)]
+    cells = [heads, *([cut(" ".join(cell.split()), _CELL_CHARS) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells

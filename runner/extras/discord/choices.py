@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: How long a drop-down waits for its user: well within the 15 minutes of its interaction.
 _WAIT_S: Final = 300.0
 #: Discord waits three seconds for what it shows to a user who types.
-_TYPING_S: Final = 2.0
+TYPING_S: Final = 2.0
 _LABEL_CHARS: Final = 100
 
 
@@ -33,7 +33,7 @@ async def board(interaction: discord.Interaction[Client], name: str, *, everythi
     """
     found = await interaction.client.store.one("board_by_name", name=name.strip())
     if found is None or not (everything or await _may_see(interaction, found)):
-        raise Refusal(f"There is no leaderboard {plain(cut(name, 100))}; /leaderboard list shows all.")
+        raise Refusal(f"There is no leaderboard {plain(cut(name, 100))}; /leaderboard list shows those that are open.")
     return found
 
 
@@ -47,7 +47,7 @@ async def _may_see(interaction: discord.Interaction[Client], found: Row) -> bool
 async def board_names(interaction: discord.Interaction[Client], typed: str) -> list[app_commands.Choice[str]]:
     """The public leaderboards whose names have what was typed, open ones first."""
     try:
-        async with asyncio.timeout(_TYPING_S):
+        async with asyncio.timeout(TYPING_S):
             boards = await interaction.client.store.all("board_list")
     except (DatabaseUnavailableError, TimeoutError):
         return []
@@ -108,6 +108,9 @@ async def chosen_gpus(
     view: discord.ui.View = discord.ui.View(timeout=_WAIT_S)
     select = _GpuSelect(gpus)
     view.add_item(select)
+    left = [gpu for gpu in gpus if gpu not in {option.value for option in select.options}]
+    if left:
+        ask += f" Give {', '.join(map(plain, left))} as `gpu`: a drop-down has no room for them."
     await answer(interaction, ask, view=view)
     if await view.wait():
         raise Refusal("No GPU type was selected within five minutes. Give the command again.")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 import discord
+import psycopg
 from discord import app_commands
 
 from runner.base import logs
 from runner.base.config import Config
+from runner.base.errors import ConfigError, DatabaseUnavailableError, KernelRunnerError
 from runner.extras.discord.answers import answer
 from runner.extras.discord.errors import sentence
 from runner.extras.discord.following import Follower
@@ -29,14 +31,42 @@ class Client(discord.Client):
         self.follower = Follower(self)
 
     async def setup_hook(self) -> None:
-        """Open the store, tell Discord the commands, and follow what is open."""
+        """Open the store, tell Discord the commands, and follow what is open.
+
+        Raises:
+            ConfigError: the database's login has not the rights, or the bot is not in the server that is named.
+        """
         await self.store.open()
-        guild = None if self.config.discord_guild_id is None else discord.Object(self.config.discord_guild_id)
-        if guild is not None:
-            self.tree.copy_global_to(guild=guild)
-        await self.tree.sync(guild=guild)
+        await self._look_at_rights()
+        if self.config.discord_guild_id is not None:
+            await self._sync_only_to(self.config.discord_guild_id)
+        await self.tree.sync()
         self.follower.start()
         _log.info("discord_starts", guild_id=self.config.discord_guild_id)
+
+    async def _look_at_rights(self) -> None:
+        try:
+            await self.store.all("discord_open")
+        except DatabaseUnavailableError as error:
+            _log.warning("look_failed", reason=str(error))
+        except psycopg.ProgrammingError as error:
+            raise ConfigError(
+                f"the login of DATABASE_URL cannot do what the bot needs ({error.diag.message_primary}): expected one "
+                "with the role runner_discord, after `kernel-runner migrate --roles` of this release"
+            ) from None
+
+    async def _sync_only_to(self, guild_id: int) -> None:
+        """Offer the commands in one server, and no longer in all, where they would be a second time."""
+        guild = discord.Object(guild_id)
+        self.tree.copy_global_to(guild=guild)
+        self.tree.clear_commands(guild=None)
+        try:
+            await self.tree.sync(guild=guild)
+        except discord.Forbidden as error:
+            raise ConfigError(
+                f"discord_guild_id={guild_id}: the bot is not in that server ({error}); expected the id of a server "
+                "that it was added to (docs/discord.md)"
+            ) from None
 
     async def close(self) -> None:
         """Follow nothing any more, leave Discord, then the database."""
@@ -55,6 +85,8 @@ class Tree(app_commands.CommandTree[Client]):
         name = "" if interaction.command is None else interaction.command.qualified_name
         if is_defect:
             _log.error("command_failed", command=name, error=repr(cause), exc_info=cause)
+        elif not isinstance(cause, KernelRunnerError):
+            _log.warning("command_refused", command=name, reason=str(cause))
         try:
             await answer(interaction, text)
         except discord.HTTPException as failure:

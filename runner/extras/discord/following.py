@@ -20,7 +20,7 @@ import discord
 from runner.base import logs
 from runner.base.errors import DatabaseUnavailableError
 from runner.extras.discord import report
-from runner.extras.discord.text import plain
+from runner.extras.discord.text import MESSAGE_CHARS, cut, plain
 from runner.extras.shown import reports
 from runner.store.gateway import Row
 
@@ -74,6 +74,10 @@ class Follower:
         """Show the submission that this interaction is about to store in its private answer."""
         self._interactions[interaction.id] = interaction
 
+    def repeat(self, submission_id: int) -> None:
+        """Show how far a submission is once more: its private answer was edited by others."""
+        self._shown.pop(submission_id, None)
+
     def forget(self, interaction_id: int) -> None:
         """The interaction stores nothing."""
         self._interactions.pop(interaction_id, None)
@@ -95,14 +99,20 @@ class Follower:
             await asyncio.sleep(LOOK_S)
 
     async def _look(self) -> None:
+        # What ends while the rows are on their way is open in them, and must not be ended again.
+        busy = set(self._ending)
         rows = await self._client.store.all("discord_open")
         for interaction in [each for each in self._interactions.values() if each.is_expired()]:
             self.forget(interaction.id)
+        ids = {row["submission_id"] for row in rows}
+        for kept in (self._shown, self._edited, self._paused):
+            for gone in kept.keys() - ids:
+                del kept[gone]
         now = time.monotonic()
         free = [
             row
             for row in rows
-            if row["submission_id"] not in self._ending and self._paused.get(row["submission_id"], now) <= now
+            if row["submission_id"] not in busy and self._paused.get(row["submission_id"], now) <= now
         ]
         for row in [row for row in free if row["done"]][: _ENDS - len(self._ending)]:
             task = asyncio.create_task(self._end(row))
@@ -124,8 +134,8 @@ class Follower:
         try:
             if not await self._edit_answer(row["interaction_id"], text):
                 await self._write(row, text, ())
-        except (discord.HTTPException, aiohttp.ClientError, DatabaseUnavailableError) as error:
-            self._pause(submission_id, error)
+        except Exception as error:  # noqa: BLE001 what one message meets must not keep the others
+            self._fail(submission_id, error)
             return
         self._shown[submission_id] = text
         self._edited[submission_id] = time.monotonic()
@@ -139,25 +149,27 @@ class Follower:
                 text, files = report.full(ended)
                 is_first_try = row["message_id"] is None
                 place = await self._write(row, text, files)
-                if ended.ranks:
+                if ended.is_public:
                     await self._publish(row, await report.verdict(self._client.store, ended), is_first_try=is_first_try)
-                where = f"{ended.headline} The full report: <#{place}>."
-                await self._edit_answer(row["interaction_id"], text if place is None else where)
+                if place is not None:
+                    is_direct = isinstance(self._client.get_channel(place), discord.DMChannel)
+                    where = "a direct message of this bot" if is_direct else f"<#{place}>"
+                    text = f"{ended.headline} The full report: {where}."
+                await self._edit_answer(row["interaction_id"], text)
             await self._client.store.all("discord_ended", submission_id=submission_id)
-        except (discord.HTTPException, aiohttp.ClientError, DatabaseUnavailableError) as error:
-            self._pause(submission_id, error)
         except Exception as error:  # noqa: BLE001 as in the loop; it is tried again later
-            _log.error("report_failed", submission_id=submission_id, error=repr(error), exc_info=error)
-            self._pause(submission_id, error)
+            self._fail(submission_id, error)
         else:
             self.forget(row["interaction_id"])
-            for kept in (self._shown, self._edited, self._paused):
-                kept.pop(submission_id, None)
         finally:
             self._ending.pop(submission_id, None)
 
-    def _pause(self, submission_id: int, error: Exception) -> None:
-        _log.warning("message_failed", submission_id=submission_id, reason=str(error))
+    def _fail(self, submission_id: int, error: Exception) -> None:
+        """Let a submission wait before its messages are tried again."""
+        if isinstance(error, (discord.HTTPException, aiohttp.ClientError, OSError, DatabaseUnavailableError)):
+            _log.warning("message_failed", submission_id=submission_id, reason=str(error))
+        else:
+            _log.error("report_failed", submission_id=submission_id, error=repr(error), exc_info=error)
         self._paused[submission_id] = time.monotonic() + _PAUSE_S
 
     async def _edit_answer(self, interaction_id: int, text: str) -> bool:
@@ -184,10 +196,13 @@ class Follower:
             message_id = row["message_id"]
             if message_id is None and not is_new:
                 message_id = await self._own_message(channel, f"Submission {row['submission_id']} to ")
-            if message_id is None:
-                message_id = (await channel.send(text, files=files)).id
-            else:
-                await channel.get_partial_message(message_id).edit(content=text, attachments=files)
+            try:
+                message_id = await _put(channel, message_id, text, files)
+            except discord.Forbidden:
+                if not files:
+                    raise
+                note = "\nThe bot may not attach files here: /leaderboard get-submission has them."
+                message_id = await _put(channel, message_id, cut(text, MESSAGE_CHARS - len(note)) + note, ())
         except discord.HTTPException as error:
             if error.code == _ARCHIVED and row["thread_id"] is not None:
                 thread = await self._client.fetch_channel(row["thread_id"])
@@ -215,8 +230,10 @@ class Follower:
         place: int | None = None
         is_new = False
         if isinstance(channel, discord.TextChannel):
-            # An earlier process may have made it without noting it, or without adding its user.
-            thread = next((each for each in channel.threads if each.name == name), None)
+            # An earlier process may have made it without noting it, or without adding its user. Users make threads of
+            # any name.
+            own = [each for each in channel.threads if each.is_private() and each.owner_id == channel.guild.me.id]
+            thread = next((each for each in own if each.name == name), None)
             is_new = thread is None
             place = await self._open_thread(channel, thread, name, user)
         if place is None:
@@ -268,6 +285,16 @@ class Follower:
             _log.warning("verdict_refused", submission_id=row["submission_id"], reason=str(error))
             return
         await self._client.store.all("discord_verdict", submission_id=row["submission_id"], verdict_id=verdict_id)
+
+
+async def _put(
+    channel: discord.PartialMessageable, message_id: int | None, text: str, files: Sequence[discord.File]
+) -> int:
+    """Write a message, or edit it; its id."""
+    if message_id is None:
+        return (await channel.send(text, files=files)).id
+    await channel.get_partial_message(message_id).edit(content=text, attachments=files)
+    return message_id
 
 
 def _progress(row: Row) -> str:

@@ -5,7 +5,7 @@ Called by `following` and `reading`. Nothing here is of another user or of a sec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,6 +31,8 @@ class Ended:
     submission: Row
     status: Row
     ranking_by: str | None
+    #: The verdict on each GPU type; empty: nobody but the author may read it.
+    public_verdicts: Mapping[str, str]
     profiles: Sequence[Row]
 
     @property
@@ -41,9 +43,9 @@ class Ended:
         return f"Submission {self.submission['id']} to **{plain(self.submission['leaderboard_name'])}**: {what}."
 
     @property
-    def ranks(self) -> bool:
-        """Whether it was to be ranked, so that its verdict is public."""
-        return "leaderboard" in self.status["modes"] and self.status["verdict"] is not None
+    def is_public(self) -> bool:
+        """Whether everyone may read the verdict: it was to be ranked, on a leaderboard that everyone sees."""
+        return bool(self.public_verdicts)
 
 
 async def load(store: GatewayStore, submission_id: int) -> Ended | None:
@@ -60,11 +62,16 @@ async def load(store: GatewayStore, submission_id: int) -> Ended | None:
     profiles: Sequence[Row] = ()
     if "profile" in status["modes"]:
         profiles = await store.all("profiles", submission_id=submission_id)
+    verdicts = {}
+    if "leaderboard" in status["modes"] and status["verdict"] is not None:
+        rows = await store.all("public_verdicts", submission_id=submission_id)
+        verdicts = {row["gpu_type"]: row["verdict"] for row in rows}
     runs = [] if found["runs"] is None else load_json(found["runs"])
     return Ended(
         submission={**found, "runs": runs},
         status=status,
         ranking_by=None if task is None else task["ranking_by"],
+        public_verdicts=verdicts,
         profiles=profiles,
     )
 
@@ -92,13 +99,16 @@ def full(ended: Ended) -> tuple[str, list[discord.File]]:
         contents[f"output-{submission_id}.txt"] = printed.encode("utf-8", "replace")
     contents |= _profiles(ended)
     files: list[discord.File] = []
+    left_out: list[str] = []
     left_bytes = FILE_BYTES
     for name, content in contents.items():
         if len(content) <= left_bytes and len(files) < _FILES:
             left_bytes -= len(content)
             files.append(file(name, content))
         else:
-            text += f"\nToo large for Discord: {name}."
+            left_out.append(name)
+    if left_out:
+        text += f"\nThere is no room in a message for {', '.join(map(plain, left_out))}."
     return cut(text), files
 
 
@@ -107,10 +117,13 @@ async def verdict(store: GatewayStore, ended: Ended) -> str:
     name = plain(ended.status["user_name"] or ended.status["user_id"])
     board = ended.submission["leaderboard_name"]
     lines = [f"**{name}** on **{plain(board)}**, submission {ended.submission['id']}:"]
-    if ended.status["verdict"] != "accepted":
-        return f"{lines[0]} {words.verdict(ended.status['verdict'])}."
-    for run in _ranked(ended.submission):
-        gpu, score_s = run["gpu_type"], number(run["score"])
+    ranked = {run["gpu_type"]: run for run in _ranked(ended.submission)}
+    for gpu, value in ended.public_verdicts.items():
+        run = ranked.get(gpu)
+        if value != "accepted" or run is None:
+            lines.append(f"{plain(gpu)}: {words.verdict(value)}.")
+            continue
+        score_s = number(run["score"])
         if score_s is None:
             lines.append(f"{plain(gpu)}: accepted, does not rank.")
             continue

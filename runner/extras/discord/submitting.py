@@ -87,6 +87,7 @@ async def _submit(
     if stored is None:
         raise TypeError("runner.submit returned no row")
     await answer(interaction, f"Submission {stored['submission_id']} to **{plain(found['name'])}** is stored.")
+    client.follower.repeat(stored["submission_id"])
 
 
 async def _source(script: discord.Attachment) -> bytes:

@@ -16,7 +16,9 @@ OPTIONS: Final = 25
 FILE_BYTES: Final = 9 << 20
 #: What Discord gives a meaning; a mention, a time and an emoji begin with the smaller sign.
 _MARKDOWN: Final = re.compile(r"[\\*_~`|<>\[\]#]|:(?=//)|^[-+]", re.MULTILINE)
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+#: A backtick that another one follows.
+_FENCE: Final = re.compile(r"`(?=`)")
 
 
 def without_controls(text: str) -> str:
@@ -32,13 +34,22 @@ def plain(text: str) -> str:
 
 def code(text: str) -> str:
     """A text of strangers in a code block, which nothing in it ends."""
-    shown = without_controls(text).replace("```", "`\u200b``")
+    shown = _FENCE.sub("`\u200b", without_controls(text))
     return f"```\n{shown}\n```"
 
 
 def cut(text: str, chars: int = MESSAGE_CHARS) -> str:
     """A text of at most so many characters, with an ellipsis where it was longer."""
     return text if len(text) <= chars else f"{text[: chars - 1]}…"
+
+
+def beginning(text: str, note: str) -> str:
+    """The lines of a text that have room in a message, and a note after them."""
+    # For the note and what may end a code block.
+    room = MESSAGE_CHARS - len(note) - 10
+    lines = text[:room].rpartition("\n")[0] or cut(text, room)
+    fence = "\n```" if lines.count("```") % 2 else ""
+    return f"{lines}{fence}\n{note}"
 
 
 def file(name: str, content: str | bytes) -> discord.File:

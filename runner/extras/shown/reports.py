@@ -82,7 +82,8 @@ def reports(found: Row, status: Row | None) -> list[str]:
 
 
 def _cases(row: Row) -> list[str]:
-    lines = ["", f"## {'✅ Passed' if row['passed'] else '❌ Failed'} {row['mode']}:", "```"]
+    heading = f"## {'✅ Passed' if row['passed'] else '❌ Failed'} {row['mode']}:"
+    lines: list[str] = []
     for case in cases(row["result"], most=MOST_CASES):
         lines.append(f"{'❔' if case.passed is None else '✅' if case.passed else '❌'} {case.spec}")
         if case.error or case.message:
@@ -92,8 +93,8 @@ def _cases(row: Row) -> list[str]:
             lines.append(f" ⏱ {mean} ⚡ {best} 🐌 {worst}")
     stderr = (picked(row["meta"], META) or {}).get("stderr")
     if not row["passed"] and stderr:
-        lines.append(str(stderr)[-2000:].replace("```", "'''"))
-    return [*lines, "```"]
+        lines.append(str(stderr)[-2000:])
+    return ["", heading, "```", *(line.replace("```", "'''") for line in lines), "```"]
 
 
 def profile_archive(row: Row, profiles: Sequence[Row]) -> bytes | None:

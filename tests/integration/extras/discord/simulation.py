@@ -17,7 +17,7 @@ import discord
 import psycopg
 import simcord
 from simcord.actors import MemberActor
-from simcord.builders import ChannelHandle
+from simcord.builders import ChannelHandle, GuildHandle
 from simcord.components import walk_components
 from simcord.results import InteractionResult, ResponseMessage
 
@@ -186,6 +186,10 @@ class Server(AbstractAsyncContextManager["Server"]):
                 self._roles[role] = self.guild.create_role(role)
         user = self.env.create_user(name)
         return Member(self, self.guild.add_member(user, roles=[self._roles[role] for role in roles]))
+
+    def move(self, guild: GuildHandle) -> None:
+        """Make users and read messages in another server of the same Discord."""
+        self.guild, self.channel, self._roles = guild, guild.create_text_channel("submissions"), {}
 
     async def restart(self, bot: Client, dead: Callable[[], None] = lambda: None) -> None:
         """Kill the bot in whatever it is doing; another one takes its place. `dead` is called in between."""

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from runner.base.errors import SubmissionError
+from runner.extras.discord import boards
 from runner.extras.discord.client import Client
 from tests.integration.extras.discord.conftest import ADMIN, CREATOR
 from tests.integration.extras.discord.simulation import Member, Server
@@ -34,12 +35,14 @@ def archive(**changes: bytes) -> bytes:
 
 
 def test_everybody_looks_at_leaderboards(
-    bench: Bench, make_client: Callable[..., Client], finish: Callable[..., None]
+    bench: Bench, make_client: Callable[..., Client], finish: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rankings per GPU type, own places, files and templates; a closed leaderboard is there only for the invited."""
     task = {**TASK, "files": {"task.py": "x = 1\n", "reference.py": "y = 2\n", "submission.py": "@SUBMISSION@"}}
     bench.board("sort", "CPU", "H100", task=task, templates={"Python": "p = 1\n", "CUDA": "c = 1\n"})
     bench.board("hidden")
+    gpus = [f"G{number:02}" for number in range(70)]
+    bench.board("wide", *gpus, task={**TASK, "files": {f"{name}.py": f"x = {name!r}\n" for name in gpus}})
     with psycopg.connect(bench.url, autocommit=True) as connection:
         connection.execute("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = 'hidden'")
     for number, name in enumerate(("Ada", EVIL)):
@@ -77,7 +80,9 @@ def test_everybody_looks_at_leaderboards(
             await reply.reads("CPU: you do not rank yet.", "fast.py", "queued")
             finish(score_s=1.5e-6)
             reply = await ada.command("leaderboard show-personal", leaderboard_name="sort", gpu="CPU")
-            assert "Your newest" in await reply.reads("CPU: place 2 of 3 with 1.50 µs (claimed), submission 3")
+            assert "Your newest" in await reply.reads(
+                "CPU: place 2 of 3 with 1.50 µs (own clock, unchecked), submission 3"
+            )
 
             reply = await ada.command("leaderboard task", leaderboard_name="sort")
             assert await reply.files() == {"task.py": b"x = 1\n", "reference.py": b"y = 2\n"}
@@ -96,6 +101,19 @@ def test_everybody_looks_at_leaderboards(
                     [ada.id],
                 )
             await (await ada.command("leaderboard show", leaderboard_name="hidden")).reads("nobody ranks yet")
+
+            reply = await ada.command("leaderboard task", leaderboard_name="wide")
+            with zipfile.ZipFile(io.BytesIO((await reply.files())["task.zip"])) as packed:
+                assert packed.read("G69.py") == b"x = 'G69'\n"
+            monkeypatch.setattr(boards, "FILE_BYTES", 100)
+            await (await ada.command("leaderboard task", leaderboard_name="wide")).reads("too large for Discord")
+            reply = await ada.command("leaderboard show", leaderboard_name="wide")
+            assert reply.options == gpus[:25]
+            assert f"Give {', '.join(gpus[25:])} as `gpu`" in reply.text
+            reply = await ada.command("leaderboard show", leaderboard_name="wide", gpu=" ".join(gpus))
+            assert len(reply.text) <= 2000
+            assert reply.text.endswith("\nThe rest is in answer.md.")
+            assert (await reply.files())["answer.md"].count(b"nobody ranks yet") == len(gpus)
             assert server.public() == []
 
     asyncio.run(play())
@@ -108,7 +126,7 @@ def test_creators_and_administrators(bench: Bench, make_client: Callable[..., Cl
     bench.board("old")
     bench.submit(leaderboard="old", user_id="u1")
 
-    def boards() -> set[str]:
+    def names() -> set[str]:
         return {line.name for line in bench.store.boards()}
 
     async def play() -> None:
@@ -137,7 +155,7 @@ def test_creators_and_administrators(bench: Bench, make_client: Callable[..., Cl
                 text = (await ida.command("leaderboard create", **{**new, **wrong})).text
                 assert sentence in text, (wrong.keys(), text)
                 assert "/tmp" not in text
-            assert boards() == {"old"}
+            assert names() == {"old"}
 
             reply = await ida.command("leaderboard create", **new)
             await reply.select("CPU")
@@ -147,10 +165,10 @@ def test_creators_and_administrators(bench: Bench, make_client: Callable[..., Cl
 
             reply = await root.command("leaderboard delete", leaderboard_name="old")
             assert "**old** with 1 submissions" in reply.text
-            assert boards() == {"old", "new"}
+            assert names() == {"old", "new"}
             await reply.click("Delete")
             await reply.reads("**old** is deleted")
-            assert boards() == {"new"}
+            assert names() == {"new"}
 
             await (await root.command("admin stop", reason="we move")).reads("until /admin start")
             with pytest.raises(SubmissionError, match="we move"):

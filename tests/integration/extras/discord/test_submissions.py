@@ -213,7 +213,7 @@ def test_where_discord_takes_no_thread_the_report_goes_elsewhere(
             if refused == "answer":
                 text, _ = await report(ada, 1)
             elif refused == "thread":
-                assert "Accepted. The full report: <#" in reply.text
+                assert reply.text.endswith("Accepted. The full report: a direct message of this bot.")
                 text = ada.actor.user.dm_channel.history()[-1].content
             else:
                 text = reply.text
@@ -223,7 +223,7 @@ def test_where_discord_takes_no_thread_the_report_goes_elsewhere(
 
 
 def test_long_reports_and_profiles_are_files(bench: Bench, make_client: Callable[..., Client]) -> None:
-    """What is longer than a message, what a program printed, and a profile's own files."""
+    """What is longer than a message, what a program printed, a profile's own files; without them where none may be."""
     bench.board("sort")
     cases: dict[str, str] = {"test-count": "100"}
     for index in range(100):
@@ -250,6 +250,14 @@ def test_long_reports_and_profiles_are_files(bench: Bench, make_client: Callable
             _, files = await report(ada, 2)
             with ZipFile(io.BytesIO(files["profile.0-2-CPU.zip"])) as archive:
                 assert archive.read("profile.ncu-rep") == b"NVPR"
+            await ada.submit("test", CODE, "sort")
+            job = bench.claim()
+            server.env.inject_error("POST", "/channels/*/messages", status=403)
+            bench.store.complete(job, result(Verdict.ACCEPTED, run_record("test", result=cases, meta=meta)))
+            await ended(bench, 3)
+            text, files = await report(ada, 3)
+            assert text.endswith("The bot may not attach files here: /leaderboard get-submission has them.")
+            assert files == {}
 
     asyncio.run(play())
 
@@ -272,6 +280,6 @@ def test_a_real_daemon(make_client: Callable[..., Client], database_url: str) ->
                 await hangs.reads("Time limit exceeded")
                 await wrong.reads("Wrong answer")
                 (verdict,) = [text for text in server.public() if "submission 3" in text]
-                assert verdict == "**eve** on **rows**, submission 3: Wrong answer."
+                assert verdict == "**eve** on **rows**, submission 3:\nCPU: Wrong answer."
 
         asyncio.run(play())

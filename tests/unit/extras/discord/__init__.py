@@ -1,0 +1,1 @@
+"""The gateway without a database."""

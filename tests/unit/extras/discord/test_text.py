@@ -1,0 +1,33 @@
+"""Texts of strangers on their way to Discord."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.extras.discord.text import MESSAGE_CHARS, beginning, code
+from runner.extras.shown import reports
+
+#: Few characters, so that runs of backticks are likely.
+HOSTILE = st.text("`\n'~ x@", max_size=60)
+
+
+@given(HOSTILE)
+def test_nothing_ends_a_code_block_from_inside(text: str) -> None:
+    """However many backticks there are: a table, and every place of a report that a submission writes."""
+    assert code(text).count("```") == 2
+    run = {
+        "gpu_type": "CPU", "mode": "test", "secret": False, "passed": False, "meta": {"stderr": text},
+        "result": {"test-count": "1", "test.0.spec": text, "test.0.status": "fail", "test.0.error": text},
+    }  # fmt: skip
+    (report,) = reports.reports({"runs": [run], "error": None}, None)
+    assert report.count("```") == 2
+
+
+@given(st.lists(st.one_of(HOSTILE.map(code), st.text("ab", max_size=300)), min_size=1, max_size=200))
+def test_the_beginning_of_a_long_text_fits_a_message(parts: list[str]) -> None:
+    """Whatever it is cut in: no code block stays open, and the note is read."""
+    shown = beginning("\n".join(parts), "The rest is elsewhere.")
+    assert len(shown) <= MESSAGE_CHARS
+    assert shown.count("```") % 2 == 0
+    assert shown.endswith("\nThe rest is elsewhere.")
