@@ -19,7 +19,7 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from runner.base.errors import DatabaseUnavailableError, SubmissionError
+from runner.base.errors import ConfigError, DatabaseUnavailableError, SubmissionError
 from runner.store import schema, session
 from runner.store.clean import clean_text
 from runner.store.queries import Query, parse
@@ -110,6 +110,20 @@ class GatewayStore:
         """The first row of a statement; None if there is none. Otherwise as `all`."""
         records = await self.all(name, **values)
         return records[0] if records else None
+
+    async def begin(self, role: str, name: str, /, **values: object) -> Sequence[Row]:
+        """As `all`, for the first statement of a service, whose login needs a role.
+
+        Raises:
+            ConfigError: it has not the rights.
+        """
+        try:
+            return await self.all(name, **values)
+        except psycopg.ProgrammingError as error:
+            raise ConfigError(
+                f"the login of DATABASE_URL cannot do what this service needs ({error.diag.message_primary}): expected "
+                f"one with the role {role}, after `kernel-runner migrate --roles` of this release"
+            ) from None
 
     async def ready(self) -> bool:
         """Whether the database answers within two seconds and has this release's version."""

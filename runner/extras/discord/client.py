@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 import discord
-import psycopg
 from discord import app_commands
 
 from runner.base import logs
@@ -46,14 +45,9 @@ class Client(discord.Client):
 
     async def _look_at_rights(self) -> None:
         try:
-            await self.store.all("discord_open")
+            await self.store.begin("runner_discord", "discord_open")
         except DatabaseUnavailableError as error:
             _log.warning("look_failed", reason=str(error))
-        except psycopg.ProgrammingError as error:
-            raise ConfigError(
-                f"the login of DATABASE_URL cannot do what the bot needs ({error.diag.message_primary}): expected one "
-                "with the role runner_discord, after `kernel-runner migrate --roles` of this release"
-            ) from None
 
     async def _sync_only_to(self, guild_id: int) -> None:
         """Offer the commands in one server, and no longer in all, where they would be a second time."""

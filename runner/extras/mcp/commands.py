@@ -11,6 +11,7 @@ import yaml
 
 from runner.base.environment import process_environment
 from runner.base.errors import ConfigError
+from runner.base.marks import ENCODING
 from runner.cli.app import app, example
 from runner.extras.optional import missing
 
@@ -66,7 +67,7 @@ def _token() -> str | None:
     if given:
         return given.strip()
     try:
-        kept = yaml.safe_load((Path.home() / _POPCORN).read_text(encoding="utf-8"))
+        kept = yaml.safe_load((Path.home() / _POPCORN).read_text(encoding=ENCODING))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, yaml.YAMLError) as error:

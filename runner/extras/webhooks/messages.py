@@ -10,11 +10,11 @@ import hmac
 import json
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote
 
 from runner.base import units
+from runner.base.dates import read_date
 from runner.base.model import NEVER
 
 #: Characters of a name in a chat.
@@ -106,7 +106,7 @@ def _sentence(event: Mapping[str, Any], name: Callable[[str], str]) -> str:
 
 def _moment(text: str) -> str | None:
     try:
-        moment = datetime.fromisoformat(text)
+        moment = read_date(text)
     except ValueError:
         # PostgreSQL's infinity, or a year after 9999.
         return None

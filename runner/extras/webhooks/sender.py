@@ -185,7 +185,7 @@ async def serve(config: Config, dsn: str) -> None:
             await _first(stop, timeout_s=POLL_S)
         if stop.is_set():
             return
-        await store.all("set_webhooks", targets=json.dumps(targets))
+        await store.begin("runner_webhook", "set_webhooks", targets=json.dumps(targets))
         _log.info("webhooks_started", targets=[webhook.name for webhook in config.webhooks])
         async with http.client() as over:
             sender = Sender(

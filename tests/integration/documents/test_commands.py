@@ -86,7 +86,7 @@ def parse(command: Any, arguments: Sequence[str], parent: Any = None) -> None:  
 @pytest.mark.parametrize("found", sorted(set(shown())), ids=str)
 def test_every_command_is_one_that_there_is(found: Shown) -> None:
     """With its options and as many arguments; a target of make; what other programs understand is theirs to say."""
-    words_ = shlex.split(re.split(r" (?:\||&&|<<<) ", found.command)[0])
+    words_ = shlex.split(re.split(r" (?:\||&&|<<<|<) ", found.command)[0])
     words_ = words_[words_[0] == "sudo" :]
     if words_[0] == "make":
         assert words_[-1] in re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"))

@@ -32,7 +32,8 @@ ROW = json.dumps({"reference": MODULE, "candidate": MODULE, "key": "a"})
 #: Modules that read files of the project's own, which have no mark.
 OWN_FILES = {
     "runner/cli/check.py",
-    *("runner/cli/install.py", "runner/cli/task_new.py", "runner/extras/data/manifest.py"),
+    *("runner/cli/install.py", "runner/cli/task.py", "runner/extras/data/manifest.py"),
+    "runner/extras/mcp/commands.py",
     *("runner/extras/data/shipped/analyze_submissions.py", "runner/devices/processes.py"),
     *(
         "runner/extras/trainers/kernelbook/rows.py",
