@@ -16,7 +16,8 @@ for path in (
         breach(f"{path} holds {found[:5]}")
 NAMES = {"PATH", "LANG", "LC_CTYPE", "HOME", "TMPDIR", "USER", "LOGNAME", "SHELL", "PYTHONDONTWRITEBYTECODE"}
 CACHES = {"TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"}
-OURS = {"POPCORN_FD", "POPCORN_SEED", "KR_JUDGE_FD", "CUDA_MPS_PIPE_DIRECTORY", "PYTHONPATH", *CACHES}
+COMPILERS = {"TORCHINDUCTOR_VEC_ISA_OK", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"}
+OURS = {"POPCORN_FD", "POPCORN_SEED", "KR_JUDGE_FD", "CUDA_MPS_PIPE_DIRECTORY", "PYTHONPATH", *CACHES, *COMPILERS}
 for name in set(os.environ) - NAMES - OURS:
     breach(f"the environment has {name}")
 for path in ("/proc/self/cmdline", "/proc/1/cmdline", "/proc/1/comm"):

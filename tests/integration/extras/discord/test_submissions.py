@@ -263,7 +263,7 @@ def test_long_reports_and_profiles_are_files(bench: Bench, make_client: Callable
 
 
 def test_a_real_daemon(make_client: Callable[..., Client], database_url: str) -> None:
-    """Right, wrong and hanging submissions of two users on two GPU types at once."""
+    """Right, wrong and hanging submissions of two users on two GPU types at once, in every mode."""
     gpus = {name: f'extends = "CPU"\nname = "{name}"\n' for name in ("CPU", "CPU-2")}
     slots = [{"gpu_type": "CPU", "cpus": [0]}, {"gpu_type": "CPU-2", "cpus": [1]}]
     with live_runner(database_url, gpus, {"KERNEL_RUNNER_SLOTS": json.dumps(slots)}) as live:
@@ -281,5 +281,13 @@ def test_a_real_daemon(make_client: Callable[..., Client], database_url: str) ->
                 await wrong.reads("Wrong answer")
                 (verdict,) = [text for text in server.public() if "submission 3" in text]
                 assert verdict == "**eve** on **rows**, submission 3:\nCPU: Wrong answer."
+                best = await ada.submit("ranked", SUMS, "rows", gpu="CPU")
+                times = await ada.submit("benchmark", SUMS, "rows", gpu="CPU-2")
+                profile = await eve.submit("profile", SUMS, "rows", gpu="CPU-2")
+                for each in (best, times, profile):
+                    await each.reads("Accepted", "The full report")
+                (verdict,) = [text for text in server.public() if "submission 4" in text]
+                assert verdict.endswith("place 1 of 1.")
+                assert "1  ada" in (await eve.command("leaderboard show", leaderboard_name="rows", gpu="CPU")).text
 
         asyncio.run(play())
