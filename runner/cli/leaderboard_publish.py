@@ -23,10 +23,9 @@ from runner.base.units import moment
 from runner.cli import render
 from runner.cli.app import example, note, out, out_json, session
 from runner.cli.competition import Action, BoardPlan, plan_board, plan_update
-from runner.evaluation import publication
-from runner.evaluation.publication import DEFAULT_LIFETIME
-from runner.store import Store
+from runner.store import Store, publication
 from runner.store.boards import other_evaluator
+from runner.store.publication import DEFAULT_LIFETIME
 from runner.task_format import load, load_competition
 from runner.task_format.model import Harness, Problem, TaskFolder
 

@@ -26,7 +26,8 @@ from runner.base.marks import visible
 from runner.base.units import duration, size
 from runner.cli.files import read_submission
 from runner.cli.finding import Finding, Mark
-from runner.evaluation.case_memory import (
+from runner.evaluation.speed_of_light import speed_of_light
+from runner.task_format.case_memory import (
     memory_of,
     misfit,
     moved_bytes,
@@ -34,7 +35,6 @@ from runner.evaluation.case_memory import (
     ranks_without_devices,
     tensor_bytes,
 )
-from runner.evaluation.speed_of_light import speed_of_light
 from runner.task_format.model import Case, CaseSet, Harness, Lang, TaskFolder
 from sandbox.host.stage import stage
 from sandbox.protocol import AUTHOR_PAGE_BYTES, AUTHOR_PAGE_FD, AuthorExit

@@ -7,7 +7,6 @@
     attempt          one job on one slot: build, wait for the slot, run, result
     plan             one container and one request to it
     container_spec   the container of a slot
-    case_memory      which cases fit into a GPU type's memory
     build_plan       what compiles a submission, and is built before the run
     build_cache      builds, and keeps what they leave for the submission's jobs
     warm_pool        started containers that wait for jobs

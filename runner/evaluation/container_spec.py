@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from runner.base.gpu_types.model import GpuType
 from runner.base.model import Device, Job, Slot
 from runner.devices.vendors import SUPPORTED
-from runner.evaluation.case_memory import tensor_bytes
 from runner.evaluation.context import Environment, Place
+from runner.task_format.case_memory import tensor_bytes
 from sandbox.spec import (
     Boot,
     DeviceDriver,

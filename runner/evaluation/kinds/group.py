@@ -17,11 +17,11 @@ from runner.base.gpu_types.model import GpuType, Vendor
 from runner.base.model import Job, JobResult, Json, Verdict
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import REFUSED, BuildPlan, compiles, make_module_build_plan
-from runner.evaluation.case_memory import tensor_bytes
 from runner.evaluation.container_spec import job_labels, make_spec, pair_boot
 from runner.evaluation.context import GroupContext
 from runner.evaluation.kinds.kind import Builds, Run, Spent
 from runner.evaluation.plan import Plan
+from runner.task_format.case_memory import tensor_bytes
 from sandbox.host.build_archive import BuildArchive, JoinedArchives
 from sandbox.host.container import ContainerReport
 from sandbox.protocol import MAX_ARCHIVE_BYTES, PairRequest, StepResult

@@ -9,12 +9,12 @@ from runner.base.gpu_types.model import Vendor
 from runner.base.marks import ENCODING
 from runner.base.model import Verdict
 from runner.evaluation.build_plan import PROGRAM
-from runner.evaluation.case_memory import needed_bytes, ranks_without_devices, tensor_bytes
 from runner.evaluation.container_spec import pair_boot
 from runner.evaluation.kinds.submission import Requests, Submission
 from runner.evaluation.mode_result import ModeResult
 from runner.evaluation.result_rows import Evidence, mode_assurance
 from runner.evaluation.verdict import ACCEPTED, Finding
+from runner.task_format.case_memory import needed_bytes, ranks_without_devices, tensor_bytes
 from runner.task_format.model import CuConfig, Harness
 from sandbox.protocol import Judged, PairRequest, Step, StepResult
 from tasks.harness.judge.cases import spec_line

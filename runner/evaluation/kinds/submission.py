@@ -20,7 +20,6 @@ from runner.base.model import Artifact, FinalJob, JobResult, Json, Mode, RunReco
 from runner.evaluation import secret
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import BuildPlan, compile_steps, make_build_plan, should_build
-from runner.evaluation.case_memory import require_fit
 from runner.evaluation.container_spec import CACHES, WALL_MARGIN_S, job_labels, make_spec
 from runner.evaluation.context import SubmissionContext
 from runner.evaluation.kinds.kind import Builds, Run, Spent
@@ -37,6 +36,7 @@ from runner.evaluation.verdict import (
     memory_finding,
     missing_step,
 )
+from runner.task_format.case_memory import require_fit
 from runner.task_format.model import Case, CuConfig, Harness, Ranking
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import ContainerReport

@@ -16,14 +16,13 @@ from runner.base import logs, units
 from runner.base.dates import DateError, read_date
 from runner.base.errors import DatabaseUnavailableError, TaskError
 from runner.base.gpu_types import Registry
-from runner.evaluation import publication
 from runner.extras.discord import choices
 from runner.extras.discord.access import only_admin, only_creator
 from runner.extras.discord.answers import answer, defer
 from runner.extras.discord.errors import Refusal
 from runner.extras.discord.groups import ADMIN, LEADERBOARD
 from runner.extras.discord.text import plain
-from runner.store import Store
+from runner.store import Store, publication
 from runner.task_format import load
 from runner.task_format.model import TaskFolder
 from runner.task_format.trees import MAX_ARCHIVE_BYTES

@@ -20,14 +20,13 @@ from starlette.responses import Response
 from runner.base.errors import DatabaseUnavailableError, KernelRunnerError, TaskError
 from runner.base.gpu_types import Registry
 from runner.base.marks import visible
-from runner.evaluation import publication
-from runner.evaluation.publication import DEFAULT_LIFETIME
 from runner.extras.gateway.boards import shown
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state, json_body, problem
 from runner.extras.gateway.identity import admin
 from runner.extras.gateway.upload import upload
-from runner.store import Store
+from runner.store import Store, publication
 from runner.store.clean import clean_json
+from runner.store.publication import DEFAULT_LIFETIME
 from runner.task_format import load, load_competition
 from runner.task_format.model import Problem, TaskFolder
 

@@ -11,12 +11,12 @@ from runner.base.errors import TaskError
 from runner.base.gpu_types import Registry
 from runner.base.gpu_types.model import GpuType
 from runner.base.model import Demand, Device, FinalJob, Mode, ProfileOptions, TimingAssurance
-from runner.evaluation.case_memory import tensor_bytes
 from runner.evaluation.container_spec import cdi_name, make_spec
 from runner.evaluation.context import SubmissionContext
 from runner.evaluation.kinds.program import CASES_FILE
 from runner.evaluation.plan import Plan, make_probe
 from runner.evaluation.secret import derived_seed
+from runner.task_format.case_memory import tensor_bytes
 from runner.task_format.model import HARNESS, CaseSet, Extra, Harness, Ranking, Task, Timing
 from sandbox.inside.boot import parse_boot
 from sandbox.policy.hostconfig import boot_document

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from runner.base.errors import TaskError
 from runner.base.gpu_types import Registry
-from runner.evaluation.case_memory import require_fit
-from runner.store import Store
+from runner.store.store import Store
 from runner.task_format import extra_to_stored, to_stored
+from runner.task_format.case_memory import require_fit
 from runner.task_format.model import TaskFolder
 
 #: A board without a deadline gets this long (KernelBot's rule).

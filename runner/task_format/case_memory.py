@@ -9,7 +9,6 @@ from runner.base.errors import TaskError
 from runner.base.gpu_types.model import GpuType, Vendor
 from runner.task_format.model import Case, Harness, Task
 from runner.task_format.work import WorkError, work
-from tasks.harness.judge.cases import spec_line
 
 #: The part of its memory that one case's tensors may fill (inputs, outputs, copies); torch takes the rest.
 _TENSOR_MEMORY_SHARE = 0.5
@@ -77,7 +76,8 @@ def misfit(task: Task, case: Case, gpu: GpuType) -> str | None:
         if stated >= moved
         else f"has at least {least_gib:.4g} GiB of tensors (half of its `bytes`)"
     )
-    return f"case {spec_line(case)} {need}, more than {memory.name}"
+    line = "; ".join(f"{name}: {value}" for name, value in case.items())
+    return f"case {line} {need}, more than {memory.name}"
 
 
 def require_fit(task: Task, cases: Iterable[Case], gpu: GpuType, *, owner: str) -> None:
