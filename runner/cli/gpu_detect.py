@@ -1,18 +1,22 @@
-"""`gpu detect`: the devices of this host, and the GPU type of each."""
+"""`gpu detect`: the devices of this host, the GPU type of each, and the file of a new type."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from runner.base.gpu_types import GpuType, Registry, advise
-from runner.cli.app import example, session
+from runner.base.errors import ConfigError, NotFoundError
+from runner.base.gpu_types import GpuType, Registry, advise, draft
+from runner.cli.app import example, note, out, session
 from runner.cli.finding import Finding, Mark, report
-from runner.devices import Look, described, look_at_devices, sysfs, types_of
+from runner.cli.finding import render as render_finding
+from runner.devices import Details, Look, described, look_at_devices, sysfs, types_of
 
 #: A part of the group `gpu`.
 commands = typer.Typer()
@@ -24,21 +28,38 @@ commands = typer.Typer()
         "kernel-runner gpu detect\n"
         "✓ nvidia 0: 'NVIDIA H100 80GB HBM3' is H100: its name matches 'NVIDIA H100( .*)?'\n"
         "✗ nvidia 1: 'NVIDIA GeForce RTX 5090' is of no GPU type (PCI id 10de:2b85)\n"
-        "    write a file for it (docs/adding-a-gpu-type.md)"
+        "    kernel-runner gpu detect --write NAME --device GPU-0f01a1b2-2b85-4c5d-8e9f-0123456789ab",
+        "kernel-runner gpu detect --write RTX5090 --device 1",
     ),
 )
 def detect(
     context: typer.Context,
     *,
+    write: Annotated[
+        str | None, typer.Option("--write", metavar="NAME", help="Write a file of a new GPU type into `gpus_dir`.")
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", metavar="D", help="Its device: index, UUID or PCI address."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show this host's devices, the GPU type of each and why, and what is missing.
 
     Asks NVML (package nvidia-ml-py) and AMD SMI (package amdsmi); needs no database. Exits with 1 if a device cannot be
     used as it is. In JSON, values that a library does not tell are null.
+
+    --write names the type of a device that is of none. The file has what the driver knows; add the figures of the data
+    sheet (docs/adding-a-gpu-type.md). The daemon reads it when it starts.
     """
-    registry = Registry.load(session(context).config.gpus_dir)
+    directory = session(context).config.gpus_dir
+    registry = Registry.load(directory)
     looks, problems = look_at_devices()
+    if write is not None and device is not None:
+        _write(write, _chosen(looks, problems, device), registry, directory)
+        return
+    if write is not None or device is not None:
+        raise ConfigError("gpu detect: found one of --write and --device, expected both or neither")
     findings = [_recognised(look, registry) for look in looks]
     findings += [
         Finding(name="devices", mark=Mark.FAILED, fact=problem, remedy="see what the driver says: dmesg, nvidia-smi")
@@ -53,6 +74,59 @@ def _why(look: Look, entry: GpuType) -> str:
     pattern = next((each for each in entry.device_names if re.fullmatch(each, look.device.name)), None)
     why = f"its name matches {pattern!r}" if pattern is not None else f"its PCI id is {look.device.pci_id}"
     return why if entry.partition is None else f"{why}, and partition {look.device.partition} {entry.partition!r}"
+
+
+def _write(name: str, look: Look, registry: Registry, directory: Path) -> None:
+    """Write the file of a type for a device that is of none.
+
+    Raises:
+        ConfigError: the name cannot be used, the device has a type, or the file exists or cannot be written.
+    """
+    if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
+        raise ConfigError(f"--write: found {name!r}, expected letters, digits, '_', '.' and '-'")
+    with suppress(NotFoundError):
+        entry = registry.get(name)
+        raise ConfigError(
+            f"--write: {name} is GPU type {entry.name} of {registry.origin(entry.name)}; choose another name"
+        )
+    types = types_alone(look, registry)
+    if types:
+        remedy = "write the file of a second type by hand, with `extends` and `detect = false`"
+        raise ConfigError(f"--device: {described(look.device)} is {types[0].name} already; {remedy}")
+    details = look.details or Details()
+    path = directory / f"{name}.toml"
+    text = draft(name, look.device, architecture=details.architecture, memory_bytes=details.memory_bytes)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+        path.chmod(0o644)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}; run it as a user who may") from error
+    try:
+        registry = Registry.load(directory)
+    except ConfigError:
+        # A name that differs from another's by its case alone.
+        path.unlink()
+        raise
+    note(f"{path} is written; `systemctl restart kernel-runner` lets the daemon know it")
+    for finding in findings_of(registry.get(name), registry):
+        out(render_finding(finding))
+
+
+def _chosen(looks: Sequence[Look], problems: Sequence[str], name: str) -> Look:
+    named = [
+        look
+        for look in looks
+        if name.lower() in (look.device.uuid.lower(), (look.device.pci_address or "").lower(), str(look.device.index))
+    ]
+    if len(named) == 1:
+        return named[0]
+    if named:
+        uuids = ", ".join(f"{look.device.uuid} ({look.device.name})" for look in named)
+        raise ConfigError(f"--device: {name!r} is several devices: {uuids}; name one by its UUID")
+    there = ", ".join(f"{look.device.index} = {look.device.uuid} ({look.device.name})" for look in looks) or "none"
+    raise ConfigError("; ".join((f"--device: no device {name!r} on this host, found: {there}", *problems)))
 
 
 def findings_of(entry: GpuType, registry: Registry) -> Iterator[Finding]:
@@ -98,7 +172,7 @@ def _recognised(look: Look, registry: Registry) -> Finding:
         name=name,
         mark=Mark.FAILED,
         fact=f"{what} is of no GPU type (PCI id {device.pci_id or 'unknown'})",
-        remedy="write a file for it (docs/adding-a-gpu-type.md)",
+        remedy=f"kernel-runner gpu detect --write NAME --device {device.uuid}",
     )
 
 

@@ -26,23 +26,6 @@ from tests.support.waiting import wait_until
 
 TASK = ROOT / "tests" / "fixtures" / "kernelbot_task"
 DEVICE = nvidia("NVIDIA Hypothetical 9000", 0x9999, 31, (12, 0))
-_TYPE = """\
-name = "HYP9000"
-vendor = "nvidia"
-device_names = ["NVIDIA Hypothetical 9000"]
-memory_gib = 32.0
-pids = 2048
-scratch_mib = 4096
-nvcc_arch = "120a"
-
-[device]
-memory_gib = 31
-bandwidth_gb_s = 1000
-peak_tflops = { fp16 = 100 }
-
-[environment]
-KR_EMULATE_CUDA = "268435456"
-"""
 
 
 def test_a_new_gpu_type_goes_from_file_to_ranked_run(
@@ -52,7 +35,7 @@ def test_a_new_gpu_type_goes_from_file_to_ranked_run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """`gpu detect` knows its type once there is a file; the daemon ranks on it, and sees its device get worse."""
+    """`gpu detect` knows no type, and writes one, the daemon ranks on it and sees when its device gets worse."""
     machine = Machine(tmp_path / "driver", DEVICE)
     task = shutil.copytree(TASK, tmp_path / "task")
     program = task / "eval.py"
@@ -80,9 +63,13 @@ def test_a_new_gpu_type_goes_from_file_to_ranked_run(
         detected = started("gpu", "detect")
         assert detected.returncode == 1
         assert "'NVIDIA Hypothetical 9000' is of no GPU type (PCI id 10de:9999)" in detected.stdout
+        added = started("gpu", "detect", "--write", "HYP9000", "--device", "0")
+        assert added.returncode == 0, added.stderr
         # The daemon tries the device before it claims. Nothing computes on one that NVML alone knows of.
-        Path(runner.state_dir, "gpus.d").mkdir(exist_ok=True)
-        Path(runner.state_dir, "gpus.d", "HYP9000.toml").write_text(_TYPE, encoding="utf-8")
+        with Path(runner.state_dir, "gpus.d", "HYP9000.toml").open("a", encoding="utf-8") as file:
+            # The last table is the device's.
+            file.write("bandwidth_gb_s = 1000\npeak_tflops = { fp16 = 100 }\n")
+            file.write('\n[environment]\nKR_EMULATE_CUDA = "268435456"\n')
         assert "is HYP9000" in started("gpu", "detect").stdout
         # A daemon takes the file when it starts.
         assert runner.stop() == 0

@@ -4,6 +4,7 @@ One TOML file per type in this folder, overlaid by the operator's directory; a n
 """
 
 from runner.base.gpu_types.advice import Advice, advise
+from runner.base.gpu_types.draft import draft
 from runner.base.gpu_types.model import (
     CLOCK_REASONS,
     ClockPolicy,
@@ -28,4 +29,5 @@ __all__ = [
     "Registry",
     "Vendor",
     "advise",
+    "draft",
 ]
