@@ -1,7 +1,7 @@
 -- Appends the events of webhooks that have come about since the last call, and takes out of those that wait what pages
 -- would not show any more. All of it comes from what is committed, so neither a daemon nor a sender that is killed loses
 -- one. The first call of all tells nothing. Nothing older than seven days is told. One caller works at a time; others
--- return at once.
+-- wait, since what they tell next is to be as it is now.
 CREATE OR REPLACE FUNCTION runner.derive_webhooks() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 #variable_conflict use_column
@@ -19,10 +19,7 @@ DECLARE
     v_places jsonb;
 BEGIN
     PERFORM runner.check_isolation();
-    SELECT c.begun_at IS NULL INTO v_first FROM runner.webhook_clock c FOR NO KEY UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
-        RETURN;
-    END IF;
+    SELECT c.begun_at IS NULL INTO v_first FROM runner.webhook_clock c FOR NO KEY UPDATE;
     UPDATE runner.webhook_clock SET begun_at = now() WHERE begun_at IS NULL;
 
     DELETE FROM runner.webhook_event e WHERE e.at < v_oldest;
