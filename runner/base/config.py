@@ -84,9 +84,9 @@ class WebhookConfig(BaseModel):
     url: str | None = Field(default=None, pattern=r"^https?://[^\s/?#]", repr=False)
     """Its address, unless `webhook_secrets_file` has it."""
     events: tuple[_WebhookEvent, ...] = Field(default=BOARD_EVENTS, min_length=1)
-    """What it is told of. Without it, all but hosts."""
+    """The events that it gets. Without it, all but those of hosts."""
     boards: tuple[str, ...] | None = Field(default=None, min_length=1)
-    """The leaderboards that it is told of. Without it, all public ones."""
+    """The leaderboards whose events it gets. Without it, all public ones."""
 
 
 class WebhookSecret(BaseModel):
@@ -609,18 +609,18 @@ class Config(BaseModel):
         """
         file = f"the file of {_WEBHOOK_SECRETS}"
         try:
-            given = tomllib.loads(self.secret(_WEBHOOK_SECRETS, environ) or "")
+            tables = tomllib.loads(self.secret(_WEBHOOK_SECRETS, environ) or "")
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{file} is not a TOML file: {error}") from None
         names = [webhook.name for webhook in self.webhooks]
-        if others := sorted(given.keys() - set(names)):
+        if others := sorted(tables.keys() - set(names)):
             raise ConfigError(f"{file} has {others[0]!r}, expected names of `webhooks`: {', '.join(names) or 'none'}")
         secrets = {}
         for webhook in self.webhooks:
-            if not isinstance(given.get(webhook.name, {}), dict):
+            if not isinstance(tables.get(webhook.name, {}), dict):
                 raise ConfigError(f'{file}: {webhook.name}: found a value, expected {webhook.name}.url = "https://..."')
             try:
-                entry = WebhookSecret.model_validate(given.get(webhook.name, {}))
+                entry = WebhookSecret.model_validate(tables.get(webhook.name, {}))
             except ValidationError as error:
                 first = error.errors(include_url=False, include_input=False)[0]
                 key = ".".join(map(str, first["loc"]))

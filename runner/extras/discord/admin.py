@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from runner.extras.discord.client import Client
 
 _log: Final = logs.get_logger("discord.admin")
-#: How long a question waits for its button.
-_WAIT_S: Final = 300.0
 _REASON: Final = "an administrator stopped them"
 
 
@@ -157,7 +155,7 @@ async def _confirm(interaction: discord.Interaction[Client], question: str, *, b
     Raises:
         Refusal: it did not come.
     """
-    view: discord.ui.View = discord.ui.View(timeout=_WAIT_S)
+    view: discord.ui.View = discord.ui.View(timeout=choices.WAIT_S)
     view.add_item(_Button(label=button, style=discord.ButtonStyle.danger))
     await answer(interaction, question, view=view)
     if await view.wait():

@@ -25,11 +25,11 @@ async def answer(
     if len(text) > MESSAGE_CHARS:
         sent.append(file("answer.md", text))
         text = beginning(text, "The rest is in answer.md.")
-    given: dict[str, Any] = {} if view is None else {"view": view}
+    options: dict[str, Any] = {} if view is None else {"view": view}
     if interaction.response.is_done():
         await interaction.edit_original_response(content=text, attachments=sent, view=view)
     else:
-        await interaction.response.send_message(text, files=sent, ephemeral=True, **given)
+        await interaction.response.send_message(text, files=sent, ephemeral=True, **options)
 
 
 async def defer(interaction: discord.Interaction[Client]) -> None:

@@ -18,7 +18,7 @@ from runner.extras.discord import choices
 from runner.extras.discord.answers import answer, defer
 from runner.extras.discord.errors import Refusal
 from runner.extras.discord.groups import LEADERBOARD
-from runner.extras.discord.text import FILE_BYTES, OPTIONS, code, cut, file, plain
+from runner.extras.discord.text import FILE_BYTES, FILES, OPTIONS, code, cut, file, plain
 from runner.extras.shown import words
 from runner.store.gateway import Row
 from runner.task_format.directive import with_directive
@@ -33,8 +33,6 @@ _PLACES: Final = 1000
 #: As long as the longest words for how a time was measured.
 _CELL_CHARS: Final = 33
 _DESCRIPTION_CHARS: Final = 1000
-#: The most files of a message.
-_FILES: Final = 10
 #: What stands in a task in place of a file.
 _PLACEHOLDERS: Final = (SUBMISSION, HARNESS)
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
@@ -160,7 +158,7 @@ async def task(interaction: discord.Interaction[Client], leaderboard_name: str) 
     if not sources:
         raise Refusal(f"The task of {plain(board['name'])} has no files.")
     text = f"**{plain(board['name'])}**\n{plain(cut(board['description'], _DESCRIPTION_CHARS))}"
-    if len(sources) <= _FILES and sum(len(str(source)) for source in sources.values()) <= FILE_BYTES // 4:
+    if len(sources) <= FILES and sum(len(str(source)) for source in sources.values()) <= FILE_BYTES // 4:
         files = [file(_file_name(name), str(source)) for name, source in sources.items()]
     else:
         archive = _archive(sources)

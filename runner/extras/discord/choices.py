@@ -18,8 +18,8 @@ from runner.store.gateway import Row
 if TYPE_CHECKING:
     from runner.extras.discord.client import Client
 
-#: How long a drop-down waits for its user: well within the 15 minutes of its interaction.
-_WAIT_S: Final = 300.0
+#: How long a drop-down or a button waits for its user: well within the 15 minutes of its interaction.
+WAIT_S: Final = 300.0
 #: Discord waits three seconds for what it shows to a user who types.
 TYPING_S: Final = 2.0
 _LABEL_CHARS: Final = 100
@@ -31,16 +31,16 @@ async def board(interaction: discord.Interaction[Client], name: str, *, everythi
     Raises:
         Refusal: there is none, or it is by invitation and this user has none.
     """
-    found = await interaction.client.store.one("board_by_name", name=name.strip())
-    if found is None or not (everything or await _may_see(interaction, found)):
+    row = await interaction.client.store.one("board_by_name", name=name.strip())
+    if row is None or not (everything or await _may_see(interaction, row)):
         raise Refusal(f"There is no leaderboard {plain(cut(name, 100))}; /leaderboard list shows those that are open.")
-    return found
+    return row
 
 
-async def _may_see(interaction: discord.Interaction[Client], found: Row) -> bool:
-    if found["visibility"] == "public":
+async def _may_see(interaction: discord.Interaction[Client], row: Row) -> bool:
+    if row["visibility"] == "public":
         return True
-    invited = await interaction.client.store.one("may_see", user_id=str(interaction.user.id), board_id=found["id"])
+    invited = await interaction.client.store.one("may_see", user_id=str(interaction.user.id), board_id=row["id"])
     return invited is not None and bool(invited["invited"])
 
 
@@ -92,20 +92,20 @@ class _GpuSelect(discord.ui.Select[Any]):
 
 
 async def chosen_gpus(
-    interaction: discord.Interaction[Client], gpus: Sequence[str], given: str | None, *, ask: str
+    interaction: discord.Interaction[Client], gpus: Sequence[str], named: str | None, *, ask: str
 ) -> list[str]:
     """The GPU types that the argument names, the only one, or those that the user selects in a drop-down.
 
     Raises:
         Refusal: one that the leaderboard does not have, or nothing was selected in five minutes.
     """
-    if given is not None and given.strip():
-        return named_gpus(gpus, given)
+    if named is not None and named.strip():
+        return named_gpus(gpus, named)
     if len(gpus) == 1:
         return list(gpus)
     if not gpus:
         raise Refusal("This leaderboard has no GPU type.")
-    view: discord.ui.View = discord.ui.View(timeout=_WAIT_S)
+    view: discord.ui.View = discord.ui.View(timeout=WAIT_S)
     select = _GpuSelect(gpus)
     view.add_item(select)
     left = [gpu for gpu in gpus if gpu not in {option.value for option in select.options}]

@@ -7,11 +7,11 @@ from discord import app_commands
 
 from runner.extras.discord import report
 from runner.extras.discord.access import is_admin
-from runner.extras.discord.answers import answer
+from runner.extras.discord.answers import answer, defer
 from runner.extras.discord.client import Client
 from runner.extras.discord.errors import Refusal
 from runner.extras.discord.groups import LEADERBOARD
-from runner.extras.discord.text import file, plain
+from runner.extras.discord.text import FILES, file, plain
 from runner.extras.shown import reports
 
 
@@ -21,20 +21,20 @@ async def get_submission(
     interaction: discord.Interaction[Client], submission_id: app_commands.Range[int, 1, 2**31 - 1]
 ) -> None:
     """Answer its author, or an administrator."""
-    await interaction.response.defer(ephemeral=True)
+    await defer(interaction)
     store = interaction.client.store
-    found = await store.one("submission", submission_id=submission_id, with_code=True, with_runs=False)
-    if found is None or not (found["user_id"] == str(interaction.user.id) or is_admin(interaction)):
+    submission = await store.one("submission", submission_id=submission_id, with_code=True, with_runs=False)
+    if submission is None or not (submission["user_id"] == str(interaction.user.id) or is_admin(interaction)):
         raise Refusal(f"You have no submission {submission_id}.")
     ended = await report.load(store, submission_id)
     files: list[discord.File] = []
     if ended is None:
         text = f"Submission {submission_id} was made by another program and has no job here."
-    elif not found["done"]:
+    elif not submission["done"]:
         what = reports.progress(ended.status)
-        text = f"Submission {submission_id} to **{plain(found['leaderboard_name'])}**: {plain(what)}."
+        text = f"Submission {submission_id} to **{plain(submission['leaderboard_name'])}**: {plain(what)}."
     else:
         text, files = report.full(ended)
-    if found["code"] is not None:
-        files = [file(found["file_name"], bytes(found["code"])), *files][:10]
+    if submission["code"] is not None:
+        files = [file(submission["file_name"], bytes(submission["code"])), *files][:FILES]
     await answer(interaction, text, files=files)

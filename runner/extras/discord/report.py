@@ -13,13 +13,11 @@ import discord
 
 from runner.base import units
 from runner.base.results import number
-from runner.extras.discord.text import FILE_BYTES, MESSAGE_CHARS, cut, file, plain
+from runner.extras.discord.text import FILE_BYTES, FILES, MESSAGE_CHARS, cut, file, plain
 from runner.extras.shown import figures, reports, words
 from runner.store.gateway import GatewayStore, Row
 from runner.store.session import load_json
 
-#: Files of a message.
-_FILES: Final = 10
 #: For what is said of files.
 _ROOM_CHARS: Final = 300
 
@@ -102,7 +100,7 @@ def full(ended: Ended) -> tuple[str, list[discord.File]]:
     left_out: list[str] = []
     left_bytes = FILE_BYTES
     for name, content in contents.items():
-        if len(content) <= left_bytes and len(files) < _FILES:
+        if len(content) <= left_bytes and len(files) < FILES:
             left_bytes -= len(content)
             files.append(file(name, content))
         else:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import discord
 from discord import app_commands
 
-from runner.extras.discord.answers import answer
+from runner.extras.discord.answers import answer, defer
 from runner.extras.discord.choices import board_names, chosen_gpus
 from runner.extras.discord.client import Client
 from runner.extras.discord.errors import Refusal
@@ -53,22 +53,22 @@ for _name, (_mode, _description) in _MODES.items():
 async def _submit(
     interaction: discord.Interaction[Client], mode: str, script: discord.Attachment, name: str | None, gpu: str | None
 ) -> None:
-    await interaction.response.defer(ephemeral=True)
+    await defer(interaction)
     client = interaction.client
     source = await _source(script)
     user_id = str(interaction.user.id)
-    found = await client.store.one("before_submit", leaderboard=name, user_id=user_id, code=source)
-    if found is None or interaction.channel_id is None:
+    board = await client.store.one("before_submit", leaderboard=name, user_id=user_id, code=source)
+    if board is None or interaction.channel_id is None:
         raise TypeError("runner.before_submit returned no row, or the command came without a channel")
     gpu_types = None
-    if gpu or not found["named"]:
-        gpu_types = await chosen_gpus(interaction, found["offered"], gpu, ask="Which GPU types?")
+    if gpu or not board["named"]:
+        gpu_types = await chosen_gpus(interaction, board["offered"], gpu, ask="Which GPU types?")
     # Known before the submission is stored: what is stored and not known is followed in a thread.
     client.follower.expect(interaction)
     try:
         stored = await client.store.one(
             "submit_by_discord",
-            leaderboard=found["name"],
+            leaderboard=board["name"],
             user_id=user_id,
             display_name=interaction.user.global_name,
             user_name=interaction.user.name,
@@ -82,11 +82,11 @@ async def _submit(
     except BaseException as error:
         client.follower.forget(interaction.id)
         if isinstance(error, RefusedError) and error.code == _LIMITED:
-            raise await _limited(client, error, found["name"], user_id, mode) from error
+            raise await _limited(client, error, board["name"], user_id, mode) from error
         raise
     if stored is None:
         raise TypeError("runner.submit returned no row")
-    await answer(interaction, f"Submission {stored['submission_id']} to **{plain(found['name'])}** is stored.")
+    await answer(interaction, f"Submission {stored['submission_id']} to **{plain(board['name'])}** is stored.")
     client.follower.repeat(stored["submission_id"])
 
 

@@ -12,6 +12,8 @@ import discord
 MESSAGE_CHARS: Final = 2000
 #: The most options of a drop-down, and choices of an autocompletion.
 OPTIONS: Final = 25
+#: The most files of a message.
+FILES: Final = 10
 #: The most bytes of a message's files: servers without boosts refuse more than 10 MiB.
 FILE_BYTES: Final = 9 << 20
 #: What Discord gives a meaning; a mention, a time and an emoji begin with the smaller sign.

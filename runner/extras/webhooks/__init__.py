@@ -1,4 +1,4 @@
-"""Webhooks: chats and programs are told of records, leaderboards and hosts (docs/webhooks.md).
+"""Webhooks: chats and programs get events of records, leaderboards and hosts (docs/webhooks.md).
 
 What is told is derived in the database, from what is committed (`derive_webhooks.sql`); this part sends it.
 """

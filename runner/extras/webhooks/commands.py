@@ -113,7 +113,7 @@ def add(
     form: Annotated[Literal["discord", "slack", "json"], typer.Option("--format", help="What it understands.")],
     events: Annotated[
         list[str] | None,
-        typer.Option("--event", metavar="E", help="What it is told of; may be repeated.", show_default="all"),
+        typer.Option("--event", metavar="E", help="An event that it gets; may be repeated.", show_default="all"),
     ] = None,
 ) -> None:
     """Register a target for one leaderboard; its address is read from standard input.
@@ -127,7 +127,7 @@ def add(
         store.add_webhook(board, name, url=url, format_name=form, events=events or BOARD_EVENTS, secret=secret)
     if secret is not None:
         typer.echo(secret)
-    note(f"webhook {name} is told of leaderboard {board}")
+    note(f"webhook {name} gets the events of leaderboard {board}")
 
 
 @webhook.command(epilog=example("kernel-runner webhook remove class"))
