@@ -160,6 +160,18 @@ def test_most_calls_far_too_low_are_forged_and_single_ones_not() -> None:
     assert not is_forged(*[unknown] * 10)
 
 
+def test_where_the_hand_over_is_slow_more_must_be_missing() -> None:
+    """Ten hand-overs: what makes them slow makes the rest of the worker's own code slow, too."""
+    controls = [[100_000.0 + index % 5 for index in range(CONTROLS)]]
+
+    def is_forged(missing_ns: int) -> bool:
+        sample = Sample(claim_ns=50_000, outside_ns=150_000 + missing_ns, delayed_ns=0)
+        return audit([sample] * 10, controls_ns=controls, tolerance=0.1).is_forged
+
+    assert not is_forged(900_000)
+    assert is_forged(1_200_000)
+
+
 def test_claims_beside_a_calibration_count_where_its_margin_is_narrow() -> None:
     """Devices and several ranks: a close bound, or the judge's measure, and never less than the claim."""
 

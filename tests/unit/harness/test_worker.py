@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from tasks.harness.emulate.device import Event
 from tasks.harness.shared.wire import Channel
@@ -168,3 +169,22 @@ def test_what_is_put_off_is_claimed_by_message_too(monkeypatch: pytest.MonkeyPat
         answer = made._return_output(torch.zeros(4).as_subclass(_Later), inputs)
     assert answer["op"] == "need"
     assert made._claim_ns == 1_000_000
+
+
+class _Seen(TorchFunctionMode):
+    """Fails at whatever of torch is called from Python while it is entered."""
+
+    def __torch_function__(self, *_: Any) -> Any:  # noqa: ANN401 see torch
+        raise AssertionError("the harness's own code is seen by the submission's mode")
+
+
+def test_modes_that_a_submission_enters_do_not_slow_the_hand_over() -> None:
+    """What comes after the claim is not the kernel's, and counts as such: `with torch.device` would make it slow."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        channel = Channel(ours, max_bytes=64, accept_descriptors=True, wake_fd=None)
+        answering, output = Worker(channel, own_cores=False), torch.ones(3)
+        answering._describe_output(output, {})
+        address = output.data_ptr()
+        with _Seen():
+            assert answering._addresses_like_last(output) == [address]

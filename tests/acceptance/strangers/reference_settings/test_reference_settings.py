@@ -109,6 +109,6 @@ def test_settings_do_not_reach_the_judge(processes: ForkedJudges, first: int, wh
         reference, copy = pair(f"{forward}return x.float() * 2", pre=pre)
         (row,) = judged(processes, reference, copy, inputs=2)
         if any(word in setting for word in _BROKEN):
-            assert row["verdict"] in ("invalid", "accepted"), (setting, row)
+            assert row["verdict"] in ("invalid", "accepted"), (setting, row["message"], row)
         else:
-            assert row["verdict"] == "accepted", (setting, row)
+            assert row["verdict"] == "accepted", (setting, row["message"], row)
