@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from runner.base.errors import NotFoundError
 from runner.base.model import JobState, Mode, Verdict
-from runner.store import queries
 from runner.store.clean import clean_text
 from runner.store.connection import Link, Row
+from runner.store.queries import QUERIES
 from runner.store.session import direct_address
 
 #: Column -> what makes of its value what records have.
@@ -58,12 +58,12 @@ class Base:
 
         Where a leaderboard's name is another one's number, the name counts.
         """
-        row = self._link.one(queries.BOARD_NAME, {"given": clean_text(given)})
+        row = self._link.one(QUERIES["board_name"], {"given": clean_text(given)})
         return given if row is None else str(row["name"])
 
     def ping(self) -> None:
         """A round trip to the database."""
-        self._link.one(queries.PING)
+        self._link.one(QUERIES["ping"])
 
 
 def expect(row: Row | None) -> Row:

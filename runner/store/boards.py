@@ -10,10 +10,10 @@ import psycopg
 
 from runner.base.errors import BoardError, TaskError
 from runner.base.model import NEVER, Demand, Json, TimingAssurance
-from runner.store import queries
 from runner.store.base import Base, expect, no_board
 from runner.store.clean import clean_json, clean_text, to_jsonb
 from runner.store.connection import Row, row, rows
+from runner.store.queries import QUERIES
 from runner.store.records import BoardLine, BoardView, TaskFaults
 from runner.store.session import Unloadable
 
@@ -63,7 +63,7 @@ class Boards(Base):
                 "forum_id": forum_id,
                 "description": clean_text(description),
             }
-            created = row(connection, queries.INSERT_BOARD, parameters)
+            created = row(connection, QUERIES["insert_board"], parameters)
             if created is None:
                 raise BoardError(
                     f"leaderboard {name!r} exists already; update it, delete it first, or choose another name"
@@ -99,7 +99,7 @@ class Boards(Base):
         """
         _check_board(name, deadline, gpus)
         with self._link.transaction() as connection:
-            board = row(connection, queries.LOCK_BOARD, {"name": name})
+            board = row(connection, QUERIES["lock_board"], {"name": name})
             if board is None:
                 raise no_board(name)
             changed = incomparable(board["task"], board["extra"], new_task=task, new_extra=extra, gpus=board["gpus"])
@@ -116,7 +116,7 @@ class Boards(Base):
                 "task": to_jsonb(task),
                 "description": clean_text(description),
             }
-            rows(connection, queries.UPDATE_BOARD, parameters)
+            rows(connection, QUERIES["update_board"], parameters)
             _write_board_parts(connection, board["id"], gpus=gpus, templates=templates, extra=extra)
             _set_demand(connection, name, timing, tolerance)
             _set_open_code(connection, name, open_code=open_code)
@@ -128,7 +128,7 @@ class Boards(Base):
         Raises:
             SubmissionError: no such leaderboard, or less than one.
         """
-        self._link.one(queries.SET_OPEN_JOBS, {"name": clean_text(name), "max_open_jobs": max_open_jobs})
+        self._link.one(QUERIES["set_open_jobs"], {"name": clean_text(name), "max_open_jobs": max_open_jobs})
 
     def delete_board(self, name: str, *, force: bool = False) -> None:
         """Remove a leaderboard with everything on it.
@@ -140,29 +140,29 @@ class Boards(Base):
             NotFoundError: no such leaderboard.
             BoardError: it has submissions; `force` removes them too.
         """
-        board = self._link.one(queries.BOARD, {"name": name})
+        board = self._link.one(QUERIES["board"], {"name": name})
         if board is None:
             raise no_board(name)
         if board["submissions"] and not force:
             raise BoardError(
                 f"leaderboard {name!r} has {board['submissions']} submissions; force the deletion to lose them"
             )
-        while expect(self._link.one(queries.DELETE_BOARD, {"name": name, "force": force}))["left_over"]:
+        while expect(self._link.one(QUERIES["delete_board"], {"name": name, "force": force}))["left_over"]:
             pass
 
     def boards(self) -> Sequence[BoardLine]:
         """All leaderboards, open ones first."""
-        return [BoardLine(**_board(record)) for record in self._link.all(queries.BOARDS)]
+        return [BoardLine(**_board(record)) for record in self._link.all(QUERIES["boards"])]
 
     def task_faults(self) -> TaskFaults | None:
         """What is wrong with the tasks of open leaderboards; None: this login may not read tasks."""
         # Not above: all that the format of tasks loads would be half of the start of a data export.
         from runner.task_format import from_stored, unknown_keys
 
-        if not expect(self._link.one(queries.MAY_READ_TASKS))["may"]:
+        if not expect(self._link.one(QUERIES["may_read_tasks"]))["may"]:
             return None
         broken, unknown = {}, {}
-        for record in self._link.all(queries.OPEN_TASKS):
+        for record in self._link.all(QUERIES["open_tasks"]):
             name, task, extra = record["name"], record["task"], record["extra"]
             origin = f"leaderboard {name!r}"
             for part in (task, extra):
@@ -184,10 +184,10 @@ class Boards(Base):
             NotFoundError: no such leaderboard.
         """
         with self._link.transaction() as connection:
-            record = row(connection, queries.BOARD, {"name": name})
+            record = row(connection, QUERIES["board"], {"name": name})
             if record is None:
                 raise no_board(name)
-            templates = rows(connection, queries.BOARD_TEMPLATES, {"id": record["id"]})
+            templates = rows(connection, QUERIES["board_templates"], {"id": record["id"]})
         return BoardView(
             **_board(record),
             templates={template["lang"]: template["code"] for template in templates},
@@ -274,13 +274,13 @@ def _set_demand(
 ) -> None:
     """None leaves a setting as it is."""
     if timing is not None or tolerance is not None:
-        rows(connection, queries.SET_DEMAND, {"name": name, "timing": timing, "tolerance": tolerance})
+        rows(connection, QUERIES["set_demand"], {"name": name, "timing": timing, "tolerance": tolerance})
 
 
 def _set_open_code(connection: psycopg.Connection[Row], name: str, *, open_code: bool | None) -> None:
     """None leaves the setting as it is."""
     if open_code is not None:
-        rows(connection, queries.SET_OPEN_CODE, {"name": name, "open_code": open_code})
+        rows(connection, QUERIES["set_open_code"], {"name": name, "open_code": open_code})
 
 
 def _write_board_parts(
@@ -291,11 +291,11 @@ def _write_board_parts(
     templates: Mapping[str, str],
     extra: Json | None,
 ) -> None:
-    rows(connection, queries.DROP_BOARD_GPUS, {"id": board_id, "gpus": list(gpus)})
-    rows(connection, queries.INSERT_BOARD_GPUS, {"id": board_id, "gpus": list(gpus)})
-    rows(connection, queries.DROP_BOARD_TEMPLATES, {"id": board_id})
+    rows(connection, QUERIES["drop_board_gpus"], {"id": board_id, "gpus": list(gpus)})
+    rows(connection, QUERIES["insert_board_gpus"], {"id": board_id, "gpus": list(gpus)})
+    rows(connection, QUERIES["drop_board_templates"], {"id": board_id})
     for lang, code in templates.items():
         parameters = {"id": board_id, "lang": clean_text(lang), "code": clean_text(code)}
-        rows(connection, queries.INSERT_BOARD_TEMPLATE, parameters)
+        rows(connection, QUERIES["insert_board_template"], parameters)
     harness = None if extra is None else extra.get("harness")
-    rows(connection, queries.SAVE_BOARD_EXTRA, {"id": board_id, "extra": to_jsonb(extra), "harness": harness})
+    rows(connection, QUERIES["save_board_extra"], {"id": board_id, "extra": to_jsonb(extra), "harness": harness})

@@ -19,9 +19,9 @@ from runner.base.model import (
     TimingAssurance,
     ValidationJob,
 )
-from runner.store import queries
 from runner.store.base import Base, text_array, typed
 from runner.store.connection import Broken, Row
+from runner.store.queries import QUERIES
 from runner.store.records import Claims, LeaseState, Reclaimed, Unreadable
 from runner.store.session import Unloadable
 
@@ -66,7 +66,7 @@ class Claiming(Base):
             "lease_s": lease_s,
             "instance": instance,
         }
-        answer = self._link.each(queries.CLAIM, parameters, answer_s=CLAIM_ANSWER_S)
+        answer = self._link.each(QUERIES["claim"], parameters, answer_s=CLAIM_ANSWER_S)
         standing = {name: answer[0][name] for name in _STANDING}
         taken = [_job(row) for row in answer if row["id"] is not None]
         return Claims(
@@ -90,14 +90,14 @@ class Claiming(Base):
         ids, attempts = _columns(held)
         parameters = {"host": host, "lease_s": lease_s, "ids": ids, "attempts": attempts, "instance": instance}
         answer_s = min(_ANSWER_MAX_S, max(_ANSWER_MIN_S, _ANSWER * lease_s))
-        return [LeaseState(**record) for record in self._link.all(queries.HEARTBEAT, parameters, answer_s=answer_s)]
+        return [LeaseState(**record) for record in self._link.all(QUERIES["heartbeat"], parameters, answer_s=answer_s)]
 
     def reclaim(self) -> Sequence[Reclaimed]:
         """Put jobs with expired leases back into the queue, a hundred at a time.
 
         That costs a job nothing, until it has happened `max_lost_leases` times: then it ends as `internal_error`.
         """
-        return [Reclaimed(**typed(row)) for row in self._link.all(queries.RECLAIM)]
+        return [Reclaimed(**typed(row)) for row in self._link.all(QUERIES["reclaim"])]
 
     def recover(
         self, *, host: str, keep: Sequence[tuple[int, int]], died: bool = False, instance: str | None = None
@@ -110,7 +110,7 @@ class Claiming(Base):
         """
         ids, attempts = _columns(keep)
         parameters = {"host": host, "ids": ids, "attempts": attempts, "died": died, "instance": instance}
-        return [Reclaimed(**typed(row)) for row in self._link.all(queries.RECOVER, parameters)]
+        return [Reclaimed(**typed(row)) for row in self._link.all(QUERIES["recover"], parameters)]
 
 
 def _job(claimed: Row) -> Job | Unreadable:

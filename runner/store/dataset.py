@@ -17,10 +17,10 @@ from psycopg import IsolationLevel
 from psycopg.rows import dict_row, tuple_row
 
 from runner.base.errors import DatabaseUnavailableError
-from runner.store import queries, schema, session
+from runner.store import schema, session
 from runner.store.base import expect
 from runner.store.connection import Link, Row, row, rows
-from runner.store.queries import Query
+from runner.store.queries import QUERIES, Query
 from runner.store.records import HostKey
 
 _CONFLICT: Final = (
@@ -120,59 +120,59 @@ class Snapshot:
 
     def moment(self) -> Moment:
         """When it was taken, and of which server."""
-        return Moment(**expect(row(self._connection, queries.DATASET_MOMENT)))
+        return Moment(**expect(row(self._connection, QUERIES["dataset_moment"])))
 
     def boards(self) -> Sequence[DataBoard]:
         """All leaderboards, by id."""
-        records = rows(self._connection, queries.DATASET_BOARDS)
+        records = rows(self._connection, QUERIES["dataset_boards"])
         return [DataBoard(**{**line, "gpu_types": tuple(line["gpu_types"])}) for line in records]
 
     def people(self, scope: Scope) -> Sequence[People]:
         """How many submissions there are, and how many the scope leaves out; a leaderboard without any is not there."""
-        records = rows(self._connection, queries.DATASET_PEOPLE, scope.parameters())
+        records = rows(self._connection, QUERIES["dataset_people"], scope.parameters())
         return [People(**{**line, "banned": tuple(line["banned"] or ())}) for line in records]
 
     def submissions(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of submissions.parquet, without `code_encoding`."""
-        return self._stream("dataset_submissions", queries.DATASET_SUBMISSIONS, scope.parameters())
+        return self._stream("dataset_submissions", QUERIES["dataset_submissions"], scope.parameters())
 
     def runs(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of runs.parquet, with the hash of a host's name in place of the host."""
-        return self._stream("dataset_runs", queries.DATASET_RUNS, scope.parameters())
+        return self._stream("dataset_runs", QUERIES["dataset_runs"], scope.parameters())
 
     def receipts(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
         """Job, submission, runner, run, how it was retired, statement, key and signature of each receipt."""
-        return self._stream("dataset_receipts", queries.DATASET_RECEIPTS, scope.parameters())
+        return self._stream("dataset_receipts", QUERIES["dataset_receipts"], scope.parameters())
 
     def signed_result(self, job_id: int) -> Row | None:
         """The receipt of a job, and what the database says of its result: a row of runner.signed_result."""
-        return row(self._connection, queries.SIGNED_RESULT, {"job_id": job_id})
+        return row(self._connection, QUERIES["signed_result"], {"job_id": job_id})
 
     def host_keys(self) -> Sequence[HostKey]:
         """The public keys that hosts have registered, oldest first."""
-        return [HostKey(**key) for key in rows(self._connection, queries.HOST_KEYS)]
+        return [HostKey(**key) for key in rows(self._connection, QUERIES["host_keys"])]
 
     def finals(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of finals.parquet."""
-        return self._stream("dataset_finals", queries.DATASET_FINALS, scope.parameters())
+        return self._stream("dataset_finals", QUERIES["dataset_finals"], scope.parameters())
 
     def codes(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
         """Lowest id, SHA-256, bytes and first submission of each code; without a hash where the code is gone."""
-        return self._stream("dataset_codes", queries.DATASET_CODES, scope.parameters())
+        return self._stream("dataset_codes", QUERIES["dataset_codes"], scope.parameters())
 
     def keys(self, boards: Sequence[int]) -> Iterator[list[tuple[Any, ...]]]:
         """Submission, runner, problem, user, code id, code hash and code bytes of every row, by submission."""
-        return self._stream("dataset_keys", queries.DATASET_KEYS, {"boards": list(boards)})
+        return self._stream("dataset_keys", QUERIES["dataset_keys"], {"boards": list(boards)})
 
     def code(self, ids: Sequence[int]) -> Mapping[int, bytes]:
         """The code of these ids; one that is not there is left out."""
         with self._connection.cursor(binary=True, row_factory=tuple_row) as cursor:
-            cursor.execute(queries.DATASET_CODE.sql, {"ids": list(ids)})
+            cursor.execute(QUERIES["dataset_code"].sql, {"ids": list(ids)})
             return dict(cursor.fetchall())
 
     def oddities(self, boards: Sequence[int]) -> Iterator[Oddity]:
         """What the checks of the database find, by severity, check and submission."""
-        for lines in self._stream("dataset_findings", queries.DATASET_FINDINGS, {"boards": list(boards)}):
+        for lines in self._stream("dataset_findings", QUERIES["dataset_findings"], {"boards": list(boards)}):
             for check, severity, problem_name, submission_id, run_id, runner, user_id, reason in lines:
                 yield Oddity(
                     check=check,
@@ -220,6 +220,6 @@ def snapshot(dsn: str) -> Iterator[Snapshot]:
 
 def queries_sha256() -> str:
     """The SHA-256 of the statements and views that an export is read with: equal hashes, equal rules."""
-    texts = [query.sql.decode() for name, query in sorted(queries.ALL.items()) if name.startswith("dataset_")]
+    texts = [query.sql.decode() for name, query in sorted(QUERIES.items()) if name.startswith("dataset_")]
     views = sorted(text for text in schema.objects() if "CREATE OR REPLACE VIEW" in text)
     return hashlib.sha256("\0".join([*texts, *views]).encode()).hexdigest()

@@ -33,10 +33,6 @@ ORDER BY NOT EXISTS (
 -- How many submissions a leaderboard has.
 SELECT count(*)::integer AS submissions FROM leaderboard.submission s WHERE s.leaderboard_id = %(board_id)s::integer
 
--- name: before_submit
--- The leaderboard of a submission that is to come, its GPU types, and those that the file names.
-SELECT name, offered, named FROM runner.before_submit(%(leaderboard)s::text, %(user_id)s::text, %(code)s::bytea)
-
 -- name: submit_by_discord
 -- Stores a submission and its jobs, and where it is to be shown. The key makes a repetition harmless.
 WITH stored AS MATERIALIZED (

@@ -9,10 +9,10 @@ from typing import Any
 
 from runner.base.errors import NotFoundError
 from runner.base.model import Artifact, Mode
-from runner.store import queries
 from runner.store.base import Base, expect, no_board, text, typed
 from runner.store.clean import clean_text, to_jsonb
 from runner.store.connection import Row, row, rows
+from runner.store.queries import QUERIES
 from runner.store.records import (
     ArtifactLine,
     FinalLine,
@@ -80,7 +80,7 @@ class Frontend(Base):
             "expires_at": expires_at,
             "options": to_jsonb(options),
         }
-        return int(expect(self._link.one(queries.SUBMIT, parameters))["submission_id"])
+        return int(expect(self._link.one(QUERIES["submit"], parameters))["submission_id"])
 
     def enqueue(
         self,
@@ -104,7 +104,7 @@ class Frontend(Base):
             "priority": priority,
             "options": to_jsonb(options),
         }
-        return int(expect(self._link.one(queries.ENQUEUE, parameters))["added"])
+        return int(expect(self._link.one(QUERIES["enqueue"], parameters))["added"])
 
     def cancel(self, submission_id: int, user_id: str | None = None) -> int:
         """Cancel a submission's waiting jobs and ask its running ones to stop; returns how many jobs that were.
@@ -112,7 +112,7 @@ class Frontend(Base):
         Raises:
             NotFoundError: no such submission, or not one of `user_id`.
         """
-        record = self._link.one(queries.CANCEL, {"submission_id": submission_id, "user_id": text(user_id)})
+        record = self._link.one(QUERIES["cancel"], {"submission_id": submission_id, "user_id": text(user_id)})
         return int(expect(record)["asked"])
 
     def submission(self, submission_id: int) -> SubmissionView:
@@ -123,14 +123,14 @@ class Frontend(Base):
         """
         parameters = {"submission_id": submission_id}
         with self._link.transaction() as connection:
-            status = row(connection, queries.STATUS, parameters)
+            status = row(connection, QUERIES["status"], parameters)
             if status is None:
                 raise NotFoundError(f"submission {submission_id} does not exist or was never queued here")
             runs: dict[int, list[RunView]] = {}
-            for record in rows(connection, queries.RUNS, parameters):
+            for record in rows(connection, QUERIES["runs"], parameters):
                 runs.setdefault(record.pop("job_id"), []).append(_run_view(record))
             artifacts: dict[int, list[ArtifactLine]] = {}
-            for record in rows(connection, queries.ARTIFACTS, parameters):
+            for record in rows(connection, QUERIES["artifacts"], parameters):
                 artifacts.setdefault(record.pop("job_id"), []).append(ArtifactLine(**record))
             jobs = tuple(
                 JobView(
@@ -138,13 +138,13 @@ class Frontend(Base):
                     runs=tuple(runs.get(record["id"], ())),
                     artifacts=tuple(artifacts.get(record["id"], ())),
                 )
-                for record in rows(connection, queries.JOBS, parameters)
+                for record in rows(connection, QUERIES["jobs"], parameters)
             )
         return SubmissionView(status=_status_line(status), jobs=jobs)
 
     def queue(self, *, limit: int) -> Sequence[StatusLine]:
         """What runs, what waits and the newest of what is over, in this order."""
-        return [_status_line(record) for record in self._link.all(queries.QUEUE, {"limit": limit})]
+        return [_status_line(record) for record in self._link.all(QUERIES["queue"], {"limit": limit})]
 
     def ranking(self, leaderboard: str, gpu_type: str | None = None) -> Sequence[RankingLine]:
         """The best score that counts of every user, per GPU type.
@@ -153,8 +153,8 @@ class Frontend(Base):
             NotFoundError: no such leaderboard.
         """
         with self._link.transaction() as connection:
-            places = rows(connection, queries.RANKING, {"leaderboard": leaderboard, "gpu_type": gpu_type})
-            if not places and row(connection, queries.BOARD, {"name": leaderboard}) is None:
+            places = rows(connection, QUERIES["ranking"], {"leaderboard": leaderboard, "gpu_type": gpu_type})
+            if not places and row(connection, QUERIES["board"], {"name": leaderboard}) is None:
                 raise no_board(leaderboard)
         return [RankingLine(score_s=float(place.pop("score")), **place) for place in places]
 
@@ -163,7 +163,7 @@ class Frontend(Base):
     ) -> Sequence[ValidationLine]:
         """What validations said, of a leaderboard, a submission or a sweep; of the task's present version alone."""
         parameters = {"leaderboard": leaderboard, "submission_id": submission_id, "sweep_id": sweep_id}
-        return [ValidationLine(**record) for record in self._link.all(queries.VALIDATIONS, parameters)]
+        return [ValidationLine(**record) for record in self._link.all(QUERIES["validations"], parameters)]
 
     def validation_progress(self, sweep_id: int) -> SweepProgress:
         """How far a sweep is.
@@ -171,7 +171,7 @@ class Frontend(Base):
         Raises:
             NotFoundError: no such sweep.
         """
-        record = expect(self._link.one(queries.VALIDATION_PROGRESS, {"sweep_id": sweep_id}))
+        record = expect(self._link.one(QUERIES["validation_progress"], {"sweep_id": sweep_id}))
         if record["status"] is None:
             raise NotFoundError(f"validation sweep {sweep_id} does not exist")
         return SweepProgress(**record)
@@ -183,7 +183,7 @@ class Frontend(Base):
             NotFoundError: it never had one.
         """
         parameters = {"leaderboard": leaderboard, "gpu_type": gpu_type}
-        record = self._link.one(queries.FINAL_PROGRESS, parameters)
+        record = self._link.one(QUERIES["final_progress"], parameters)
         if record is None:
             where = "" if gpu_type is None else f" on {gpu_type}"
             raise NotFoundError(f"leaderboard {leaderboard!r} had no final{where}")
@@ -195,9 +195,9 @@ class Frontend(Base):
         """The order of a leaderboard's last finals, and how their pairs compare."""
         parameters = {"leaderboard": leaderboard, "gpu_type": gpu_type}
         with self._link.transaction() as connection:
-            lines = rows(connection, queries.FINAL_RANKING, parameters)
+            lines = rows(connection, QUERIES["final_ranking"], parameters)
             ids = sorted({line["final_id"] for line in lines})
-            pairs = rows(connection, queries.FINAL_PAIRS, {"ids": ids})
+            pairs = rows(connection, QUERIES["final_pairs"], {"ids": ids})
         scores = {"score": "score_s", "score_low": "score_low_s", "score_high": "score_high_s"}
         return (
             [FinalLine(**{scores.get(key, key): value for key, value in line.items()}) for line in lines],
@@ -210,7 +210,7 @@ class Frontend(Base):
         Raises:
             NotFoundError: no such artifact, or it has expired.
         """
-        record = self._link.one(queries.ARTIFACT, {"id": artifact_id})
+        record = self._link.one(QUERIES["artifact"], {"id": artifact_id})
         if record is None:
             raise NotFoundError(f"artifact {artifact_id} does not exist or has expired")
         return Artifact(**record)

@@ -2,7 +2,7 @@
 
 Each statement is one transaction of its own, so it can be sent again. An outage is waited out for `PATIENCE_S`; then
 `DatabaseUnavailableError`. What a function of the schema refuses is `RefusedError` with its SQLSTATE. The statements
-lie in `gateway.sql` and `discord.sql`.
+lie in `gateway.sql` and `discord.sql`, the signatures of functions here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from importlib import resources
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -22,18 +21,39 @@ from psycopg_pool import PoolClosed, PoolTimeout
 from runner.base.errors import ConfigError, DatabaseUnavailableError, SubmissionError
 from runner.store import schema, session
 from runner.store.clean import clean_text
-from runner.store.queries import Query, parse
+from runner.store.queries import statements
 
 Row = dict[str, Any]
 _T = TypeVar("_T")
 _Connection = psycopg.AsyncConnection[Row]
 
-QUERIES: Final[Mapping[str, Query]] = parse(
-    "\n".join(
-        resources.files("runner.store").joinpath(f"{name}.sql").read_text(encoding="utf-8")
-        for name in ("gateway", "discord")
-    )
+_CALLS: Final = (
+    "admit_login(code text, user_id text, user_name text) AS user_id",
+    "attach_login(code text, user_id text) AS user_id",
+    "batch_progress(batch text, user_id text)",
+    "before_submit(leaderboard text, user_id text, code bytea)",
+    "begin_login(code text, digest text, provider text, origin text) AS begun",
+    "cancel(submission_id bigint, user_id text) AS asked",
+    "cancel_batch(batch text, user_id text)",
+    "cancel_final(leaderboard text, gpu_type text) AS jobs",
+    "claim_webhook(configured text[], holder uuid)",
+    "delete_board(name text, force boolean) AS deleted",
+    "delete_submission(submission_id bigint, user_id text) AS deleted",
+    "derive_webhooks()",
+    "final(leaderboard text, gpu_type text, top integer, rounds integer, open boolean)",
+    "join_board(code text, user_id text) AS leaderboards",
+    "login_of(cli text[], web text[], user_id text)",
+    (
+        "note_webhook(webhook_id bigint, event_id bigint, holder uuid, outcome text, reason text, "
+        "retry_after_s float8) AS given_up"
+    ),
+    "set_open_code(leaderboard text, open_code boolean)",
+    "set_webhooks(targets jsonb)",
+    "validate(leaderboard text, gpu_type text, all_users boolean, only_missing boolean)",
+    "validation_progress(sweep_id bigint)",
+    "web_login(provider text, subject text, user_name text) AS user_id",
 )
+QUERIES: Final = statements("gateway", "discord", calls=_CALLS)
 #: How long a request waits for a database that is away.
 PATIENCE_S: Final = 28.0
 _NAME: Final = "kernel-runner gateway"

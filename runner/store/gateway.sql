@@ -8,14 +8,6 @@ SELECT version_num AS version FROM runner.migration
 -- Subscribes to what happens to jobs.
 LISTEN runner_events
 
--- name: begin_login
--- Notes that a program waits for approval; false if the code is taken.
-SELECT runner.begin_login(%(code)s::text, %(digest)s::text, %(provider)s::text, %(origin)s::text) AS begun
-
--- name: login_of
--- The user of a credential, or of a session.
-SELECT id, user_name, is_banned, session_key FROM runner.login_of(%(cli)s::text[], %(web)s::text[], %(user_id)s::text)
-
 -- name: board_by_name
 -- A leaderboard by its name; in another case only if no other name fits.
 SELECT l.id, l.name, l.deadline, l.description, l.visibility, l.deadline < now() AS over,
@@ -94,18 +86,6 @@ SELECT r.submission_id, (
 FROM runner.result r
 WHERE r.submission_id = ANY (%(ids)s::bigint[]) AND r.gpu_type = %(gpu_type)s::text AND r.mode = 'leaderboard'
   AND NOT r.secret AND pg_column_size(r.result) < 100000 AND jsonb_typeof(r.result) = 'object' ORDER BY r.run_id
-
--- name: web_login
--- The id of a person whom a provider vouches for, who is made if new.
-SELECT runner.web_login(%(provider)s::text, %(subject)s::text, %(user_name)s::text) AS user_id
-
--- name: attach_login
--- Gives the login that waits under a code to a user who has logged in by OAuth.
-SELECT runner.attach_login(%(code)s::text, %(user_id)s::text) AS user_id
-
--- name: admit_login
--- Gives the login that waits under a code to a new user.
-SELECT runner.admit_login(%(code)s::text, %(user_id)s::text, %(user_name)s::text) AS user_id
 
 -- name: count_waiting
 -- How many logins wait for approval.
@@ -358,18 +338,6 @@ JOIN runner.seen_run r ON r.submission_id = s.id
 WHERE s.leaderboard_id = %(board_id)s::integer AND s.user_id = %(user_id)s::text AND r.runner = %(gpu_type)s::text
   AND NOT r.secret AND r.passed AND r.score IS NOT NULL
 
--- name: cancel
--- Stops what a user's submission still has to do.
-SELECT runner.cancel(%(submission_id)s::bigint, %(user_id)s::text) AS asked
-
--- name: delete_submission
--- Removes a submission; with a user id only that user's.
-SELECT runner.delete_submission(%(submission_id)s::bigint, %(user_id)s::text) AS deleted
-
--- name: join_board
--- Claims an invitation.
-SELECT runner.join_board(%(code)s::text, %(user_id)s::text) AS leaderboards
-
 -- name: stop_intake
 -- From now on nothing may be submitted.
 INSERT INTO runner.intake_stop (reason) VALUES (%(reason)s::text) ON CONFLICT DO NOTHING
@@ -381,10 +349,6 @@ DELETE FROM runner.intake_stop
 -- name: ban
 -- Bans a user, or lifts that; no row: there is no such user.
 UPDATE leaderboard.user_info SET is_banned = %(banned)s::boolean WHERE id = %(user_id)s::text RETURNING id
-
--- name: delete_board
--- Removes a leaderboard step by step; 0: it is gone.
-SELECT runner.delete_board(%(name)s::text, %(force)s::boolean) AS deleted
 
 -- name: board_submission_ids
 -- A page of a leaderboard's submissions, the newest first.
@@ -422,10 +386,6 @@ DELETE FROM leaderboard.leaderboard_invite WHERE code = %(code)s::text RETURNING
 -- name: set_visibility
 -- Opens a leaderboard to everyone, or closes it to all without an invitation.
 UPDATE leaderboard.leaderboard SET visibility = %(visibility)s::text WHERE id = %(board_id)s::integer
-
--- name: set_open_code
--- Sets whether a leaderboard's ranked code is public after the deadline.
-SELECT runner.set_open_code(%(leaderboard)s::text, %(open_code)s::boolean)
 
 -- name: set_limit
 -- Sets the hourly limit of a leaderboard.
@@ -537,23 +497,6 @@ FROM runner.batch_results(batch => %(batch)s::text, after => %(after)s::bigint, 
 SELECT key, seq, state, verdict, attempt, host, reused_from, created_at, finished_at, result
 FROM runner.batch_results(keys => %(keys)s::text[], user_id => %(user_id)s::text)
 
--- name: batch_progress
--- How many items a batch has, and how many are over.
-SELECT batch_id, items, finished, cancelled_at FROM runner.batch_progress(%(batch)s::text, %(user_id)s::text)
-
--- name: cancel_batch
--- Cancels some of a batch; to be sent again while something is left.
-SELECT ended, running, left_over FROM runner.cancel_batch(%(batch)s::text, %(user_id)s::text)
-
--- name: order_final
--- Orders a final.
-SELECT * FROM runner.final(
-    %(leaderboard)s::text, %(gpu_type)s::text, %(top)s::integer, %(rounds)s::integer, %(open)s::boolean)
-
--- name: cancel_final
--- Cancels the final that runs.
-SELECT runner.cancel_final(%(leaderboard)s::text, %(gpu_type)s::text) AS jobs
-
 -- name: final_progress
 -- How far the newest final is.
 SELECT final_id, status, round, rounds FROM runner.final_progress
@@ -575,15 +518,6 @@ ORDER BY rank NULLS LAST, score, rank_before
 -- How the control of a final came out.
 SELECT n, wins, told_apart FROM runner.final_pair WHERE final_id = %(final_id)s::bigint AND control
 
--- name: validate
--- Orders validations by a task's own script; sent again it finds them open, and orders none.
-SELECT * FROM runner.validate(%(leaderboard)s::text, %(gpu_type)s::text, %(all_users)s::boolean,
-    %(only_missing)s::boolean)
-
--- name: validation_progress
--- How far a validation sweep is.
-SELECT status, jobs, finished FROM runner.validation_progress(%(sweep_id)s::bigint)
-
 -- name: validations_of_sweep
 -- What the validations of a sweep said.
 SELECT * FROM runner.validations(sweep_id => %(sweep_id)s::bigint)
@@ -596,20 +530,3 @@ SELECT * FROM runner.validations(submission => %(submission_id)s::bigint)
 -- What the validations of these submissions to a leaderboard said, on one GPU type.
 SELECT v.* FROM runner.validations(leaderboard => %(leaderboard)s::text) AS v
 WHERE v.submission_id = ANY (%(ids)s::integer[]) AND v.gpu_type = %(gpu_type)s::text
-
--- name: set_webhooks
--- Makes the targets of the configuration these.
-SELECT runner.set_webhooks(%(targets)s::jsonb)
-
--- name: derive_webhooks
--- Appends what webhooks tell and has come about since.
-SELECT runner.derive_webhooks()
-
--- name: claim_webhook
--- A target that something waits for, and the first event that does.
-SELECT * FROM runner.claim_webhook(%(configured)s::text[], %(holder)s::uuid)
-
--- name: note_webhook
--- Notes what came of telling it.
-SELECT runner.note_webhook(%(webhook_id)s::bigint, %(event_id)s::bigint, %(holder)s::uuid, %(outcome)s::text,
-                           %(reason)s::text, %(retry_after_s)s::float8) AS given_up

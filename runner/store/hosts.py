@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runner.base.errors import HostNameTakenError
-from runner.store import queries
 from runner.store.base import Base, expect, typed
 from runner.store.clean import to_jsonb
+from runner.store.queries import QUERIES
 from runner.store.records import (
     GpuTypeLine,
     HostLine,
@@ -36,7 +36,7 @@ class Hosts(Base):
             "key": host.key,
         }
 
-        taken = self._link.one(queries.REGISTER_HOST, parameters)
+        taken = self._link.one(QUERIES["register"], parameters)
         if taken is None:
             return
         if taken["owner_login"] is not None:
@@ -56,7 +56,7 @@ class Hosts(Base):
 
         Nothing, if another daemon goes by the name now.
         """
-        self._link.all(queries.UNREGISTER_HOST, {"name": name, "instance": instance})
+        self._link.all(QUERIES["unregister"], {"name": name, "instance": instance})
 
     def sync_gpu_types(self, types: Sequence[tuple[str, str, Sequence[str], str]]) -> Sequence[str]:
         """Publish a registry: (name, vendor, aliases, description) each. Types of other hosts stay.
@@ -68,20 +68,20 @@ class Hosts(Base):
         given = [
             dict(zip(keys, (name, vendor, list(aliases), text), strict=True)) for name, vendor, aliases, text in types
         ]
-        refused: list[str] = expect(self._link.one(queries.SYNC_GPU_TYPES, {"types": to_jsonb(given)}))["refused"]
+        refused: list[str] = expect(self._link.one(QUERIES["publish_gpu_types"], {"types": to_jsonb(given)}))["refused"]
         return refused
 
     def hosts(self) -> Sequence[HostLine]:
         """The daemons that have announced themselves."""
-        return [HostLine(**typed(row)) for row in self._link.all(queries.HOSTS)]
+        return [HostLine(**typed(row)) for row in self._link.all(QUERIES["hosts"])]
 
     def gpu_types(self) -> Sequence[GpuTypeLine]:
         """The GPU types that any daemon's registry knows."""
-        return [GpuTypeLine(**typed(row)) for row in self._link.all(queries.GPU_TYPES)]
+        return [GpuTypeLine(**typed(row)) for row in self._link.all(QUERIES["gpu_types"])]
 
     def queue_depths(self) -> Sequence[QueueDepth]:
         """Waiting jobs by GPU type; types without any are left out."""
-        return [QueueDepth(**record) for record in self._link.all(queries.QUEUE_DEPTHS)]
+        return [QueueDepth(**record) for record in self._link.all(QUERIES["queue_depths"])]
 
     def reap(self, *, keep_s: float, limit: int = 500) -> Reaped:
         """Delete a batch of old records: artifacts, hosts, turns, and files without a submission.
@@ -91,4 +91,4 @@ class Hosts(Base):
         again until nothing goes.
         Several daemons may do so at once: while one works, the others get zeros.
         """
-        return Reaped(**expect(self._link.one(queries.REAP, {"keep_s": keep_s, "limit": limit})))
+        return Reaped(**expect(self._link.one(QUERIES["reap"], {"keep_s": keep_s, "limit": limit})))

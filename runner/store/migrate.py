@@ -25,6 +25,7 @@ from runner.store import queries, schema, session
 from runner.store.base import expect
 from runner.store.connection import Row, row, rows
 from runner.store.drift import Column, differences
+from runner.store.queries import QUERIES
 
 _APPLICATION_NAME = "kernel-runner migrate"
 _GIVEN_UP: Final = (
@@ -66,7 +67,7 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
     with _translated(), _connect(address) as connection:
         applied = _insistently(connection, roles=roles)
         _build_indexes(address, connection)
-        while _one(connection, queries.KEEP_SCORES, {"limit": _SCORES_AT_ONCE})["more"]:
+        while _one(connection, QUERIES["keep_scores"], {"limit": _SCORES_AT_ONCE})["more"]:
             pass
     return applied
 
@@ -116,10 +117,10 @@ def _translated() -> Iterator[None]:
 
 def _migrate(connection: psycopg.Connection[Row], *, roles: bool) -> Sequence[str]:
     """One try, in the caller's transaction."""
-    rows(connection, queries.MIGRATION_SETTINGS)
+    rows(connection, QUERIES["migration_settings"])
     # Rolled back with the rest where the database is refused.
-    rows(connection, queries.CREATE_RUNNER_SCHEMA)
-    rows(connection, queries.MIGRATION_LOCK)
+    rows(connection, QUERIES["create_runner_schema"])
+    rows(connection, QUERIES["migration_lock"])
     _refuse_drift(connection)
     version = _version(connection)
     _refuse_unknown_version(version)
@@ -127,18 +128,18 @@ def _migrate(connection: psycopg.Connection[Row], *, roles: bool) -> Sequence[st
     files = hashlib.sha256("\0".join(texts).encode()).hexdigest()
     pending = [name for name in schema.versions() if version is None or name > version]
     if pending or not _is_applied(connection, files):
-        rows(connection, queries.LOCK_VIEWS)
+        rows(connection, QUERIES["lock_views"])
         if pending:
-            rows(connection, queries.LOCK_TABLES)
+            rows(connection, QUERIES["lock_tables"])
             _execute(connection, *(_new() if version is None else (schema.migrations()[name] for name in pending)))
-            rows(connection, queries.STORE_VERSION, {"version": pending[-1]})
+            rows(connection, QUERIES["store_version"], {"version": pending[-1]})
         _execute(connection, *texts)
     elif not roles:
         return ()
     if roles:
         _execute(connection, schema.roles_sql())
-    objects = _one(connection, queries.APPLIED_OBJECTS)["objects"]
-    rows(connection, queries.STORE_APPLIED, {"files": files, "objects": objects})
+    objects = _one(connection, QUERIES["applied_objects"])["objects"]
+    rows(connection, QUERIES["store_applied"], {"files": files, "objects": objects})
     return tuple(pending)
 
 
@@ -155,12 +156,12 @@ def _build_indexes(address: str, connection: psycopg.Connection[Row]) -> None:
     """
     if not _missing_indexes(connection):
         return
-    rows(connection, queries.INDEX_SETTINGS)
+    rows(connection, QUERIES["index_settings"])
     with _connect(address) as guard:
         guard.autocommit = False
         for _ in range(INDEX_TRIES):
             try:
-                rows(guard, queries.TRY_INDEX_LOCK)
+                rows(guard, QUERIES["try_index_lock"])
                 break
             except psycopg.errors.LockNotAvailable:
                 guard.rollback()
@@ -188,7 +189,7 @@ def _build(connection: psycopg.Connection[Row], name: str, statements: Sequence[
 
 def _missing_indexes(connection: psycopg.Connection[Row]) -> Mapping[str, Sequence[str]]:
     """What builds each index that is missing or broken."""
-    built = {index["name"]: index for index in rows(connection, queries.BUILT_INDEXES)}
+    built = {index["name"]: index for index in rows(connection, QUERIES["built_indexes"])}
     missing: dict[str, Sequence[str]] = {}
     for name, statement in schema.indexes().items():
         if name not in built:
@@ -200,20 +201,20 @@ def _missing_indexes(connection: psycopg.Connection[Row]) -> Mapping[str, Sequen
 
 def _is_applied(connection: psycopg.Connection[Row], files: str) -> bool:
     """Whether these files were applied last, and no function or view has been changed since."""
-    objects = _one(connection, queries.APPLIED_OBJECTS)["objects"]
-    return [stored["stored"] for stored in rows(connection, queries.APPLIED_FILES)] == [f"{files} {objects}"]
+    objects = _one(connection, QUERIES["applied_objects"])["objects"]
+    return [stored["stored"] for stored in rows(connection, QUERIES["applied_files"])] == [f"{files} {objects}"]
 
 
 def _version(connection: psycopg.Connection[Row]) -> str | None:
     """The newest version applied; None in a database without our tables."""
-    if not _one(connection, queries.HAS_VERSION)["has_version"]:
+    if not _one(connection, QUERIES["has_version"])["has_version"]:
         return None
-    version: str = _one(connection, queries.APPLIED_VERSION)["version"]
+    version: str = _one(connection, QUERIES["applied_version"])["version"]
     return version
 
 
 def _refuse_drift(connection: psycopg.Connection[Row]) -> None:
-    encoding = _one(connection, queries.SERVER_ENCODING)["encoding"]
+    encoding = _one(connection, QUERIES["server_encoding"])["encoding"]
     columns = [
         Column(
             table=column["table_name"],
@@ -221,9 +222,9 @@ def _refuse_drift(connection: psycopg.Connection[Row]) -> None:
             data_type=column["data_type"],
             required=column["required"],
         )
-        for column in rows(connection, queries.LEADERBOARD_COLUMNS)
+        for column in rows(connection, QUERIES["leaderboard_columns"])
     ]
-    keys = [(key["table_name"], tuple(key["columns"])) for key in rows(connection, queries.LEADERBOARD_KEYS)]
+    keys = [(key["table_name"], tuple(key["columns"])) for key in rows(connection, QUERIES["leaderboard_keys"])]
     faults = [] if encoding == "UTF8" else [f"the database's encoding is {encoding}, expected UTF8"]
     if columns:
         faults += differences(columns, keys)

@@ -12,9 +12,9 @@ from typing import Any
 import psycopg
 
 from runner.base.errors import SubmissionError
-from runner.store import queries
 from runner.store.base import Base, expect, text, typed
 from runner.store.clean import clean_text
+from runner.store.queries import QUERIES
 from runner.store.records import FailedLine, FinalOrder, MatchLine, Selection, ValidationSweep
 
 
@@ -28,7 +28,7 @@ class Operations(Base):
             SubmissionError: nothing is selected, or a leaderboard, host or GPU type is unknown.
             NotFoundError: no such submission.
         """
-        return [MatchLine(**typed(row)) for row in self._link.all(queries.MATCHING, _parameters(selection))]
+        return [MatchLine(**typed(row)) for row in self._link.all(QUERIES["matching"], _parameters(selection))]
 
     def rerun(self, selection: Selection, *, reason: str | None = None, priority: int = -1) -> int:
         """Evaluate the selected jobs again; returns how many jobs that makes.
@@ -40,7 +40,7 @@ class Operations(Base):
             NotFoundError: no such submission.
         """
         parameters = {**_parameters(selection), "reason": text(reason), "priority": priority}
-        return int(expect(self._link.one(queries.RERUN, parameters))["jobs"])
+        return int(expect(self._link.one(QUERIES["rerun"], parameters))["jobs"])
 
     def invalidate(self, selection: Selection, *, reason: str) -> int:
         """Take the selected jobs out of the ranking; returns how many jobs that concerned.
@@ -52,7 +52,7 @@ class Operations(Base):
             NotFoundError: no such submission.
         """
         parameters = {**_parameters(selection), "reason": text(reason)}
-        return int(expect(self._link.one(queries.INVALIDATE, parameters))["jobs"])
+        return int(expect(self._link.one(QUERIES["invalidate"], parameters))["jobs"])
 
     def validate(
         self, leaderboard: str, gpu_type: str, *, all_users: bool = False, only_missing: bool = False
@@ -70,7 +70,7 @@ class Operations(Base):
             "all_users": all_users,
             "only_missing": only_missing,
         }
-        return ValidationSweep(**expect(self._link.one(queries.VALIDATE, parameters)))
+        return ValidationSweep(**expect(self._link.one(QUERIES["validate"], parameters)))
 
     def cancel_validations(self, sweep_id: int) -> int:
         """Cancel what is left of a validation sweep; returns how many jobs that were.
@@ -78,7 +78,7 @@ class Operations(Base):
         Raises:
             NotFoundError: no such sweep.
         """
-        return int(expect(self._link.one(queries.CANCEL_VALIDATIONS, {"sweep_id": sweep_id}))["asked"])
+        return int(expect(self._link.one(QUERIES["cancel_validations"], {"sweep_id": sweep_id}))["asked"])
 
     def final(self, leaderboard: str, gpu_type: str | None, *, top: int, rounds: int, open_board: bool) -> FinalOrder:
         """Order a final of the `top` best submissions, of `rounds` rounds at most.
@@ -94,7 +94,7 @@ class Operations(Base):
             "rounds": rounds,
             "open": open_board,
         }
-        return FinalOrder(**expect(self._link.one(queries.ORDER_FINAL, parameters)))
+        return FinalOrder(**expect(self._link.one(QUERIES["final"], parameters)))
 
     def cancel_final(self, leaderboard: str, gpu_type: str | None) -> int:
         """Cancel a leaderboard's final that runs; returns how many jobs that concerned.
@@ -103,7 +103,7 @@ class Operations(Base):
             SubmissionError: there is none.
         """
         parameters = {"leaderboard": clean_text(leaderboard), "gpu_type": text(gpu_type)}
-        return int(expect(self._link.one(queries.CANCEL_FINAL, parameters))["asked"])
+        return int(expect(self._link.one(QUERIES["cancel_final"], parameters))["asked"])
 
     def set_retry(
         self,
@@ -122,7 +122,7 @@ class Operations(Base):
             "max_lost_leases": max_lost_leases,
             "max_unanswered_claims": max_unanswered_claims,
         }
-        self._link.all(queries.SAVE_RETRY, parameters)
+        self._link.all(QUERIES["save_retry"], parameters)
 
     def drain(self, host: str, *, reason: str | None = None) -> bool:
         """Let a host finish what runs and claim nothing, until undrained. False: it was draining already.
@@ -130,7 +130,7 @@ class Operations(Base):
         Raises:
             SubmissionError: no such host.
         """
-        record = self._link.one(queries.DRAIN, {"host": clean_text(host), "reason": text(reason)})
+        record = self._link.one(QUERIES["drain"], {"host": clean_text(host), "reason": text(reason)})
         return bool(expect(record)["changed"])
 
     def undrain(self, host: str) -> bool:
@@ -139,7 +139,7 @@ class Operations(Base):
         Raises:
             SubmissionError: no such host.
         """
-        return bool(expect(self._link.one(queries.UNDRAIN, {"host": clean_text(host)}))["changed"])
+        return bool(expect(self._link.one(QUERIES["undrain"], {"host": clean_text(host)}))["changed"])
 
     def pause(self, gpu_type: str, *, reason: str) -> bool:
         """Let no host claim jobs of a GPU type, by any of its names; what runs goes on. False: it was paused already.
@@ -148,7 +148,7 @@ class Operations(Base):
             SubmissionError: unknown GPU type, or the reason is empty.
         """
         parameters = {"gpu_type": clean_text(gpu_type), "reason": text(reason)}
-        return bool(expect(self._link.one(queries.PAUSE, parameters))["changed"])
+        return bool(expect(self._link.one(QUERIES["pause"], parameters))["changed"])
 
     def resume(self, gpu_type: str) -> bool:
         """Let hosts claim jobs of a GPU type again. False: it was not paused.
@@ -156,7 +156,7 @@ class Operations(Base):
         Raises:
             SubmissionError: unknown GPU type.
         """
-        return bool(expect(self._link.one(queries.RESUME, {"gpu_type": clean_text(gpu_type)}))["changed"])
+        return bool(expect(self._link.one(QUERIES["resume"], {"gpu_type": clean_text(gpu_type)}))["changed"])
 
     def pause_board(self, leaderboard: str, *, reason: str) -> bool:
         """Let no host claim jobs of a leaderboard; what runs goes on. False: it was paused already.
@@ -165,7 +165,7 @@ class Operations(Base):
             SubmissionError: no such leaderboard, or the reason is empty.
         """
         parameters = {"leaderboard": clean_text(leaderboard), "reason": text(reason)}
-        return bool(expect(self._link.one(queries.PAUSE_BOARD, parameters))["changed"])
+        return bool(expect(self._link.one(QUERIES["pause_board"], parameters))["changed"])
 
     def resume_board(self, leaderboard: str) -> bool:
         """Let hosts claim jobs of a leaderboard again. False: it was not paused.
@@ -173,7 +173,9 @@ class Operations(Base):
         Raises:
             SubmissionError: no such leaderboard.
         """
-        return bool(expect(self._link.one(queries.RESUME_BOARD, {"leaderboard": clean_text(leaderboard)}))["changed"])
+        return bool(
+            expect(self._link.one(QUERIES["resume_board"], {"leaderboard": clean_text(leaderboard)}))["changed"]
+        )
 
     def failed(
         self,
@@ -185,7 +187,7 @@ class Operations(Base):
     ) -> Sequence[FailedLine]:
         """Attempts that gave no result through our fault, the newest first, for as long as events are kept."""
         parameters = {"limit": limit, "since": since, "host": text(host), "leaderboard": text(leaderboard)}
-        return [FailedLine(**typed(row)) for row in self._link.all(queries.FAILED, parameters)]
+        return [FailedLine(**typed(row)) for row in self._link.all(QUERIES["failed"], parameters)]
 
     def moment(self, span: str) -> datetime:
         """The point in time that is a span from now, as PostgreSQL reads intervals: `2 hours ago`, `90 min ago`.
@@ -194,7 +196,7 @@ class Operations(Base):
             SubmissionError: that is no span.
         """
         try:
-            record = self._link.one(queries.MOMENT, {"span": clean_text(span)})
+            record = self._link.one(QUERIES["moment"], {"span": clean_text(span)})
         except psycopg.DataError as error:
             raise SubmissionError(
                 f"{span!r} is no span of time; write for example '2 hours ago' or '3 days ago'"

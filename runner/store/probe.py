@@ -15,8 +15,9 @@ import psycopg
 from psycopg.rows import dict_row
 
 from runner.base.errors import DatabaseUnavailableError
-from runner.store import queries, schema, session
+from runner.store import schema, session
 from runner.store.connection import BOUNDS, Row
+from runner.store.queries import QUERIES
 
 _CONNECT_TIMEOUT_S = "10"
 #: A notification between two sessions of one server takes a millisecond.
@@ -66,15 +67,15 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
     pooled = direct_host is not None
     try:
         with _connect(dsn, pooled=pooled) as connection, session.scope(connection, bounds=BOUNDS, pooled=pooled):
-            server = connection.execute(queries.SERVER_FACTS.sql).fetchone()
+            server = connection.execute(QUERIES["server_facts"].sql).fetchone()
             row = (
-                connection.execute(queries.APPLIED_VERSION.sql).fetchone()
+                connection.execute(QUERIES["applied_version"].sql).fetchone()
                 if server and server["has_versions"]
                 else None
             )
             version: str | None = None if row is None else row["version"]
             ours = version == schema.versions()[-1]
-            who = connection.execute(queries.LOGIN_FACTS.sql).fetchone() if ours else None
+            who = connection.execute(QUERIES["login_facts"].sql).fetchone() if ours else None
             misread = tuple(session.misread(connection))
         direct = _notifications_arrive(session.direct_address(dsn, direct_host), dsn, pooled=pooled)
     except psycopg.Error as error:
@@ -119,9 +120,9 @@ def _notifications_arrive(direct: str, dsn: str, *, pooled: bool) -> bool:
     """Call from a second session, as every submitter does, and see whether the first one hears it."""
     payload = secrets.token_hex(8)
     with _connect(direct) as connection:
-        connection.execute(queries.LISTEN_CHECK.sql)
+        connection.execute(QUERIES["listen_check"].sql)
         with _connect(dsn, pooled=pooled) as caller:
-            caller.execute(queries.NOTIFY_CHECK.sql, {"payload": payload})
+            caller.execute(QUERIES["notify_check"].sql, {"payload": payload})
         deadline = time.monotonic() + _NOTIFY_TIMEOUT_S
         while (left_s := deadline - time.monotonic()) > 0:
             # Another check may be calling at the same time; only our own call counts.

@@ -1,13 +1,13 @@
-"""Every SQL statement the store sends: those of `queries.sql`, and calls of the functions of `schema/functions`.
+"""Every SQL statement the store sends: those of files, and calls of the functions of `schema/functions`.
 
-In the file, a query starts with `-- name: <name>`, followed by at least one comment line with its purpose. Parameters
+In a file, a query starts with `-- name: <name>`, followed by at least one comment line with its purpose. Parameters
 are `%(name)s`, so a literal percent sign is written twice.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Final
@@ -51,134 +51,62 @@ def call(signature: str) -> Query:
     return Query(name=name, sql=sql.encode())
 
 
-ALL: Final = parse(resources.files("runner.store").joinpath("queries.sql").read_text(encoding="utf-8"))
+def statements(*files: str, calls: Sequence[str]) -> Mapping[str, Query]:
+    """The queries of these files of the package, and a call for each signature, under the function's name."""
+    texts = (resources.files("runner.store").joinpath(f"{name}.sql").read_text(encoding="utf-8") for name in files)
+    return {**parse("\n".join(texts)), **{query.name: query for query in map(call, calls)}}
 
-PING: Final = ALL["ping"]
-CLAIM: Final = ALL["claim"]
-NOTIFY: Final = ALL["notify"]
-HEARTBEAT: Final = call("heartbeat(host text, lease_s float8, ids bigint[], attempts integer[], instance text)")
-SAVE_PROGRESS: Final = call("show_progress(id bigint, attempt integer, progress jsonb) AS held")
-INSERT_ARTIFACT: Final = call(
-    "keep_file(job_id bigint, attempt integer, name text, media_type text, data bytea) AS kept"
+
+_CALLS: Final = (
+    "add_webhook(leaderboard text, name text, url text, format text, events text[], secret text)",
+    "approve_login(code text, user_id text, user_name text, existing boolean)",
+    "cancel(submission_id bigint, user_id text) AS asked",
+    "cancel_final(leaderboard text, gpu_type text) AS asked",
+    "cancel_validations(sweep_id bigint) AS asked",
+    "complete(results jsonb)",
+    "delete_board(name text, force boolean) AS left_over",
+    "drain(host text, reason text) AS changed",
+    "enqueue(submission_id bigint, mode text, gpu_types text[], priority integer, options jsonb) AS added",
+    "fail(id bigint, attempt integer, submission_id integer, slot text, error text, report jsonb)",
+    "final(leaderboard text, gpu_type text, top integer, rounds integer, open boolean)",
+    "heartbeat(host text, lease_s float8, ids bigint[], attempts integer[], instance text)",
+    (
+        "invalidate(submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, "
+        "gpu_types text[], reason text, verdicts text[], cause text) AS jobs"
+    ),
+    "keep_file(job_id bigint, attempt integer, name text, media_type text, data bytea) AS kept",
+    "keep_scores(limit integer) AS more",
+    "pause(gpu_type text, reason text) AS changed",
+    "pause_board(leaderboard text, reason text) AS changed",
+    "publish_gpu_types(types jsonb) AS refused",
+    "recover(host text, ids bigint[], attempts integer[], died boolean, instance text)",
+    "register(name text, version text, slots jsonb, instance text, gpu_types text[], key text)",
+    "release(id bigint, attempt integer, submission_id integer, reason text)",
+    "remove_webhook(name text)",
+    (
+        "rerun(submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, gpu_types "
+        "text[], reason text, priority integer, verdicts text[], cause text) AS jobs"
+    ),
+    "resume(gpu_type text) AS changed",
+    "resume_board(leaderboard text) AS changed",
+    "revoke_login(user_id text) AS revoked",
+    "set_demand(name text, timing text, tolerance float8) AS changed",
+    "set_open_code(name text, open_code boolean)",
+    "set_open_jobs(name text, max_open_jobs integer)",
+    "set_token(user_id text, user_name text, digest text)",
+    "show_progress(id bigint, attempt integer, progress jsonb) AS held",
+    "stopped(id bigint, attempt integer, submission_id integer)",
+    (
+        "submit(leaderboard text, user_id text, file_name text, code bytea, mode text, gpu_types text[], user_name "
+        "text, priority integer, idempotency_key text, start_at timestamptz, expires_at timestamptz, options jsonb) "
+        "AS submission_id"
+    ),
+    "test_webhook(name text) AS event_id",
+    "undrain(host text) AS changed",
+    "unregister(name text, instance text)",
+    "validate(leaderboard text, gpu_type text, all_users boolean, only_missing boolean)",
+    "validation_progress(sweep_id bigint)",
+    "validations(leaderboard text, submission_id bigint, sweep_id bigint)",
 )
-COMPLETE: Final = call("complete(results jsonb)")
-FAIL: Final = call("fail(id bigint, attempt integer, submission_id integer, slot text, error text, report jsonb)")
-RELEASE: Final = call("release(id bigint, attempt integer, submission_id integer, reason text)")
-STOPPED: Final = call("stopped(id bigint, attempt integer, submission_id integer)")
-RECLAIM: Final = ALL["reclaim"]
-RECOVER: Final = call("recover(host text, ids bigint[], attempts integer[], died boolean, instance text)")
-REGISTER_HOST: Final = call("register(name text, version text, slots jsonb, instance text, gpu_types text[], key text)")
-HOST_KEYS: Final = ALL["host_keys"]
-SIGNED_RESULT: Final = ALL["signed_result"]
-UNREGISTER_HOST: Final = call("unregister(name text, instance text)")
-SYNC_GPU_TYPES: Final = call("publish_gpu_types(types jsonb) AS refused")
-LISTEN_QUEUE: Final = ALL["listen_queue"]
-LISTEN_HOSTS: Final = ALL["listen_hosts"]
-SUBMIT: Final = call(
-    "submit(leaderboard text, user_id text, file_name text, code bytea, mode text, gpu_types text[], user_name "
-    "text, priority integer, idempotency_key text, start_at timestamptz, expires_at timestamptz, "
-    "options jsonb) AS submission_id"
-)
-ENQUEUE: Final = call(
-    "enqueue(submission_id bigint, mode text, gpu_types text[], priority integer, options jsonb) AS added"
-)
-CANCEL: Final = call("cancel(submission_id bigint, user_id text) AS asked")
-STATUS: Final = ALL["status"]
-QUEUE: Final = ALL["queue"]
-JOBS: Final = ALL["jobs"]
-RUNS: Final = ALL["runs"]
-ARTIFACTS: Final = ALL["artifacts"]
-ARTIFACT: Final = ALL["artifact"]
-RANKING: Final = ALL["ranking"]
-HOSTS: Final = ALL["hosts"]
-GPU_TYPES: Final = ALL["gpu_types"]
-QUEUE_DEPTHS: Final = ALL["queue_depths"]
-BOARDS: Final = ALL["boards"]
-BOARD_NAME: Final = ALL["board_name"]
-MAY_READ_TASKS: Final = ALL["may_read_tasks"]
-OPEN_TASKS: Final = ALL["open_tasks"]
-BOARD: Final = ALL["board"]
-BOARD_TEMPLATES: Final = ALL["board_templates"]
-LOCK_BOARD: Final = ALL["lock_board"]
-INSERT_BOARD: Final = ALL["insert_board"]
-UPDATE_BOARD: Final = ALL["update_board"]
-DROP_BOARD_GPUS: Final = ALL["drop_board_gpus"]
-INSERT_BOARD_GPUS: Final = ALL["insert_board_gpus"]
-DROP_BOARD_TEMPLATES: Final = ALL["drop_board_templates"]
-INSERT_BOARD_TEMPLATE: Final = ALL["insert_board_template"]
-SAVE_BOARD_EXTRA: Final = ALL["save_board_extra"]
-SET_DEMAND: Final = call("set_demand(name text, timing text, tolerance float8) AS changed")
-SET_OPEN_JOBS: Final = call("set_open_jobs(name text, max_open_jobs integer)")
-SET_OPEN_CODE: Final = call("set_open_code(name text, open_code boolean)")
-DELETE_BOARD: Final = call("delete_board(name text, force boolean) AS left_over")
-MATCHING: Final = ALL["matching"]
-RERUN: Final = call(
-    "rerun(submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, gpu_types "
-    "text[], reason text, priority integer, verdicts text[], cause text) AS jobs"
-)
-VALIDATE: Final = call("validate(leaderboard text, gpu_type text, all_users boolean, only_missing boolean)")
-CANCEL_VALIDATIONS: Final = call("cancel_validations(sweep_id bigint) AS asked")
-VALIDATIONS: Final = call("validations(leaderboard text, submission_id bigint, sweep_id bigint)")
-VALIDATION_PROGRESS: Final = call("validation_progress(sweep_id bigint)")
-ORDER_FINAL: Final = call("final(leaderboard text, gpu_type text, top integer, rounds integer, open boolean)")
-CANCEL_FINAL: Final = call("cancel_final(leaderboard text, gpu_type text) AS asked")
-FINAL_PROGRESS: Final = ALL["final_progress"]
-FINAL_RANKING: Final = ALL["final_ranking"]
-FINAL_PAIRS: Final = ALL["final_pairs"]
-INVALIDATE: Final = call(
-    "invalidate(submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, "
-    "gpu_types text[], reason text, verdicts text[], cause text) AS jobs"
-)
-DRAIN: Final = call("drain(host text, reason text) AS changed")
-UNDRAIN: Final = call("undrain(host text) AS changed")
-PAUSE: Final = call("pause(gpu_type text, reason text) AS changed")
-RESUME: Final = call("resume(gpu_type text) AS changed")
-PAUSE_BOARD: Final = call("pause_board(leaderboard text, reason text) AS changed")
-RESUME_BOARD: Final = call("resume_board(leaderboard text) AS changed")
-FAILED: Final = ALL["failed"]
-REAP: Final = ALL["reap"]
-MOMENT: Final = ALL["moment"]
-SAVE_RETRY: Final = ALL["save_retry"]
-SERVER_FACTS: Final = ALL["server_facts"]
-SESSION_SETTINGS: Final = ALL["session_settings"]
-HAS_VERSION: Final = ALL["has_version"]
-APPLIED_VERSION: Final = ALL["applied_version"]
-STORE_VERSION: Final = ALL["store_version"]
-LOGIN_FACTS: Final = ALL["login_facts"]
-LISTEN_CHECK: Final = ALL["listen_check"]
-NOTIFY_CHECK: Final = ALL["notify_check"]
-MIGRATION_LOCK: Final = ALL["migration_lock"]
-MIGRATION_SETTINGS: Final = ALL["migration_settings"]
-LOCK_VIEWS: Final = ALL["lock_views"]
-LOCK_TABLES: Final = ALL["lock_tables"]
-INDEX_SETTINGS: Final = ALL["index_settings"]
-TRY_INDEX_LOCK: Final = ALL["try_index_lock"]
-BUILT_INDEXES: Final = ALL["built_indexes"]
-KEEP_SCORES: Final = call("keep_scores(limit integer) AS more")
-APPLIED_OBJECTS: Final = ALL["applied_objects"]
-APPLIED_FILES: Final = ALL["applied_files"]
-STORE_APPLIED: Final = ALL["store_applied"]
-CREATE_RUNNER_SCHEMA: Final = ALL["create_runner_schema"]
-SERVER_ENCODING: Final = ALL["server_encoding"]
-LEADERBOARD_COLUMNS: Final = ALL["leaderboard_columns"]
-LEADERBOARD_KEYS: Final = ALL["leaderboard_keys"]
-DATASET_MOMENT: Final = ALL["dataset_moment"]
-DATASET_BOARDS: Final = ALL["dataset_boards"]
-DATASET_PEOPLE: Final = ALL["dataset_people"]
-DATASET_SUBMISSIONS: Final = ALL["dataset_submissions"]
-DATASET_RUNS: Final = ALL["dataset_runs"]
-DATASET_FINALS: Final = ALL["dataset_finals"]
-DATASET_CODES: Final = ALL["dataset_codes"]
-DATASET_CODE: Final = ALL["dataset_code"]
-DATASET_FINDINGS: Final = ALL["dataset_findings"]
-DATASET_KEYS: Final = ALL["dataset_keys"]
-DATASET_RECEIPTS: Final = ALL["dataset_receipts"]
-APPROVE_LOGIN: Final = call("approve_login(code text, user_id text, user_name text, existing boolean)")
-SET_TOKEN: Final = call("set_token(user_id text, user_name text, digest text)")
-REVOKE_LOGIN: Final = call("revoke_login(user_id text) AS revoked")
-USERS: Final = ALL["users"]
-ADD_WEBHOOK: Final = call("add_webhook(leaderboard text, name text, url text, format text, events text[], secret text)")
-REMOVE_WEBHOOK: Final = call("remove_webhook(name text)")
-TEST_WEBHOOK: Final = call("test_webhook(name text) AS event_id")
-WEBHOOKS: Final = ALL["webhooks"]
-WEBHOOK_WAITS: Final = ALL["webhook_waits"]
+#: Every statement of the store, by name.
+QUERIES: Final = statements("queries", calls=_CALLS)

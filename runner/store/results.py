@@ -13,11 +13,10 @@ import psycopg
 
 from runner.base.errors import StaleAttemptError
 from runner.base.model import Artifact, Claimed, GroupJob, Job, JobResult, JobState, Json, Progress, RunRecord
-from runner.store import queries
 from runner.store.base import Base, expect, text
 from runner.store.clean import clean_text, to_jsonb
 from runner.store.connection import Row, row, rows
-from runner.store.queries import Query
+from runner.store.queries import QUERIES, Query
 from runner.store.records import Completion, Ended
 
 
@@ -33,11 +32,11 @@ class Results(Base):
         kept = shown if progress.slot is None else {**shown, "slot": clean_text(progress.slot)}
         with self._link.transaction() as connection:
             parameters = {"id": job.id, "attempt": job.attempt, "progress": to_jsonb(kept)}
-            if expect(row(connection, queries.SAVE_PROGRESS, parameters))["held"]:
+            if expect(row(connection, QUERIES["show_progress"], parameters))["held"]:
                 return False
             if tell and not job.secret:
                 event = {"event": "progress", **job.about, **shown}
-                rows(connection, queries.NOTIFY, {"events": json.dumps([event]), "work": None})
+                rows(connection, QUERIES["notify"], {"events": json.dumps([event]), "work": None})
         return True
 
     def complete(self, job: Job, result: JobResult) -> Completion:
@@ -70,7 +69,7 @@ class Results(Base):
         parameters = {"results": to_jsonb([{"waits": waits, **_result(job, result)} for job, result in results])}
 
         def commit(connection: psycopg.Connection[Row]) -> Sequence[Row]:
-            outcomes = rows(connection, queries.COMPLETE, parameters)
+            outcomes = rows(connection, QUERIES["complete"], parameters)
             for (job, result), outcome in zip(results, outcomes, strict=True):
                 for artifact in result.artifacts if outcome["outcome"] == "committed" else ():
                     _insert_artifact(connection, job, artifact)
@@ -78,7 +77,7 @@ class Results(Base):
 
         # Without files one statement says it all, and needs no transaction around it.
         files = any(result.artifacts for _, result in results)
-        outcomes = self._link.run(commit) if files else self._link.all(queries.COMPLETE, parameters)
+        outcomes = self._link.run(commit) if files else self._link.all(QUERIES["complete"], parameters)
         return [_outcome(job, answer) for (job, _), answer in zip(results, outcomes, strict=True)]
 
     def fail(self, job: Claimed, *, error: str, report: Json | None, slot: str) -> Ended:
@@ -95,7 +94,7 @@ class Results(Base):
             "report": to_jsonb(report),
             "slot": text(slot),
         }
-        return self._give_up(job, queries.FAIL, parameters)
+        return self._give_up(job, QUERIES["fail"], parameters)
 
     def release(self, job: Claimed, *, reason: str) -> Ended:
         """Put a running job back into the queue at no cost (drain, lost slot).
@@ -103,7 +102,7 @@ class Results(Base):
         Raises:
             StaleAttemptError: the attempt is over; nothing was written.
         """
-        return self._give_up(job, queries.RELEASE, {"reason": text(reason)})
+        return self._give_up(job, QUERIES["release"], {"reason": text(reason)})
 
     def cancelled(self, job: Claimed) -> Ended:
         """Record that a running job was asked to stop and has stopped.
@@ -111,7 +110,7 @@ class Results(Base):
         Raises:
             StaleAttemptError: the attempt is over; nothing was written.
         """
-        return self._give_up(job, queries.STOPPED, {})
+        return self._give_up(job, QUERIES["stopped"], {})
 
     def _give_up(self, job: Claimed, query: Query, parameters: Mapping[str, Any]) -> Ended:
         ended = expect(self._link.one(query, {**_fence(job), **parameters}))
@@ -187,4 +186,4 @@ def _insert_artifact(connection: psycopg.Connection[Row], job: Job, artifact: Ar
         "media_type": clean_text(artifact.media_type),
         "data": artifact.data,
     }
-    rows(connection, queries.INSERT_ARTIFACT, parameters)
+    rows(connection, QUERIES["keep_file"], parameters)

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import psycopg
 from psycopg.adapt import Buffer, Loader
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.json import set_json_loads
 
 from runner.base.database_address import is_clear
 from runner.base.errors import ConfigError, DatabaseUnavailableError
 from runner.base.model import ALWAYS, NEVER
-from runner.store import queries
+from runner.store.queries import QUERIES
 
 if TYPE_CHECKING:
     # An extra, for the gateway and for the client of batches.
@@ -114,7 +115,7 @@ def _load_leniently(connection: psycopg.Connection[Any] | psycopg.AsyncConnectio
     for name in ("timestamptz", "timestamp"):
         for loader in (_Moment, _BinaryMoment):
             connection.adapters.register_loader(name, loader)
-    psycopg.types.json.set_json_loads(load_json, context=connection)
+    set_json_loads(load_json, context=connection)
 
 
 def checked(dsn: str) -> Mapping[str, Any]:
@@ -246,7 +247,7 @@ def pool(
 
 def misread(connection: psycopg.Connection[Any]) -> Sequence[str]:
     """The settings of a session that are not as `WIRE` says, as sentences."""
-    shown = connection.execute(queries.SESSION_SETTINGS.sql, {"names": list(WIRE)}).fetchone()
+    shown = connection.execute(QUERIES["session_settings"].sql, {"names": list(WIRE)}).fetchone()
     values: Mapping[str, str] = (shown["values"] if isinstance(shown, Mapping) else shown[0]) if shown else {}
     return [f"{name} is {value!r}, expected {WIRE[name]!r}" for name, value in values.items() if value != WIRE[name]]
 

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from runner.base.model import Json
-from runner.store import queries
 from runner.store.base import Base
 from runner.store.connection import rows
+from runner.store.queries import QUERIES
 from runner.store.records import Wakeup
 
 _QUEUE: Final = "runner_queue"
@@ -65,7 +65,7 @@ class Signals(Base):
                 "events": json.dumps(list(events)),
                 "work": (payload if len(payload.encode()) <= _MAX_PAYLOAD_BYTES else "") if wake else None,
             }
-            self._link.all(queries.NOTIFY, parameters)
+            self._link.all(QUERIES["notify"], parameters)
 
     def listen(self, *, stop: Stop, timeout_s: float) -> Wakeup | None:
         """Wait for a wake-up until nothing comes for `timeout_s` seconds; all that is pending is one.
@@ -75,8 +75,8 @@ class Signals(Base):
         """
         with self._listener.open(answer_s=LISTEN_ANSWER_S) as connection:
             if not connection.listens:
-                rows(connection, queries.LISTEN_QUEUE)
-                rows(connection, queries.LISTEN_HOSTS)
+                rows(connection, QUERIES["listen_queue"])
+                rows(connection, QUERIES["listen_hosts"])
                 connection.listens = True
                 return Wakeup(all_hosts=True)
             sources = [connection.fileno(), stop.fileno()]

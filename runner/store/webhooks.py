@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runner.store import queries
 from runner.store.base import Base, expect, text
 from runner.store.clean import clean_text
+from runner.store.queries import QUERIES
 from runner.store.records import WebhookLine
 
 
@@ -26,7 +26,7 @@ class Webhooks(Base):
                     "boards": None if row["boards"] is None else tuple(row["boards"]),
                 }
             )
-            for row in self._link.all(queries.WEBHOOKS)
+            for row in self._link.all(QUERIES["webhooks"])
         ]
 
     def add_webhook(
@@ -45,7 +45,7 @@ class Webhooks(Base):
             "events": [clean_text(event) for event in events],
             "secret": text(secret),
         }
-        self._link.one(queries.ADD_WEBHOOK, parameters)
+        self._link.one(QUERIES["add_webhook"], parameters)
 
     def remove_webhook(self, name: str) -> None:
         """Forget a leaderboard's target, and what waits for it.
@@ -53,7 +53,7 @@ class Webhooks(Base):
         Raises:
             SubmissionError: no leaderboard has it.
         """
-        self._link.one(queries.REMOVE_WEBHOOK, {"name": clean_text(name)})
+        self._link.one(QUERIES["remove_webhook"], {"name": clean_text(name)})
 
     def test_webhook(self, name: str) -> int:
         """Let a target be told a message that says nothing, at once; returns the event's number.
@@ -61,8 +61,8 @@ class Webhooks(Base):
         Raises:
             SubmissionError: there is no such target.
         """
-        return int(expect(self._link.one(queries.TEST_WEBHOOK, {"name": clean_text(name)}))["event_id"])
+        return int(expect(self._link.one(QUERIES["test_webhook"], {"name": clean_text(name)}))["event_id"])
 
     def webhook_waits(self, event_id: int) -> bool:
         """Whether a target has not been told this event yet."""
-        return bool(expect(self._link.one(queries.WEBHOOK_WAITS, {"event_id": event_id}))["waits"])
+        return bool(expect(self._link.one(QUERIES["webhook_waits"], {"event_id": event_id}))["waits"])

@@ -44,7 +44,7 @@ async def order(request: Request, session: Session | None) -> Response:
             await current.store.one("cancel_final", leaderboard=board["name"], gpu_type=gpu_type)
         else:
             await current.store.one(
-                "order_final",
+                "final",
                 leaderboard=board["name"],
                 gpu_type=gpu_type,
                 top=field_number(fields, "top", low=2, high=50),

@@ -25,10 +25,10 @@ from runner.base.config import Config
 from runner.base.model import Job, JobResult, Verdict
 from runner.daemon.listener import reaction_delay_s, should_react
 from runner.daemon.loop import _POLL_SPREAD
-from runner.store import queries
 from runner.store.base import text_array
 from runner.store.claims import _job
 from runner.store.clean import to_jsonb
+from runner.store.queries import QUERIES
 from runner.store.results import _result
 from tests.benchmarks.queue import ours
 from tests.benchmarks.queue.figures import Figure, latencies
@@ -73,9 +73,9 @@ class Host:
                 "instance": self.name,
                 "gpu_types": [TYPE],
             }
-            await connection.execute(queries.REGISTER_HOST.sql, host)
+            await connection.execute(QUERIES["register"].sql, host)
             self.hosts.serving += 1
-            for query in (queries.LISTEN_QUEUE, queries.LISTEN_HOSTS):
+            for query in (QUERIES["listen_queue"], QUERIES["listen_hosts"]):
                 await connection.execute(query.sql)
             beat_s = 0.0
             while not self.hosts.stopped:
@@ -96,7 +96,7 @@ class Host:
             "lease_s": LEASE_S,
             "instance": self.name,
         }
-        rows = await (await connection.execute(queries.CLAIM.sql, parameters)).fetchall()
+        rows = await (await connection.execute(QUERIES["claim"].sql, parameters)).fetchall()
         now_ns = time.monotonic_ns()
         self.rivals = rows[0]["rivals"] or self.rivals
         jobs = [job for row in rows if row["id"] is not None and isinstance(job := _job(row), Job)]
@@ -106,7 +106,9 @@ class Host:
             self.held |= {job.id: job for job in jobs}
         elif jobs:
             done = JobResult(verdict=Verdict.ACCEPTED, runs=(), error=None, report={}, build_ns=1, eval_ns=1)
-            await connection.execute(queries.COMPLETE.sql, {"results": to_jsonb([_result(job, done) for job in jobs])})
+            await connection.execute(
+                QUERIES["complete"].sql, {"results": to_jsonb([_result(job, done) for job in jobs])}
+            )
         return bool(jobs) and len(self.held) < SLOTS
 
     async def _beat(self, connection: psycopg.AsyncConnection[dict[str, Any]]) -> None:
@@ -118,7 +120,7 @@ class Host:
             "attempts": [job.attempt for job in held],
             "instance": self.name,
         }
-        await connection.execute(queries.HEARTBEAT.sql, parameters)
+        await connection.execute(QUERIES["heartbeat"].sql, parameters)
 
     async def _wait(self, connection: psycopg.AsyncConnection[dict[str, Any]]) -> None:
         """Until the next poll, or a notification that this host acts on."""

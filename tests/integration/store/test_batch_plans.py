@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from runner.store import queries
 from runner.store.clean import to_jsonb
+from runner.store.queries import QUERIES
 from runner.store.results import _result
 from tests.integration.store.conftest import Bench
 from tests.integration.store.test_batches import found, submit
@@ -62,7 +62,7 @@ WORK = {
 
 def check(meter: Meter, bench: Bench, done: int) -> None:
     """Every statement reads a part that does not grow with the batch."""
-    claim = meter.cost(queries.CLAIM.sql, WORK)
+    claim = meter.cost(QUERIES["claim"].sql, WORK)
     assert claim.pages < 400, claim
     assert max(claim.entries.values()) < 100, claim
     assert claim.walked == {}
@@ -85,7 +85,7 @@ def check(meter: Meter, bench: Bench, done: int) -> None:
         assert max(cost.entries.values(), default=0) < 300, (query, cost)
         assert cost.walked == {}, (query, cost)
     job = bench.claim(host="h")
-    commit = meter.cost(queries.COMPLETE.sql, {"results": to_jsonb([_result(job, found(job))])})
+    commit = meter.cost(QUERIES["complete"].sql, {"results": to_jsonb([_result(job, found(job))])})
     assert commit.pages < 500, commit
     assert max(commit.entries.values()) < 100, commit
     assert commit.walked == {}, commit

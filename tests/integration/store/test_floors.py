@@ -17,7 +17,8 @@ import psycopg
 import pytest
 
 from runner.base.model import Verdict
-from runner.store import Store, queries
+from runner.store import Store
+from runner.store.queries import QUERIES
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.integration.store.test_plans import JOBS, NOT_AGED, TYPES, Meter, load, meter  # noqa: F401 - a fixture
 from tests.integration.store.test_submit import one
@@ -82,14 +83,14 @@ def test_a_claim_costs_the_same_behind_a_held_snapshot(
     load(db, 2 * JOBS)
     snapshot.execute("SELECT count(*) FROM runner.job")
     full = {**WORK, "free": [1] * len(TYPES)}
-    before = meter.cost(queries.CLAIM.sql, full, after=LOOKS)
+    before = meter.cost(QUERIES["claim"].sql, full, after=LOOKS)
     db.execute(WENT_THROUGH.encode())
-    far = meter.cost(queries.CLAIM.sql, full, after=LOOKS)
+    far = meter.cost(QUERIES["claim"].sql, full, after=LOOKS)
     assert far.pages > 4 * before.pages, "the snapshot keeps nothing"
     for part in ("p.part < 10", "true"):
         db.execute(WENT_THROUGH.replace("p.part < 10", part).encode())
         move(db)
-        after = meter.cost(queries.CLAIM.sql, full, after=LOOKS)
+        after = meter.cost(QUERIES["claim"].sql, full, after=LOOKS)
         assert after.pages <= 3 * before.pages, (part, before, after)
         assert after.walked == {}
     snapshot.rollback()

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from runner.base.errors import SubmissionError
-from runner.store import queries
+from runner.store.queries import QUERIES
 from tests.integration.store.conftest import Bench, notes
 from tests.integration.store.test_plans import Meter, meter  # noqa: F401 - a fixture
 from tests.integration.store.test_submit import one
@@ -35,7 +35,7 @@ def test_a_claim_does_not_walk_over_jobs_whose_start_is_to_come(
     )
     work = {"host": "h", "gpu_types": ["CPU"], "free": [1], "lease_s": 60, "instance": "h"}
     ready = bench.submit(user_id="late")
-    cost = meter.cost(queries.CLAIM.sql, work)
+    cost = meter.cost(QUERIES["claim"].sql, work)
     assert cost.entries["job_ready_idx"] < 10, cost
     assert bench.claim().submission_id == ready
     assert bench.idle()

@@ -17,6 +17,7 @@ from psycopg.rows import tuple_row
 from runner.base.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
 from runner.store import Store, migrate, queries, roles_sql, schema
 from runner.store.probe import probe
+from runner.store.queries import QUERIES
 from tests.support.waiting import PATIENCE_S, wait_until
 
 VERSIONS = schema.versions()
@@ -102,7 +103,7 @@ def test_no_login_can_stop_a_migration(database_url: str, monkeypatch: pytest.Mo
         other.execute("SELECT pg_advisory_lock(1)")
         migrate(database_url, roles=True)
     assert valid_indexes(database_url) == set(schema.indexes())
-    for query in (queries.MIGRATION_LOCK, queries.TRY_INDEX_LOCK):
+    for query in (QUERIES["migration_lock"], QUERIES["try_index_lock"]):
         for role in ("daemon", "frontend", "operator", "readonly", "gateway", "discord", "kernelboard"):
             with psycopg.connect(database_url) as other:
                 other.execute(f"SET ROLE runner_{role}".encode())
@@ -115,7 +116,7 @@ def test_indexes_are_built_by_one_at_a_time(database_url: str, monkeypatch: pyte
     monkeypatch.setattr(sys.modules["runner.store.migrate"], "INDEX_TRIES", 1)
     fetch(database_url, "DROP INDEX runner.job_user_idx")
     with psycopg.connect(database_url) as builder:
-        builder.execute(queries.TRY_INDEX_LOCK.sql)
+        builder.execute(QUERIES["try_index_lock"].sql)
         with pytest.raises(DatabaseUnavailableError, match="another session keeps indexes from being built"):
             migrate(database_url)
     assert migrate(database_url) == ()

@@ -17,8 +17,8 @@ import pytest
 from psycopg.rows import dict_row
 
 from runner.base.model import Verdict
-from runner.store import queries
 from runner.store.clean import to_jsonb
+from runner.store.queries import QUERIES
 from runner.store.results import _result
 from tests.integration.store.conftest import Bench, ranked, result, run_record
 from tests.support.deep_queue import fill
@@ -141,7 +141,7 @@ def check(meter: Meter, bench: Bench) -> None:
     """Every statement of a daemon, and those of frontends that must be quick, reads a bounded part of the queue."""
     work = {"host": "h", "gpu_types": list(TYPES), "lease_s": 60, "instance": "h"}
     for free in (1, 4):
-        claim = meter.cost(queries.CLAIM.sql, {**work, "free": [free] * len(TYPES)})
+        claim = meter.cost(QUERIES["claim"].sql, {**work, "free": [free] * len(TYPES)})
         # The best of each type, what is taken, and what died so lately that some transaction may still see it.
         assert claim.entries["job_ready_idx"] < 100, claim
         # Dead rows cost no more than the index's pages that they fill, about 150 of them in each.
@@ -150,10 +150,10 @@ def check(meter: Meter, bench: Bench) -> None:
     # One claim a second of all hosts looks at what is due.
     for looked_at, most in ((b"now()", 40), (b"'-infinity'", 400)):
         looked = b"UPDATE runner.sweep SET looked_at = " + looked_at
-        nothing = meter.cost(queries.CLAIM.sql, {**work, "free": [0] * len(TYPES)}, after=looked)
+        nothing = meter.cost(QUERIES["claim"].sql, {**work, "free": [0] * len(TYPES)}, after=looked)
         assert nothing.pages < most, (looked_at, nothing)
 
-    aged = meter.cost(queries.CLAIM.sql, {**work, "free": [1] * len(TYPES)}, after=AGED)
+    aged = meter.cost(QUERIES["claim"].sql, {**work, "free": [1] * len(TYPES)}, after=AGED)
     assert aged.entries.get("job_ready_idx", 0) < 100, aged
     assert aged.pages < 600, aged
     assert aged.walked == {}
@@ -163,19 +163,19 @@ def check(meter: Meter, bench: Bench) -> None:
     results = to_jsonb([_result(job, result(Verdict.ACCEPTED, run_record())) for job in jobs])
     failure = {**vars(jobs[0]), "slot": "s", "error": "x", "report": None}
     statements: Sequence[tuple[bytes, Mapping[str, object], int]] = [
-        (queries.HEARTBEAT.sql, {"host": "h", "lease_s": 60, "instance": "h", **held}, 400),
-        (queries.COMPLETE.sql, {"results": results}, 1000),
-        (queries.FAIL.sql, failure, 300),
-        (queries.RELEASE.sql, {**vars(jobs[0]), "reason": "x"}, 250),
+        (QUERIES["heartbeat"].sql, {"host": "h", "lease_s": 60, "instance": "h", **held}, 400),
+        (QUERIES["complete"].sql, {"results": results}, 1000),
+        (QUERIES["fail"].sql, failure, 300),
+        (QUERIES["release"].sql, {**vars(jobs[0]), "reason": "x"}, 250),
         # A sweep may be due, which moves the floor of every class.
-        (queries.RECLAIM.sql, {}, 500),
-        (queries.RECOVER.sql, {"host": "other", "instance": "other", **held, "died": True}, 200),
-        (queries.CANCEL.sql, {"submission_id": jobs[1].submission_id, "user_id": None}, 200),
-        (queries.HOSTS.sql, {}, 100),
+        (QUERIES["reclaim"].sql, {}, 500),
+        (QUERIES["recover"].sql, {"host": "other", "instance": "other", **held, "died": True}, 200),
+        (QUERIES["cancel"].sql, {"submission_id": jobs[1].submission_id, "user_id": None}, 200),
+        (QUERIES["hosts"].sql, {}, 100),
         (SUBMIT, {}, 250),
-        (queries.STATUS.sql, {"submission_id": jobs[0].submission_id}, 200),
+        (QUERIES["status"].sql, {"submission_id": jobs[0].submission_id}, 200),
         # It counts the jobs in front, up to a thousand of them.
-        (queries.STATUS.sql, {"submission_id": JOBS}, 800),
+        (QUERIES["status"].sql, {"submission_id": JOBS}, 800),
     ]
     for query, parameters, pages in statements:
         cost = meter.cost(query, parameters)
@@ -233,12 +233,12 @@ def test_the_last_words_of_a_submission_do_not_depend_on_how_many_results_there_
     secret = bench.claim()
     db.execute("ANALYZE")
     parameters = {"results": to_jsonb([_result(secret, ranked(secret))])}
-    short = meter.cost(queries.COMPLETE.sql, parameters)
+    short = meter.cost(QUERIES["complete"].sql, parameters)
     load(db, MANY)
     db.execute(CHURNED.encode())
     db.execute(RESULTS.encode())
     # Nor do readers walk all results to find those of a submission.
-    for query in (RESULT, queries.RUNS.sql):
+    for query in (RESULT, QUERIES["runs"].sql):
         cost = meter.cost(query, {"submission_id": public.submission_id})
         assert cost.pages < 100, cost
         assert cost.walked == {}
@@ -249,7 +249,7 @@ def test_the_last_words_of_a_submission_do_not_depend_on_how_many_results_there_
         b" lease_expires_at = now() + interval '1 hour' WHERE id = %(id)s"
     )
     db.execute(again, {"id": secret.id})
-    deep = meter.cost(queries.COMPLETE.sql, parameters)
+    deep = meter.cost(QUERIES["complete"].sql, parameters)
     assert deep.pages < short.pages + 60, (short, deep)
     assert deep.walked == {}
     assert max(deep.entries.values()) < 100, deep
@@ -286,12 +286,12 @@ def test_a_ranking_costs_what_its_users_cost(bench: Bench, db: Db, meter: Meter)
     bench.board()
     bench.submit()
     ranking = {"leaderboard": "identity", "gpu_type": None}
-    meter.cost(queries.RANKING.sql, ranking)
+    meter.cost(QUERIES["ranking"].sql, ranking)
     db.execute(SCORES.encode())
     for analyzed in (False, True):
         if analyzed:
             db.execute("ANALYZE")
-        cost = meter.cost(queries.RANKING.sql, ranking)
+        cost = meter.cost(QUERIES["ranking"].sql, ranking)
         assert cost.walked == {}, (analyzed, cost)
         assert cost.entries["score_place_idx"] < 1000, (analyzed, cost)
         assert sum(cost.entries.values()) < 3000, (analyzed, cost)

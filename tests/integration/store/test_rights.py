@@ -111,7 +111,7 @@ def on_channels(connection: psycopg.Connection[tuple[object, ...]], role: str) -
         "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'runner'::regnamespace"
     ).fetchall()
     sources = [str(text) for (text,) in texts]
-    sources += [query.sql.decode() for query in vars(queries).values() if isinstance(query, queries.Query)]
+    sources += [query.sql.decode() for query in queries.QUERIES.values()]
     found: list[tuple[str, str]] = []
     for channel in sorted({name for text in sources for name in CHANNEL.findall(text)}):
         for right in ("LISTEN", "NOTIFY"):

@@ -12,7 +12,8 @@ import pytest
 from psycopg import sql
 
 from runner.base.model import Job, Progress, Verdict
-from runner.store import POSITION_LIMIT, Selection, queries
+from runner.store import POSITION_LIMIT, Selection
+from runner.store.queries import QUERIES
 from tests.integration.store.conftest import Bench, ranked, result, run_record
 from tests.integration.store.test_again import evaluate, ranked_submission
 from tests.integration.store.test_submit import one
@@ -312,14 +313,14 @@ def test_a_status_costs_the_same_however_long_the_queue_and_the_history(bench: B
     db.execute("ANALYZE")
     last = [bench.submit() for _ in range(30)][-1]
     for submission_id in (first, last):
-        kinds, rows = read(db, queries.STATUS.sql, {"submission_id": submission_id})
+        kinds, rows = read(db, QUERIES["status"].sql, {"submission_id": submission_id})
         assert "Seq Scan" not in kinds
         assert rows < 1100
     for nothing_waits in (False, True):
         if nothing_waits:
             db.execute("UPDATE runner.job SET state = 'cancelled', finished_at = now() WHERE state = 'queued'")
             db.execute("ANALYZE runner.job")
-        kinds, rows = read(db, queries.QUEUE.sql, {"limit": 20})
+        kinds, rows = read(db, QUERIES["queue"].sql, {"limit": 20})
         assert "Seq Scan" not in kinds
         assert rows < 20 * 1100
         assert [line.submission_id for line in bench.store.queue(limit=20)] == list(range(last, last - 20, -1))

@@ -12,9 +12,10 @@ from psycopg.rows import dict_row
 
 from runner.base.errors import NotFoundError, StaleAttemptError, SubmissionError
 from runner.base.model import JobResult, JobState, ValidationJob, Verdict
-from runner.store import queries, schema
+from runner.store import schema
 from runner.store.clean import to_jsonb
 from runner.store.migrate import migrate
+from runner.store.queries import QUERIES
 from runner.store.results import _result
 from tests.integration.store.conftest import TASK, Bench, result
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -193,7 +194,7 @@ def test_of_two_that_end_together_the_second_completes_the_sweep(
     other = board.other()
     with psycopg.connect(database_url, autocommit=True) as watch, ThreadPoolExecutor(1) as thread:
         with psycopg.connect(database_url) as connection:
-            connection.execute(queries.COMPLETE.sql, {"results": to_jsonb([_result(first, said())])})
+            connection.execute(QUERIES["complete"].sql, {"results": to_jsonb([_result(first, said())])})
             late = thread.submit(other.complete, second, said())
             wait_until(lambda: watch.execute(WAITS).fetchone() == (1,), "the second one waits")
             assert board.store.validation_progress(sweep.sweep_id).finished == 0
