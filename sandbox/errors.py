@@ -18,7 +18,6 @@ class Leftover(Protocol):
     @property
     def id(self) -> str:
         """The engine's id of the container."""
-        ...
 
     def close(self) -> None:
         """Remove the container and check that it is gone.
@@ -26,7 +25,6 @@ class Leftover(Protocol):
         Raises:
             SandboxError: it still exists; its devices must not be used until it is gone.
         """
-        ...
 
 
 class SandboxError(Exception):

@@ -97,7 +97,7 @@ def check(
     """
     findings: list[Finding] = []
     for finding in _examine(session(context)):
-        counted = _strict(finding) if strict else finding
+        counted = replace(finding, mark=Mark.FAILED) if strict and finding.mark is Mark.WARNING else finding
         findings.append(counted)
         if not as_json:
             out(render(counted))
@@ -105,10 +105,6 @@ def check(
         failed = any(finding.mark is Mark.FAILED for finding in findings)
         out_json({"ok": not failed, "checks": [finding.to_json() for finding in findings]})
     raise typer.Exit(verdict_of(findings))
-
-
-def _strict(finding: Finding) -> Finding:
-    return replace(finding, mark=Mark.FAILED) if finding.mark is Mark.WARNING else finding
 
 
 def _examine(current: Session) -> Iterator[Finding]:

@@ -145,8 +145,9 @@ def create(
         demand = {"timing": demanded, "tolerance": within, "open_code": open_code}
         publication.create(store, board, folder, deadline=ends, gpus=gpus, **demand)
     _warn(folder, demanded)
-    for emulating in _emulating(context, gpus):
-        note(f"{emulating} emulates CUDA: submissions are tested and timed there, and not ranked")
+    for entry in Registry.load(session(context).config.gpus_dir).all():
+        if entry.emulate_cuda and entry.name in gpus:
+            note(f"{entry.name} emulates CUDA: submissions are tested and timed there, and not ranked")
     note(f"leaderboard {board} {_state(gpus, ends)}")
 
 
@@ -356,9 +357,3 @@ def _offered(
 ) -> tuple[str, ...]:
     """As `publication.offered`, with the registry of this machine."""
     return publication.offered(store, Registry.load(session(context).config.gpus_dir), folder, names, board)
-
-
-def _emulating(context: typer.Context, names: Sequence[str]) -> Sequence[str]:
-    """Which GPU types emulate a device, as far as is known here."""
-    types = Registry.load(session(context).config.gpus_dir).all()
-    return [entry.name for entry in types if entry.emulate_cuda and entry.name in names]

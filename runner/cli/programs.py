@@ -16,7 +16,7 @@ from sandbox.host.engine import DockerEngine
 from sandbox.host.hostroot import HostRoot
 from sandbox.host.stage import binds, stage
 from sandbox.protocol import Step, StepsRequest
-from sandbox.spec import Bind, Boot
+from sandbox.spec import Boot
 
 
 def host_environment(engine: DockerEngine, *, eval_python: Path, state_dir: Path) -> Environment:
@@ -26,7 +26,7 @@ def host_environment(engine: DockerEngine, *, eval_python: Path, state_dir: Path
         SandboxError: the engine refuses it, or this host's files make none.
     """
     root = HostRoot(eval_python=eval_python)
-    staged = _staged(state_dir)
+    staged = binds(stage(state_dir / "stage", {}))
     return Environment(
         image=engine.ensure_host_root(root),
         python=root.python,
@@ -62,7 +62,3 @@ def run_programs(
     if not report.ok:
         raise EvaluationError(report.message or report.outcome.detail or f"the container ended {report.outcome.ending}")
     return report
-
-
-def _staged(state_dir: Path) -> tuple[Bind, ...]:
-    return binds(stage(state_dir / "stage", {}))

@@ -24,7 +24,6 @@ class JobEvaluator(Protocol):
         Raises:
             InfrastructureError: they cannot, for now.
         """
-        ...
 
     def evaluate(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
@@ -37,7 +36,6 @@ class JobEvaluator(Protocol):
             InfrastructureError: our fault; the job is retried.
             CancelledByRequest: `cancel` was set.
         """
-        ...
 
 
 class Engine(Protocol):
@@ -49,7 +47,6 @@ class Engine(Protocol):
         Raises:
             InfrastructureError: it does not; says what to do.
         """
-        ...
 
     def reap(self) -> int:
         """Remove containers that an earlier process of this host left behind; how many there were.
@@ -57,7 +54,6 @@ class Engine(Protocol):
         Raises:
             InfrastructureError: the engine does not answer.
         """
-        ...
 
 
 class SlotHandle(Protocol):
@@ -66,13 +62,10 @@ class SlotHandle(Protocol):
     @property
     def slot(self) -> Slot:
         """Where it runs."""
-        ...
 
     @property
     def busy(self) -> bool:
         """Whether it has an unfinished job."""
-        ...
 
     def give(self, lease: Lease) -> None:
         """Add a claimed job."""
-        ...

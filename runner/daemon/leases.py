@@ -49,11 +49,9 @@ class HeartbeatStore(Protocol):
         self, *, host: str, lease_s: float, held: Sequence[tuple[int, int]], instance: str | None
     ) -> Sequence[LeaseState]:
         """Renew the leases of (job id, attempt) pairs."""
-        ...
 
     def close(self) -> None:
         """Close the connection."""
-        ...
 
 
 class Lease:

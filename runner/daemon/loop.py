@@ -124,7 +124,7 @@ class Daemon:
             self._replayer,
             slots=len(self._slots),
             wake=self._wake,
-            leaving=self._leaving,
+            leaving=lambda: self._control is not None and self._control.stop.is_set(),
             give_up=self._give_up,
             patience_s=patience_s,
         )
@@ -235,15 +235,9 @@ class Daemon:
         if self._capacity.free() and should_react(self._rivals):
             self._wake.set()
 
-    def _any_busy(self) -> bool:
-        return any(worker.busy for worker in self._workers)
-
     def _on_host_notified(self) -> None:
         self._keeper.nudge()
         self._wake.set()
-
-    def _leaving(self) -> bool:
-        return self._control is not None and self._control.stop.is_set()
 
     # -- work ----------------------------------------------------------------------------------------------------
 
@@ -261,7 +255,9 @@ class Daemon:
                     error, DatabaseUnavailableError
                 )
                 if isinstance(error, HostNameTakenError):
-                    self._on_name_lost()
+                    # The heartbeat finds out that the runs here are lost.
+                    self._recovery.claim_unconfirmed = True
+                    self._keeper.nudge()
                 self.readiness.not_ready(missing(error, otherwise=DATABASE), reason=str(error))
                 self._pause(backoff.next_s(), control)
             except Exception as error:  # noqa: BLE001 - the daemon's loop; logged
@@ -321,7 +317,7 @@ class Daemon:
 
     def _probe_idle_engine(self) -> InfrastructureError | None:
         """Ask the engine while nothing runs: else the next job would lose an attempt to one that is gone."""
-        if not self._any_busy() and time.monotonic() >= self._probe_at_s:
+        if not any(worker.busy for worker in self._workers) and time.monotonic() >= self._probe_at_s:
             self._check_engine.set()
         return self._check_engine_if_asked()
 
@@ -345,11 +341,6 @@ class Daemon:
         except InfrastructureError as error:
             return error
         return None
-
-    def _on_name_lost(self) -> None:
-        """Another daemon owns this host's name. The heartbeat finds out that the runs here are lost."""
-        self._recovery.claim_unconfirmed = True
-        self._keeper.nudge()
 
     def _poll_pause_s(self) -> float:
         low, high = _POLL_SPREAD

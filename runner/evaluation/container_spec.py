@@ -107,7 +107,7 @@ def make_spec(place: Place, boot: Boot, *, wall_s: float, labels: Mapping[str, s
             # container may have the socket of the host's service; without its directory no process becomes a client.
             "CUDA_MPS_PIPE_DIRECTORY": "/nonexistent",
             **_torch_architectures(gpu),
-            **(_emulation(gpu) if gpu.emulate_cuda else {}),
+            **({"KR_EMULATE_CUDA": str(tensor_bytes(gpu))} if gpu.emulate_cuda else {}),
             **gpu.environment,
         },
         labels={**labels, SLOT_LABEL: slot.name},
@@ -201,8 +201,3 @@ def cdi_name(device: Device, offered: Mapping[str, tuple[str, ...]]) -> str | No
         return None
     names = (name for name in sorted(offered) if name.startswith(f"{kind}="))
     return next((name for name in names if {path for path in offered[name] if node.fullmatch(path)} == own), None)
-
-
-def _emulation(gpu: GpuType) -> dict[str, str]:
-    """What tells processes in the container to emulate a CUDA device."""
-    return {"KR_EMULATE_CUDA": str(tensor_bytes(gpu))}

@@ -122,14 +122,6 @@ class Boards(Base):
             _set_open_code(connection, name, open_code=open_code)
         return int(board["id"])
 
-    def set_open_jobs(self, name: str, max_open_jobs: int | None) -> None:
-        """Set how many jobs of one user may wait or run on a leaderboard at a time; None: any number.
-
-        Raises:
-            SubmissionError: no such leaderboard, or less than one.
-        """
-        self._link.one(QUERIES["set_open_jobs"], {"name": clean_text(name), "max_open_jobs": max_open_jobs})
-
     def delete_board(self, name: str, *, force: bool = False) -> None:
         """Remove a leaderboard with everything on it.
 

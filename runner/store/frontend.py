@@ -128,7 +128,7 @@ class Frontend(Base):
                 raise NotFoundError(f"submission {submission_id} does not exist or was never queued here")
             runs: dict[int, list[RunView]] = {}
             for record in rows(connection, QUERIES["runs"], parameters):
-                runs.setdefault(record.pop("job_id"), []).append(_run_view(record))
+                runs.setdefault(record.pop("job_id"), []).append(RunView(score_s=_float(record.pop("score")), **record))
             artifacts: dict[int, list[ArtifactLine]] = {}
             for record in rows(connection, QUERIES["artifacts"], parameters):
                 artifacts.setdefault(record.pop("job_id"), []).append(ArtifactLine(**record))
@@ -214,10 +214,6 @@ class Frontend(Base):
         if record is None:
             raise NotFoundError(f"artifact {artifact_id} does not exist or has expired")
         return Artifact(**record)
-
-
-def _run_view(record: Row) -> RunView:
-    return RunView(score_s=_float(record.pop("score")), **record)
 
 
 def _status_line(record: Row) -> StatusLine:

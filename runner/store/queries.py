@@ -92,7 +92,6 @@ _CALLS: Final = (
     "revoke_login(user_id text) AS revoked",
     "set_demand(name text, timing text, tolerance float8) AS changed",
     "set_open_code(name text, open_code boolean)",
-    "set_open_jobs(name text, max_open_jobs integer)",
     "set_token(user_id text, user_name text, digest text)",
     "show_progress(id bigint, attempt integer, progress jsonb) AS held",
     "stopped(id bigint, attempt integer, submission_id integer)",

@@ -113,14 +113,11 @@ class Results(Base):
         return self._give_up(job, QUERIES["stopped"], {})
 
     def _give_up(self, job: Claimed, query: Query, parameters: Mapping[str, Any]) -> Ended:
-        ended = expect(self._link.one(query, {**_fence(job), **parameters}))
+        fence = {"id": job.id, "attempt": job.attempt, "submission_id": job.submission_id}
+        ended = expect(self._link.one(query, {**fence, **parameters}))
         if ended["state"] is None:
             raise _stale(job, ended)
         return Ended(state=JobState(ended["state"]), submission_done=ended["submission_done"])
-
-
-def _fence(job: Claimed) -> dict[str, Any]:
-    return {"id": job.id, "attempt": job.attempt, "submission_id": job.submission_id}
 
 
 def _stale(job: Claimed, now: Row) -> StaleAttemptError:
@@ -153,14 +150,9 @@ def _result(job: Job, result: JobResult) -> dict[str, Any]:
         "build_ms": result.build_ns // 1_000_000,
         "eval_ms": result.eval_ns // 1_000_000,
         "runs": [_run(run) for run in result.runs],
-        **(_items(result) if isinstance(job, GroupJob) else {}),
+        **({"items": list(result.items), "slot": result.report.get("slot")} if isinstance(job, GroupJob) else {}),
         **({} if result.receipt is None else {"receipt": vars(result.receipt)}),
     }
-
-
-def _items(result: JobResult) -> dict[str, Any]:
-    """What a group has more: the results of its items, and the slot."""
-    return {"items": list(result.items), "slot": result.report.get("slot")}
 
 
 def _run(run: RunRecord) -> dict[str, Any]:

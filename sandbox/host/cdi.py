@@ -30,7 +30,7 @@ def offered(info: Mapping[str, Any], api_version: str) -> dict[str, tuple[str, .
         Without nodes: this process cannot read the device's spec.
     """
     nodes = dict(_devices(info.get("CDISpecDirs") or ()))
-    if _numbers(api_version) < _LISTS_DEVICES:
+    if tuple(int(part) for part in api_version.split(".") if part.isdecimal()) < _LISTS_DEVICES:
         return nodes
     listed = (device for device in info.get("DiscoveredDevices") or () if device.get("Source") == "cdi")
     return {name: nodes.get(name, ()) for name in (str(device.get("ID")) for device in listed)}
@@ -55,7 +55,3 @@ def _devices(directories: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]
 def _nodes(place: Mapping[str, Any]) -> tuple[str, ...]:
     edits = place.get("containerEdits") or {}
     return tuple(str(node["path"]) for node in edits.get("deviceNodes") or ())
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())

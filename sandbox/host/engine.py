@@ -175,7 +175,8 @@ class DockerEngine:
             EngineRefused: the engine refused the import.
         """
         archive = root.tar()
-        reference = _reference_of(archive)
+        # The same files have the same name.
+        reference = f"{HOST_ROOT_REPOSITORY}:{hashlib.sha256(archive).hexdigest()[:32]}"
         with self._import_lock:
             try:
                 return self.image_id(reference)
@@ -425,11 +426,6 @@ class DockerEngine:
                 f"no container engine answers at {self.base_url}: {type(reason).__name__}: {reason}; "
                 f"{_remedy(reason)}, or set DOCKER_HOST or docker_host to its socket (asked for: {what})"
             ) from error
-
-
-def _reference_of(archive: bytes) -> str:
-    """The image name of a `host` root file system. The same files have the same name."""
-    return f"{HOST_ROOT_REPOSITORY}:{hashlib.sha256(archive).hexdigest()[:32]}"
 
 
 @functools.cache

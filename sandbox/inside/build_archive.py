@@ -94,7 +94,7 @@ def pack(keep: Sequence[str], fd: int) -> None:
         for name, status in entries:
             member = _member(name, status)
             if member.isreg():
-                with _open_file(name) as file:
+                with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
                     archive.addfile(member, file)
             else:
                 archive.addfile(member)
@@ -158,11 +158,6 @@ def _member(name: str, status: os.stat_result) -> tarfile.TarInfo:
     else:
         member.size = status.st_size
     return member
-
-
-def _open_file(name: str) -> IO[bytes]:
-    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    return os.fdopen(fd, "rb")
 
 
 class _Bounded(io.RawIOBase):

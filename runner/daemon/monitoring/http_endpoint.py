@@ -38,15 +38,12 @@ class Answers(Protocol):
 
     def health(self) -> tuple[bool, Mapping[str, Any]]:
         """Whether the daemon is alive, and what there is to say."""
-        ...
 
     def ready(self) -> tuple[bool, Mapping[str, Any]]:
         """Whether it claims jobs, and what there is to say."""
-        ...
 
     def metrics(self) -> bytes:
         """Everything in Prometheus' text format."""
-        ...
 
 
 class Endpoint:

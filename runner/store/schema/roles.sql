@@ -64,8 +64,6 @@ GRANT EXECUTE ON FUNCTION
     runner.cancel_batch(text, text),
     runner.validations(text, bigint, bigint),
     runner.validation_progress(bigint) TO runner_frontend;
--- A part of runner.final_ranking and runner.final_pair: who reads a view calls its functions.
-GRANT EXECUTE ON FUNCTION runner.tie_bound(bigint, bigint) TO runner_frontend, runner_readonly;
 -- The data export without code. A login that exports also needs SELECT (id, code, old_code) ON leaderboard.code_files.
 GRANT SELECT ON runner.dataset_submissions, runner.dataset_ranking, runner.dataset_progression, runner.dataset_quality,
     runner.dataset_people, runner.dataset_runs, runner.dataset_leaderboards, runner.dataset_codes, runner.dataset_users,

@@ -370,13 +370,13 @@ def test_a_milder_demand_brings_scores_into_the_ranking(bench: Bench, db: Db) ->
     assert places(bench) == [(1, "CPU", "u1", 2.5e-6)]
 
 
-def test_the_cap_on_open_jobs_holds_per_user_and_board(bench: Bench) -> None:
+def test_the_cap_on_open_jobs_holds_per_user_and_board(bench: Bench, db: psycopg.Connection[dict[str, Any]]) -> None:
     """A ranked submission is two jobs; what is over makes room, and no cap is the default."""
     bench.board()
     bench.board("other")
     for _ in range(4):
         bench.submit()
-    bench.store.set_open_jobs("identity", 5)
+    db.execute("SELECT runner.set_open_jobs('identity', 5)")
     with pytest.raises(SubmissionError, match="4 of 5 jobs that may be open on leaderboard 'identity' are"):
         bench.submit(mode="leaderboard")
     bench.submit()
@@ -386,9 +386,9 @@ def test_the_cap_on_open_jobs_holds_per_user_and_board(bench: Bench) -> None:
         bench.submit()
     bench.store.cancel(1)
     bench.submit()
-    bench.store.set_open_jobs("identity", None)
+    db.execute("SELECT runner.set_open_jobs('identity', NULL)")
     bench.submit(mode="leaderboard")
-    with pytest.raises(SubmissionError, match="expected 1 or more"):
-        bench.store.set_open_jobs("identity", 0)
-    with pytest.raises(SubmissionError, match="'nope' does not exist"):
-        bench.store.set_open_jobs("nope", 1)
+    with pytest.raises(psycopg.Error, match="expected 1 or more"):
+        db.execute("SELECT runner.set_open_jobs('identity', 0)")
+    with pytest.raises(psycopg.Error, match="'nope' does not exist"):
+        db.execute("SELECT runner.set_open_jobs('nope', 1)")

@@ -458,7 +458,7 @@ def test_enqueue_keeps_the_cap_on_open_jobs(bench: Bench, db: Db) -> None:
     """Also where two calls for different submissions of one user come at once."""
     bench.board("identity", "A100", "H100")
     first, second = (bench.submit(gpu_types=["A100"]) for _ in range(2))
-    bench.store.set_open_jobs("identity", 4)
+    db.execute("SELECT runner.set_open_jobs('identity', 4)")
     with pytest.raises(SubmissionError, match="2 of 4 jobs that may be open on leaderboard 'identity' are"):
         bench.store.enqueue(first, mode="leaderboard", gpu_types=["A100", "H100"])
 
