@@ -119,7 +119,7 @@ class _Rows:
                 self.rows += 1
                 self.codes.setdefault(code_id, (sha256, size or 0, submission_id, problem_name, user_id))
                 if (submission_id, runner) == last:
-                    yield self._found(
+                    yield self._oddity(
                         "rows_not_unique", "structural", code_id, f"runner {runner}", submission_id=submission_id
                     )
                 last = (submission_id, runner)
@@ -132,14 +132,14 @@ class _Rows:
             for code_id in ids:
                 code = codes.get(code_id)
                 if code is None or hashlib.sha256(code).hexdigest() != self.codes[code_id][0]:
-                    yield self._found("code_missing", "structural", code_id, f"code {code_id}")
+                    yield self._oddity("code_missing", "structural", code_id, f"code {code_id}")
                     continue
                 if is_blank(code):
-                    yield self._found("code_blank", "suspect", code_id, f"code {code_id} has {len(code)} bytes")
+                    yield self._oddity("code_blank", "suspect", code_id, f"code {code_id} has {len(code)} bytes")
                 encoding = encoding_of(code)
                 if encoding in (INVALID, WITH_NUL):
                     what = "is not UTF-8" if encoding == INVALID else "has a NUL"
-                    yield self._found("code_encoding", "suspect", code_id, f"code {code_id} {what}")
+                    yield self._oddity("code_encoding", "suspect", code_id, f"code {code_id} {what}")
             done += len(ids)
             progress("code", done, len(self.codes))
 
@@ -155,7 +155,7 @@ class _Rows:
         if bite:
             yield bite
 
-    def _found(
+    def _oddity(
         self, check: str, severity: str, code_id: int, reason: str, *, submission_id: int | None = None
     ) -> Oddity:
         _, _, first, problem_name, user_id = self.codes[code_id]

@@ -52,11 +52,11 @@ async def load(store: GatewayStore, submission_id: int) -> Ended | None:
     Raises:
         DatabaseUnavailableError: for longer than the store waits.
     """
-    found = await store.one("submission", submission_id=submission_id, with_code=False, with_runs=True)
+    submission = await store.one("submission", submission_id=submission_id, with_code=False, with_runs=True)
     status = await store.one("submission_status", submission_id=submission_id)
-    if found is None or status is None:
+    if submission is None or status is None:
         return None
-    task = await store.one("board_reference", board_id=found["leaderboard_id"])
+    task = await store.one("board_reference", board_id=submission["leaderboard_id"])
     profiles: Sequence[Row] = ()
     if "profile" in status["modes"]:
         profiles = await store.all("profiles", submission_id=submission_id)
@@ -64,9 +64,9 @@ async def load(store: GatewayStore, submission_id: int) -> Ended | None:
     if "leaderboard" in status["modes"] and status["verdict"] is not None:
         rows = await store.all("public_verdicts", submission_id=submission_id)
         verdicts = {row["gpu_type"]: row["verdict"] for row in rows}
-    runs = [] if found["runs"] is None else load_json(found["runs"])
+    runs = [] if submission["runs"] is None else load_json(submission["runs"])
     return Ended(
-        submission={**found, "runs": runs},
+        submission={**submission, "runs": runs},
         status=status,
         ranking_by=None if task is None else task["ranking_by"],
         public_verdicts=verdicts,
@@ -163,10 +163,10 @@ def _printed(ended: Ended) -> str:
 
 
 def _profiles(ended: Ended) -> dict[str, bytes]:
-    made = {}
+    archives = {}
     for run in ended.submission["runs"]:
         if run["mode"].startswith("profile") and not run["secret"]:
             archive = reports.profile_archive(run, ended.profiles)
             if archive is not None:
-                made[f"{run['mode']}-{ended.submission['id']}-{run['gpu_type']}.zip"] = archive
-    return made
+                archives[f"{run['mode']}-{ended.submission['id']}-{run['gpu_type']}.zip"] = archive
+    return archives

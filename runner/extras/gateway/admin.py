@@ -68,26 +68,26 @@ async def stats(request: Request) -> Response:
     last_day = request.query_params.get("last_day_only", "false").lower() in ("1", "true", "yes", "on")
     total = await current.store.one("stats", board_id=board_id, last_day=last_day)
     runs = await current.store.all("stats_runs", board_id=board_id, last_day=last_day)
-    found: dict[str, Any] = {key: value for key, value in (total or {}).items() if key != "num_unique_codes"}
+    counts: dict[str, Any] = {key: value for key, value in (total or {}).items() if key != "num_unique_codes"}
     for row in runs:
-        found[f"num_run.{row['runner']}"] = row["runs"]
-    found["runs_passed"] = sum(row["passed"] for row in runs)
-    found["runs_scored"] = sum(row["scored"] for row in runs)
-    found["runs_secret"] = sum(row["secret"] for row in runs)
+        counts[f"num_run.{row['runner']}"] = row["runs"]
+    counts["runs_passed"] = sum(row["passed"] for row in runs)
+    counts["runs_scored"] = sum(row["scored"] for row in runs)
+    counts["runs_secret"] = sum(row["secret"] for row in runs)
     timed = sum(row["timed"] for row in runs if row["avg_delay"] is not None)
     delays = sum((row["avg_delay"] * row["timed"] for row in runs if row["avg_delay"] is not None), timedelta())
-    found["max_delay"] = duration(
+    counts["max_delay"] = duration(
         max((row["max_delay"] for row in runs if row["max_delay"] is not None), default=timedelta())
     )
-    found["avg_delay"] = duration(delays / timed if timed else timedelta())
-    found["total_runtime"] = duration(
+    counts["avg_delay"] = duration(delays / timed if timed else timedelta())
+    counts["total_runtime"] = duration(
         sum((row["total_runtime"] for row in runs if row["total_runtime"] is not None), timedelta())
     )
     if board_id is not None:
-        found["num_unique_codes"] = 0 if total is None else total["num_unique_codes"]
+        counts["num_unique_codes"] = 0 if total is None else total["num_unique_codes"]
         for row in await current.store.all("stats_users", board_id=board_id, last_day=last_day):
-            found[f"total.{row['name']}"] = row["submissions"]
-    return Ascii({"status": "ok", "stats": found})
+            counts[f"total.{row['name']}"] = row["submissions"]
+    return Ascii({"status": "ok", "stats": counts})
 
 
 def duration(span: timedelta) -> str:
@@ -107,8 +107,8 @@ async def delete_board(request: Request) -> Response:
     force = request.query_params.get("force", "false").lower() in ("1", "true", "yes", "on")
     try:
         while True:
-            found = await current.store.one("delete_board", name=name, force=force)
-            if found is None or not found["deleted"]:
+            row = await current.store.one("delete_board", name=name, force=force)
+            if row is None or not row["deleted"]:
                 break
     except RefusedError as error:
         return _message(400, str(error))
@@ -124,14 +124,14 @@ async def board_submissions(request: Request) -> Response:
         return _no_board(request)
     limit = query_number(request, "limit", 100, low=1, high=10_000)
     offset = query_number(request, "offset", 0, low=0, high=MOST)
-    found = await current.store.all("board_submission_ids", board_id=board["id"], limit=limit, offset=offset)
+    rows = await current.store.all("board_submission_ids", board_id=board["id"], limit=limit, offset=offset)
     return Ascii(
         {
             "status": "ok",
             "leaderboard": board["name"],
             "limit": limit,
             "offset": offset,
-            "submission_ids": [row["id"] for row in found],
+            "submission_ids": [row["id"] for row in rows],
         }
     )
 
@@ -141,30 +141,30 @@ async def submission(request: Request) -> Response:
     admin(request)
     current = app_state(request)
     submission_id = path_number(request, "id")
-    known = 0 < submission_id <= MOST
+    is_possible = 0 < submission_id <= MOST
     if request.method == "DELETE":
-        if known:
+        if is_possible:
             await current.store.one("delete_submission", submission_id=submission_id, user_id=None)
         return Ascii({"status": "ok", "submission_id": submission_id})
-    found = None
-    if known:
-        found = await stored(current, submission_id)
-    if found is None:
+    record = None
+    if is_possible:
+        record = await stored(current, submission_id)
+    if record is None:
         raise Refusal(404, f"Submission {submission_id} not found")
-    gpus = [row["gpu_type"] for row in found["runs"] or ()]
+    gpus = [row["gpu_type"] for row in record["runs"] or ()]
     queue = await queue_of(current, gpus[0]) if gpus else None
-    return await off_loop(found, lambda: Ascii({"status": "ok", "submission": _shape(found, queue)}))
+    return await off_loop(record, lambda: Ascii({"status": "ok", "submission": _shape(record, queue)}))
 
 
-def _shape(found: Row, queue: Mapping[str, Any] | None) -> dict[str, Any]:
+def _shape(record: Row, queue: Mapping[str, Any] | None) -> dict[str, Any]:
     """A submission as operators get it."""
-    shape = results.detail(found, runner_queue=queue)
+    shape = results.detail(record, runner_queue=queue)
     job = shape.pop("job")
-    rows = zip(shape.pop("runs"), found["runs"] or (), strict=True)
+    rows = zip(shape.pop("runs"), record["runs"] or (), strict=True)
     return {
         "submission_id": shape.pop("id"),
         **shape,
-        "runs": [{**told, **_rest(row)} for told, row in rows],
+        "runs": [{**part, **_rest(row)} for part, row in rows],
         "job_status": job["status"],
         "job_error": job["error"],
         "job_last_heartbeat": job["last_heartbeat"],
@@ -192,8 +192,8 @@ async def delete_submissions(request: Request) -> Response:
     board_id = query_number(request, "leaderboard_id", 0, low=-MOST, high=MOST)
     user_name = request.query_params["user_name"]
     gone = {"deleted_job_status": 0, "deleted_runs": 0, "deleted_submissions": 0}
-    while found := await current.store.all("user_submission_ids", board_id=board_id, user_name=user_name):
-        for row in found:
+    while rows := await current.store.all("user_submission_ids", board_id=board_id, user_name=user_name):
+        for row in rows:
             await current.store.one("delete_submission", submission_id=row["id"], user_id=None)
             gone["deleted_job_status"] += row["statuses"]
             gone["deleted_runs"] += row["runs"]
@@ -224,14 +224,14 @@ async def invites(request: Request) -> Response:
     board = await _board(request)
     if board is None:
         return _no_board(request)
-    found = await app_state(request).store.all("invites", board_id=board["id"])
+    rows = await app_state(request).store.all("invites", board_id=board["id"])
     return Ascii(
         {
             "status": "ok",
             "leaderboard": board["name"],
             "invites": [
                 {**row, "claimed_at": moment(row["claimed_at"]), "created_at": moment(row["created_at"])}
-                for row in found
+                for row in rows
             ],
         }
     )
@@ -241,10 +241,10 @@ async def revoke_invite(request: Request) -> Response:
     """DELETE /admin/invites/{code}."""
     admin(request)
     code = request.path_params["code"]
-    found = await app_state(request).store.one("revoke_invite", code=code)
-    if found is None:
+    row = await app_state(request).store.one("revoke_invite", code=code)
+    if row is None:
         return _message(404, f"Invite code {shown(code)} not found")
-    return Ascii({"status": "ok", "code": code, "was_claimed": found["claimed"]})
+    return Ascii({"status": "ok", "code": code, "was_claimed": row["claimed"]})
 
 
 async def visibility(request: Request) -> Response:
@@ -273,9 +273,9 @@ async def limits(request: Request) -> Response:
     current = app_state(request)
     if request.method == "GET":
         board = await named(current, request.path_params["name"])
-        found = await current.store.all("limits", board_id=board["id"])
+        rows = await current.store.all("limits", board_id=board["id"])
         return Ascii(
-            {"status": "ok", "leaderboard": board["name"], "rate_limits": [_limit(board, row) for row in found]}
+            {"status": "ok", "leaderboard": board["name"], "rate_limits": [_limit(board, row) for row in rows]}
         )
     body = await json_body(request)
     category, most = body.get("mode_category"), body.get("max_submissions_per_hour")

@@ -66,15 +66,15 @@ def build(config: Config, store: GatewayStore, *, admin_token: str | None) -> St
         DatabaseUnavailableError: _outage,
         Exception: _defect,
     }
-    made = Starlette(
+    application = Starlette(
         routes=routes(),
         middleware=[Middleware(Edge, metrics=metrics)],
         exception_handlers=handlers,
         lifespan=lifespan,
     )
-    made.router.redirect_slashes = False
-    made.state.gateway = current
-    return made
+    application.router.redirect_slashes = False
+    application.state.gateway = current
+    return application
 
 
 def routes() -> list[Route]:

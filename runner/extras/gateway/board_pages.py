@@ -91,10 +91,10 @@ class Drawn:
 
 async def boards(request: Request, session: Session | None) -> Response:
     """GET /: the leaderboards."""
-    found = [_without_text(board) for board in await app_state(request).store.all("board_list")]
+    rows = [_without_text(board) for board in await app_state(request).store.all("board_list")]
     if wants_json(request):
-        found = [board for board in found if board["visibility"] == "public"]
-    lines = sorted(found, key=lambda line: (line["over"], line["deadline"], line["name"]))
+        rows = [board for board in rows if board["visibility"] == "public"]
+    lines = sorted(rows, key=lambda line: (line["over"], line["deadline"], line["name"]))
     some, turning = rows_asked_for(request, lines)
     cards = await _cards(app_state(request), some)
     return show(
@@ -117,29 +117,29 @@ def _without_text(board: Row) -> Row:
 async def standings_of(current: AppState, names: Sequence[str]) -> Sequence[Row]:
     """How many users rank on these leaderboards, and the best score, on each GPU type; at most half a minute old."""
     key = ("standings", *names)
-    known = current.drawings.get(key)
-    if isinstance(known, list):
-        return known
-    found = await current.store.all("board_standings", names=list(names))
-    current.drawings.put(key, found)
-    return found
+    drawing = current.drawings.get(key)
+    if isinstance(drawing, list):
+        return drawing
+    rows = await current.store.all("board_standings", names=list(names))
+    current.drawings.put(key, rows)
+    return rows
 
 
 async def _cards(current: AppState, boards: Sequence[Mapping[str, Any]]) -> Mapping[int, Card]:
     """What the list shows of the public leaderboards among these, by id; at most half a minute old."""
     ids = {board["name"]: board["id"] for board in boards if board["visibility"] == "public"}
     key = ("cards", *ids)
-    known = current.drawings.get(key)
-    if isinstance(known, dict):
-        return known
+    drawing = current.drawings.get(key)
+    if isinstance(drawing, dict):
+        return drawing
     ranked: dict[int, list[Row]] = {}
     for row in await standings_of(current, list(ids)):
         ranked.setdefault(ids[row["leaderboard"]], []).append(row)
-    found = await current.store.all(
+    trends = await current.store.all(
         "board_trends", ids=list(ranked), gpu_types=[rows[0]["gpu_type"] for rows in ranked.values()], limit=_SPARKS
     )
     scores: dict[int, list[charts.Score]] = {}
-    for row in found:
+    for row in trends:
         scores.setdefault(row["board_id"], []).append(charts.Score.of(row))
     cards = {
         board_id: Card(standings=rows[:_TYPES], spark=charts.sparkline(scores.get(board_id, ())))
@@ -152,35 +152,35 @@ async def _cards(current: AppState, boards: Sequence[Mapping[str, Any]]) -> Mapp
 async def board(request: Request, session: Session | None) -> Response:
     """GET /board/{name}: its ranking on one GPU type, its task, and how the scores fell."""
     current = app_state(request)
-    found = await admitted(request, session)
-    standings = await standings_of(current, [found["name"]])
+    board_row = await admitted(request, session)
+    standings = await standings_of(current, [board_row["name"]])
     entries = {row["gpu_type"]: row["entries"] for row in standings}
-    most = max(found["gpus"], key=lambda name: entries.get(name, 0), default="")
-    gpu = own_name(found, request.query_params.get("gpu", ""))
-    gpu = gpu if gpu in found["gpus"] or gpu in entries else most
+    most = max(board_row["gpus"], key=lambda name: entries.get(name, 0), default="")
+    gpu = own_name(board_row, request.query_params.get("gpu", ""))
+    gpu = gpu if gpu in board_row["gpus"] or gpu in entries else most
     offset = query_number(request, "offset", 0, low=0, high=1_000_000)
     trend = _trend(request)
-    rows = await current.store.all("places", leaderboard=found["name"], gpu_type=gpu, limit=ROWS + 1, offset=offset)
+    rows = await current.store.all("places", leaderboard=board_row["name"], gpu_type=gpu, limit=ROWS + 1, offset=offset)
     ids = [row["submission_id"] for row in rows[:ROWS]]
-    validated = await current.store.all("validations_of_board", leaderboard=found["name"], gpu_type=gpu, ids=ids)
-    task = await current.store.one("board_reference", board_id=found["id"])
+    validated = await current.store.all("validations_of_board", leaderboard=board_row["name"], gpu_type=gpu, ids=ids)
+    task = await current.store.one("board_reference", board_id=board_row["id"])
     ranking_by = None if task is None else task["ranking_by"]
-    known = await _figures(current, ids, gpu, ranking_by)
-    drawn = await _drawn(current, found["id"], gpu, ranking_by, trend)
+    times = await _figures(current, ids, gpu, ranking_by)
+    drawn = await _drawn(current, board_row["id"], gpu, ranking_by, trend)
     sources = [] if task is None else sources_of(task)
-    final = await finals.shown(current, found["name"], gpu)
-    lines = await open_pages.lines_of(current, found, ids)
-    text = str(found["description"] or "")
+    final = await finals.shown(current, board_row["name"], gpu)
+    lines = await open_pages.lines_of(current, board_row, ids)
+    text = str(board_row["description"] or "")
     # Beside the event loop: colouring takes milliseconds the first time.
     return await asyncio.to_thread(
         lambda: show(
             request,
             session,
             "board.html",
-            board=_without_text(found),
+            board=_without_text(board_row),
             gpu=gpu,
-            entries={name: entries.get(name, 0) for name in found["gpus"]},
-            places=[_place(row, *known.get(row["submission_id"], (None, None)), session) for row in rows[:ROWS]],
+            entries={name: entries.get(name, 0) for name in board_row["gpus"]},
+            places=[_place(row, *times.get(row["submission_id"], (None, None)), session) for row in rows[:ROWS]],
             validated={row["submission_id"]: row for row in validated},
             final=final,
             offset=offset,
@@ -195,20 +195,22 @@ async def board(request: Request, session: Session | None) -> Response:
             trend=trend,
             ranges={name: title for name, (title, _) in RANGES.items()},
             lines=lines,
-            share=share.of_board(current, found, gpu, rows=rows, entries=entries.get(gpu, 0)) if not offset else None,
+            share=share.of_board(current, board_row, gpu, rows=rows, entries=entries.get(gpu, 0))
+            if not offset
+            else None,
         ),
     )
 
 
 async def code(request: Request, session: Session | None) -> Response:
     """GET /board/{name}/code/{title}: the reference or a template, as a file to be saved."""
-    found = await admitted(request, session)
-    task = await app_state(request).store.one("board_reference", board_id=found["id"])
+    board = await admitted(request, session)
+    task = await app_state(request).store.one("board_reference", board_id=board["id"])
     title = request.path_params["title"]
     source = None if task is None else dict(sources_of(task)).get(title)
     if task is None or source is None:
         raise Refusal(404, "This leaderboard has no such template")
-    headers = {**HEADERS, "Content-Disposition": saved_as(f"{found['name']}.{title}.{ending_of(task['lang'])}")}
+    headers = {**HEADERS, "Content-Disposition": saved_as(f"{board['name']}.{title}.{ending_of(task['lang'])}")}
     return Response(source, media_type="text/plain; charset=utf-8", headers=headers)
 
 
@@ -220,13 +222,13 @@ async def admitted(request: Request, session: Session | None) -> Row:
     """
     current = app_state(request)
     try:
-        found = await named(current, request.path_params["name"])
-        await admit(current, found, None if session is None else session.user)
+        board = await named(current, request.path_params["name"])
+        await admit(current, board, None if session is None else session.user)
     except Refusal:
         if wants_json(request):
             raise Refusal(404, share.NOT_PUBLIC) from None
         raise
-    return found
+    return board
 
 
 async def _figures(
@@ -234,18 +236,18 @@ async def _figures(
 ) -> Mapping[int, tuple[float | None, float | None]]:
     """Interval and speed of light of ranked submissions, by id; at most half a minute old."""
     key = ("figures", gpu, *ids)
-    known = current.drawings.get(key)
-    if isinstance(known, dict):
-        return known
-    made = {
+    drawing = current.drawings.get(key)
+    if isinstance(drawing, dict):
+        return drawing
+    times = {
         row["submission_id"]: (
             figures.interval_of(row["result"], ranking_by),
             figures.light_of(row["result"], ranking_by),
         )
         for row in await current.store.all("ranked_times", ids=list(ids), gpu_type=gpu)
     }
-    current.drawings.put(key, made)
-    return made
+    current.drawings.put(key, times)
+    return times
 
 
 def _trend(request: Request) -> Trend:

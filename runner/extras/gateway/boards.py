@@ -33,12 +33,12 @@ async def leaderboards(request: Request) -> Response:
     """
     from_here(request)
     current = app_state(request)
-    found = await current.store.all("board_list")
-    public = [board["id"] for board in found if board["visibility"] == "public"]
+    rows = await current.store.all("board_list")
+    public = [board["id"] for board in rows if board["visibility"] == "public"]
     tasks = await _tasks(current, public)
     lines = []
     name = request.query_params.get("name")
-    for board in found:
+    for board in rows:
         if name is not None and board["name"] != name:
             continue
         before = dumps({"id": board["id"], "name": board["name"], "deadline": board["deadline"].isoformat()})
@@ -59,13 +59,13 @@ async def leaderboards(request: Request) -> Response:
 async def _tasks(current: AppState, board_ids: Sequence[int]) -> Mapping[int, str]:
     """The tasks of leaderboards as JSON in ASCII; read again where one is not known yet, or after some seconds."""
     async with current.reading_tasks:
-        known = current.tasks.get(None)
-        if isinstance(known, dict) and known.keys() >= set(board_ids):
-            return known
-        found = await current.store.all("public_tasks", ids=list(board_ids))
-        made = await off_loop(found, lambda: {row["id"]: dumps(load_json(row["task"])) for row in found})
-        current.tasks.put(None, made)
-        return made
+        texts = current.tasks.get(None)
+        if isinstance(texts, dict) and texts.keys() >= set(board_ids):
+            return texts
+        rows = await current.store.all("public_tasks", ids=list(board_ids))
+        new_texts = await off_loop(rows, lambda: {row["id"]: dumps(load_json(row["task"])) for row in rows})
+        current.tasks.put(None, new_texts)
+        return new_texts
 
 
 async def gpus(request: Request) -> Response:
@@ -90,7 +90,7 @@ async def submissions(request: Request) -> Response:
     await admit(current, board, who)
     limit = query_number(request, "limit", 100, low=1, high=1000)
     offset = query_number(request, "offset", 0, low=0, high=MOST)
-    found = await current.store.all(
+    rows = await current.store.all(
         "places",
         leaderboard=board["name"],
         gpu_type=own_name(board, request.path_params["gpu"]),
@@ -111,7 +111,7 @@ async def submissions(request: Request) -> Response:
                 "gpu_type": place["gpu_type"],
                 "late": place["late"],
             }
-            for place in found
+            for place in rows
         ]
     )
 
@@ -125,10 +125,10 @@ async def submission_count(request: Request) -> Response:
     gpu = own_name(board, request.path_params["gpu"])
     user_id = request.query_params.get("user_id")
     if user_id is None:
-        found = await current.store.one("count_places", leaderboard=board["name"], gpu_type=gpu)
+        row = await current.store.one("count_places", leaderboard=board["name"], gpu_type=gpu)
     else:
-        found = await current.store.one("count_runs", board_id=board["id"], user_id=user_id, gpu_type=gpu)
-    return Ascii({"count": 0 if found is None else found["count"]})
+        row = await current.store.one("count_runs", board_id=board["id"], user_id=user_id, gpu_type=gpu)
+    return Ascii({"count": 0 if row is None else row["count"]})
 
 
 async def named(current: AppState, name: str) -> Row:
@@ -139,10 +139,10 @@ async def named(current: AppState, name: str) -> Row:
     """
     if not name.strip():
         raise Refusal(400, "No leaderboard is named: choose one on the page of a leaderboard, or give its name")
-    found = await current.store.all("board_by_name", name=name)
-    if not found or (len(found) > 1 and found[0]["name"] != name):
+    rows = await current.store.all("board_by_name", name=name)
+    if not rows or (len(rows) > 1 and rows[0]["name"] != name):
         raise Refusal(404, f"Leaderboard {shown(name)} does not exist")
-    return found[0]
+    return rows[0]
 
 
 async def admit(current: AppState, board: Row, who: User | None) -> None:
@@ -155,8 +155,8 @@ async def admit(current: AppState, board: Row, who: User | None) -> None:
         return
     if who is None:
         raise Refusal(401, "Authentication required for closed leaderboard")
-    found = await current.store.one("may_see", user_id=who.id, board_id=board["id"])
-    if found is None or not found["invited"]:
+    row = await current.store.one("may_see", user_id=who.id, board_id=board["id"])
+    if row is None or not row["invited"]:
         raise Refusal(403, "You do not have access to this leaderboard")
 
 
@@ -167,11 +167,11 @@ def own_name(board: Row, gpu: str) -> str:
 
 async def queue_of(current: AppState, gpu: str) -> dict[str, Any]:
     """How busy the hosts of a GPU type are; at most a second old."""
-    known = current.queues.get(gpu)
-    if isinstance(known, dict):
-        return known
-    found = await current.store.one("gpu_queue", gpu_type=gpu)
-    if found is None or not found["known"]:
+    queue = current.queues.get(gpu)
+    if isinstance(queue, dict):
+        return queue
+    row = await current.store.one("gpu_queue", gpu_type=gpu)
+    if row is None or not row["known"]:
         return {
             "runner": "unknown",
             "gpu": gpu,
@@ -184,11 +184,11 @@ async def queue_of(current: AppState, gpu: str) -> dict[str, Any]:
     answer = {
         "runner": _RUNNER,
         "gpu": gpu,
-        "queued_jobs": found["queued"],
-        "running_jobs": found["running"],
-        "available_runners": found["slots"],
-        "status": "available" if found["slots"] else "unavailable",
-        "error": None if found["slots"] else "no host of this GPU type is up",
+        "queued_jobs": row["queued"],
+        "running_jobs": row["running"],
+        "available_runners": row["slots"],
+        "status": "available" if row["slots"] else "unavailable",
+        "error": None if row["slots"] else "no host of this GPU type is up",
     }
     current.queues.put(gpu, answer)
     return answer

@@ -118,10 +118,10 @@ class AppState:
 
 def app_state(request: Request) -> AppState:
     """The process that answers this request."""
-    found = request.app.state.gateway
-    if not isinstance(found, AppState):
-        raise TypeError(f"the application has no state of the gateway, found {found!r}")
-    return found
+    state = request.app.state.gateway
+    if not isinstance(state, AppState):
+        raise TypeError(f"the application has no state of the gateway, found {state!r}")
+    return state
 
 
 class Ascii(Response):
@@ -211,10 +211,10 @@ def query_number(request: Request, name: str, default: int, *, low: int, high: i
     text = request.query_params.get(name)
     if text is None:
         return default
-    found = _number(text, f"query.{name}")
-    if not low <= found <= high:
+    number = _number(text, f"query.{name}")
+    if not low <= number <= high:
         raise Refusal(status, f"{name} must be between {low} and {high}")
-    return found
+    return number
 
 
 def field_number(fields: Mapping[str, str], name: str, *, low: int, high: int) -> int | None:
@@ -226,11 +226,11 @@ def field_number(fields: Mapping[str, str], name: str, *, low: int, high: int) -
     text = fields.get(name) or None
     if text is None:
         return None
-    found = _number(text, f"body.{name}")
-    if not low <= found <= high:
+    number = _number(text, f"body.{name}")
+    if not low <= number <= high:
         message = f"Input should be from {low} to {high}"
         raise Refusal(422, [problem("out_of_range", f"body.{name}", message, text[:100])])
-    return found
+    return number
 
 
 def _number(text: str, place: str) -> int:
@@ -262,9 +262,9 @@ async def json_body(request: Request) -> dict[str, Any]:
     if not body:
         return {}
     try:
-        found = json.loads(body)
+        value = json.loads(body)
     except (ValueError, RecursionError):
         raise Refusal(422, [problem("json_invalid", "body", "JSON decode error", None)]) from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise Refusal(422, [problem("dict_type", "body", "Input should be a valid dictionary", None)])
-    return found
+    return value

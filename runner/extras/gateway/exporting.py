@@ -63,25 +63,25 @@ async def export(request: Request) -> Response:
             publishing = ["data", "publish", target, repository, "--json", *(["--private"] if private else [])]
             try:
                 async with asyncio.timeout(LONGEST_S):
-                    told = await _run(exporting, environment, folder)
+                    report = await _run(exporting, environment, folder)
                     await _run(publishing, environment, folder)
             except TimeoutError:
                 raise Refusal(503, "The export takes too long; use `kernel-runner data`", retry_after_s=60) from None
-    return Ascii({"status": "ok", "rows": told["rows"], "repo_id": repository, "filename": told["flat"]})
+    return Ascii({"status": "ok", "rows": report["rows"], "repo_id": repository, "filename": report["flat"]})
 
 
 def _settings(current: AppState) -> tuple[str, str, str, str]:
     config = current.config
-    found = {
+    settings = {
         "gateway_hub_repository": config.gateway_hub_repository,
         "gateway_hub_licence": config.gateway_hub_licence,
         "gateway_publish_url_file": config.secret("gateway_publish_url"),
         "gateway_hub_token_file": config.secret("gateway_hub_token"),
     }
-    missing = [name for name, value in found.items() if not value]
+    missing = [name for name, value in settings.items() if not value]
     if missing:
         raise Refusal(501, f"Here data are published with `kernel-runner data publish`: not set: {', '.join(missing)}")
-    repository, licence, url, token = (str(value) for value in found.values())
+    repository, licence, url, token = (str(value) for value in settings.values())
     return repository, licence, url, token
 
 
@@ -97,11 +97,11 @@ async def _boards(current: AppState, ids: object) -> Sequence[str]:
         or not all(isinstance(item, int) and not isinstance(item, bool) and 0 < item <= MOST for item in ids)
     ):
         raise Refusal(422, [problem("list_type", "body.leaderboard_ids", "Input should be a list of ids", None)])
-    known = {board["id"]: str(board["name"]) for board in await current.store.all("board_list")}
-    missing = [item for item in ids if item not in known]
+    names = {board["id"]: str(board["name"]) for board in await current.store.all("board_list")}
+    missing = [item for item in ids if item not in names]
     if missing:
         raise Refusal(404, f"Leaderboard {missing[0]} does not exist")
-    return list(dict.fromkeys(known[item] for item in ids))
+    return list(dict.fromkeys(names[item] for item in ids))
 
 
 def _environment(folder: Path, url: str, token: str) -> Mapping[str, str]:
@@ -135,14 +135,14 @@ async def _run(arguments: Sequence[str], environment: Mapping[str, str], folder:
         cwd=folder,
     )
     try:
-        printed, said = await process.communicate()
+        printed, errors = await process.communicate()
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     if process.returncode:
-        lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+        lines = [line for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
         text = (lines[-1] if lines else "it failed").replace(f"{folder}/", "")
         raise Refusal(400 if process.returncode == _USAGE else 502, text[:1000])
-    found: dict[str, Any] = json.loads(printed)
-    return found
+    report: dict[str, Any] = json.loads(printed)
+    return report

@@ -32,10 +32,10 @@ async def board(request: Request, _: Session | None) -> Response:
     """GET /board/{name}/feed: the newest records of a public leaderboard."""
     current = app_state(request)
     base = _base(current)
-    found = await public_board(current, request.path_params["name"])
-    rows = await _records(current, found["id"])
-    path = f"/board/{quote(found['name'], safe='')}"
-    return _answer(request, base, path=path, title=f"Records of {found['name'][:_NAME]}", rows=rows)
+    board_row = await public_board(current, request.path_params["name"])
+    rows = await _records(current, board_row["id"])
+    path = f"/board/{quote(board_row['name'], safe='')}"
+    return _answer(request, base, path=path, title=f"Records of {board_row['name'][:_NAME]}", rows=rows)
 
 
 async def all_boards(request: Request, _: Session | None) -> Response:
@@ -58,9 +58,9 @@ async def _records(current: AppState, board_id: int | None) -> Sequence[Row]:
     """At most half a minute old; read by one request at a time."""
     key = ("records", board_id)
     async with current.reading_records:
-        known = current.drawings.get(key)
-        if isinstance(known, list):
-            return known
+        drawing = current.drawings.get(key)
+        if isinstance(drawing, list):
+            return drawing
         rows = await current.store.all("records", board_id=board_id, limit=_ENTRIES)
         current.drawings.put(key, rows)
         return rows
@@ -69,9 +69,9 @@ async def _records(current: AppState, board_id: int | None) -> Sequence[Row]:
 def _answer(request: Request, base: str, *, path: str, title: str, rows: Sequence[Row]) -> Response:
     body = document(base, path=path, title=title, rows=rows)
     version = hashlib.sha256(body).hexdigest()[:16]
-    known = is_known(request, version)
+    unchanged = is_known(request, version)
     return versioned(
-        b"" if known else body, "application/atom+xml; charset=utf-8", version, status=304 if known else 200
+        b"" if unchanged else body, "application/atom+xml; charset=utf-8", version, status=304 if unchanged else 200
     )
 
 
@@ -102,8 +102,8 @@ def document(base: str, *, path: str, title: str, rows: Sequence[Row]) -> bytes:
             "The first score." if before is None else f"{units.percent(1 - row['score'] / before)} faster than before."
         )
         _text(entry, "summary", gain)
-    made: bytes = ET.tostring(feed, encoding="utf-8", xml_declaration=True)
-    return made
+    xml: bytes = ET.tostring(feed, encoding="utf-8", xml_declaration=True)
+    return xml
 
 
 def _text(parent: ET.Element, name: str, text: str) -> None:

@@ -21,14 +21,14 @@ async def shown(current: AppState, leaderboard: str, gpu_type: str) -> dict[str,
     of = {"leaderboard": leaderboard, "gpu_type": gpu_type}
     newest = await current.store.one("final_progress", **of)
     key = ("final", leaderboard, gpu_type, *(() if newest is None else (newest["final_id"], newest["status"])))
-    known = current.drawings.get(key)
-    if not isinstance(known, dict):
+    drawing = current.drawings.get(key)
+    if not isinstance(drawing, dict):
         # An earlier final has an order while another one runs.
         places = [] if newest is None else await current.store.all("final_ranking", **of)
         control = await current.store.one("final_control", final_id=places[0]["final_id"]) if places else None
-        known = {"places": places, "control": control}
-        current.drawings.put(key, known)
-    return {"newest": newest, **known}
+        drawing = {"places": places, "control": control}
+        current.drawings.put(key, drawing)
+    return {"newest": newest, **drawing}
 
 
 async def order(request: Request, session: Session | None) -> Response:

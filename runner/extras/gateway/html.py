@@ -150,9 +150,9 @@ def page(handler: Callable[[Request, Session | None], Awaitable[Response]]) -> P
 def refusal_page(request: Request, session: Session | None, refusal: Refusal) -> Response:
     """Why a request is refused, as a page."""
     detail = refusal.detail if isinstance(refusal.detail, str) else "Something in the form is missing"
-    made = show(request, session, "error.html", refusal.status, message=detail)
-    made.headers.update(refusal.headers)
-    return made
+    page = show(request, session, "error.html", refusal.status, message=detail)
+    page.headers.update(refusal.headers)
+    return page
 
 
 def rows_asked_for(

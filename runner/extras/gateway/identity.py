@@ -124,12 +124,12 @@ async def _named(request: Request, sentence: str, *, cli_only: bool = False) -> 
     current = app_state(request)
     web = None if cli_only else request.headers.get(WEB_HEADER)
     token = web if web is not None else request.headers.get(CLI_HEADER, "")
-    found = await by_token(current, token, web=web is not None)
-    if found is None:
+    user = await by_token(current, token, web=web is not None)
+    if user is None:
         attempt(request)
         raise Refusal(401, sentence)
-    _admit(current, current.limits.user.take(found.id))
-    return found
+    _admit(current, current.limits.user.take(user.id))
+    return user
 
 
 async def by_token(current: AppState, token: str, *, web: bool) -> User | None:
@@ -138,12 +138,8 @@ async def by_token(current: AppState, token: str, *, web: bool) -> User | None:
         return None
     # A stored digest reveals no token.
     forms = [digest(token), *([] if token.startswith(_DIGEST) else [token])]
-    found = await current.store.one("login_of", cli=[] if web else forms, web=forms if web else [], user_id=None)
-    return (
-        None
-        if found is None
-        else User(id=found["id"], name=found["user_name"], banned=bool(found["is_banned"]), by_web=web)
-    )
+    row = await current.store.one("login_of", cli=[] if web else forms, web=forms if web else [], user_id=None)
+    return None if row is None else User(id=row["id"], name=row["user_name"], banned=bool(row["is_banned"]), by_web=web)
 
 
 def admin(request: Request) -> None:
@@ -187,10 +183,10 @@ async def session(request: Request) -> Session | None:
     if int(parts[1]) < time.time():
         return None
     current = app_state(request)
-    found = await _named_by(current, parts[0])
-    if found is None:
+    user = await _named_by(current, parts[0])
+    if user is None:
         return None
-    who, key = found
+    who, key = user
     expected = _signature(key, parts[0], parts[1])
     if not hmac.compare_digest(parts[2].encode("utf-8", "replace"), expected.encode("ascii")):
         return None
@@ -202,11 +198,11 @@ async def new_cookie(current: AppState, who: User) -> str | None:
     """The value of a cookie that logs this user in; None: the user has no credential any more."""
     encoded = base64.urlsafe_b64encode(who.id.encode("utf-8")).decode("ascii")
     name = _OPERATOR if who.operator else _USER + encoded
-    found = await _named_by(current, name)
-    if found is None:
+    user = await _named_by(current, name)
+    if user is None:
         return None
     until = str(int(time.time()) + SESSION_S)
-    return f"{name}.{until}.{_signature(found[1], name, until)}"
+    return f"{name}.{until}.{_signature(user[1], name, until)}"
 
 
 async def _named_by(current: AppState, name: str) -> tuple[User, str] | None:
@@ -217,10 +213,10 @@ async def _named_by(current: AppState, name: str) -> tuple[User, str] | None:
         user_id = base64.urlsafe_b64decode(name.removeprefix(_USER).encode("ascii")).decode("utf-8")
     except ValueError:
         return None
-    found = await current.store.one("login_of", cli=[], web=[], user_id=user_id)
-    if found is None or not name.startswith(_USER):
+    row = await current.store.one("login_of", cli=[], web=[], user_id=user_id)
+    if row is None or not name.startswith(_USER):
         return None
-    return User(id=found["id"], name=found["user_name"], banned=bool(found["is_banned"])), found["session_key"]
+    return User(id=row["id"], name=row["user_name"], banned=bool(row["is_banned"])), row["session_key"]
 
 
 def _signature(key: str, *parts: str) -> str:

@@ -196,11 +196,11 @@ class Live:
         places = await self._store.all("places", leaderboard=board["name"], gpu_type=gpu, limit=PLACES, offset=0)
         bests = [charts.Score.of(row) for row in places if charts.is_time(row["score"])]
         newest = await self._scores(view.topic, _NEWEST if view.scores else _SCORES)
-        known = any(score.submission_id in view.scores for score in newest)
+        is_known = any(score.submission_id in view.scores for score in newest)
         # The best score may be of a submission that waited long: it is none of the newest.
         scores = view.scores | {score.submission_id: score for score in (*newest, *bests)}
         records = charts.records(list(scores.values()))
-        if view.scores and not (known and bests and records[-1].seconds == bests[0].seconds):
+        if view.scores and not (is_known and bests and records[-1].seconds == bests[0].seconds):
             # More came than were read, or the best was taken out.
             newest = await self._scores(view.topic, _SCORES)
             scores = {score.submission_id: score for score in (*newest, *bests)}

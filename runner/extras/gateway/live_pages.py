@@ -34,30 +34,30 @@ _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 async def board(request: Request, session: Session | None) -> Response:
     """GET /board/{name}/live: one leaderboard on one GPU type."""
-    found = await admitted(request, session)
+    board_row = await admitted(request, session)
     current = app_state(request)
-    topic = await _topic(current, found, request.query_params.get("gpu", ""))
+    topic = await _topic(current, board_row, request.query_params.get("gpu", ""))
     state = await current.live.now(topic)
-    finals = await current.store.all("finals_held", leaderboard=found["name"]) if found["over"] else ()
+    finals = await current.store.all("finals_held", leaderboard=board_row["name"]) if board_row["over"] else ()
     return show(
         request,
         session,
         "live.html",
-        board=found,
+        board=board_row,
         gpu=topic.gpu,
         final=topic.gpu in [row["gpu_type"] for row in finals],
         template=_BOARD,
         states=[] if state is None else [state],
-        events=f"/board/{quote(found['name'], safe='')}/live/events?{urlencode({'gpu': topic.gpu})}",
+        events=f"/board/{quote(board_row['name'], safe='')}/live/events?{urlencode({'gpu': topic.gpu})}",
     )
 
 
 async def board_events(request: Request) -> Response:
     """GET /board/{name}/live/events: its state now, and after each change."""
     session = await _session(request)
-    found = await admitted(request, session)
-    topic = await _topic(app_state(request), found, request.query_params.get("gpu", ""))
-    return _stream(request, [topic], _BOARD, closed=found["visibility"] != "public")
+    board = await admitted(request, session)
+    topic = await _topic(app_state(request), board, request.query_params.get("gpu", ""))
+    return _stream(request, [topic], _BOARD, closed=board["visibility"] != "public")
 
 
 async def wall(request: Request, session: Session | None) -> Response:
@@ -81,7 +81,7 @@ async def wall(request: Request, session: Session | None) -> Response:
 async def wall_events(request: Request) -> Response:
     """GET /live/events: the states of a wall now, and each one that changes."""
     boards = await _boards(request, await _session(request))
-    closed = any(found["visibility"] != "public" for found in boards)
+    closed = any(board["visibility"] != "public" for board in boards)
     return _stream(request, await _topics(request, boards), _CARD, closed=closed)
 
 
@@ -98,32 +98,32 @@ async def _boards(request: Request, session: Session | None) -> Sequence[Row]:
     names = request.query_params.getlist("board")
     if names:
         chosen = [await named(current, name) for name in dict.fromkeys(names[:WALL])]
-        for found in chosen:
-            await admit(current, found, None if session is None else session.user)
+        for board in chosen:
+            await admit(current, board, None if session is None else session.user)
         return chosen
     every = await current.store.all("board_list")
-    running = [found for found in every if found["visibility"] == "public" and not found["over"] and found["gpus"]]
-    return sorted(running, key=lambda found: (found["deadline"], found["name"]))[:WALL]
+    running = [board for board in every if board["visibility"] == "public" and not board["over"] and board["gpus"]]
+    return sorted(running, key=lambda board: (board["deadline"], board["name"]))[:WALL]
 
 
 async def _topics(request: Request, boards: Sequence[Row]) -> Sequence[Topic]:
     current = app_state(request)
-    standings = await standings_of(current, [found["name"] for found in boards])
+    standings = await standings_of(current, [board["name"] for board in boards])
     entries = {(row["leaderboard"], row["gpu_type"]): row["entries"] for row in standings}
 
-    def most(found: Row) -> str:
-        return str(max(found["gpus"], key=lambda gpu: entries.get((found["name"], gpu), 0), default=""))
+    def most(board: Row) -> str:
+        return str(max(board["gpus"], key=lambda gpu: entries.get((board["name"], gpu), 0), default=""))
 
-    return [Topic(board_id=found["id"], gpu=most(found)) for found in boards]
+    return [Topic(board_id=board["id"], gpu=most(board)) for board in boards]
 
 
-async def _topic(current: AppState, found: Row, gpu: str) -> Topic:
+async def _topic(current: AppState, board: Row, gpu: str) -> Topic:
     """The GPU type that is asked for, if the leaderboard has it; else that with most entries."""
-    chosen = own_name(found, gpu)
-    if chosen not in found["gpus"]:
-        entries = {row["gpu_type"]: row["entries"] for row in await standings_of(current, [found["name"]])}
-        chosen = max(found["gpus"], key=lambda name: entries.get(name, 0), default="")
-    return Topic(board_id=found["id"], gpu=chosen)
+    chosen = own_name(board, gpu)
+    if chosen not in board["gpus"]:
+        entries = {row["gpu_type"]: row["entries"] for row in await standings_of(current, [board["name"]])}
+        chosen = max(board["gpus"], key=lambda name: entries.get(name, 0), default="")
+    return Topic(board_id=board["id"], gpu=chosen)
 
 
 def _stream(request: Request, topics: Sequence[Topic], template: str, *, closed: bool) -> Response:

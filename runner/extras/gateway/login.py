@@ -35,12 +35,12 @@ async def init(request: Request) -> Response:
         state = str(uuid.uuid4())
         try:
             # The code names it to an operator; the rest stays a secret, of which only the digest is stored.
-            found = await current.store.one(
+            row = await current.store.one(
                 "begin_login", code=state[:8], digest=digest(state), provider=provider, origin=origin
             )
         except RefusedError as error:
             raise await refusal_of(current, error) from error
-        if found is not None and found["begun"]:
+        if row is not None and row["begun"]:
             return Ascii({"state": state})
     raise Refusal(429, "Try again", retry_after_s=1)
 
@@ -53,10 +53,10 @@ async def join(request: Request) -> Response:
     if not isinstance(code, str) or not code:
         raise Refusal(400, "Missing required field: code")
     try:
-        found = await current.store.one("join_board", code=code[:255], user_id=who.id)
+        row = await current.store.one("join_board", code=code[:255], user_id=who.id)
     except RefusedError as error:
         wait_s = current.limits.attempt.take(address(request))
         if wait_s:
             raise Refusal(429, "Too many attempts", retry_after_s=wait_s) from error
         raise Refusal(400, error.message) from error
-    return Ascii({"status": "ok", "leaderboards": [] if found is None else found["leaderboards"]})
+    return Ascii({"status": "ok", "leaderboards": [] if row is None else row["leaderboards"]})

@@ -36,29 +36,29 @@ def _login_page(request: Request, session: Session | None, next_page: str, *, fa
     return show(request, session, "login.html", answer, next=next_page, failed=failed, providers=others)
 
 
-def _logged_in(request: Request, made: Response, cookie: str) -> Response:
+def _logged_in(request: Request, response: Response, cookie: str) -> Response:
     # A proxy that nobody told of leaves the scheme at http.
     secure = is_public_https(app_state(request)) or request.url.scheme == "https"
-    made.set_cookie(COOKIE, cookie, max_age=SESSION_S, httponly=True, samesite="lax", secure=secure, path="/")
-    return made
+    response.set_cookie(COOKIE, cookie, max_age=SESSION_S, httponly=True, samesite="lax", secure=secure, path="/")
+    return response
 
 
 async def begin_oauth(request: Request, session: Session | None) -> Response:
     """GET /login/{provider}: to GitHub or Discord, and from there back to `finish_oauth`."""
-    made = await oauth.begin(request, session, local_path(request.query_params.get("next", "")))
-    made.headers.update(HEADERS)
-    return made
+    response = await oauth.begin(request, session, local_path(request.query_params.get("next", "")))
+    response.headers.update(HEADERS)
+    return response
 
 
 async def finish_oauth(request: Request, session: Session | None) -> Response:
     """GET /auth/cli/{provider}: logged in, where this very browser began it. The path is KernelBot's."""
     try:
         who, next_page = await oauth.finish(request)
-        made = await _welcome(request, who, local_path(next_page))
+        response = await _welcome(request, who, local_path(next_page))
     except Refusal as refusal:
-        made = refusal_page(request, session, refusal)
-    oauth.forget(made, app_state(request))
-    return made
+        response = refusal_page(request, session, refusal)
+    oauth.forget(response, app_state(request))
+    return response
 
 
 async def attach(request: Request, session: Session | None) -> Response:
@@ -86,6 +86,6 @@ async def logout(request: Request, session: Session | None) -> Response:
     """POST /logout: this browser forgets; `kernel-runner user revoke` ends all sessions of a user."""
     if session is not None:
         require_token(session, await form(request))
-    made = go_to("/")
-    made.delete_cookie(COOKIE, path="/")
-    return made
+    response = go_to("/")
+    response.delete_cookie(COOKIE, path="/")
+    return response

@@ -54,9 +54,9 @@ def markdown(text: str, most_bytes: int) -> Markup:
     if len(text) <= most_bytes:
         tokens = _parser().parse(text)
         _lower_headings(tokens)
-        made = _parser().renderer.render(tokens, _parser().options, {})
-        if len(made.encode("utf-8", "replace")) <= most_bytes:
-            return Markup(made)  # noqa: S704 - the renderer escapes, and takes no raw HTML
+        page = _parser().renderer.render(tokens, _parser().options, {})
+        if len(page.encode("utf-8", "replace")) <= most_bytes:
+            return Markup(page)  # noqa: S704 - the renderer escapes, and takes no raw HTML
     return Markup('<div class="text">{}</div>').format(cut)
 
 
@@ -140,11 +140,11 @@ def coloured(text: str, language: str, most_bytes: int) -> Source:
     rest = beginning[place:]
     last = sizes.cut(rest, max(most_bytes - used, 3))
     whole = beginning == text and last.endswith("…") <= rest.endswith("…")
-    made = Markup("".join(parts).encode("utf-8", "replace").decode()) + last  # noqa: S704 - escaped above
-    made += "" if whole or last.endswith("…") else "…"
+    page = Markup("".join(parts).encode("utf-8", "replace").decode()) + last  # noqa: S704 - escaped above
+    page += "" if whole or last.endswith("…") else "…"
     return Source(
-        shown=made,
-        numbers="\n".join(map(str, range(1, len(made.splitlines()) + 1))),
+        shown=page,
+        numbers="\n".join(map(str, range(1, len(page.splitlines()) + 1))),
         lines=len(text.splitlines()),
         whole=whole,
     )

@@ -42,10 +42,10 @@ def providers(config: Config) -> Mapping[str, Provider]:
     Raises:
         ConfigError: one lacks its secret, or the gateway's public address is not known.
     """
-    made: dict[str, Provider] = {}
+    by_name: dict[str, Provider] = {}
     github, discord = config.gateway_github_url.rstrip("/"), config.gateway_discord_url.rstrip("/")
     if config.gateway_github_client_id is not None:
-        made["github"] = Provider(
+        by_name["github"] = Provider(
             name="github",
             title="GitHub",
             client_id=config.gateway_github_client_id,
@@ -57,7 +57,7 @@ def providers(config: Config) -> Mapping[str, Provider]:
             name_key="login",
         )
     if config.gateway_discord_client_id is not None:
-        made["discord"] = Provider(
+        by_name["discord"] = Provider(
             name="discord",
             title="Discord",
             client_id=config.gateway_discord_client_id,
@@ -68,16 +68,16 @@ def providers(config: Config) -> Mapping[str, Provider]:
             scope="identify",
             name_key="username",
         )
-    if made and config.gateway_public_url is None:
+    if by_name and config.gateway_public_url is None:
         raise ConfigError("gateway_public_url is not set: OAuth sends people back to it, e.g. https://kernels.example")
-    return made
+    return by_name
 
 
 def _secret(config: Config, name: str) -> str:
-    found = config.secret(name)
-    if found is None:
+    secret = config.secret(name)
+    if secret is None:
         raise ConfigError(f"{name}_file is not set: {name.replace('_secret', '_client_id')} needs it")
-    return found
+    return secret
 
 
 async def begin(request: Request, _: Session | None, next_page: str) -> Response:
@@ -94,13 +94,13 @@ async def begin(request: Request, _: Session | None, next_page: str) -> Response
         "code_challenge_method": "S256",
         **({"scope": provider.scope} if provider.scope else {}),
     }
-    made = RedirectResponse(f"{provider.authorize_url}?{urlencode(query)}", 303)
+    response = RedirectResponse(f"{provider.authorize_url}?{urlencode(query)}", 303)
     value = base64.urlsafe_b64encode(json.dumps([provider.name, state, verifier, next_page]).encode()).decode("ascii")
     secure = is_public_https(app_state(request))
-    made.set_cookie(
+    response.set_cookie(
         _cookie(secure=secure), value, max_age=_LOGIN_S, httponly=True, samesite="lax", secure=secure, path="/"
     )
-    return made
+    return response
 
 
 async def finish(request: Request) -> tuple[User, str]:
@@ -116,19 +116,19 @@ async def finish(request: Request) -> tuple[User, str]:
     if "error" in request.query_params or not 0 < len(code) <= _LONGEST:
         raise Refusal(403, f"{provider.title} did not log you in")
     identity.attempt(request)
-    told = await _person(provider, code, verifier, _back(current, provider))
-    subject, name = told.get("id"), told.get(provider.name_key)
+    person = await _person(provider, code, verifier, _back(current, provider))
+    subject, name = person.get("id"), person.get(provider.name_key)
     if isinstance(subject, bool) or not isinstance(subject, int | str) or not isinstance(name, str):
         raise Refusal(502, f"{provider.title} told of no person")
     try:
-        found = await current.store.one(
+        row = await current.store.one(
             "web_login", provider=provider.name, subject=str(subject), user_name=name[:255] or None
         )
     except RefusedError as error:
         raise Refusal(403, str(error)) from error
-    if found is None:
+    if row is None:
         raise TypeError("runner.web_login returned no row")
-    return User(id=found["user_id"], name=name, banned=False), next_page
+    return User(id=row["user_id"], name=name, banned=False), next_page
 
 
 def forget(response: Response, current: AppState) -> None:
@@ -152,10 +152,10 @@ async def attach(current: AppState, session: Session, code: str) -> None:
 
 def _chosen(request: Request) -> Provider:
     name = request.path_params["provider"]
-    found = app_state(request).providers.get(name)
-    if found is None:
+    provider = app_state(request).providers.get(name)
+    if provider is None:
         raise Refusal(404, "This site has no such login. Ask an operator to approve the first 8 characters of cli_id")
-    return found
+    return provider
 
 
 def _begun(request: Request, provider: Provider) -> tuple[str, str]:
@@ -192,14 +192,14 @@ async def _person(provider: Provider, code: str, verifier: str, back: str) -> Ma
             # GitHub says 200 for a code that is wrong.
             if status != 200 or not isinstance(token, str):
                 raise Refusal(403, f"{provider.title} did not log you in")
-            status, told = await _asked(
+            status, person = await _asked(
                 client, "GET", provider.person_url, headers={"Authorization": f"Bearer {token}"}
             )
     except (httpx2.HTTPError, httpx2.InvalidURL, ImportError, OSError, ValueError) as error:
         raise Refusal(502, f"{provider.title} does not answer. Try again later.") from error
     if status != 200:
         raise Refusal(502, f"{provider.title} told of no person")
-    return told
+    return person
 
 
 async def _asked(
@@ -218,10 +218,10 @@ async def _asked(
             if len(body) > _ANSWER_BYTES:
                 return answer.status_code, {}
     try:
-        found = json.loads(bytes(body))
+        value = json.loads(bytes(body))
     except (ValueError, RecursionError):
         return answer.status_code, {}
-    return answer.status_code, found if isinstance(found, dict) else {}
+    return answer.status_code, value if isinstance(value, dict) else {}
 
 
 def _back(current: AppState, provider: Provider) -> str:

@@ -38,9 +38,9 @@ async def lines_of(current: AppState, board: Row, ids: Sequence[int]) -> dict[in
     if not board["over"] or not ids:
         return {}
     key = ("lines", *ids)
-    known = current.drawings.get(key)
-    if isinstance(known, dict):
-        return known
+    drawing = current.drawings.get(key)
+    if isinstance(drawing, dict):
+        return drawing
     rows = await current.store.all("open_lines", ids=list(ids))
     lines = {row["submission_id"]: row["lines"] for row in rows}
     current.drawings.put(key, lines)
@@ -51,8 +51,8 @@ async def winners(request: Request, session: Session | None) -> Response:
     """GET /board/{name}/winners: the first three of each GPU type."""
     current = app_state(request)
     board = await share.public_board(current, request.path_params["name"])
-    found = await current.store.one("open_board", board_id=board["id"])
-    if found is None or not found["open"]:
+    opening = await current.store.one("open_board", board_id=board["id"])
+    if opening is None or not opening["open"]:
         raise Refusal(404, "Winners and code are public after the deadline, where the leaderboard's owner agrees")
     rows = await current.store.all("winners", leaderboard=board["name"])
     lines = await lines_of(current, board, [row["submission_id"] for row in rows])
@@ -189,12 +189,12 @@ async def _source(current: AppState, submission_id: int) -> Row:
     Raises:
         Refusal: 404.
     """
-    found = None
+    source = None
     if 0 < submission_id <= MOST:
-        found = await current.store.one("open_sources", ids=[submission_id], most_bytes=MOST)
-    if found is None:
+        source = await current.store.one("open_sources", ids=[submission_id], most_bytes=MOST)
+    if source is None:
         raise Refusal(404, _not_open(submission_id))
-    return found
+    return source
 
 
 def _not_open(submission_id: int) -> str:

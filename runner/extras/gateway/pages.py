@@ -103,13 +103,13 @@ async def users(request: Request, session: Session | None) -> Response:
             refused = str(error)
         else:
             approved, given = given["user"], dict.fromkeys(given, "")
-    found = await current.store.one("count_waiting")
+    row = await current.store.one("count_waiting")
     return show(
         request,
         session,
         "users.html",
         400 if refused else 200,
-        waiting=0 if found is None else found["waiting"],
+        waiting=0 if row is None else row["waiting"],
         given=given,
         approved=approved,
         refused=refused,

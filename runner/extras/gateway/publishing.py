@@ -45,16 +45,16 @@ async def create(request: Request) -> Response:
     if request.headers.get("content-type", "").startswith("multipart/"):
         sent = await upload(request)
         name, visibility = sent.fields.get("name"), _visibility(sent.fields)
-        made = await _told(_from_archive, current, url, sent.name, sent.code, name)
+        board_name = await _in_thread(_from_archive, current, url, sent.name, sent.code, name)
     else:
         body = await json_body(request)
         directory, visibility = body.get("directory"), _visibility(body)
         if not isinstance(directory, str) or not directory:
             raise Refusal(422, [problem("missing", "body.directory", "Field required", None)])
         folder = _below(_problems(current), directory)
-        made = await _told(_publish, current, url, folder, f"{folder.name}{_DEV}")
-    await _show(current, made, visibility)
-    return Ascii({"status": "ok", "leaderboard": made})
+        board_name = await _in_thread(_publish, current, url, folder, f"{folder.name}{_DEV}")
+    await _show(current, board_name, visibility)
+    return Ascii({"status": "ok", "leaderboard": board_name})
 
 
 async def update_problems(request: Request) -> Response:
@@ -68,10 +68,10 @@ async def update_problems(request: Request) -> Response:
         raise Refusal(400, "problem_set is the name of a competition file without .yaml")
     if not isinstance(force, bool):
         raise Refusal(422, [problem("bool_type", "body.force", "Input should be a valid boolean", None)])
-    made = await _told(_update_all, current, url, _problems(current), chosen, force)
-    for name in made["created"]:
+    report = await _in_thread(_update_all, current, url, _problems(current), chosen, force)
+    for name in report["created"]:
         await _show(current, name, visibility)
-    return Ascii({"status": "ok", **made})
+    return Ascii({"status": "ok", **report})
 
 
 def _login(current: AppState) -> str:
@@ -90,10 +90,10 @@ def _problems(current: AppState) -> Path:
 
 
 def _visibility(fields: Mapping[str, Any]) -> str:
-    found = fields.get("visibility") or "public"
-    if found not in ("public", "closed"):
+    visibility = fields.get("visibility") or "public"
+    if visibility not in ("public", "closed"):
         raise Refusal(422, [problem("literal_error", "body.visibility", "Input should be 'public' or 'closed'", None)])
-    return str(found)
+    return str(visibility)
 
 
 def _below(root: Path, directory: str) -> Path:
@@ -103,16 +103,16 @@ def _below(root: Path, directory: str) -> Path:
         Refusal: 400, there is none.
     """
     try:
-        found = (root / directory).resolve()
-        right = found.is_dir() and found.is_relative_to(root.resolve()) and found != root.resolve()
+        folder = (root / directory).resolve()
+        right = folder.is_dir() and folder.is_relative_to(root.resolve()) and folder != root.resolve()
     except (OSError, ValueError, RuntimeError):
         right = False
-    if not right or not _NAME.fullmatch(found.name):
+    if not right or not _NAME.fullmatch(folder.name):
         raise Refusal(400, f"Directory {shown(directory)} is not below the folder of problems")
-    return found
+    return folder
 
 
-async def _told(work: Any, *values: Any) -> Any:  # noqa: ANN401 - one of the functions below, and what it returns
+async def _in_thread(work: Any, *values: Any) -> Any:  # noqa: ANN401 - one of the functions below, and what it returns
     """What a function of another thread returns; what it refuses is a 400 without the host's paths.
 
     Raises:
@@ -136,9 +136,9 @@ def _without_paths(current: AppState, text: str) -> str:
 
 
 async def _show(current: AppState, name: str, visibility: str) -> None:
-    found = await current.store.one("board_by_name", name=name)
-    if found is not None:
-        await current.store.all("set_visibility", board_id=found["id"], visibility=visibility)
+    row = await current.store.one("board_by_name", name=name)
+    if row is not None:
+        await current.store.all("set_visibility", board_id=row["id"], visibility=visibility)
 
 
 def _from_archive(current: AppState, url: str, file_name: str, data: bytes, name: str | None) -> str:
@@ -170,29 +170,29 @@ def _publish(current: AppState, url: str, source: Path, name: str) -> str:
 
 def _update_all(current: AppState, url: str, root: Path, chosen: str | None, force: bool) -> dict[str, list[Any]]:  # noqa: FBT001 - called by another thread, by position
     """The outcome for each problem of the chosen competition file, or of all."""
-    told: dict[str, list[Any]] = {"created": [], "updated": [], "skipped": [], "errors": []}
+    report: dict[str, list[Any]] = {"created": [], "updated": [], "skipped": [], "errors": []}
     files = [root / f"{chosen}.yaml"] if chosen is not None else visible(root, ".yaml")
     store = Store(url, application_name="kernel-runner gateway publishing")
     try:
-        known = {line.name for line in store.boards()}
+        names = {line.name for line in store.boards()}
         for file in files:
             try:
                 problems: Sequence[Problem] = load_competition(file).problems
             except KernelRunnerError as error:
-                told["errors"].append({"name": file.stem, "error": _without_paths(current, str(error))})
+                report["errors"].append({"name": file.stem, "error": _without_paths(current, str(error))})
                 continue
             for entry in problems:
                 try:
-                    outcome, reason = _update(current, store, entry, present=entry.name in known, force=force)
+                    outcome, reason = _update(current, store, entry, present=entry.name in names, force=force)
                 except DatabaseUnavailableError:
                     raise
                 except KernelRunnerError as error:
-                    told["errors"].append({"name": entry.name, "error": _without_paths(current, str(error))})
+                    report["errors"].append({"name": entry.name, "error": _without_paths(current, str(error))})
                     continue
-                told[outcome].append({"name": entry.name, "reason": reason} if outcome == "skipped" else entry.name)
+                report[outcome].append({"name": entry.name, "reason": reason} if outcome == "skipped" else entry.name)
     finally:
         store.close()
-    return told
+    return report
 
 
 def _update(current: AppState, store: Store, entry: Problem, *, present: bool, force: bool) -> tuple[str, str]:
@@ -210,9 +210,9 @@ def _update(current: AppState, store: Store, entry: Problem, *, present: bool, f
     parts = publication.settings(entry.name, entry.folder, deadline=deadline, gpus=board.gpus)
     # A newer KernelBot stores a validation of null.
     task = {key: value for key, value in board.task.items() if (key, value) != ("validation", None)}
-    found = (task, board.extra or {}, dict(board.templates), board.description, board.deadline)
-    wanted = (parts["task"], parts["extra"] or {}, dict(parts["templates"]), parts["description"])
-    if found == (*(clean_json(part) for part in wanted), deadline):
+    present_parts = (task, board.extra or {}, dict(board.templates), board.description, board.deadline)
+    new_parts = (parts["task"], parts["extra"] or {}, dict(parts["templates"]), parts["description"])
+    if present_parts == (*(clean_json(part) for part in new_parts), deadline):
         return "skipped", "no changes"
     store.update_board(**parts, force=force)
     return "updated", ""

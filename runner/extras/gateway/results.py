@@ -18,22 +18,22 @@ _SYSTEM: Final = ("gpu", "device_count", "cpu", "runtime", "platform", "torch")
 _TOLD: Final = ("test", "benchmark")
 
 
-def detail(found: Row, *, runner_queue: object) -> dict[str, Any]:
+def detail(submission: Row, *, runner_queue: object) -> dict[str, Any]:
     """A submission as its owner gets it."""
     return {
-        "id": found["id"],
-        "leaderboard_id": found["leaderboard_id"],
-        "leaderboard_name": found["leaderboard_name"],
-        "file_name": found["file_name"],
-        "user_id": found["user_id"],
-        "submission_time": moment(found["submission_time"]),
-        "done": found["done"],
-        "code": source(found["code"]),
-        "runs": [run(row, found["submission_time"]) for row in found["runs"] or ()],
+        "id": submission["id"],
+        "leaderboard_id": submission["leaderboard_id"],
+        "leaderboard_name": submission["leaderboard_name"],
+        "file_name": submission["file_name"],
+        "user_id": submission["user_id"],
+        "submission_time": moment(submission["submission_time"]),
+        "done": submission["done"],
+        "code": source(submission["code"]),
+        "runs": [run(row, submission["submission_time"]) for row in submission["runs"] or ()],
         "job": {
-            "status": found["status"],
-            "error": found["error"],
-            "last_heartbeat": moment(found["last_heartbeat"]),
+            "status": submission["status"],
+            "error": submission["error"],
+            "last_heartbeat": moment(submission["last_heartbeat"]),
         },
         "runner_queue": runner_queue,
     }
@@ -46,7 +46,7 @@ def source(code: bytes | None) -> str:
 
 def run(row: Row, submitted: datetime) -> dict[str, Any]:
     """One run. That of a secret run has the time of the submission: its own would tell of the secret data."""
-    made: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "start_time": _stamp(row["start_time"]) or moment(submitted),
         "end_time": _stamp(row["end_time"]) or moment(submitted),
         "mode": row["mode"],
@@ -56,36 +56,36 @@ def run(row: Row, submitted: datetime) -> dict[str, Any]:
         "passed": row["passed"],
     }
     if not row["secret"] and row["mode"] in _TOLD:
-        made["result"] = row["result"]
-        told = picked(row["meta"], META) or {}
-        made["diagnostics"] = {**told, "compilation": picked(row["compilation"], COMPILATION)}
-    return made
+        shown["result"] = row["result"]
+        meta = picked(row["meta"], META) or {}
+        shown["diagnostics"] = {**meta, "compilation": picked(row["compilation"], COMPILATION)}
+    return shown
 
 
-def full_results(found: Row, profiles: Sequence[Row]) -> list[dict[str, Any]]:
+def full_results(submission: Row, profiles: Sequence[Row]) -> list[dict[str, Any]]:
     """The end of a submission as a stream tells it: public runs per GPU type, then secret ones without content.
 
     A profile without its capture is a failure.
     """
-    runs: Sequence[Row] = found["runs"] or ()
-    made: list[dict[str, Any]] = []
+    runs: Sequence[Row] = submission["runs"] or ()
+    shown: list[dict[str, Any]] = []
     for secret in (False, True):
         for gpu in dict.fromkeys(row["gpu_type"] for row in runs if row["secret"] is secret):
             mine = [row for row in runs if row["secret"] is secret and row["gpu_type"] == gpu]
             profiled = _profile_metadata(mine)
             errors = [] if profiled is None else [_profile_error(row) for row in mine if not row["passed"]]
-            made.append(
+            shown.append(
                 {
                     "success": not errors,
                     "error": "; ".join(errors),
                     "system": {**(picked(mine[0]["system_info"], _SYSTEM) or {}), "hostname": ""},
-                    "runs": {row["mode"]: _evaluation(row, found["submission_time"], profiles) for row in mine},
+                    "runs": {row["mode"]: _evaluation(row, submission["submission_time"], profiles) for row in mine},
                     **({} if profiled is None else {"profile_metadata": profiled}),
                 }
             )
-    if not made:
-        made.append({"success": False, "error": found["error"] or "no result", "system": {}, "runs": {}})
-    return made
+    if not shown:
+        shown.append({"success": False, "error": submission["error"] or "no result", "system": {}, "runs": {}})
+    return shown
 
 
 def _evaluation(row: Row, submitted: datetime, profiles: Sequence[Row]) -> dict[str, Any]:
@@ -109,8 +109,8 @@ def _evaluation(row: Row, submitted: datetime, profiles: Sequence[Row]) -> dict[
 
 
 def _compiled(value: object) -> dict[str, Any] | None:
-    found = picked(value, COMPILATION)
-    return None if found is None else {**found, "command": ""}
+    compilation = picked(value, COMPILATION)
+    return None if compilation is None else {**compilation, "command": ""}
 
 
 def _profile(row: Row, profiles: Sequence[Row]) -> dict[str, Any] | None:
@@ -128,8 +128,8 @@ def _profile(row: Row, profiles: Sequence[Row]) -> dict[str, Any] | None:
 def _profile_error(row: Row) -> str:
     """Why a profile failed, as far as its result says."""
     result = row["result"] or {}
-    told = (result.get(key) for key in ("benchmark.0.error", "runner.nothing_captured"))
-    return f"{row['mode']}: {next(filter(None, told), 'it did not pass')}"
+    errors = (result.get(key) for key in ("benchmark.0.error", "runner.nothing_captured"))
+    return f"{row['mode']}: {next(filter(None, errors), 'it did not pass')}"
 
 
 def _profile_metadata(rows: Sequence[Row]) -> dict[str, Any] | None:

@@ -119,12 +119,12 @@ async def public_board(current: AppState, name: str) -> Row:
         Refusal: 404, there is none, or it is not public.
     """
     try:
-        found = await named(current, name)
+        board = await named(current, name)
     except Refusal:
         raise Refusal(404, NOT_PUBLIC) from None
-    if found["visibility"] != "public":
+    if board["visibility"] != "public":
         raise Refusal(404, NOT_PUBLIC)
-    return found
+    return board
 
 
 async def picture(request: Request, _: Session | None) -> Response:
@@ -140,8 +140,8 @@ async def picture(request: Request, _: Session | None) -> Response:
         rows = await current.store.all(
             "places", leaderboard=board["name"], gpu_type=gpu, limit=pictures.PLACES, offset=0
         )
-        found = await current.store.one("count_places", leaderboard=board["name"], gpu_type=gpu)
-        card = card_of(board, gpu, rows=rows, entries=0 if found is None else found["count"])
+        row = await current.store.one("count_places", leaderboard=board["name"], gpu_type=gpu)
+        card = card_of(board, gpu, rows=rows, entries=0 if row is None else row["count"])
         current.drawings.put(key, card)
     if is_known(request, card.version):
         return versioned(b"", "image/png", card.version, status=304)

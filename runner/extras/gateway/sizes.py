@@ -25,20 +25,20 @@ T = TypeVar("T")
 def cut(text: object, most: int = NAME) -> Markup:
     """The beginning of a text, as HTML of at most that many bytes."""
     whole = str(text)
-    made = str(escape(whole[:most])).encode("utf-8", "replace")
-    if len(whole) <= most and len(made) <= most:
-        return Markup(made.decode())  # noqa: S704 - escaped above
-    kept = made[: most - len(_MORE.encode())].decode("utf-8", "ignore")
+    escaped = str(escape(whole[:most])).encode("utf-8", "replace")
+    if len(whole) <= most and len(escaped) <= most:
+        return Markup(escaped.decode())  # noqa: S704 - escaped above
+    kept = escaped[: most - len(_MORE.encode())].decode("utf-8", "ignore")
     return Markup(_CUT_END.sub("", kept) + _MORE)  # noqa: S704 - escaped above
 
 
 def cut_start(text: object, most: int) -> Markup:
     """The end of a text, as HTML of at most that many bytes."""
     whole = str(text)
-    made = str(escape(whole[-most:])).encode("utf-8", "replace")
-    if len(whole) <= most and len(made) <= most:
-        return Markup(made.decode())  # noqa: S704 - escaped above
-    kept = made[len(made) - most + len(_MORE.encode()) :].decode("utf-8", "ignore")
+    escaped = str(escape(whole[-most:])).encode("utf-8", "replace")
+    if len(whole) <= most and len(escaped) <= most:
+        return Markup(escaped.decode())  # noqa: S704 - escaped above
+    kept = escaped[len(escaped) - most + len(_MORE.encode()) :].decode("utf-8", "ignore")
     return Markup(_MORE + _CUT_START.sub("", kept))  # noqa: S704 - escaped above
 
 
@@ -66,6 +66,6 @@ class Budget:
             kept.append(item)
         return kept
 
-    def _take(self, made: Markup) -> Markup:
-        self.left -= len(made.encode())
-        return made
+    def _take(self, text: Markup) -> Markup:
+        self.left -= len(text.encode())
+        return text

@@ -59,14 +59,14 @@ async def mine(request: Request, session: Session | None) -> Response:
     current = app_state(request)
     offset = query_number(request, "offset", 0, low=0, high=1_000_000)
     chosen = {name: request.query_params.get(name) or None for name in ("leaderboard", "gpu_type", "verdict")}
-    found = await current.store.all("my_submissions", user_id=user.user.id, **chosen, limit=ROWS + 1, offset=offset)
-    states = await current.store.all("verdicts", ids=[line["id"] for line in found])
+    rows = await current.store.all("my_submissions", user_id=user.user.id, **chosen, limit=ROWS + 1, offset=offset)
+    states = await current.store.all("verdicts", ids=[line["id"] for line in rows])
     places = await current.store.all("my_places", user_id=user.user.id)
     return show(
         request,
         session,
         "mine.html",
-        lines=found[:ROWS],
+        lines=rows[:ROWS],
         states={line["submission_id"]: line for line in states},
         leaderboards=sorted({place["leaderboard"] for place in places}),
         gpu_types=sorted({place["gpu_type"] for place in places}),
@@ -74,7 +74,7 @@ async def mine(request: Request, session: Session | None) -> Response:
         chosen=chosen,
         offset=offset,
         size=ROWS,
-        more=len(found) > ROWS,
+        more=len(rows) > ROWS,
         attachable=bool(current.providers) and not user.user.operator,
     )
 
@@ -86,10 +86,10 @@ async def send(request: Request, session: Session | None) -> Response:
         raise Refusal(403, "The operator has no submissions; log in as a user")
     current = app_state(request)
     if request.method == "GET":
-        found = await named(current, request.query_params.get("board", ""))
-        await admit(current, found, user.user)
-        gpu = own_name(found, request.query_params.get("gpu", ""))
-        task = await current.store.one("board_reference", board_id=found["id"])
+        board = await named(current, request.query_params.get("board", ""))
+        await admit(current, board, user.user)
+        gpu = own_name(board, request.query_params.get("gpu", ""))
+        task = await current.store.one("board_reference", board_id=board["id"])
         templates = {} if task is None else {title: text for title, text in sources_of(task) if title != "Reference"}
         asked = request.query_params.get("template", "")
         title = asked if asked in templates else next(iter(templates), "")
@@ -97,7 +97,7 @@ async def send(request: Request, session: Session | None) -> Response:
         last = await current.store.all(
             "my_submissions",
             user_id=user.user.id,
-            leaderboard=found["name"],
+            leaderboard=board["name"],
             gpu_type=None,
             verdict=None,
             limit=1,
@@ -107,7 +107,7 @@ async def send(request: Request, session: Session | None) -> Response:
             request,
             session,
             "send.html",
-            board=found,
+            board=board,
             gpu=gpu,
             titles=list(templates),
             title=title,
@@ -138,41 +138,43 @@ async def view(request: Request, session: Session | None) -> Response:
     user = user_of(session)
     current = app_state(request)
     submission_id = path_number(request, "id")
-    found = await owned(current, submission_id, user.user)
+    submission = await owned(current, submission_id, user.user)
     status = await current.store.one("submission_status", submission_id=submission_id)
     validated = await current.store.all("validations_of_submission", submission_id=submission_id)
     signed = await current.store.all("receipts_of", submission_id=submission_id)
     opened = await current.store.all("open_lines", ids=[submission_id])
     files: Sequence[Row] = ()
-    if any(row["mode"].startswith("profile") for row in found["runs"] or ()):
+    if any(row["mode"].startswith("profile") for row in submission["runs"] or ()):
         files = await current.store.all("profile_files", submission_id=submission_id)
     ranking_by = None
     if status is not None and status["score"] is not None:
-        task = await current.store.one("board_reference", board_id=found["leaderboard_id"])
+        task = await current.store.one("board_reference", board_id=submission["leaderboard_id"])
         ranking_by = None if task is None else task["ranking_by"]
 
     def make() -> Response:
         rows, outputs = sizes.Budget(_CASES), sizes.Budget(_OUTPUTS)
-        public = [row for row in found["runs"] or () if not row["secret"]]
+        public = [row for row in submission["runs"] or () if not row["secret"]]
         secret: dict[str, bool] = {}
-        for row in found["runs"] or ():
+        for row in submission["runs"] or ():
             if row["secret"]:
                 secret[row["gpu_type"]] = row["passed"] and secret.get(row["gpu_type"], True)
         return show(
             request,
             session,
             "view.html",
-            submission={key: value for key, value in found.items() if key not in ("code", "runs")},
+            submission={key: value for key, value in submission.items() if key not in ("code", "runs")},
             status=status,
-            headline=reports.headline(found, status, ranking_by),
+            headline=reports.headline(submission, status, ranking_by),
             validated=validated,
             runs=[_run(row, files[:_FILES], rows, outputs) for row in sorted(public[:_RUNS], key=_order)],
             secret=secret,
             signed=signed,
             public=bool(opened),
             phases=charts.phases(_phases(status)),
-            code=markup.coloured(results.source(found["code"]), markup.language_of(found["file_name"]), _CODE),
-            progress=_progress(found, status),
+            code=markup.coloured(
+                results.source(submission["code"]), markup.language_of(submission["file_name"]), _CODE
+            ),
+            progress=_progress(submission, status),
         )
 
     # Beside the event loop: results and code may be large, and colouring takes milliseconds.
@@ -240,11 +242,11 @@ async def profile_file(request: Request, session: Session | None) -> Response:
     submission_id = path_number(request, "id")
     await owned(current, submission_id, user.user, with_code=False, with_runs=False)
     gpu, name = request.path_params["gpu"], request.path_params["name"]
-    found = await current.store.one("profile_file", submission_id=submission_id, gpu_type=gpu, name=name)
-    if found is None:
+    row = await current.store.one("profile_file", submission_id=submission_id, gpu_type=gpu, name=name)
+    if row is None:
         raise Refusal(404, f"Submission {submission_id} has no such file; profiles are kept for 30 days")
     headers = {**HEADERS, "Content-Disposition": saved_as(f"submission-{submission_id}.{name}")}
-    return Response(bytes(found["data"]), media_type="application/octet-stream", headers=headers)
+    return Response(bytes(row["data"]), media_type="application/octet-stream", headers=headers)
 
 
 def _case_bytes(case: Case) -> int:
@@ -259,11 +261,11 @@ def _case_bytes(case: Case) -> int:
 async def code(request: Request, session: Session | None) -> Response:
     """GET /view/{id}/code: the whole code, as a file to be saved."""
     user = user_of(session)
-    found = await owned(app_state(request), path_number(request, "id"), user.user, with_runs=False)
+    submission = await owned(app_state(request), path_number(request, "id"), user.user, with_runs=False)
     return Response(
-        results.source(found["code"]),
+        results.source(submission["code"]),
         media_type="text/plain; charset=utf-8",
-        headers={**HEADERS, "Content-Disposition": saved_as(f"submission-{found['id']}.txt")},
+        headers={**HEADERS, "Content-Disposition": saved_as(f"submission-{submission['id']}.txt")},
     )
 
 
@@ -298,17 +300,17 @@ async def _progress_events(current: AppState, submission_id: int, user_id: str) 
             while time.monotonic() < until and not current.watcher.leaving:
                 happened.clear()
                 try:
-                    found = await current.store.one(
+                    submission = await current.store.one(
                         "submission", submission_id=submission_id, with_code=False, with_runs=False
                     )
                     status = await current.store.one("submission_status", submission_id=submission_id)
                 except DatabaseUnavailableError:
                     yield b": the database is away\n\n"
                     continue
-                told = {"text": "deleted", "done": True} if found is None else _progress(found, status)
-                yield b": alive\n\n" if told == last else event("progress", told)
-                last = told
-                if told["done"]:
+                progress = {"text": "deleted", "done": True} if submission is None else _progress(submission, status)
+                yield b": alive\n\n" if progress == last else event("progress", progress)
+                last = progress
+                if progress["done"]:
                     return
                 try:
                     async with asyncio.timeout(HEARTBEAT_S):
@@ -320,11 +322,11 @@ async def _progress_events(current: AppState, submission_id: int, user_id: str) 
         current.limits.streams.close(user_id)
 
 
-def _progress(found: Row, status: Row | None) -> dict[str, Any]:
+def _progress(submission: Row, status: Row | None) -> dict[str, Any]:
     """One line about a submission."""
     if status is None:
-        word = found["status"] or ("done" if found["done"] else "waiting")
-        return {"text": word, "done": found["done"]}
+        word = submission["status"] or ("done" if submission["done"] else "waiting")
+        return {"text": word, "done": submission["done"]}
     if status["state"] in ("done", "cancelled"):
-        return {"text": words.verdict(status["verdict"]) or status["state"], "done": bool(found["done"])}
+        return {"text": words.verdict(status["verdict"]) or status["state"], "done": bool(submission["done"])}
     return {"text": reports.progress(status), "done": False}

@@ -172,7 +172,7 @@ async def store(
     if board["visibility"] != "public" and who.by_web:
         raise Refusal(403, "Closed leaderboards only accept submissions via CLI")
     try:
-        found = await current.store.one(
+        row = await current.store.one(
             "submit_late" if late else "submit",
             leaderboard=board["name"],
             user_id=who.id,
@@ -188,12 +188,12 @@ async def store(
         if not sent.code:
             raise Refusal(400, str(error)) from error
         raise await refusal_of(current, error, board_id=board["id"], user_id=who.id, mode=mode) from error
-    if found is None:
+    if row is None:
         raise TypeError("runner.submit returned no row")
     current.metrics.submitted.inc()
     # No event tells of a job that waits.
-    current.live.heard([found["submission_id"]])
-    return int(found["submission_id"]), board, chosen
+    current.live.heard([row["submission_id"]])
+    return int(row["submission_id"]), board, chosen
 
 
 async def refusal_of(
@@ -204,9 +204,9 @@ async def refusal_of(
     if error.code != "KR013" or board_id is None:
         return Refusal(status, str(error), retry_after_s=_AGAIN_S.get(error.code))
     category = "leaderboard" if mode == "leaderboard" else "test"
-    found = await current.store.one("limit_wait", board_id=board_id, user_id=user_id, category=category)
-    wait_s = 3600 if found is None or found["wait_s"] is None else max(1, found["wait_s"])
-    most = 0 if found is None else found["most"]
+    row = await current.store.one("limit_wait", board_id=board_id, user_id=user_id, category=category)
+    wait_s = 3600 if row is None or row["wait_s"] is None else max(1, row["wait_s"])
+    most = 0 if row is None else row["most"]
     text = f"Rate limit exceeded: {most}/{most} {category} submissions per hour. Try again in {wait_s}s."
     return Refusal(status, text, retry_after_s=wait_s)
 
@@ -262,23 +262,23 @@ async def _wait_for_end(current: AppState, submission_id: int, happened: asyncio
 
 
 async def _end(current: AppState, submission_id: int) -> bytes:
-    found = await stored(current, submission_id, with_code=False)
-    if found is None:
+    submission = await stored(current, submission_id, with_code=False)
+    if submission is None:
         return event(
             "error", {"status": "error", "detail": f"Submission {submission_id} was deleted", "status_code": 404}
         )
     status = await current.store.one("submission_status", submission_id=submission_id)
     profiles = await current.store.all("profiles", submission_id=submission_id)
-    if not found["runs"] and found["status"] == "failed" and found["error"] == "cancelled":
+    if not submission["runs"] and submission["status"] == "failed" and submission["error"] == "cancelled":
         return event("error", {"status": "error", "detail": f"Submission {submission_id} was cancelled"})
     return await off_loop(
-        [found, profiles],
+        [submission, profiles],
         lambda: event(
             "result",
             {
                 "status": "success",
-                "results": results.full_results(found, profiles),
-                "reports": reports.reports(found, status),
+                "results": results.full_results(submission, profiles),
+                "reports": reports.reports(submission, status),
             },
         ),
     )
@@ -289,7 +289,7 @@ async def mine(request: Request) -> Response:
     who = await user(request)
     limit = query_number(request, "limit", 50, low=1, high=100)
     offset = query_number(request, "offset", 0, low=0, high=MOST)
-    found = await app_state(request).store.all(
+    rows = await app_state(request).store.all(
         "my_submissions",
         user_id=who.id,
         leaderboard=request.query_params.get("leaderboard"),
@@ -308,7 +308,7 @@ async def mine(request: Request) -> Response:
                 "done": line["done"],
                 "runs": line["runs"] or [],
             }
-            for line in found
+            for line in rows
         ]
     )
 
@@ -317,10 +317,10 @@ async def show(request: Request) -> Response:
     """GET /user/submissions/{id}: the owner's."""
     who = await user(request)
     current = app_state(request)
-    found = await owned(current, path_number(request, "id"), who)
-    gpus = dict.fromkeys(row["gpu_type"] for row in found["runs"] or ())
+    submission = await owned(current, path_number(request, "id"), who)
+    gpus = dict.fromkeys(row["gpu_type"] for row in submission["runs"] or ())
     queue = await queue_of(current, next(iter(gpus))) if gpus else None
-    return await off_loop(found, lambda: Ascii(results.detail(found, runner_queue=queue)))
+    return await off_loop(submission, lambda: Ascii(results.detail(submission, runner_queue=queue)))
 
 
 async def delete(request: Request) -> Response:
@@ -346,8 +346,8 @@ async def cancel_owned(request: Request, who: User) -> int:
     """
     current = app_state(request)
     submission_id = path_number(request, "id")
-    found = await owned(current, submission_id, who, with_code=False, with_runs=False)
-    await current.store.one("cancel", submission_id=submission_id, user_id=found["user_id"])
+    submission = await owned(current, submission_id, who, with_code=False, with_runs=False)
+    await current.store.one("cancel", submission_id=submission_id, user_id=submission["user_id"])
     return submission_id
 
 
@@ -355,11 +355,11 @@ async def stored(
     current: AppState, submission_id: int, *, with_code: bool = True, with_runs: bool = True
 ) -> Row | None:
     """A submission with its runs; None: there is none."""
-    found = await current.store.one("submission", submission_id=submission_id, with_code=with_code, with_runs=with_runs)
-    if found is None or found["runs"] is None:
-        return found
-    text = found["runs"]
-    return {**found, "runs": await off_loop(text, lambda: load_json(text))}
+    row = await current.store.one("submission", submission_id=submission_id, with_code=with_code, with_runs=with_runs)
+    if row is None or row["runs"] is None:
+        return row
+    text = row["runs"]
+    return {**row, "runs": await off_loop(text, lambda: load_json(text))}
 
 
 async def owned(
@@ -370,11 +370,11 @@ async def owned(
     Raises:
         Refusal: 404, 403.
     """
-    found = None
+    submission = None
     if 0 < submission_id <= MOST:
-        found = await stored(current, submission_id, with_code=with_code, with_runs=with_runs)
-    if found is None:
+        submission = await stored(current, submission_id, with_code=with_code, with_runs=with_runs)
+    if submission is None:
         raise Refusal(404, f"Submission {submission_id} not found")
-    if found["user_id"] != who.id and not who.operator:
+    if submission["user_id"] != who.id and not who.operator:
         raise Refusal(403, "Not authorized to view this submission")
-    return found
+    return submission

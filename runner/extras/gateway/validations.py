@@ -27,19 +27,19 @@ async def order(request: Request) -> Response:
     sweep = await current.store.one("validate", leaderboard=board["name"], gpu_type=gpu, **chosen)
     if sweep is None:
         raise TypeError("runner.validate returned no row")
-    told = {"leaderboard": board["name"], "gpu_type": own_name(board, gpu), **chosen, **sweep}
+    answer = {"leaderboard": board["name"], "gpu_type": own_name(board, gpu), **chosen, **sweep}
     if not _flag(request, "wait"):
-        return Ascii({"status": "accepted", **told}, 202)
+        return Ascii({"status": "accepted", **answer}, 202)
     status = await _end_of(current, request, sweep["sweep_id"])
     results = await current.store.all("validations_of_sweep", sweep_id=sweep["sweep_id"])
-    return Ascii({"status": status, **told, "results": [_result(row) for row in results]})
+    return Ascii({"status": status, **answer, "results": [_result(row) for row in results]})
 
 
 async def _end_of(current: AppState, request: Request, sweep_id: int) -> str:
     """The status of a sweep that is over; `running` where the gateway or the client leaves before."""
     while True:
-        found = await current.store.one("validation_progress", sweep_id=sweep_id)
-        status = "failed" if found is None or found["status"] is None else str(found["status"])
+        row = await current.store.one("validation_progress", sweep_id=sweep_id)
+        status = "failed" if row is None or row["status"] is None else str(row["status"])
         if status != "running" or current.watcher.leaving or await request.is_disconnected():
             return status
         await asyncio.sleep(_LOOK_S)

@@ -102,9 +102,9 @@ class Watcher:
 
 def _concerned(payload: str) -> list[int]:
     """The submissions of an event; every login of the database may send any."""
-    found = load_json(payload)
-    if not isinstance(found, dict):
+    event = load_json(payload)
+    if not isinstance(event, dict):
         return []
-    several = found.get("submissions")
-    ids = [found.get("submission_id"), *(several if isinstance(several, list) else [])]
+    several = event.get("submissions")
+    ids = [event.get("submission_id"), *(several if isinstance(several, list) else [])]
     return [item for item in ids if isinstance(item, int)]

@@ -40,11 +40,11 @@ def progress(status: Row) -> str:
     return text
 
 
-def headline(found: Row, status: Row | None, ranking_by: str | None) -> words.Headline | None:
+def headline(submission: Row, status: Row | None, ranking_by: str | None) -> words.Headline | None:
     """What the submission came to; None: it is not over."""
-    if not found["done"] or status is None or status["verdict"] is None:
+    if not submission["done"] or status is None or status["verdict"] is None:
         return None
-    runs = found["runs"] or ()
+    runs = submission["runs"] or ()
     failed = next((row for row in runs if not row["secret"] and not row["passed"]), None)
     result = {} if failed is None or not isinstance(failed["result"], dict) else failed["result"]
     ran = cases(result, most=MOST_CASES)
@@ -60,10 +60,10 @@ def headline(found: Row, status: Row | None, ranking_by: str | None) -> words.He
     )
 
 
-def reports(found: Row, status: Row | None) -> list[str]:
+def reports(submission: Row, status: Row | None) -> list[str]:
     """A text for people per GPU type."""
-    runs: Sequence[Row] = found["runs"] or ()
-    made: list[str] = []
+    runs: Sequence[Row] = submission["runs"] or ()
+    texts: list[str] = []
     for gpu in dict.fromkeys(row["gpu_type"] for row in runs):
         mine = [row for row in runs if row["gpu_type"] == gpu]
         passed = all(row["passed"] for row in mine)
@@ -74,11 +74,11 @@ def reports(found: Row, status: Row | None) -> list[str]:
         for row in mine:
             if not row["secret"]:
                 lines += _cases(row)
-        made.append("\n".join(lines)[:_REPORT_CHARS])
-    error = (status or {}).get("error") or found["error"]
+        texts.append("\n".join(lines)[:_REPORT_CHARS])
+    error = (status or {}).get("error") or submission["error"]
     if error:
-        made.append(f"❌ {error}")
-    return made or ["❌ no result"]
+        texts.append(f"❌ {error}")
+    return texts or ["❌ no result"]
 
 
 def _cases(row: Row) -> list[str]:

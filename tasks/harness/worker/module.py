@@ -85,7 +85,7 @@ class Host:
     def __init__(self, make: Callable[..., Any]) -> None:
         self._make = make
         #: As it was made, and as it is called.
-        self._made: Any = None
+        self._plain: Any = None
         self._module: Any = None
         #: The tensors of its state_dict. And each module of it, and whether it was made in train mode.
         self._named: dict[str, torch.Tensor] = {}
@@ -120,7 +120,7 @@ class Host:
         return self._orders[order["do"]](order)
 
     def _construct(self, order: dict[str, Any]) -> object:
-        self._made = self._module = None
+        self._plain = self._module = None
         seed_all(int(order["seed"]))
         module = self._make(*order["args"], **order["kwargs"])
         if not callable(module):
@@ -128,7 +128,7 @@ class Host:
         device, dtype = order["device"], order["dtype"]
         if isinstance(module, torch.nn.Module):
             module = module.to(device=device) if dtype is None else module.to(device=device, dtype=dtype)
-        self._made, self._module = module, _BASELINES[order["baseline"]](module)
+        self._plain, self._module = module, _BASELINES[order["baseline"]](module)
         self._modes = (
             [(part, part.training) for part in module.modules()] if isinstance(module, torch.nn.Module) else []
         )
@@ -140,9 +140,9 @@ class Host:
         return self._describe()
 
     def _describe(self) -> object:
-        named = self._named = loadable_state(self._made)
+        named = self._named = loadable_state(self._plain)
         shapes = [[name, list(item.shape), str(item.dtype)] for name, item in named.items()]
-        return {"state": shapes, "lazy": has_lazy_parts(self._made)}
+        return {"state": shapes, "lazy": has_lazy_parts(self._plain)}
 
     def _limit(self, order: dict[str, Any]) -> None:
         limit_memory(order["bytes"])

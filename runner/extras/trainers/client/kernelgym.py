@@ -190,14 +190,14 @@ async def _results_of(request: Request, items: Sequence[Item]) -> list[Result]:
 
 
 async def _status(request: Request) -> Response:
-    return await _known(request, lambda result: {"task_id": result.key, "status": answer_of(result)["status"]})
+    return await _of_task(request, lambda result: {"task_id": result.key, "status": answer_of(result)["status"]})
 
 
 async def _results(request: Request) -> Response:
-    return await _known(request, answer_of)
+    return await _of_task(request, answer_of)
 
 
-async def _known(request: Request, shown: Any) -> Response:  # noqa: ANN401 - a function of a result
+async def _of_task(request: Request, shown: Any) -> Response:  # noqa: ANN401 - a function of a result
     key = request.path_params["task_id"]
     results = await request.app.state.client.look([key])
     if key not in results:

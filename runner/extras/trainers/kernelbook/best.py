@@ -83,8 +83,8 @@ def run(
         report.dropped["another row of the module is better"] = worse
     several = sorted(name for name, codes in best.codes.items() if len(codes) > 1)
     if several and not by_code:
-        report.found["names with several codes"] = len(several)
-        report.found["for example"] = ", ".join(several[:_LISTED])
+        report.facts["names with several codes"] = len(several)
+        report.facts["for example"] = ", ".join(several[:_LISTED])
     if dry_run:
         return report
     with source.open("rb") as lines, replaced(output) as file:

@@ -67,7 +67,7 @@ def run(
     file = output.with_name("journal.sqlite")
     with Journal(file, in_memory=dry_run and not file.exists()) as journal:
         if dry_run:
-            report.found["would ask"] = sum(
+            report.facts["would ask"] = sum(
                 journal.find(step.name, request.name(endpoint.model)) is None
                 for _, request in _requests(step, source, report)
             )

@@ -174,5 +174,5 @@ def run(
         tokens.append(length)
         progress(len(tokens))
     lengths = Lengths.of(tokens)
-    report.found = {"source": source.name, "tokenizer": model, "splits": source.splits, **lengths.to_json()}
+    report.facts = {"source": source.name, "tokenizer": model, "splits": source.splits, **lengths.to_json()}
     return report, lengths

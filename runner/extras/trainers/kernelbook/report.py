@@ -47,7 +47,7 @@ class StepReport:
     failed: Counter[str] = field(default_factory=Counter)
     account: Account | None = None
     #: What the step found out, as its own numbers.
-    found: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
 
     @property
@@ -65,7 +65,7 @@ class StepReport:
             "dropped": dict(self.dropped),
             "failed": dict(self.failed),
             "account": None if self.account is None else asdict(self.account),
-            "found": self.found,
+            "found": self.facts,
             "files": self.files,
         }
 
@@ -82,7 +82,7 @@ class StepReport:
             )
             if account.from_journal:
                 lines.append(f"  with earlier runs: tokens {account.all_tokens_in} in and {account.all_tokens_out} out")
-        return lines + [f"  {name}: {value}" for name, value in self.found.items() if not isinstance(value, Mapping)]
+        return lines + [f"  {name}: {value}" for name, value in self.facts.items() if not isinstance(value, Mapping)]
 
 
 @contextmanager

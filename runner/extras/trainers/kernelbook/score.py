@@ -81,7 +81,7 @@ def planned(source: Source) -> StepReport:
         item = _item(row)
         if item is not None:
             keys.add(item.key)
-    report.found["would evaluate"] = len(keys)
+    report.facts["would evaluate"] = len(keys)
     return report
 
 

@@ -220,13 +220,13 @@ def run(
     try:
         rows = make(target, source, dataset_rows, work / "made", split=split, facts=facts)
         report = StepReport(step=f"upload {target.name}", rows_in=sum(rows.values()), rows_out=sum(rows.values()))
-        report.found = {f"rows of {name}": count for name, count in rows.items()}
+        report.facts = {f"rows of {name}": count for name, count in rows.items()}
         if dry_run:
-            report.found["would go to"] = str(to / target.name) if to is not None else repository
+            report.facts["would go to"] = str(to / target.name) if to is not None else repository
         elif to is not None:
             report.files = [str(_move(work / "made", to / target.name))]
         else:
-            report.found["commit"] = _send(work / "made", repository, token, private=private)
+            report.facts["commit"] = _send(work / "made", repository, token, private=private)
         return report
     finally:
         shutil.rmtree(work, ignore_errors=True)

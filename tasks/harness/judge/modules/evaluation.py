@@ -551,7 +551,7 @@ class _Attempt:
             if fault.gone and self._client is None:
                 # It died of a text that it only parsed.
                 self._group.discard_worker()
-            self._refuse(_VERDICTS.get(fault.verdict, fault.verdict), self._told(fault))
+            self._refuse(_VERDICTS.get(fault.verdict, fault.verdict), self._sentence_of(fault))
         except InvalidReference as error:
             self._blame(error)
         except (DeviceUnsteady, DeviceFailed) as unfit:
@@ -622,7 +622,7 @@ class _Attempt:
         self.parts_ms[name] = round(self.parts_ms.get(name, 0.0) + (now - self._part_began_ns) / 1e6, 3)
         self._part_began_ns = now
 
-    def _told(self, fault: Fault) -> str:
+    def _sentence_of(self, fault: Fault) -> str:
         if fault.timed_out:
             return f"the candidate did not finish within {self._settings.timeout_s:g} s"
         return _of_module(fault)

@@ -103,7 +103,7 @@ def test_the_best_row_of_each_module(tmp_path: Path) -> None:
     assert made.rows_in == 6
     assert made.rows_out == 3
     assert made.dropped == {"another row of the module is better": 2, "the reward is missing or not finite": 1}
-    assert made.found == {"names with several codes": 1, "for example": "A"}
+    assert made.facts == {"names with several codes": 1, "for example": "A"}
 
 
 def test_the_best_row_of_each_code(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_the_published_numbers(tmp_path: Path) -> None:
     report = upload.run(
         upload.TARGETS[0], tmp_path / "best.jsonl", to=tmp_path, repository=None, token=None, dry_run=True
     )
-    assert report.found == {"rows of train": 2670, "rows of validation": 297, "would go to": str(tmp_path / "filtered")}
+    assert report.facts == {"rows of train": 2670, "rows of validation": 297, "would go to": str(tmp_path / "filtered")}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["best.facts.json", "best.jsonl", "in.jsonl"]
 
 
@@ -162,7 +162,7 @@ def test_an_upload_to_a_folder_is_a_data_set(tmp_path: Path) -> None:
     file = write(tmp_path / "filtered.jsonl", rows)
     for _ in range(2):
         made = upload.run(upload.TARGETS[0], file, to=tmp_path / "sets", repository=None, token=None)
-    assert made.found == {"rows of train": 90, "rows of validation": 10}
+    assert made.facts == {"rows of train": 90, "rows of validation": 10}
     loaded = datasets.load_dataset(str(tmp_path / "sets" / "filtered"), cache_dir=str(tmp_path / "cache"))
     assert {name: part.num_rows for name, part in loaded.items()} == {"train": 90, "validation": 10}
     found = sorted(row["example_id"] for part in loaded.values() for row in part)
