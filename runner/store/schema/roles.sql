@@ -25,22 +25,9 @@ GRANT USAGE ON SCHEMA runner TO runner_daemon;
 GRANT SELECT ON runner.migration, runner.demand TO runner_daemon;
 GRANT SELECT (gpu_type, state, created_at, ready) ON runner.job TO runner_daemon;
 GRANT SELECT (name, login) ON runner.host TO runner_daemon;
-GRANT EXECUTE ON FUNCTION
-    runner.claim(text, text[], integer[], double precision, text),
-    runner.heartbeat(text, double precision, bigint[], integer[], text),
-    runner.complete(jsonb),
-    runner.fail(bigint, integer, integer, text, text, jsonb),
-    runner.release(bigint, integer, integer, text),
-    runner.stopped(bigint, integer, integer),
-    runner.reclaim(integer),
-    runner.recover(text, bigint[], integer[], boolean, text),
-    runner.reap(interval, integer),
-    runner.register(text, text, jsonb, text, text[], text),
-    runner.unregister(text, text),
-    runner.publish_gpu_types(jsonb),
-    runner.show_progress(bigint, integer, jsonb),
-    runner.keep_file(bigint, integer, text, text, bytea),
-    runner.is_owner() TO runner_daemon;
+GRANT EXECUTE ON FUNCTION runner.claim, runner.heartbeat, runner.complete, runner.fail, runner.release, runner.stopped,
+    runner.reclaim, runner.recover, runner.reap, runner.register, runner.unregister, runner.publish_gpu_types,
+    runner.show_progress, runner.keep_file, runner.is_owner TO runner_daemon;
 
 -- A frontend calls functions and reads views; it sees no secret seed, no task text, no code and no secret output. A
 -- dashboard or a website's backup reads the same, and calls nothing.
@@ -50,20 +37,12 @@ GRANT SELECT ON runner.status, runner.ranking, runner.final_ranking, runner.fina
     runner.demand, runner.gpu_type, runner.host, runner.host_key, runner.signed_result TO runner_frontend,
     runner_readonly;
 -- A view calls functions as who reads it.
-GRANT EXECUTE ON FUNCTION runner.tie_bound(bigint, bigint) TO runner_frontend, runner_readonly;
+GRANT EXECUTE ON FUNCTION runner.tie_bound TO runner_frontend, runner_readonly;
 GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
     TO runner_frontend, runner_readonly;
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_frontend, runner_readonly;
-GRANT EXECUTE ON FUNCTION
-    runner.submit(text, text, text, bytea, text, text[], text, integer, text, timestamptz, timestamptz, jsonb),
-    runner.enqueue(bigint, text, text[], integer, jsonb),
-    runner.cancel(bigint, text),
-    runner.submit_batch(jsonb, text, text, text, jsonb, integer, integer, boolean, timestamptz, timestamptz, interval),
-    runner.batch_results(text, text[], bigint, integer, text),
-    runner.batch_progress(text, text),
-    runner.cancel_batch(text, text),
-    runner.validations(text, bigint, bigint),
-    runner.validation_progress(bigint) TO runner_frontend;
+GRANT EXECUTE ON FUNCTION runner.submit, runner.enqueue, runner.cancel, runner.submit_batch, runner.batch_results,
+    runner.batch_progress, runner.cancel_batch, runner.validations, runner.validation_progress TO runner_frontend;
 -- The data export without code. A login that exports also needs SELECT (id, code, old_code) ON leaderboard.code_files.
 GRANT SELECT ON runner.dataset_submissions, runner.dataset_ranking, runner.dataset_progression, runner.dataset_quality,
     runner.dataset_people, runner.dataset_runs, runner.dataset_leaderboards, runner.dataset_codes, runner.dataset_users,
@@ -73,30 +52,11 @@ GRANT SELECT ON runner.dataset_submissions, runner.dataset_ranking, runner.datas
 -- drains hosts, and sees what secret runs printed. It sees no secret
 -- seed, no hidden case and no submitted code.
 GRANT runner_frontend TO runner_operator;
-GRANT EXECUTE ON FUNCTION
-    runner.matching(bigint, text, text, timestamptz, timestamptz, text[], text[], text),
-    runner.rerun(bigint, text, text, timestamptz, timestamptz, text[], text, integer, text[], text),
-    runner.invalidate(bigint, text, text, timestamptz, timestamptz, text[], text, text[], text),
-    runner.validate(text, text, boolean, boolean),
-    runner.cancel_validations(bigint),
-    runner.final(text, text, integer, integer, boolean),
-    runner.cancel_final(text, text),
-    runner.set_demand(text, text, double precision),
-    runner.set_open_jobs(text, integer),
-    runner.set_open_code(text, boolean),
-    runner.set_open_items(text, text, bigint),
-    runner.pause(text, text),
-    runner.resume(text),
-    runner.pause_board(text, text),
-    runner.resume_board(text),
-    runner.drain(text, text),
-    runner.move_host(text, text),
-    runner.revoke_key(text, text, timestamptz),
-    runner.undrain(text),
-    runner.add_webhook(text, text, text, text, text[], text),
-    runner.remove_webhook(text),
-    runner.test_webhook(text),
-    runner.is_owner() TO runner_operator;
+GRANT EXECUTE ON FUNCTION runner.matching, runner.rerun, runner.invalidate, runner.validate, runner.cancel_validations,
+    runner.final, runner.cancel_final, runner.set_demand, runner.set_open_jobs, runner.set_open_code,
+    runner.set_open_items, runner.pause, runner.resume, runner.pause_board, runner.resume_board, runner.drain,
+    runner.move_host, runner.revoke_key, runner.undrain, runner.add_webhook, runner.remove_webhook, runner.test_webhook,
+    runner.is_owner TO runner_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;
 -- It holds submitted code.
 REVOKE SELECT ON runner.source FROM runner_operator;
@@ -111,31 +71,16 @@ GRANT SELECT (leaderboard_id, harness, timing, tolerance, ranked, max_open_jobs,
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.runs TO runner_operator;
 GRANT SELECT (id, user_name, cli_valid, cli_auth_provider, created_at, is_banned) ON leaderboard.user_info
     TO runner_operator;
-GRANT EXECUTE ON FUNCTION
-    runner.approve_login(text, text, text, boolean),
-    runner.set_token(text, text, text),
-    runner.revoke_login(text) TO runner_operator;
+GRANT EXECUTE ON FUNCTION runner.approve_login, runner.set_token, runner.revoke_login TO runner_operator;
 
 -- The gateway (HTTP) may do what a frontend may. It also finds users by their credentials without reading any, shows
 -- authors their code, and does what the admin routes offer. It sees no secret seed and nothing of a secret run but
 -- mode, verdict and when its job ended.
 GRANT runner_frontend TO runner_gateway;
-GRANT EXECUTE ON FUNCTION
-    runner.begin_login(text, text, text, text),
-    runner.login_of(text[], text[], text),
-    runner.join_board(text, text),
-    runner.submit_late(text, text, text, bytea, text, text[], text),
-    runner.delete_submission(bigint, text),
-    runner.delete_board(text, boolean),
-    runner.board_scores(integer, text, integer),
-    runner.board_records(integer, text, integer),
-    runner.set_open_code(text, boolean),
-    runner.web_login(text, text, text),
-    runner.attach_login(text, text),
-    runner.admit_login(text, text, text),
-    runner.validate(text, text, boolean, boolean),
-    runner.final(text, text, integer, integer, boolean),
-    runner.cancel_final(text, text) TO runner_gateway;
+GRANT EXECUTE ON FUNCTION runner.begin_login, runner.login_of, runner.join_board, runner.submit_late,
+    runner.delete_submission, runner.delete_board, runner.board_scores, runner.board_records, runner.set_open_code,
+    runner.web_login, runner.attach_login, runner.admit_login, runner.validate, runner.final, runner.cancel_final TO
+    runner_gateway;
 GRANT SELECT (task), UPDATE (visibility) ON leaderboard.leaderboard TO runner_gateway;
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.code_files TO runner_gateway;
 GRANT SELECT ON runner.seen_run, runner.open_board, runner.open_code TO runner_gateway;
@@ -167,10 +112,7 @@ GRANT SELECT (id, submission_id, gpu_type, mode, secret, state, verdict, lease_o
 -- The Discord frontend may do what a frontend may, and what administrators order there. It shows tasks, and authors
 -- their code. It sees no secret seed and no credential, and nothing of a secret run but mode and verdict.
 GRANT runner_frontend TO runner_discord;
-GRANT EXECUTE ON FUNCTION
-    runner.before_submit(text, text, bytea),
-    runner.delete_board(text, boolean),
-    runner.is_odd(text) TO runner_discord;
+GRANT EXECUTE ON FUNCTION runner.before_submit, runner.delete_board, runner.is_odd TO runner_discord;
 GRANT SELECT (task) ON leaderboard.leaderboard TO runner_discord;
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.code_files,
     leaderboard.rate_limit,
@@ -203,8 +145,5 @@ $roles$;
 -- A sender of webhooks calls functions and reads nothing else.
 GRANT USAGE ON SCHEMA runner TO runner_webhook;
 GRANT SELECT ON runner.migration TO runner_webhook;
-GRANT EXECUTE ON FUNCTION
-    runner.set_webhooks(jsonb),
-    runner.derive_webhooks(),
-    runner.claim_webhook(text[], uuid),
-    runner.note_webhook(bigint, bigint, uuid, text, text, double precision) TO runner_webhook;
+GRANT EXECUTE ON FUNCTION runner.set_webhooks, runner.derive_webhooks, runner.claim_webhook, runner.note_webhook TO
+    runner_webhook;
