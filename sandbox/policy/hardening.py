@@ -179,21 +179,12 @@ def _rule(
     value: Callable[[SandboxSpec], Any],
     *more: Check,
     normal_form: Callable[[Any], Any] = normalize.empty_as_none,
-    default: object = None,
 ) -> Rule:
-    """A setting that the engine reports back, with further checks by other sources.
-
-    `default`: what the engine ought to report for a key that is not sent.
-    """
-
-    def expected(spec: SandboxSpec) -> Any:  # noqa: ANN401 whatever JSON holds
-        asked = value(spec)
-        return normal_form(default if asked is None else asked)
-
+    """A setting that the engine reports back, with further checks by other sources."""
     repeated = Check(
         source=Source.ENGINE,
         what="its value",
-        expected=expected,
+        expected=lambda spec: normal_form(value(spec)),
         actual=lambda _, observed: normal_form(checks.engine_value(observed, key)),
     )
     return Rule(key=key, reason=reason, value=value, checks=(repeated, *more))

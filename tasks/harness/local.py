@@ -83,26 +83,20 @@ class Start(Protocol):
         """`role`: of `MODULES`. `keep`: descriptors that it inherits under the same numbers."""
 
 
-def with_interpreter(python: str = sys.executable) -> Start:
-    """Start each process with an interpreter of its own."""
-
-    def start(
-        role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
-    ) -> Started:
-        argv = [python, "-P", "-c", _START.format(MODULES[role]), str(_ROOT)]
-        return subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env=env,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            pass_fds=tuple(keep),
-            # Processes that it starts are killed with it.
-            start_new_session=True,
-        )
-
-    return start
+def _start_interpreter(
+    role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
+) -> Started:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", _START.format(MODULES[role]), str(_ROOT)],
+        cwd=cwd,
+        env=env,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=tuple(keep),
+        # Processes that it starts are killed with it.
+        start_new_session=True,
+    )
 
 
 class Pair:
@@ -119,7 +113,7 @@ class Pair:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """`ranks`: as in the request."""
-        start = start or with_interpreter()
+        start = start or _start_interpreter
         base = {
             key: value for key, value in os.environ.items() if key == EMULATE or not key.startswith(("POPCORN_", "KR_"))
         }
