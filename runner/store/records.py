@@ -485,26 +485,6 @@ class SubmissionView:
     status: StatusLine
     jobs: tuple[JobView, ...]
 
-    @property
-    def submission_id(self) -> int:
-        """The id that `submit` returned."""
-        return self.status.submission_id
-
-    @property
-    def state(self) -> JobState:
-        """Where it stands: running if one job is, done when all are over."""
-        return self.status.state
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """The gravest of its jobs', once all are over."""
-        return self.status.verdict
-
-    @property
-    def score_s(self) -> float | None:
-        """Best public score that counts, in seconds."""
-        return self.status.score_s
-
 
 @dataclass(frozen=True, kw_only=True)
 class RankingLine:

@@ -58,7 +58,7 @@ def test_a_killed_daemon_loses_no_job_and_doubles_none(live: LiveRunner) -> None
     live.start()
     view = live.wait(number)
     (job,) = view.jobs
-    assert (view.verdict, job.attempt, job.failures) == (Verdict.ACCEPTED, 2, 0)
+    assert (view.status.verdict, job.attempt, job.failures) == (Verdict.ACCEPTED, 2, 0)
     assert [run.mode for run in job.runs] == ["test"]
     assert live.stop(signal.SIGTERM) == 0
     assert live.containers() == 0

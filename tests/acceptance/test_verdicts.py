@@ -100,7 +100,7 @@ def test_the_submission_gets_its_verdict(live: LiveRunner, board: str, name: str
     verdicts = expected.get(board, expected["verdict"]) if board == "third_party" else expected["verdict"]
     allowed = [Verdict(word) for word in ([verdicts] if isinstance(verdicts, str) else verdicts)]
     story = [(job.verdict, job.error, [(run.mode, run.result, run.meta) for run in job.runs]) for job in view.jobs]
-    assert view.verdict in allowed, story
+    assert view.status.verdict in allowed, story
     assert view.status.done
     assert [job.attempt for job in view.jobs] == [1], "a submission's own fault is never retried"
     _check_sentence(view, expected, board)

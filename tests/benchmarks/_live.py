@@ -33,6 +33,8 @@ def accepted(view: SubmissionView) -> SubmissionView:
     Raises:
         RuntimeError: it was not; its times say nothing.
     """
-    if view.verdict is not Verdict.ACCEPTED:
-        raise RuntimeError(f"submission {view.submission_id}: {view.verdict}: {[job.error for job in view.jobs]}")
+    if view.status.verdict is not Verdict.ACCEPTED:
+        raise RuntimeError(
+            f"submission {view.status.submission_id}: {view.status.verdict}: {[job.error for job in view.jobs]}"
+        )
     return view

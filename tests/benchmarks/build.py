@@ -127,7 +127,7 @@ def measure(url: str, workers: int | str, source: str, *, users: int, mark: str)
             if time.monotonic() - began_s > PATIENCE_S:
                 raise RuntimeError(f"not over after {PATIENCE_S:.0f} s; the daemon said:\n{live.log[-4000:]}")
             for number in waiting:
-                if number not in done_s and (view := live.store.submission(number)).state is JobState.DONE:
+                if number not in done_s and (view := live.store.submission(number)).status.state is JobState.DONE:
                     done_s[number], views[number] = time.monotonic() - began_s, view
             time.sleep(0.1)
         found = [accepted(view) for view in views.values()]
@@ -139,7 +139,7 @@ def measure(url: str, workers: int | str, source: str, *, users: int, mark: str)
             built=live.log.count('"event": "build_finished"'),
             waited_s=sum(job.report["phases_ns"]["wait"] for job in jobs if job.report is not None) / 1e9,
             idle_s=max(done_s.values()) - sum((end - start).total_seconds() for start, end in spans),
-            score_s=statistics.median(view.score_s for view in found if view.score_s is not None),
+            score_s=statistics.median(score_s for view in found if (score_s := view.status.score_s) is not None),
         )
 
 

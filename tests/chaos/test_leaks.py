@@ -112,7 +112,7 @@ def test_mixed_jobs_kills_and_engine_restarts_leave_nothing(
             dockerd.start()
     for submission, hostile in submitted.items():
         view = live.wait(submission)
-        assert hostile is not None or view.verdict is Verdict.ACCEPTED, (seed, submission, view.jobs[0].error)
+        assert hostile is not None or view.status.verdict is Verdict.ACCEPTED, (seed, submission, view.jobs[0].error)
     assert live.stop(signal.SIGTERM) == 0
     known = {"config.toml", "daemon.log", "daemon.lock", "gpus.d", "instance", "receipt.key", "stage"}
 
@@ -138,7 +138,7 @@ def test_mixed_jobs_kills_and_engine_restarts_leave_nothing(
 def test_hostile_output_does_not_grow_the_daemon(live: LiveRunner) -> None:
     """Gigabytes of stdout and a hundred thousand files later the daemon has its memory and descriptors of before."""
     for _ in range(2):
-        assert live.wait(live.submit(PROGRAM, HONEST)).verdict is Verdict.ACCEPTED
+        assert live.wait(live.submit(PROGRAM, HONEST)).status.verdict is Verdict.ACCEPTED
     # A result is there before the containers that wait for the next jobs are, and each of those has descriptors. How
     # many that will be depends on what became of the slots so far: they are there when nothing changes any more.
     deadline = time.monotonic() + PATIENCE_S
@@ -152,8 +152,8 @@ def test_hostile_output_does_not_grow_the_daemon(live: LiveRunner) -> None:
     wanted = {"flood_stdout": "output_limit", "flood_stderr": "output_limit", "bomb_inodes": "accepted"}
     for name, verdict in wanted.items():
         view = live.wait(live.submit(PROGRAM, code_of(name)))
-        assert view.verdict is not None
-        assert view.verdict.value == verdict, view.jobs[0].error
+        assert view.status.verdict is not None
+        assert view.status.verdict.value == verdict, view.jobs[0].error
     assert of_daemon(live, "VmHWM") - memory < GROWTH_BYTES
     deadline = time.monotonic() + GONE_S
     while descriptors(live) - opened > MORE_DESCRIPTORS and time.monotonic() < deadline:

@@ -131,7 +131,7 @@ class LiveRunner:
 
         def over() -> SubmissionView | None:
             view = self.store.submission(submission_id)
-            return view if view.state in (JobState.DONE, JobState.CANCELLED) else None
+            return view if view.status.state in (JobState.DONE, JobState.CANCELLED) else None
 
         view = wait_until(
             over,

@@ -106,7 +106,7 @@ class Host:
         until_s = min(time.monotonic() + patience_s, self.until_s)
         while time.monotonic() < until_s:
             view = self.store.submission(number)
-            if view.state in {JobState.DONE, JobState.CANCELLED}:
+            if view.status.state in {JobState.DONE, JobState.CANCELLED}:
                 return view
             time.sleep(_TICK_S)
         self.keep_stacks()

@@ -97,8 +97,8 @@ def ranked(host: Host, problem: str, name: str, *, patience_s: float = 60.0) -> 
     """A right solution is accepted, timed and ranked."""
     board = board_of(host, problem)
     view = accepted(host.evaluate(board, solution(problem, name), patience_s=patience_s))
-    if not any(line.submission_id == view.submission_id for line in host.store.ranking(board)):
-        raise Unlike(f"submission {view.submission_id} is not ranked: {timing_of(view)}")
+    if not any(line.submission_id == view.status.submission_id for line in host.store.ranking(board)):
+        raise Unlike(f"submission {view.status.submission_id} is not ranked: {timing_of(view)}")
     return timing_of(view)
 
 

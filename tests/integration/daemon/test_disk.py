@@ -37,10 +37,10 @@ def test_nothing_is_claimed_below_the_floor_until_there_is_room(rig: Rig) -> Non
     waiting, before = rig.submit(), looked
     # The claim of the first of two further looks is over when the second one begins.
     rig.wait_for(lambda: looked >= before + 2, "the daemon looks again")
-    assert rig.view(waiting).state is JobState.QUEUED
+    assert rig.view(waiting).status.state is JobState.QUEUED
     gate.go.set()
     rig.wait_done(running)
-    assert rig.view(waiting).state is JobState.QUEUED
+    assert rig.view(waiting).status.state is JobState.QUEUED
     floor = floor_of(0.0)
     rig.wait_done(waiting)
     assert rig.daemon is not None

@@ -106,4 +106,4 @@ def test_a_fault_of_ours_is_evaluated_again_when_asked_for(served: Rig, tmp_path
         assert report.rows_out == rows_out
         assert report.complete == (again == 1)
     assert facts_of(tmp_path / "evals.jsonl") == {"source": str(file), "reward": "kernelbook@1", "device": "CPU"}
-    assert score.planned(Source(str(file))).found == {"would evaluate": 2}
+    assert score.planned(Source(str(file))).facts == {"would evaluate": 2}

@@ -110,7 +110,7 @@ def check(url: str, submission: int) -> None:
         connection.execute(skip_numbers().encode())
     store = Store(url, application_name="test")
     try:
-        assert store.submission(submission).state is JobState.QUEUED
+        assert store.submission(submission).status.state is JobState.QUEUED
         assert Bench(store=store, url=url).submit(user_id="u2") > submission + 1_000_000
     finally:
         store.close()

@@ -305,7 +305,7 @@ def test_the_api_uses_the_queue_and_can_be_stopped(live: LiveRunner, seen: Seen)
         accepted = submit("/submission/vectoradd/CPU/leaderboard", ADD)
         assert (accepted.status_code, accepted.json()["runner_queue"]["available_runners"]) == (202, 1)
         number = accepted.json()["details"]["id"]
-        assert live.wait(number).verdict is Verdict.ACCEPTED
+        assert live.wait(number).status.verdict is Verdict.ACCEPTED
         submission = client.get(f"/user/submissions/{number}").json()
         assert (submission["job"]["status"], len(submission["runs"])) == ("succeeded", 6)
 
@@ -318,7 +318,7 @@ def test_the_api_uses_the_queue_and_can_be_stopped(live: LiveRunner, seen: Seen)
         waits = submit("/submission/rows/CPU-2/test", SUM).json()["details"]["id"]
     with psycopg.connect(live.database_url) as database:
         database.execute("SELECT runner.resume('CPU-2')")
-    assert live.wait(waits).verdict is Verdict.ACCEPTED
+    assert live.wait(waits).status.verdict is Verdict.ACCEPTED
 
 
 def test_a_database_without_tls_is_refused_unless_that_is_allowed() -> None:
@@ -352,7 +352,8 @@ def test_a_board_of_a_later_kernelbot_runs(live: LiveRunner, seen: Seen) -> None
             "UPDATE leaderboard.leaderboard SET task = task || %s WHERE name = 'rows'", (Jsonb({"validation": None}),)
         )
     assert (
-        live.wait(live.submit("rows", SUM.read_bytes(), mode="leaderboard", user_id="4711")).verdict is Verdict.ACCEPTED
+        live.wait(live.submit("rows", SUM.read_bytes(), mode="leaderboard", user_id="4711")).status.verdict
+        is Verdict.ACCEPTED
     )
 
 

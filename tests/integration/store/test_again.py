@@ -194,7 +194,7 @@ def test_what_a_user_took_back_is_evaluated_again_by_its_number_only(bench: Benc
     evaluate(bench)
     evaluate(bench)
     assert words(db, submission_id) == (True, "active", "succeeded", None)
-    assert bench.store.submission(submission_id).state is JobState.DONE
+    assert bench.store.submission(submission_id).status.state is JobState.DONE
 
 
 def test_a_type_that_the_board_no_longer_offers_is_not_evaluated_again(bench: Bench, db: Db) -> None:
@@ -226,7 +226,7 @@ def test_what_another_marked_hacked_stays_hacked(bench: Bench, db: Db, mark: str
     with pytest.raises(SubmissionError, match="it is marked hacked"):
         bench.store.rerun(Selection(submission_id=submission_id))
     assert scores(bench) == []
-    assert bench.store.submission(submission_id).score_s is None
+    assert bench.store.submission(submission_id).status.score_s is None
 
 
 def test_the_mark_of_another_outlives_a_rerun_that_was_on_its_way(bench: Bench, db: Db) -> None:

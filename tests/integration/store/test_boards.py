@@ -208,7 +208,7 @@ def test_deleting_a_board_with_submissions_needs_force(bench: Bench, db: Db, fin
     bench.store.delete_board("identity", force=True)
     assert [line.name for line in bench.store.boards()] == ["other"]
     assert one(db, "SELECT array_agg(id) AS ids FROM leaderboard.submission")["ids"] == [kept]
-    assert bench.store.submission(kept).verdict is Verdict.ACCEPTED
+    assert bench.store.submission(kept).status.verdict is Verdict.ACCEPTED
 
 
 def test_a_large_board_goes_in_batches(bench: Bench, db: Db) -> None:

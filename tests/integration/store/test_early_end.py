@@ -90,7 +90,7 @@ def test_a_submission_that_is_cancelled_or_expires_ends_as_a_whole(
     submission_id = bench.submit(mode="leaderboard", expires_at=soon)
     end(bench, submission_id)
     assert [job[1] for job in jobs(db, submission_id)] == ["cancelled", "cancelled"]
-    assert bench.store.submission(submission_id).state is JobState.CANCELLED
+    assert bench.store.submission(submission_id).status.state is JobState.CANCELLED
     assert words(db, submission_id)[0]
 
 

@@ -31,7 +31,12 @@ def test_what_is_taken_out_is_gone_for_every_reader_and_says_why(bench: Bench, d
     assert words(db, mine) == (True, "active", "failed", OUT)
     assert scores(bench) == [("u2", 9e-6)]
     view = bench.store.submission(mine)
-    assert (view.state, view.verdict, view.score_s, view.status.error) == (JobState.DONE, None, None, OUT)
+    assert (view.status.state, view.status.verdict, view.status.score_s, view.status.error) == (
+        JobState.DONE,
+        None,
+        None,
+        OUT,
+    )
     assert [(job.verdict, job.retired_as, job.retired_reason, job.runs) for job in view.jobs] == [
         (Verdict.ACCEPTED, "invalidated", OUT, ())
     ] * 2
@@ -65,7 +70,7 @@ def test_only_the_type_that_is_named_is_taken_out(bench: Bench, db: Db) -> None:
     assert bench.store.invalidate(Selection(leaderboard="identity", gpu_types=("h100",)), reason=BROKEN_FAN) == 2
     assert [(line.gpu_type, line.user_id) for line in bench.store.ranking("identity")] == [("A100", "u1")]
     assert words(db, submission_id)[2:] == ("failed", OUT)
-    assert bench.store.submission(submission_id).verdict is None
+    assert bench.store.submission(submission_id).status.verdict is None
 
 
 def test_a_cheat_that_is_taken_out_is_no_longer_marked(bench: Bench, db: Db) -> None:

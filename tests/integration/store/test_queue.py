@@ -79,7 +79,7 @@ def test_a_result_is_committed_with_kernelbots_columns(bench: Bench, db: Db) -> 
     assert row["result"] == {"check": "pass"}
     assert row["compilation"] is None
     view = bench.store.submission(submission_id)
-    assert (view.state, view.verdict, view.score_s) == (JobState.DONE, Verdict.ACCEPTED, None)
+    assert (view.status.state, view.status.verdict, view.status.score_s) == (JobState.DONE, Verdict.ACCEPTED, None)
     (kept,) = view.jobs[0].artifacts
     assert bench.store.artifact(kept.id) == artifact
     assert (view.jobs[0].build_ms, view.jobs[0].eval_ms, view.jobs[0].host) == (5, 7, "host-a")

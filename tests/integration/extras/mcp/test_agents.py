@@ -260,7 +260,7 @@ def test_what_fails_is_a_sentence_that_says_what_to_do(site: Site, tmp_path: Pat
                 assert words in await bob.refusal("submit", **{**place, "source": None}, path=path)
 
     asyncio.run(play())
-    assert site.live.store.submission(1).state is JobState.DONE
+    assert site.live.store.submission(1).status.state is JobState.DONE
 
 
 def test_a_server_without_its_settings_says_which(site: Site, tmp_path: Path) -> None:
