@@ -44,10 +44,7 @@ class Clocks:
     @property
     def module(self) -> SimpleNamespace:
         """In place of `time`."""
-        return SimpleNamespace(
-            monotonic_ns=lambda: self.now_ns,
-            perf_counter_ns=lambda: self.now_ns,
-        )
+        return SimpleNamespace(monotonic_ns=lambda: self.now_ns, perf_counter_ns=lambda: self.now_ns)
 
     @contextmanager
     def installed(self) -> Iterator[None]:

@@ -115,11 +115,7 @@ class Bait:
 
     def words(self) -> dict[str, str]:
         """What cases call it."""
-        return {
-            "BAIT": self.name,
-            "BAIT_PORT": str(self._port.getsockname()[1]),
-            "BAIT_KEY": self._key,
-        }
+        return {"BAIT": self.name, "BAIT_PORT": str(self._port.getsockname()[1]), "BAIT_KEY": self._key}
 
     def close(self) -> None:
         """Take it away."""
@@ -259,11 +255,7 @@ class Rig:
         return result.verdict.value, float(median)
 
     def _job(self, board: str, code: bytes, *, timeout_s: int) -> SubmissionJob:
-        task = replace(
-            load_folder(FOLDERS[board]).task,
-            test_timeout_s=timeout_s,
-            benchmark_timeout_s=timeout_s,
-        )
+        task = replace(load_folder(FOLDERS[board]).task, test_timeout_s=timeout_s, benchmark_timeout_s=timeout_s)
         now = datetime.now(UTC)
         number = next(self._numbers)
         return SubmissionJob(

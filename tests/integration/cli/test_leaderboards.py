@@ -134,10 +134,7 @@ def test_a_board_on_which_nothing_can_rank_says_so(cli: Call, tmp_path: Path) ->
     """An eval program of the task's own takes its times itself, and no clock of ours vouches for them."""
     folder = write_task(
         tmp_path / "own",
-        files=[
-            {"name": "submission.py", "source": "@SUBMISSION@"},
-            {"name": "eval.py", "source": "reference.py"},
-        ],
+        files=[{"name": "submission.py", "source": "@SUBMISSION@"}, {"name": "eval.py", "source": "reference.py"}],
     )
     assert "nothing will rank" not in cli("leaderboard", "create", folder).err
     assert "nothing will rank" in cli("leaderboard", "update", folder, "--timing", "measured").err

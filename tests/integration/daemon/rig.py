@@ -144,7 +144,7 @@ class Rig:
                 "heartbeat_s": 0.25,
                 "poll_s": 0.2,
                 **settings,
-            },
+            }
         )
         # As `serve` makes it.
         self.config.state_dir.mkdir(parents=True, exist_ok=True)

@@ -38,14 +38,7 @@ def watch(rig: Rig) -> Watch:
     seen.gate.set()
 
     class Watched(Store):
-        def claim(
-            self,
-            *,
-            host: str,
-            slots: Mapping[str, int],
-            lease_s: float,
-            instance: str | None = None,
-        ) -> Claims:
+        def claim(self, *, host: str, slots: Mapping[str, int], lease_s: float, instance: str | None = None) -> Claims:
             if not seen.gate.is_set():
                 seen.waiting.set()
                 assert seen.gate.wait(PATIENCE_S)

@@ -362,12 +362,7 @@ def test_what_keeps_the_judge_from_reading_is_the_calls_time(
 
 @pytest.mark.parametrize(
     ("addresses", "error"),
-    [
-        ("[4096]", "not where"),
-        ("[(1 << 64) - 8]", "not where"),
-        ("[1 << 46]", "not where"),
-        ("[64] * 9000", "at most"),
-    ],
+    [("[4096]", "not where"), ("[(1 << 64) - 8]", "not where"), ("[1 << 46]", "not where"), ("[64] * 9000", "at most")],
 )
 def test_a_worker_that_names_memory_it_has_not_is_rejected(client: WorkerClient, addresses: str, error: str) -> None:
     """An address of nothing, one whose end is none, and more tensors than there are numbers for."""

@@ -195,10 +195,7 @@ def ranked(job: Job, score_s: float = 2.5e-6, *, passed: bool = True) -> JobResu
         return result(Verdict.WRONG_ANSWER, run_record("test"), run_record("leaderboard", passed=False))
     assert job.mode == "leaderboard"
     return result(
-        Verdict.ACCEPTED,
-        run_record("test"),
-        run_record("benchmark"),
-        run_record("leaderboard", score_s=score_s),
+        Verdict.ACCEPTED, run_record("test"), run_record("benchmark"), run_record("leaderboard", score_s=score_s)
     )
 
 

@@ -51,13 +51,7 @@ PAGE = b"SELECT * FROM runner.batch_results('large', after => %(after)s::bigint,
 KEYS = b"SELECT * FROM runner.batch_results(keys => %(keys)s::text[])"
 PROGRESS = b"SELECT * FROM runner.batch_progress('large')"
 SUBMIT = b"SELECT * FROM runner.submit_batch(items => %(items)s::jsonb, gpu_type => 'CPU', batch => 'large')"
-WORK = {
-    "host": "h",
-    "gpu_types": ["CPU"],
-    "free": [1],
-    "lease_s": 60,
-    "instance": None,
-}
+WORK = {"host": "h", "gpu_types": ["CPU"], "free": [1], "lease_s": 60, "instance": None}
 
 
 def check(meter: Meter, bench: Bench, done: int) -> None:

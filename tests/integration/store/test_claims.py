@@ -9,11 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.base.errors import (
-    DatabaseUnavailableError,
-    HostNameTakenError,
-    StaleAttemptError,
-)
+from runner.base.errors import DatabaseUnavailableError, HostNameTakenError, StaleAttemptError
 from runner.base.model import Job, JobState, Verdict
 from runner.store import Claims, Completion, Ended
 from runner.store.clean import to_jsonb

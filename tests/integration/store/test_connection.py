@@ -108,11 +108,7 @@ def test_after_a_failover_the_other_address_is_used() -> None:
         second.start()
         takes_writes(first, b"on")
         hosts = [str(server.socket_path.parent) for server in (first, second)]
-        link = Link(
-            f"host={','.join(hosts)} user=postgres dbname=postgres",
-            application_name="link",
-            writes=True,
-        )
+        link = Link(f"host={','.join(hosts)} user=postgres dbname=postgres", application_name="link", writes=True)
         with link.open() as connection:
             assert connection.info.host == hosts[1]
         second.crash()

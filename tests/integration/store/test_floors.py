@@ -24,12 +24,7 @@ from tests.integration.store.test_submit import one
 from tests.support.waiting import PATIENCE_S
 
 Db = psycopg.Connection[dict[str, Any]]
-WORK = {
-    "host": "h",
-    "gpu_types": list(TYPES),
-    "lease_s": 60,
-    "instance": "h",
-}
+WORK = {"host": "h", "gpu_types": list(TYPES), "lease_s": 60, "instance": "h"}
 #: The next claim looks for aged jobs by no chance, and for what is due.
 LOOKS = (
     b"""

@@ -136,11 +136,7 @@ def ending(job: Job, how: int, db: Db, bench: Bench) -> Ending:
     if how == 8:
         # Its daemons died too often.
         db.execute("UPDATE runner.job SET reclaims = 99, lease_expires_at = now() WHERE id = %s", (job.id,))
-        return Ending(
-            job=job,
-            act=lambda store: take_back(bench, store),
-            verdict=Verdict.INTERNAL_ERROR,
-        )
+        return Ending(job=job, act=lambda store: take_back(bench, store), verdict=Verdict.INTERNAL_ERROR)
     db.execute("UPDATE runner.job SET cancel_requested = true WHERE id = %s", (job.id,))
     return Ending(job=job, act=lambda store: store.cancelled(job).submission_done, verdict=None)
 

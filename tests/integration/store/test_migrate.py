@@ -339,8 +339,7 @@ def test_an_index_that_is_held_up_costs_nothing_but_itself(
 ) -> None:
     """The schema is migrated, the error says what is left and why, and the next call builds it anew."""
     settings = queries.Query(
-        name="x",
-        sql=b"SELECT set_config('lock_timeout', '1s', false), set_config('statement_timeout', '0', false)",
+        name="x", sql=b"SELECT set_config('lock_timeout', '1s', false), set_config('statement_timeout', '0', false)"
     )
     migrate(empty_database_url)
     fetch(empty_database_url, "DROP INDEX runner.job_user_idx")

@@ -144,11 +144,7 @@ class QueueMachine(RuleBasedStateMachine):
         self._note_new_jobs(submission, mode, gpu_types, priority)
 
     @precondition(lambda self: self.model.submissions)
-    @rule(
-        data=st.data(),
-        mode=st.sampled_from(MODES),
-        gpu_types=st.sampled_from([GPU_TYPES, GPU_TYPES[:1]]),
-    )
+    @rule(data=st.data(), mode=st.sampled_from(MODES), gpu_types=st.sampled_from([GPU_TYPES, GPU_TYPES[:1]]))
     def enqueue(self, data: st.DataObject, mode: Mode, gpu_types: tuple[str, ...]) -> None:
         """More jobs for a submission that is not over."""
         submission = self._pick(data, self.model.submissions)

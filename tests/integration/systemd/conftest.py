@@ -198,11 +198,7 @@ def machine(docker_engine: DockerEngine, debian_image: str, packages: Path, eval
     def create(api: object) -> str:
         config = api.create_host_config(  # type: ignore[attr-defined]  # an APIClient
             network_mode="none",
-            binds=[
-                "/sys/fs/cgroup:/sys/fs/cgroup:rw",
-                f"{packages}:{PACKAGES}:ro",
-                f"{evaluation}:{EVALUATION}:ro",
-            ],
+            binds=["/sys/fs/cgroup:/sys/fs/cgroup:rw", f"{packages}:{PACKAGES}:ro", f"{evaluation}:{EVALUATION}:ro"],
             cap_add=["SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE"],
             security_opt=["seccomp=unconfined", "apparmor=unconfined"],
             tmpfs={"/run": "", "/tmp": "exec"},

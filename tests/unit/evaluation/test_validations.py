@@ -118,11 +118,7 @@ def test_a_wrong_line_fails_with_what_is_wrong(line: object, reason: str) -> Non
         ),
         (ended(LINE, exit_code=None, signal=11), Verdict.RUNTIME_ERROR, "ended by signal 11: last words"),
         (ended(LINE, exit_code=3), Verdict.RUNTIME_ERROR, "ended with exit code 3: last words"),
-        (
-            ended({"failure_reason": "no GPU"}, exit_code=1),
-            Verdict.RUNTIME_ERROR,
-            "ended with exit code 1: no GPU",
-        ),
+        (ended({"failure_reason": "no GPU"}, exit_code=1), Verdict.RUNTIME_ERROR, "ended with exit code 1: no GPU"),
         (ended("", stdout=""), Verdict.RUNTIME_ERROR, "last line of output is no result: there is none"),
         (ended("", exit_code=1, stderr=""), Verdict.RUNTIME_ERROR, "ended with exit code 1: it printed no reason"),
     ],

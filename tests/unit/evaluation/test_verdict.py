@@ -500,10 +500,7 @@ def lit(*, tflops: float, harness: Harness = Harness.PROGRAM) -> dict[str, Any]:
     """A task with work on a type with this rate; a thousandth of a cache."""
     figures = Figures(l2_mib=1e-6, bandwidth_gb_s=1000, peak_tflops={Dtype.FP32: tflops})
     task = samples.task(harness=harness)
-    return {
-        "task": replace(task, extra=replace(WORK, harness=harness)),
-        "gpu": replace(samples.CPU, device=figures),
-    }
+    return {"task": replace(task, extra=replace(WORK, harness=harness)), "gpu": replace(samples.CPU, device=figures)}
 
 
 def test_results_carry_the_speed_of_light_and_its_limit() -> None:

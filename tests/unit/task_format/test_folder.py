@@ -37,11 +37,7 @@ def test_a_short_task_gets_kernelbots_defaults(tmp_path: Path) -> None:
     assert folder.description == "Add."
     assert folder.templates == {}
     assert folder.gpus == ()
-    assert task.files == {
-        "submission.py": SUBMISSION,
-        "reference.py": "# reference\n",
-        "eval.py": "# eval program\n",
-    }
+    assert task.files == {"submission.py": SUBMISSION, "reference.py": "# reference\n", "eval.py": "# eval program\n"}
     assert task.lang is Lang.PY
     assert task.config == PyConfig(main="eval.py")
     assert task.tests == ({"size": 1, "seed": 2}, {"size": 3, "seed": 4}, {"size": 5, "seed": 6})
@@ -537,11 +533,7 @@ _HARNESS_FILE = {"name": "eval.py", "source": HARNESS}
             {"extra": {"harness": "builtin"}},
             "adder/runner.yml: harness: found the built-in harness and no reference.py, expected a file reference.py",
         ),
-        (
-            {**CU, **_RANKS},
-            {"extra": {"harness": "builtin"}},
-            "'builtin' for a task with lang cu and multi_gpu",
-        ),
+        ({**CU, **_RANKS}, {"extra": {"harness": "builtin"}}, "'builtin' for a task with lang cu and multi_gpu"),
         (
             changed(files=[*TASK["files"][:2], _HARNESS_FILE]),
             {"extra": {"harness": "program"}},

@@ -23,10 +23,7 @@ from tests.integration.store.conftest import ranked, result, run_record
 
 Finish = Callable[..., None]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium"),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")]
 SOURCE = b"import torch\n\n\ndef custom_kernel(data):\n    return data[0] + data[1]\n"
 WIDTHS = {"desk": (1280, 900), "telephone": (390, 844)}
 

@@ -17,12 +17,7 @@ from tests.unit.extras.data import samples
 from tests.unit.extras.data.samples import row
 
 LIBRARIES = ["huggingface_hub", "matplotlib", "numpy", "pandas", "pyarrow"]
-COMMANDS = [
-    ["top", "PATH"],
-    ["progression", "PATH", "--user", "ada"],
-    ["summary", "PATH"],
-    ["user", "PATH", "ada"],
-]
+COMMANDS = [["top", "PATH"], ["progression", "PATH", "--user", "ada"], ["summary", "PATH"], ["user", "PATH", "ada"]]
 
 
 @pytest.fixture(name="folder", scope="module")

@@ -114,11 +114,7 @@ def test_a_description_is_formatted() -> None:
     ("name", "text", "made"),
     [
         ("a.py", '@jit\ndef f():  # <x>\n    return "s"', '<i class="c"># &lt;x&gt;</i>'),
-        (
-            "a.cu",
-            "__global__ void f() { int x = 1; } // <x>",
-            '<i class="k">__global__</i> <i class="k">void</i> f()',
-        ),
+        ("a.cu", "__global__ void f() { int x = 1; } // <x>", '<i class="k">__global__</i> <i class="k">void</i> f()'),
     ],
 )
 def test_code_has_colours_and_numbers(name: str, text: str, made: str) -> None:

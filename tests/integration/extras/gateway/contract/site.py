@@ -137,10 +137,7 @@ class Site:
     def popcorn(self, client: str = "1.3.23", user: str | None = None) -> Popcorn:
         """popcorn-cli of a version, logged in as its user."""
         return Popcorn(
-            port=self.port,
-            cli_id=f"{user or user_of(client)}-token",
-            version=VERSIONS[client],
-            strict=client == "next",
+            port=self.port, cli_id=f"{user or user_of(client)}-token", version=VERSIONS[client], strict=client == "next"
         )
 
     def kernelboard(self) -> Kernelboard:

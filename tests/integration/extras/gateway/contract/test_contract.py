@@ -16,15 +16,7 @@ from typing import Any, Final
 import pytest
 
 from tests.integration.extras.gateway.contract.clients import chip, log
-from tests.integration.extras.gateway.contract.site import (
-    CAPTURE,
-    RUNS,
-    STREAMED,
-    VERSIONS,
-    Site,
-    file_of,
-    site,
-)
+from tests.integration.extras.gateway.contract.site import CAPTURE, RUNS, STREAMED, VERSIONS, Site, file_of, site
 
 #: The first check waits for all submissions, on a loaded machine too.
 pytestmark = pytest.mark.timeout(1800)
@@ -219,14 +211,7 @@ def test_kernelboard_reads_each_submission(live: Site, name: str) -> None:
 def test_every_client_lists_leaderboards_and_gpus(live: Site, client: str) -> None:
     """All of them, closed and ended too; no board breaks the list."""
     popcorn = live.popcorn(client)
-    assert [name for name, _ in popcorn.boards()] == [
-        "vectoradd",
-        "short",
-        "Capitals",
-        "profiled",
-        "closed",
-        "over",
-    ]
+    assert [name for name, _ in popcorn.boards()] == ["vectoradd", "short", "Capitals", "profiled", "closed", "over"]
     assert popcorn.gpus("vectoradd") == ["CPU"]
     assert popcorn.gpus("capitals") == ["CPU"]
 
