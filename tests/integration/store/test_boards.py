@@ -15,11 +15,8 @@ import pytest
 from runner.base.errors import BoardError, NotFoundError, SubmissionError
 from runner.base.model import Json, Verdict
 from runner.store.boards import EVALUATOR
-from tests.integration.store.conftest import TASK, Bench, ranked, result, run_record
-from tests.integration.store.test_submit import one
+from tests.integration.store.conftest import TASK, Bench, Db, one, ranked, result, run_record
 from tests.support.waiting import PATIENCE_S
-
-Db = psycopg.Connection[dict[str, Any]]
 
 
 def places(bench: Bench, gpu_type: str | None = None) -> list[tuple[int, str, str, float]]:

@@ -18,12 +18,10 @@ import pytest
 
 from runner.base.model import Verdict
 from runner.store import Store, queries
-from tests.integration.store.conftest import Bench, result, run_record
+from tests.integration.store.conftest import Bench, Db, one, result, run_record
 from tests.integration.store.test_plans import JOBS, NOT_AGED, TYPES, Meter, load, meter  # noqa: F401 - a fixture
-from tests.integration.store.test_submit import one
 from tests.support.waiting import PATIENCE_S
 
-Db = psycopg.Connection[dict[str, Any]]
 WORK = {"host": "h", "gpu_types": list(TYPES), "lease_s": 60, "instance": "h"}
 #: The next claim looks for aged jobs by no chance, and for what is due.
 LOOKS = (

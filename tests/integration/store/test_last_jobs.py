@@ -11,17 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any
-
-import psycopg
 
 from runner.base.model import Job, JobState, Mode, Verdict
 from runner.store import Store
 from tests.chaos.script import Ended, final_status
-from tests.integration.store.conftest import Bench, ranked, result
+from tests.integration.store.conftest import Bench, Db, ranked, result
 from tests.support.waiting import PATIENCE_S
 
-Db = psycopg.Connection[dict[str, Any]]
 GPU_TYPES = ("A100", "H100")
 ROUNDS = 200
 #: Both jobs on both types.

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
 
 import psycopg
 import pytest
@@ -16,11 +15,8 @@ import pytest
 from runner.base.errors import StaleAttemptError
 from runner.base.model import Artifact, JobState, Mode, Progress, Verdict
 from runner.store import Stop, Wakeup
-from tests.integration.store.conftest import CODE, TASK, Bench, notes, ranked, result, run_record
-from tests.integration.store.test_submit import count, one
+from tests.integration.store.conftest import CODE, TASK, Bench, Db, count, notes, one, ranked, result, run_record
 from tests.support.jobs import of_submission
-
-Db = psycopg.Connection[dict[str, Any]]
 
 
 def words(db: Db, submission_id: int) -> tuple[bool, str, str, str | None]:
