@@ -14,10 +14,10 @@ from psycopg.rows import dict_row
 from runner.store import queries
 from runner.store.clean import to_jsonb
 from runner.store.results import _result
-from tests.integration.store.conftest import Bench
+from tests.integration.store.conftest import Bench, Db
 from tests.integration.store.test_batches import found, submit
 from tests.integration.store.test_batches import item as make
-from tests.integration.store.test_plans import Db, Meter, meter
+from tests.integration.store.test_plans import Meter, meter
 
 __all__ = ["meter"]
 
