@@ -27,6 +27,7 @@ from runner.extras.data.shipped.analyze_submissions import (
     valid,
 )
 from runner.extras.data.tables import FLAT
+from tests.support.waiting import PATIENCE_S
 from tests.unit.extras.data import samples
 from tests.unit.extras.data.samples import START, row
 
@@ -117,7 +118,7 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env={"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -228,7 +229,7 @@ def test_a_terminal_gets_no_control_character_of_a_code(exported: Path) -> None:
         cwd=exported,
         env={},
         stdout=other,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     os.close(other)
