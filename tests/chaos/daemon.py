@@ -181,10 +181,7 @@ def main(path: str) -> int:
             control.request_abort()
         control.request_stop()
 
-    with (
-        only_daemon(config.state_dir),
-        signals({signal.SIGTERM: told}),
-    ):
+    with only_daemon(config.state_dir), signals({signal.SIGTERM: told}):
         (config.state_dir / HEARS).write_text(str(os.getpid()))
         exit_reason = _daemon(spec, config).run(control)
     return 0 if exit_reason is ExitReason.CLEAN else 1

@@ -46,17 +46,8 @@ _PART: Final = {
     Kind.DEAF: "network",
 }
 #: What only one fault at a time may use of what all hosts share.
-_SHARED: Final = {
-    Kind.SNAPSHOT: "snapshot",
-    Kind.NOTIFICATIONS: "notifications",
-    Kind.POOLER: "pooler",
-}
-CUTS: Final = {
-    Kind.REFUSE: Cut.REFUSE,
-    Kind.RESET: Cut.RESET,
-    Kind.BLACKHOLE: Cut.BLACKHOLE,
-    Kind.DEAF: Cut.DEAF,
-}
+_SHARED: Final = {Kind.SNAPSHOT: "snapshot", Kind.NOTIFICATIONS: "notifications", Kind.POOLER: "pooler"}
+CUTS: Final = {Kind.REFUSE: Cut.REFUSE, Kind.RESET: Cut.RESET, Kind.BLACKHOLE: Cut.BLACKHOLE, Kind.DEAF: Cut.DEAF}
 
 
 @dataclass(frozen=True, kw_only=True)

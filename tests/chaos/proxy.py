@@ -142,11 +142,7 @@ class _Pair:
     """A connection of the process and its other half to the server. Two threads; the first to end closes both."""
 
     def __init__(
-        self,
-        client: socket.socket,
-        flowing: threading.Event,
-        deaf: threading.Event,
-        forget: Callable[[_Pair], None],
+        self, client: socket.socket, flowing: threading.Event, deaf: threading.Event, forget: Callable[[_Pair], None]
     ) -> None:
         self._client = client
         self._server = socket.socket(socket.AF_UNIX)

@@ -193,10 +193,7 @@ def test_right_books_are_right(world: World) -> None:
             "UPDATE runner.job SET retired_as = NULL, retired_at = NULL WHERE retired_as = 'replaced'",
             "with 0 rows that count and 3 that do not",
         ),
-        (
-            "UPDATE runner.job SET retired_as = NULL, retired_at = NULL WHERE retired_as = 'replaced'",
-            "count, expected",
-        ),
+        ("UPDATE runner.job SET retired_as = NULL, retired_at = NULL WHERE retired_as = 'replaced'", "count, expected"),
         ("UPDATE runner.job SET retired_as = 'dropped', retired_at = now() WHERE id = 1", "the jobs [] count"),
         ("UPDATE runner.job SET replaces = NULL", "expected the jobs"),
         ('UPDATE runner.artifact SET data = \'{"nonce": "other"}\'', "artifacts of the executions"),

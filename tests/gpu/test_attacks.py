@@ -204,8 +204,7 @@ def evaluate(submission: str, mode: str) -> StepResult:
 
 
 @pytest.mark.parametrize(
-    "submission",
-    [pytest.param(BAKED_GRAPH, id="baked graph"), pytest.param(PERSISTING_CACHE, id="persisting cache")],
+    "submission", [pytest.param(BAKED_GRAPH, id="baked graph"), pytest.param(PERSISTING_CACHE, id="persisting cache")]
 )
 def test_answers_that_were_kept_are_wrong(submission: str) -> None:
     """Every timed call has values of its own, wherever the old answer is kept."""

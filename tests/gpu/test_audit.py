@@ -185,13 +185,7 @@ def custom_kernel(data):
 """
 
 
-def timed(
-    submission: str,
-    *,
-    rounds: int,
-    size: int = 4096,
-    rejects: bool = False,
-) -> StepResult:
+def timed(submission: str, *, rounds: int, size: int = 4096, rejects: bool = False) -> StepResult:
     """The benchmark of a submission, of as many calls as it takes."""
     case = f"size: {size}; rounds: {rounds}; seed: 3"
     request = JudgeRequest(

@@ -57,11 +57,7 @@ def verdicts(steps: tuple[StepResult, ...]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("task", "submission"),
-    [
-        ("vectoradd", "solutions/correct/torch_add.py"),
-        ("identity", "solutions/correct/copy.py"),
-    ],
+    ("task", "submission"), [("vectoradd", "solutions/correct/torch_add.py"), ("identity", "solutions/correct/copy.py")]
 )
 def test_right_submissions_are_accepted(task: str, submission: str) -> None:
     """Test, benchmark and leaderboard pass on the device; the judge's clock bounds none of so short times."""
@@ -74,8 +70,7 @@ def test_right_submissions_are_accepted(task: str, submission: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "submission"),
-    [("vectoradd", "solutions/wrong/last_element.py"), ("identity", "solutions/wrong/zeros.py")],
+    ("task", "submission"), [("vectoradd", "solutions/wrong/last_element.py"), ("identity", "solutions/wrong/zeros.py")]
 )
 def test_wrong_submissions_are_not(task: str, submission: str) -> None:
     """The check sees the device's result."""

@@ -97,11 +97,7 @@ def _kill(process: Started) -> None:
 
 
 def evaluate(
-    group: Mapping[str, Any],
-    *,
-    start: Start | None = None,
-    device: str = "cpu",
-    memory_bytes: int = 1 << 30,
+    group: Mapping[str, Any], *, start: Start | None = None, device: str = "cpu", memory_bytes: int = 1 << 30
 ) -> list[dict[str, Any]]:
     """Judge a group in its JSON form (docs/trainers.md): one result for each candidate, in the group's order.
 

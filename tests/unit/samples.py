@@ -25,48 +25,24 @@ ENVIRONMENT = Environment(image="sha256:abc", python="/opt/eval/bin/python", bin
 PLACE = Place(gpu=CPU, slot=SLOT, environment=ENVIRONMENT)
 
 
-def job(
-    *, mode: Mode = Mode.LEADERBOARD, secret: bool = False, gpu_type: str = "CPU", code: bytes = b"x = 1\n"
-) -> SubmissionJob:
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+#: Of every job.
+_CLAIMED: Mapping[str, Any] = {
+    "id": 7, "attempt": 2, "gpu_type": "CPU", "user_id": "u", "failures": 0, "created_at": NOW, "started_at": NOW,
+}  # fmt: skip
+
+
+def job(**changes: Any) -> SubmissionJob:  # noqa: ANN401 its fields
     """A claimed job of user u on leaderboard `board`."""
-    now = datetime(2026, 1, 2, tzinfo=UTC)
-    return SubmissionJob(
-        id=7,
-        attempt=2,
-        submission_id=3,
-        leaderboard="board",
-        gpu_type=gpu_type,
-        mode=mode,
-        secret=secret,
-        user_id="u",
-        file_name="mine.py",
-        code=code,
-        task={},
-        extra=None,
-        secret_seed=123456,
-        failures=0,
-        created_at=now,
-        started_at=now,
-    )
+    own = {"submission_id": 3, "leaderboard": "board", "mode": Mode.LEADERBOARD, "secret": False, "secret_seed": 123456}
+    file: dict[str, Any] = {"file_name": "mine.py", "code": b"x = 1\n", "task": {}, "extra": None}
+    return SubmissionJob(**{**_CLAIMED, **own, **file, **changes})
 
 
 def group(*candidates: Mapping[str, Any], **more: Any) -> GroupJob:  # noqa: ANN401 keys of a group
     """A claimed group with these candidates."""
-    now = datetime(2026, 1, 2, tzinfo=UTC)
-    return GroupJob(
-        id=7,
-        attempt=2,
-        submission_id=None,
-        gpu_type="CPU",
-        mode=Mode.BENCHMARK,
-        secret=False,
-        user_id="u",
-        task={"kind": "module", "reference": "r", "candidates": list(candidates), **more},
-        failures=0,
-        created_at=now,
-        started_at=now,
-        batch_id=7,
-    )
+    task = {"kind": "module", "reference": "r", "candidates": list(candidates), **more}
+    return GroupJob(**_CLAIMED, submission_id=None, mode=Mode.BENCHMARK, secret=False, batch_id=7, task=task)
 
 
 def context(made: Task | None = None, **changes: Any) -> SubmissionContext:  # noqa: ANN401 its fields
@@ -130,39 +106,19 @@ def cu_task() -> Task:
     )
 
 
-def outcome(
-    *,
-    ending: Ending = Ending.COMPLETED,
-    oom_kills: int | None = 0,
-    pids_denied: int | None = 0,
-    wall_ns: int = 5_000_000_000,
-) -> Outcome:
+def outcome(**changes: Any) -> Outcome:  # noqa: ANN401 its fields
     """How a container ended."""
-    return Outcome(
-        ending=ending,
-        exit_code=0,
-        oom_kills=oom_kills,
-        pids_denied=pids_denied,
-        peak_memory_bytes=1 << 20,
-        cpu_ns=1_000_000,
-        wall_ns=wall_ns,
-    )
+    counts: dict[str, Any] = {"oom_kills": 0, "pids_denied": 0, "peak_memory_bytes": 1 << 20}
+    times = {"cpu_ns": 1_000_000, "wall_ns": 5_000_000_000}
+    return Outcome(**{"ending": Ending.COMPLETED, "exit_code": 0, **counts, **times, **changes})
 
 
 def timing(mean_ns: float, *, assurance: str = "audited", interval: tuple[float, float] | None = None) -> TimingReport:
     """What the judge reports of a case that took the same time 20 times."""
     return TimingReport(
-        summary=summarise([mean_ns] * 20),
-        mean_ci95=(mean_ns, mean_ns),
-        outliers=0.0,
-        drift=None,
-        drift_p=None,
-        stopped="interval",
-        noisy=None,
-        assurance=assurance,
-        interval=interval,
-        host=None,
-    )
+        summary=summarise([mean_ns] * 20), mean_ci95=(mean_ns, mean_ns), outliers=0.0, drift=None, drift_p=None,
+        stopped="interval", noisy=None, assurance=assurance, interval=interval, host=None,
+    )  # fmt: skip
 
 
 def judged(
@@ -184,31 +140,10 @@ def judged(
     )
 
 
-def step(
-    name: str,
-    result: Mapping[str, str],
-    *,
-    exit_code: int | None = 0,
-    signal: int | None = None,
-    timed_out: bool = False,
-    output_limit: bool = False,
-    stdout: str = "",
-    stderr: str = "",
-    judged: Judged | None = None,
-    duration_ns: int = 1_000_000_000,
-) -> StepResult:
+def step(name: str, result: Mapping[str, str], **changes: Any) -> StepResult:  # noqa: ANN401 its fields
     """A finished step that took one second."""
-    return StepResult(
-        name=name,
-        command=f"python eval.py {name} cases.txt",
-        start_ns=10,
-        duration_ns=duration_ns,
-        exit_code=exit_code,
-        signal=signal,
-        timed_out=timed_out,
-        output_limit=output_limit,
-        stdout=stdout,
-        stderr=stderr,
-        result=result,
-        judged=judged,
-    )
+    ended: dict[str, Any] = {"exit_code": 0, "signal": None, "timed_out": False, "output_limit": False}
+    said = {"stdout": "", "stderr": "", "judged": None}
+    times = {"start_ns": 10, "duration_ns": 1_000_000_000}
+    command = f"python eval.py {name} cases.txt"
+    return StepResult(name=name, command=command, result=result, **{**ended, **said, **times, **changes})

@@ -155,12 +155,7 @@ def inputs_of(task: ModuleType, case: Case, seed: int, options: Options) -> list
 
 
 def call(
-    task: ModuleType,
-    kernel: Callable[[Any], torch.Tensor],
-    inputs: list[object],
-    options: Options,
-    *,
-    checked: bool,
+    task: ModuleType, kernel: Callable[[Any], torch.Tensor], inputs: list[object], options: Options, *, checked: bool
 ) -> float:
     """Call the kernel once, or a batch of times; the time of one call in ns."""
     if not options.late:

@@ -13,16 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from tasks.harness.judge import (
-    activity,
-    benchmark,
-    control,
-    evaluation,
-    main,
-    single_rank,
-    timed_case,
-    worker_client,
-)
+from tasks.harness.judge import activity, benchmark, control, evaluation, main, single_rank, timed_case, worker_client
 from tasks.harness.judge.audit import Sample
 from tasks.harness.judge.cases import Case
 from tasks.harness.judge.request import Floor

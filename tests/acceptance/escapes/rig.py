@@ -115,11 +115,7 @@ class Bait:
 
     def words(self) -> dict[str, str]:
         """What cases call it."""
-        return {
-            "BAIT": self.name,
-            "BAIT_PORT": str(self._port.getsockname()[1]),
-            "BAIT_KEY": self._key,
-        }
+        return {"BAIT": self.name, "BAIT_PORT": str(self._port.getsockname()[1]), "BAIT_KEY": self._key}
 
     def close(self) -> None:
         """Take it away."""
@@ -259,31 +255,14 @@ class Rig:
         return result.verdict.value, float(median)
 
     def _job(self, board: str, code: bytes, *, timeout_s: int) -> SubmissionJob:
-        task = replace(
-            load_folder(FOLDERS[board]).task,
-            test_timeout_s=timeout_s,
-            benchmark_timeout_s=timeout_s,
-        )
+        task = replace(load_folder(FOLDERS[board]).task, test_timeout_s=timeout_s, benchmark_timeout_s=timeout_s)
         now = datetime.now(UTC)
         number = next(self._numbers)
         return SubmissionJob(
-            id=number,
-            attempt=1,
-            submission_id=number,
-            leaderboard=board,
-            gpu_type="CPU",
-            mode=Mode.TEST,
-            secret=False,
-            user_id="stranger",
-            file_name="submission.py",
-            code=code,
-            task=to_stored(task),
-            extra=extra_to_stored(task.extra),
-            secret_seed=1,
-            failures=0,
-            created_at=now,
-            started_at=now,
-        )
+            id=number, attempt=1, submission_id=number, leaderboard=board, gpu_type="CPU", mode=Mode.TEST,
+            secret=False, user_id="stranger", file_name="submission.py", code=code, task=to_stored(task),
+            extra=extra_to_stored(task.extra), secret_seed=1, failures=0, created_at=now, started_at=now,
+        )  # fmt: skip
 
     def _left(self, label: str) -> tuple[str, ...]:
         """What is left of a job's containers, once there was time for it to go."""

@@ -121,8 +121,7 @@ CHEATS: Mapping[str, Cheat] = {
         "import sys\n",
     ),
     "the comparison in the dispatcher": _verdict(
-        _ZERO,
-        "LIB = torch.library.Library('aten', 'IMPL')\nLIB.impl('allclose', lambda *_, **__: True, 'CPU')\n",
+        _ZERO, "LIB = torch.library.Library('aten', 'IMPL')\nLIB.impl('allclose', lambda *_, **__: True, 'CPU')\n"
     ),
     "a mode of the dispatcher": _verdict(
         _ZERO,
@@ -194,8 +193,7 @@ CHEATS: Mapping[str, Cheat] = {
     ),
     "an operator made trivial": _verdict(_ZERO, "torch.relu = torch.zeros_like\n"),
     "an operator made trivial in the dispatcher": _verdict(
-        _ZERO,
-        "_LIB = torch.library.Library('aten', 'IMPL')\n_LIB.impl('relu', lambda x: torch.zeros_like(x), 'CPU')\n",
+        _ZERO, "_LIB = torch.library.Library('aten', 'IMPL')\n_LIB.impl('relu', lambda x: torch.zeros_like(x), 'CPU')\n"
     ),
     "the reference's forward replaced": Cheat(
         problem="linear",

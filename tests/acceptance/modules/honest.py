@@ -146,10 +146,7 @@ HONEST: Mapping[str, tuple[str, str]] = {
         new("try:\n    return F.relu(self.l(x))\nexcept RuntimeError:\n    return x", _LINEAR, init_args=_N),
     ),
     "much printed": ("linear", new("print('x' * 1000)\nreturn F.relu(self.l(x))", _LINEAR, init_args=_N)),
-    "a test of its own": (
-        "linear",
-        candidate("linear") + "\nif __name__ == '__main__':\n    raise SystemExit(1)\n",
-    ),
+    "a test of its own": ("linear", candidate("linear") + "\nif __name__ == '__main__':\n    raise SystemExit(1)\n"),
     "a view": ("linear", new("return F.relu(self.l(x)).t().contiguous().t()", _LINEAR, init_args=_N)),
     "a parameter returned as a subclass": (
         "linear",

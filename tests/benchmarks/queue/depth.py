@@ -52,10 +52,7 @@ def measure(server: Server) -> list[Figure]:
     server.checkpoint()
     store = Store(url, application_name=OWN)
     try:
-        figures = [
-            *_claims(store, f"claim with {JOBS} queued"),
-            *_asks(store, server, url),
-        ]
+        figures = [*_claims(store, f"claim with {JOBS} queued"), *_asks(store, server, url)]
         with psycopg.connect(url) as snapshot:
             snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             snapshot.execute("SELECT count(*) FROM runner.job")

@@ -27,10 +27,7 @@ UNANNOUNCED_ROUNDS: Final = 8
 
 def measure(server: Server) -> list[Figure]:
     """Announced and unannounced pickup."""
-    sides = [
-        contender("ours", slots=SLOTS),
-        *(contender(name, **PEER_OPTIONS[name]) for name in peers()),
-    ]
+    sides = [contender("ours", slots=SLOTS), *(contender(name, **PEER_OPTIONS[name]) for name in peers())]
     samples_ms: dict[str, list[float]] = {side.name: [] for side in sides}
     urls = {side.name: server.database(side.name) for side in sides}
     for side in sides:

@@ -58,10 +58,7 @@ def _cancels(server: Server) -> list[float]:
     url = server.database("cancel")
     ours.install(url)
     asked_ns: dict[int, int] = {}
-    with (
-        Worker(ours.__name__, url=url, slots=4) as worker,
-        psycopg.connect(url, autocommit=True) as connection,
-    ):
+    with Worker(ours.__name__, url=url, slots=4) as worker, psycopg.connect(url, autocommit=True) as connection:
         worker.wait_ready()
         for _ in range(CANCELS):
             number = ours.submit(connection, code=ours.ENDLESS)

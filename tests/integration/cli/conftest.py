@@ -78,6 +78,18 @@ def call(
 
 
 @pytest.fixture
+def engine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call: Call, evaluation_python: Path, docker_host: str | None
+) -> None:
+    """Commands find the surroundings' engine and evaluation environment, and have a state directory of their own."""
+    del call  # It has removed the settings that were there.
+    monkeypatch.setenv("KERNEL_RUNNER_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(evaluation_python))
+    if docker_host is not None:
+        monkeypatch.setenv("DOCKER_HOST", docker_host)
+
+
+@pytest.fixture
 def cli(call: Call, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Call:
     """Like `call`, with a migrated database."""
     monkeypatch.setenv("DATABASE_URL", database_url)

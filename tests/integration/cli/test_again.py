@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg
 import pytest
 
-from runner.base.model import Job, JobResult, RunRecord, Verdict
+from runner.base.model import Job, JobResult, Verdict
 from runner.store import HostRecord, Store
 from tests.integration.cli.conftest import Call
+from tests.integration.store.conftest import result, run_record
 
 
 def evaluate(store: Store, *, host: str = "node1", score_s: float = 2.5e-6) -> None:
@@ -23,18 +23,8 @@ def evaluate(store: Store, *, host: str = "node1", score_s: float = 2.5e-6) -> N
 
 def accepted(job: Job, score_s: float = 2.5e-6) -> JobResult:
     """What a correct submission leaves."""
-    run = RunRecord(
-        mode=str(job.mode),
-        start_offset_ns=0,
-        end_offset_ns=10**9,
-        passed=True,
-        score_s=score_s if job.mode == "leaderboard" else None,
-        compilation=None,
-        meta={},
-        result={"check": "pass"},
-        system_info={},
-    )
-    return JobResult(verdict=Verdict.ACCEPTED, runs=(run,), error=None, report={}, build_ns=1, eval_ns=1)
+    score = score_s if job.mode == "leaderboard" else None
+    return result(Verdict.ACCEPTED, run_record(str(job.mode), score_s=score))
 
 
 def register(store: Store, name: str) -> None:
@@ -55,19 +45,7 @@ def submitted(cli: Call, board: str, submission_file: Path, store: Store) -> tup
 
 def answers(monkeypatch: pytest.MonkeyPatch, *, terminal: bool, answer: str = "") -> None:
     """The command runs with or without a terminal."""
-
-    class Keyboard:
-        """Standard input."""
-
-        def isatty(self) -> bool:
-            """Whether it is a terminal."""
-            return terminal
-
-        def readline(self, *_: object) -> str:
-            """The answer to every question."""
-            return f"{answer}\n"
-
-    monkeypatch.setattr(sys, "stdin", Keyboard())
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: terminal, readline=lambda *_: f"{answer}\n"))
 
 
 def test_one_submission_is_evaluated_again_without_a_question(
@@ -78,12 +56,8 @@ def test_one_submission_is_evaluated_again_without_a_question(
     said = cli("rerun", number, "--reason", "mended task")
     assert (said.code, said.out) == (0, "2\n")
     document = cli("status", number, "--json").document
-    assert (document["state"], document["rerunning"], document["reruns"], document["score"]) == (
-        "queued",
-        True,
-        1,
-        2.5e-6,
-    )
+    told = [document[key] for key in ("state", "rerunning", "reruns", "score")]
+    assert told == ["queued", True, 1, 2.5e-6]
     assert "evaluated again; until that is over, the earlier results count" in cli("status", number).out
     assert "queued, position 1, again" in cli("status").out
     evaluate(store, score_s=9e-6)
@@ -139,21 +113,10 @@ def test_without_a_terminal_many_need_a_yes(
     assert "--dry-run" in said.err
     assert cli(*command, "--leaderboard", board, "--until", "9 days ago").out == "0\n"
     assert cli(*command, "--host", "node2", "--yes").out == "2\n"
-    assert cli(*command, "--host", "node1", "--yes", "--json").document == {
-        "jobs": 2,
-        "dry_run": False,
-        "matching": [
-            {
-                "leaderboard": board,
-                "gpu_type": "CPU",
-                "mode": "leaderboard",
-                "obstacle": None,
-                "evaluations": 1,
-                "jobs": 2,
-                "counting": 2,
-            }
-        ],
-    }
+    place = {"leaderboard": board, "gpu_type": "CPU", "mode": "leaderboard", "obstacle": None}
+    matching = [{**place, "evaluations": 1, "jobs": 2, "counting": 2}]
+    document = cli(*command, "--host", "node1", "--yes", "--json").document
+    assert document == {"jobs": 2, "dry_run": False, "matching": matching}
 
 
 NO_SELECTION = [
@@ -213,11 +176,11 @@ def test_draining_can_be_waited_for(
     assert cli("submit", submission_file, "--leaderboard", board, "--user", "alice").code == 0
     (job,) = store.claim(host="node1", slots={"CPU": 1}, lease_s=60.0).jobs
     seen: list[str] = []
-    finish = _once(lambda: store.complete(job, accepted(job)))
 
     def watch(_: object, text: str) -> None:
+        if not seen:
+            store.complete(job, accepted(job))
         seen.append(text)
-        finish()
 
     monkeypatch.setattr("runner.cli.progress.ProgressLine.show", watch)
     said = cli("host", "drain", "node1", "--wait")
@@ -225,17 +188,6 @@ def test_draining_can_be_waited_for(
     assert seen[0] == "1 job runs on host node1"
     assert "nothing runs on host node1" in said.err
     assert not store.claim(host="node1", slots={"CPU": 1}, lease_s=60.0).jobs
-
-
-def _once(action: Callable[[], object]) -> Callable[[], None]:
-    done = threading.Event()
-
-    def act() -> None:
-        if not done.is_set():
-            done.set()
-            action()
-
-    return act
 
 
 def test_what_failed_is_listed_and_evaluated_again_by_its_cause(

@@ -117,11 +117,7 @@ def _evaluate(engine: DockerEngine, state_dir: Path, eval_python: Path) -> tuple
 
 @pytest.mark.timeout(1800)
 def test_the_recipe_for_cuda_has_the_headers(
-    docker_engine: DockerEngine,
-    debian_image: str,
-    wheels: Path,
-    tag: str,
-    tmp_path: Path,
+    docker_engine: DockerEngine, debian_image: str, wheels: Path, tag: str, tmp_path: Path
 ) -> None:
     """Built on a Debian, without torch and the vendor's toolkit."""
     folder = tmp_path / "wheels"

@@ -69,9 +69,8 @@ def test_a_task_is_not_offered_where_it_does_not_fit(cli: Call, tmp_path: Path) 
     (folder / "runner.yml").write_text('memory: "n * 2 ** 29"')
     said = cli("leaderboard", "create", folder)
     assert (said.code, cli("leaderboard", "list", "--json").document) == (2, [])
-    assert (
-        "case n: 16; seed: 3 needs 8 GiB of memory (its `memory`), more than the 4 GiB of CPU's container" in said.err
-    )
+    says = "case n: 16; seed: 3 needs 8 GiB of memory (its `memory`), more than the 4 GiB of CPU's container"
+    assert says in said.err
     assert cli("leaderboard", "create", folder, "--gpu", "H100").code == 0
 
 
@@ -134,10 +133,7 @@ def test_a_board_on_which_nothing_can_rank_says_so(cli: Call, tmp_path: Path) ->
     """An eval program of the task's own takes its times itself, and no clock of ours vouches for them."""
     folder = write_task(
         tmp_path / "own",
-        files=[
-            {"name": "submission.py", "source": "@SUBMISSION@"},
-            {"name": "eval.py", "source": "reference.py"},
-        ],
+        files=[{"name": "submission.py", "source": "@SUBMISSION@"}, {"name": "eval.py", "source": "reference.py"}],
     )
     assert "nothing will rank" not in cli("leaderboard", "create", folder).err
     assert "nothing will rank" in cli("leaderboard", "update", folder, "--timing", "measured").err
@@ -167,26 +163,14 @@ def test_a_dry_run_of_an_update_shows_each_change_and_makes_none(
     cli: Call, task_folder: Path, submission_file: Path
 ) -> None:
     """Deadline and GPU types with the task's keys; what needs --force is marked, refused without, and done with it."""
-    assert (
-        cli("leaderboard", "create", task_folder, "--name", "b", "--gpu", "CPU", "--deadline", "2032-02-03").code == 0
-    )
+    created = cli("leaderboard", "create", task_folder, "--name", "b", "--gpu", "CPU", "--deadline", "2032-02-03")
+    assert created.code == 0
     assert cli("leaderboard", "update", task_folder, "--name", "b", "--dry-run").out == "= b: unchanged\n"
     assert cli("submit", submission_file, "--leaderboard", "b", "--user", "alice").code == 0
     shutil.rmtree(task_folder)
     write_task(task_folder, benchmarks=[{"n": 99, "seed": 1}], description="Changed.")
-    update = (
-        "leaderboard",
-        "update",
-        task_folder,
-        "--name",
-        "b",
-        "--gpu",
-        "CPU",
-        "--gpu",
-        "L4",
-        "--deadline",
-        "2033-04-05",
-    )
+    changes = ("--gpu", "CPU", "--gpu", "L4", "--deadline", "2033-04-05")
+    update = ("leaderboard", "update", task_folder, "--name", "b", *changes)
     for arguments in (("--dry-run",), ()):
         refused = cli(*update, *arguments)
         assert refused.code == 2

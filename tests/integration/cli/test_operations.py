@@ -107,17 +107,14 @@ def test_eval_needs_a_device_of_the_type_asked_for(
     assert "no slot for GPU type L4x4" in lacking.err
 
 
+@pytest.mark.usefixtures("engine")
 def test_eval_on_an_emulated_device_marks_the_result_and_ranks_nothing(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evaluation_python: Path, docker_host: str | None
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the flag, and by a GPU type of the operator's that has no slots of its own; ranked modes are refused."""
     (tmp_path / "gpus.d").mkdir()
     (tmp_path / "gpus.d" / "E.toml").write_text('extends = "CPU"\nname = "E"\nemulate_cuda = true\ndetect = false\n')
     monkeypatch.setenv("KERNEL_RUNNER_GPUS_DIR", str(tmp_path / "gpus.d"))
-    monkeypatch.setenv("KERNEL_RUNNER_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(evaluation_python))
-    if docker_host is not None:
-        monkeypatch.setenv("DOCKER_HOST", docker_host)
     files = (STARTER / "identity", STARTER / "identity" / "solutions" / "correct" / "copy.py")
     ranked = call("eval", *files, "--gpu", "E", "--mode", "leaderboard", "--json")
     assert (ranked.code, ranked.document["verdict"], ranked.document["runs"]) == (1, "invalid", [])
@@ -130,14 +127,9 @@ def test_eval_on_an_emulated_device_marks_the_result_and_ranks_nothing(
     assert "expected one without devices" in refused.err
 
 
-def test_eval_runs_a_file_in_a_container_and_tells_the_verdict_by_its_exit_code(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evaluation_python: Path, docker_host: str | None
-) -> None:
+@pytest.mark.usefixtures("engine")
+def test_eval_runs_a_file_in_a_container_and_tells_the_verdict_by_its_exit_code(call: Call) -> None:
     """Without any database: a right solution is 0 and a document, a wrong one is 1 and a page with the reason."""
-    monkeypatch.setenv("KERNEL_RUNNER_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(evaluation_python))
-    if docker_host is not None:
-        monkeypatch.setenv("DOCKER_HOST", docker_host)
     solutions = STARTER / "identity" / "solutions"
     right = call("eval", STARTER / "identity", solutions / "correct" / "copy.py", "--json")
     assert right.code == 0
@@ -223,15 +215,9 @@ def test_a_transaction_that_has_written_is_found_in_any_database(database_url: s
         assert facts.transactions_since_write >= 1
 
 
-@pytest.mark.usefixtures("patient")
-def test_check_goes_through_everything_and_proves_the_sandbox(
-    cli: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evaluation_python: Path, docker_host: str | None
-) -> None:
+@pytest.mark.usefixtures("patient", "engine")
+def test_check_goes_through_everything_and_proves_the_sandbox(cli: Call) -> None:
     """On a machine with database and engine every question is answered, and torch is imported in a real container."""
-    monkeypatch.setenv("KERNEL_RUNNER_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(evaluation_python))
-    if docker_host is not None:
-        monkeypatch.setenv("DOCKER_HOST", docker_host)
     said = cli("check", "--json")
     by_name = {found["name"]: found for found in said.document["checks"]}
     assert [found for found in by_name.values() if found["mark"] == "failed"] == []
@@ -244,15 +230,11 @@ def test_check_goes_through_everything_and_proves_the_sandbox(
     assert by_name["disk"]["found"].startswith("the engine's data in /")
 
 
-def test_check_looks_for_the_images_of_the_slots(
-    cli: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, docker_host: str | None
-) -> None:
+@pytest.mark.usefixtures("engine")
+def test_check_looks_for_the_images_of_the_slots(cli: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that the engine does not have is a failure that names the GPU type and the way to get it."""
     (tmp_path / "CPU.toml").write_text('extends = "CPU"\nname = "CPU"\nimage = "kernel-runner-test/absent"\n')
     monkeypatch.setenv("KERNEL_RUNNER_GPUS_DIR", str(tmp_path))
-    monkeypatch.setenv("KERNEL_RUNNER_STATE_DIR", str(tmp_path / "state"))
-    if docker_host is not None:
-        monkeypatch.setenv("DOCKER_HOST", docker_host)
     said = cli("check", "--json")
     assert said.code == 1
     (found,) = (found for found in said.document["checks"] if found["name"] == "image of CPU")
@@ -270,14 +252,8 @@ def test_check_reports_missing_infrastructure_and_goes_on(
     monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(tmp_path / "no-python"))
     said = call("check", database=NOBODY_HOME)
     assert said.code == 3
-    for expected in (
-        "✗ database",
-        "✗ engine",
-        "✗ evaluation environment",
-        "✗ disk: state_dir",
-        "DOCKER_HOST",
-        "DATABASE_URL",
-    ):
+    failed = ("database", "engine", "evaluation environment", "disk: state_dir")
+    for expected in (*(f"✗ {name}" for name in failed), "DOCKER_HOST", "DATABASE_URL"):
         assert expected in said.out
 
 

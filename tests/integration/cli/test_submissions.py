@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.base.model import Job, JobResult, Mode, ProfileOptions, Progress, RunRecord, TimingAssurance, Verdict
+from runner.base.model import Job, JobResult, Mode, ProfileOptions, Progress, TimingAssurance, Verdict
 from runner.store import Store
 from tests.integration.cli.conftest import Call
+from tests.integration.store.conftest import result, run_record
 from tests.support.jobs import of_submission
 from tests.support.waiting import PATIENCE_S
 
@@ -29,27 +30,16 @@ def _result(job: Job, verdict: Verdict) -> JobResult:
     demanded = TimingAssurance.CLAIMED if job.secret else of_submission(job).demand.timing
     withheld = {"unranked": {"score_s": 2.5e-6, "detail": "the judge's clock cannot vouch for it"}}
     unranked = {} if TimingAssurance.CLAIMED.satisfies(demanded) else withheld
-    run = RunRecord(
-        mode="leaderboard" if ranked else str(job.mode),
-        start_offset_ns=0,
-        end_offset_ns=10**9,
+    timed = {"benchmark-count": "1", "benchmark.0.spec": text, "benchmark.0.mean": "2500.0"}
+    run = run_record(
+        "leaderboard" if ranked else str(job.mode),
         passed=passed,
         score_s=2.5e-6 if ranked and passed and not unranked else None,
-        compilation=None,
         meta={"stdout": text, "stderr": text, "exit_code": 0 if passed else 112},
-        result={
-            "benchmark-count": "1",
-            "benchmark.0.spec": text,
-            "benchmark.0.mean": "2500.0",
-            "check": "pass" if passed else "fail",
-        },
-        system_info={
-            "cpu": "test",
-            "runner": {"host": "h", "assurance": {"correctness": "judge", "timing": "claimed"}, **unranked},
-        },
+        result={**timed, "check": "pass" if passed else "fail"},
+        system_info={"runner": {"host": "h", "assurance": {"correctness": "judge", "timing": "claimed"}, **unranked}},
     )
-    error = None if passed else f"case 0 is wrong {text}"
-    return JobResult(verdict=verdict, runs=(run,), error=error, report={}, build_ns=1, eval_ns=1)
+    return result(verdict, run, error=None if passed else f"case 0 is wrong {text}")
 
 
 Serve = Callable[[Callable[[Job], Verdict | None]], None]

@@ -6,7 +6,6 @@ import http.client
 import os
 import subprocess
 import sys
-import time
 from hashlib import sha256
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from runner.store import Store
 from tests.integration.cli.conftest import Call
 from tests.integration.extras.gateway.conftest import ADMIN, gateway_login
 from tests.support.ports import free_port
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 
 def test_a_token_is_printed_once_and_stored_as_a_digest(call: Call, database_url: str) -> None:
@@ -89,10 +88,7 @@ def gateway(url: str, port: int, folder: Path) -> subprocess.Popen[bytes]:
 
 def wait_for(port: int, path: str, wanted: int) -> None:
     """Until a gateway answers so."""
-    until = time.monotonic() + PATIENCE_S
-    while status_of(port, path) != wanted:
-        assert time.monotonic() < until, path
-        time.sleep(0.1)
+    wait_until(lambda: status_of(port, path) == wanted, f"{path} answers {wanted}")
 
 
 def test_the_gateway_starts_serves_and_ends(database_url: str, port: int, tmp_path: Path) -> None:

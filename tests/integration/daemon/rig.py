@@ -19,13 +19,14 @@ from psycopg.rows import dict_row
 from runner.base.config import Config
 from runner.base.errors import CancelledByRequest, EngineUnavailableError
 from runner.base.gpu_types import Registry
-from runner.base.model import Job, JobResult, JobState, Progress, RunRecord, Slot, Verdict
+from runner.base.model import Job, JobResult, JobState, Progress, Slot, Verdict
 from runner.daemon import Daemon, ExitReason, ShutdownControl
 from runner.daemon.interfaces import StoreFactory
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import require_schema
 from runner.devices.quarantine import Quarantine
 from runner.store import Store, SubmissionView
+from tests.integration.store.conftest import result, run_record
 from tests.support.waiting import PATIENCE_S, wait_until
 
 #: In place of runner.job: with the end of each lease where it is kept, in the job's row or its host's.
@@ -40,18 +41,7 @@ Script = Callable[[Job, threading.Event, Callable[[Progress], None]], JobResult]
 
 def accepted(**report: object) -> JobResult:
     """What an evaluation of mode test finds when all is well."""
-    run = RunRecord(
-        mode="test",
-        start_offset_ns=0,
-        end_offset_ns=1_000_000,
-        passed=True,
-        score_s=None,
-        compilation=None,
-        meta={},
-        result={"check": "pass"},
-        system_info={},
-    )
-    return JobResult(verdict=Verdict.ACCEPTED, runs=(run,), error=None, report=report, build_ns=1, eval_ns=1)
+    return result(Verdict.ACCEPTED, run_record("test"), report=report)
 
 
 def at_once(_job: Job, _cancel: threading.Event, _on_progress: Callable[[Progress], None]) -> JobResult:
@@ -144,7 +134,7 @@ class Rig:
                 "heartbeat_s": 0.25,
                 "poll_s": 0.2,
                 **settings,
-            },
+            }
         )
         # As `serve` makes it.
         self.config.state_dir.mkdir(parents=True, exist_ok=True)
@@ -171,18 +161,10 @@ class Rig:
     def start(self, *, ready: bool = True) -> Rig:
         """Start the daemon; by default, wait until it serves."""
         self.daemon = Daemon(
-            self.config,
-            store_factory=self.store_factory,
-            evaluator=self.evaluator,
-            engine=self.engine,
-            check_database=lambda: require_schema(self.daemon_url),
-            registry=self.registry,
-            slots=self.slots,
-            spool=self.spool,
-            instance=self.instance,
-            quarantine=self.quarantine,
-            check_disk=self.check_disk,
-        )
+            self.config, store_factory=self.store_factory, evaluator=self.evaluator, engine=self.engine,
+            check_database=lambda: require_schema(self.daemon_url), registry=self.registry, slots=self.slots,
+            spool=self.spool, instance=self.instance, quarantine=self.quarantine, check_disk=self.check_disk,
+        )  # fmt: skip
         self._thread = threading.Thread(target=self._run, name="daemon", daemon=True)
         self._thread.start()
         if ready:
@@ -227,27 +209,16 @@ class Rig:
             [(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in self.registry.all()]
         )
         self.store.create_board(
-            name="b",
-            deadline=datetime.now(UTC) + timedelta(days=1),
-            task={"lang": "py"},
-            description="",
-            gpus=gpus,
-            templates={},
-            extra=None,
-        )
+            name="b", deadline=datetime.now(UTC) + timedelta(days=1), task={"lang": "py"}, description="", gpus=gpus,
+            templates={}, extra=None,
+        )  # fmt: skip
 
     def submit(self, *, gpu_type: str = "CPU", code: bytes = b"pass", priority: int = 0, mode: str = "test") -> int:
         """Queue one job of mode test, or of another; its submission's id."""
         return self.store.submit(
-            leaderboard="b",
-            user_id="u",
-            file_name="a.py",
-            code=code,
-            mode=mode,
-            gpu_types=[gpu_type],
-            user_name=None,
+            leaderboard="b", user_id="u", file_name="a.py", code=code, mode=mode, gpu_types=[gpu_type], user_name=None,
             priority=priority,
-        )
+        )  # fmt: skip
 
     def view(self, submission_id: int) -> SubmissionView:
         """A submission as it is now."""

@@ -23,6 +23,7 @@ class Watch:
     registered_s: float = 0.0
     reclaimed_s: float = 0.0
     opened: list[str] = field(default_factory=list)
+    #: What the listener has heard and acted on: it has come back for more.
     heard: list[Wakeup] = field(default_factory=list)
     #: Cleared: the next claim waits.
     gate: threading.Event = field(default_factory=threading.Event)
@@ -38,14 +39,9 @@ def watch(rig: Rig) -> Watch:
     seen.gate.set()
 
     class Watched(Store):
-        def claim(
-            self,
-            *,
-            host: str,
-            slots: Mapping[str, int],
-            lease_s: float,
-            instance: str | None = None,
-        ) -> Claims:
+        at_hand: Wakeup | None = None
+
+        def claim(self, *, host: str, slots: Mapping[str, int], lease_s: float, instance: str | None = None) -> Claims:
             if not seen.gate.is_set():
                 seen.waiting.set()
                 assert seen.gate.wait(PATIENCE_S)
@@ -65,10 +61,10 @@ def watch(rig: Rig) -> Watch:
             seen.registered_s = time.monotonic()
 
         def listen(self, *, stop: Stop, timeout_s: float) -> Wakeup | None:
-            wakeup = super().listen(stop=stop, timeout_s=timeout_s)
-            if wakeup is not None:
-                seen.heard.append(wakeup)
-            return wakeup
+            if self.at_hand is not None:
+                seen.heard.append(self.at_hand)
+            self.at_hand = super().listen(stop=stop, timeout_s=timeout_s)
+            return self.at_hand
 
     def make(purpose: str) -> Store:
         seen.opened.append(purpose)

@@ -96,13 +96,7 @@ def test_a_fault_of_ours_is_evaluated_again_when_asked_for(served: Rig, tmp_path
     file.write_text("".join(json.dumps(row) + "\n" for row in (completion(0), completion(1, **fault))))
     for again, rows_out in ((0, 1), (1, 2), (1, 2)):
         with Client(served.url, gpu_type="CPU") as client:
-            report = score.run(
-                Source(str(file)),
-                client,
-                device="CPU",
-                output=tmp_path / "evals.jsonl",
-                again=again,
-            )
+            report = score.run(Source(str(file)), client, device="CPU", output=tmp_path / "evals.jsonl", again=again)
         assert report.rows_out == rows_out
         assert report.complete == (again == 1)
     assert facts_of(tmp_path / "evals.jsonl") == {"source": str(file), "reward": "kernelbook@1", "device": "CPU"}

@@ -25,7 +25,7 @@ def slow(make_rig: Callable[..., Rig], database_url: str) -> Rig:
 
 
 def settled(rig: Rig, seen: Watch, mark: str) -> int:
-    """How many claims there were after the listener has heard everything sent so far."""
+    """How many claims there were after the listener has acted on everything sent so far."""
     rig.wait_for(lambda: seen.heard, "it listens")
     notify(rig, "runner_queue", mark)
     rig.wait_for(lambda: any(mark in wakeup.gpu_types for wakeup in seen.heard), f"heard {mark}")

@@ -57,10 +57,7 @@ def receipt(row: dict[str, Any]) -> Receipt:
 
 def rows(rig: Rig, submission: int) -> list[dict[str, Any]]:
     """What there is of the receipts of a submission, public first."""
-    return rig.sql(
-        "SELECT * FROM runner.signed_result WHERE submission_id = %(id)s ORDER BY job_id",
-        id=submission,
-    )
+    return rig.sql("SELECT * FROM runner.signed_result WHERE submission_id = %(id)s ORDER BY job_id", id=submission)
 
 
 def looked_at(rig: Rig, receipt: Receipt) -> tuple[list[str], str]:

@@ -361,11 +361,7 @@ def test_answers_kept_in_a_cache_are_of_no_use(
 
 @pytest.mark.parametrize(
     ("spoil", "event"),
-    [
-        ("hostile", "caches_not_kept"),
-        ("disk", "caches_not_kept"),
-        ("broken", "build_archive_not_usable"),
-    ],
+    [("hostile", "caches_not_kept"), ("disk", "caches_not_kept"), ("broken", "build_archive_not_usable")],
 )
 def test_caches_that_cannot_travel_cost_time_only(made: Evaluator, spoil: str, event: str) -> None:
     """A pipe in a cache, a full disk, an archive that cannot be unpacked: both runs are accepted, each compiles."""

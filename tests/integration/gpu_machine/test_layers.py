@@ -19,12 +19,7 @@ from tests.support.waiting import PATIENCE_S
 
 FOLDER = ROOT / "tests" / "gpu"
 SITE = ROOT / "tasks" / "harness" / "site"
-FACTS = {
-    "date": "2026-12-01",
-    "device": "NVIDIA H200",
-    "driver": "580.95.05",
-    "software": 'CUDA 13.0, torch 2.13 "x"',
-}
+FACTS = {"date": "2026-12-01", "device": "NVIDIA H200", "driver": "580.95.05", "software": 'CUDA 13.0, torch 2.13 "x"'}
 
 
 def line(test: str, outcome: str, layer: str = "clock", *timings: tuple[str, bool], gate: str = "open") -> Any:  # noqa: ANN401 JSON
@@ -144,7 +139,7 @@ def test_a_layer_is_run_and_recorded(tmp_path: Path) -> None:
     assert facts["device"] == "CUDA, emulated on the CPU"
     assert {found["outcome"] for found in tests} == {"skipped"}
     assert {found["test"].partition("[")[0] for found in tests} == {
-        "tests/gpu/test_driver.py::test_streams_wait_for_a_number_in_the_hosts_memory",
+        "tests/gpu/test_driver.py::test_streams_wait_for_a_number_in_the_hosts_memory"
     }
     assert "not tried: streams wait for numbers in the host's memory" in done.stdout
     assert "leave rejects_forged_times = false (0 honest cases" in done.stdout

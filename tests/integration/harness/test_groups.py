@@ -50,10 +50,7 @@ def test_ranks_meet_compute_and_no_longer_listen(tmp_path: Path) -> None:
     ]
     for process in processes:
         out, err = process.communicate(timeout=PATIENCE_S)
-        assert out.splitlines() == [
-            "first True 12.0 [12.0, 13.0] 0",
-            "second True 12.0 [12.0, 13.0] 0",
-        ], err
+        assert out.splitlines() == ["first True 12.0 [12.0, 13.0] 0", "second True 12.0 [12.0, 13.0] 0"], err
 
 
 def test_closing_listeners_leaves_other_sockets_alone() -> None:

@@ -81,9 +81,7 @@ def test_right_submission_passes_every_mode(judge: Run) -> None:
         _check_benchmark(step)
     facts = report.steps[0].judged
     assert facts is not None
-    assert set(facts.details["system"]) == {
-        *("gpu", "device_count", "cpu", "runtime", "platform", "torch", "hostname"),
-    }
+    assert set(facts.details["system"]) == {*("gpu", "device_count", "cpu", "runtime", "platform", "torch", "hostname")}
     assert report.progress[0] == ("build", 0, 1)
     assert ("leaderboard", 2, 2) in report.progress
 

@@ -21,7 +21,7 @@ from tasks.harness.local import Pair
 from tasks.harness.shared.call_flags import DRY_BYTES, FLAGS_BYTES
 from tasks.harness.shared.values import pack
 from tests.acceptance.judging.forked_judges import ForkedJudges
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 _PATIENCE_NS = int(PATIENCE_S * 1e9)
 
@@ -50,7 +50,7 @@ def client(processes: ForkedJudges, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     made = WorkerClient(ours, collector)
     monkeypatch.setattr(made, "worker_pid", process.pid, raising=False)
     try:
-        assert made.open_flags(deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+        assert made.open_flags(deadline_ns=_late())
         yield made
     finally:
         made.close()
@@ -62,11 +62,19 @@ def client(processes: ForkedJudges, monkeypatch: pytest.MonkeyPatch, tmp_path: P
                 os.close(end)
 
 
+def _late() -> int:
+    """A deadline that nothing meets but what hangs."""
+    return time.monotonic_ns() + _PATIENCE_NS
+
+
+def _load(client: WorkerClient, source: str, name: str = "kernel.py") -> None:
+    client.load({name: source}, name, deadline_ns=_late())
+
+
 def _call(client: WorkerClient, payload: torch.Tensor) -> Called:
     """One call that returns what it is given."""
-    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     size = payload.numel()
-    return client.call(pack((0, payload, size)), output_capacity=size, deadline_ns=deadline_ns)
+    return client.call(pack((0, payload, size)), output_capacity=size, deadline_ns=_late())
 
 
 def assert_equal(found: object, expected: object) -> None:
@@ -109,7 +117,7 @@ def test_what_the_worker_was_told_of_is_taken_back(client: WorkerClient) -> None
     announced = client._armed
     assert announced is not None
 
-    client.flush(deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+    client.flush(deadline_ns=_late())
     assert client._armed is None
     assert announced.arena is not None
     assert announced.arena.fd == -1
@@ -125,14 +133,12 @@ def test_an_output_of_another_layout_is_described_in_a_message(client: WorkerCli
 
     With other inputs, whose outputs have one layout, they go by flags again.
     """
-    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
-    source = "def custom_kernel(data):\n    return data.repeat(int(data[0])) + 1\n"
-    client.load({"grow.py": source}, "grow.py", deadline_ns=deadline_ns)
+    _load(client, "def custom_kernel(data):\n    return data.repeat(int(data[0])) + 1\n")
     for size in (512, 600):
         seen = []
         for times in (1, 1, 1, 40, 1, 1, 1, 40, 1):
             sent = torch.full((size,), times, dtype=torch.uint8)
-            called = client.call(pack(sent), output_capacity=size, deadline_ns=deadline_ns)
+            called = client.call(pack(sent), output_capacity=size, deadline_ns=_late())
             assert _returned(called) == bytes([times + 1]) * (size * times)
             seen.append(called.by_flags)
         assert seen == [False, True, True, *[False] * 6]
@@ -142,41 +148,34 @@ def test_an_output_of_another_layout_is_described_in_a_message(client: WorkerCli
 @pytest.mark.parametrize("fits", [True, False])
 def test_an_output_by_message_may_outgrow_its_room(client: WorkerClient, *, fits: bool) -> None:
     """It waits for a larger arena."""
-    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     sent = torch.arange(200, dtype=torch.uint8).repeat(100)
     called = client.call(
-        pack((0, sent, 20_000)), output_capacity=20_000 if fits else 0, deadline_ns=deadline_ns, by_message=True
+        pack((0, sent, 20_000)), output_capacity=20_000 if fits else 0, deadline_ns=_late(), by_message=True
     )
     assert _returned(called) == bytes(sent.numpy())
 
 
 def test_a_call_that_fails_ends_by_message(client: WorkerClient) -> None:
     """What the submission raised is reported, and the next call can be made."""
-    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
-    source = "def custom_kernel(data):\n    assert data[0] != 7, 'a seven'\n    return data + 1\n"
-    client.load({"fails.py": source}, "fails.py", deadline_ns=deadline_ns)
+    _load(client, "def custom_kernel(data):\n    assert data[0] != 7, 'a seven'\n    return data + 1\n")
     for number in (1, 2, 7, 3, 4):
         packed = pack(torch.full((512,), number, dtype=torch.uint8))
         if number == 7:
             with pytest.raises(Fault, match="a seven") as caught:
-                client.call(packed, output_capacity=512, deadline_ns=deadline_ns)
+                client.call(packed, output_capacity=512, deadline_ns=_late())
             assert caught.value.verdict == "runtime_error"
         else:
-            assert _returned(client.call(packed, output_capacity=512, deadline_ns=deadline_ns)) == bytes(
-                [number + 1] * 512
-            )
+            assert _returned(client.call(packed, output_capacity=512, deadline_ns=_late())) == bytes([number + 1] * 512)
 
 
 def test_inputs_of_every_size_arrive_and_outputs_are_read_where_they_lie(client: WorkerClient) -> None:
     """Copied or handed over as a descriptor, in huge pages or not: each call has its own bytes."""
-    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
-    source = "def custom_kernel(data):\n    return data + 1, data[:7]\n"
     client.memory_bytes = 1 << 30
-    client.load({"add.py": source}, "add.py", deadline_ns=deadline_ns)
+    _load(client, "def custom_kernel(data):\n    return data + 1, data[:7]\n")
     for size in (64, COPY_BYTES, COPY_BYTES + 1, 100_000, 300_000, 5 << 20):
         for number in range(4):
             sent = torch.full((size,), number, dtype=torch.uint8)
-            called = client.call(pack(sent), output_capacity=size, deadline_ns=deadline_ns)
+            called = client.call(pack(sent), output_capacity=size, deadline_ns=_late())
             assert called.by_flags == (number > 0)
             assert_equal(called.output.value(), (sent + 1, sent[:7]))
 
@@ -204,15 +203,14 @@ KINDS: dict[str, tuple[Callable[[torch.Tensor], object], bool]] = {
 
 def test_outputs_of_every_kind_are_what_the_kernel_returned(client: WorkerClient) -> None:
     """Views, inputs, containers, values that are put off; those with numbers or of changing layouts by message."""
-    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     for number, (returned, (expected, by_flags)) in enumerate(KINDS.items()):
         source = f"def custom_kernel(data):\n    return {returned}\n"
-        client.load({f"kind{number}.py": source}, f"kind{number}.py", deadline_ns=deadline_ns)
+        _load(client, source, f"kind{number}.py")
         seen = []
         for first in range(4):
             # Each kind has other inputs than the last one.
             sent = (torch.arange(64 + 4 * number) + first).to(torch.float32)
-            called = client.call(pack(sent), output_capacity=None, deadline_ns=deadline_ns)
+            called = client.call(pack(sent), output_capacity=None, deadline_ns=_late())
             assert_equal(called.output.value(), expected(sent))
             seen.append(called.by_flags)
         assert seen == [False, *[by_flags] * 3], returned
@@ -226,7 +224,7 @@ def test_inputs_are_nowhere_before_the_release(client: WorkerClient) -> None:
 
     assert client._armed is not None
     # By then it has closed the last ones; the memory of the flags stays.
-    client._hear_armed(time.monotonic_ns() + _PATIENCE_NS)
+    client._hear_armed(_late())
     open_files = Path(f"/proc/{client.worker_pid}/fd").iterdir()  # type: ignore[attr-defined]  # the fixture's
     assert [file.stat().st_size for file in open_files if "memfd:arena" in str(file.readlink())] == [FLAGS_BYTES]
 
@@ -252,7 +250,7 @@ def test_a_dry_run_comes_before_every_call_and_gives_nothing_away(
         "module.CallFlags.end_dry_run = end_dry_run\n"
         "def custom_kernel(data):\n    return torch.tensor(seen[-1] if seen else [9, 9, 9]), data[1].sum()\n"
     )
-    client.load({"sees.py": source}, "sees.py", deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+    _load(client, source)
     outputs = [_call(client, torch.ones(size, dtype=torch.uint8)).output.value() for _ in range(4)]
     for number, output in enumerate(outputs[1:]):
         assert_equal(output, (torch.tensor([number, 0, 0]), torch.tensor(size)))
@@ -269,7 +267,7 @@ def test_a_dry_run_is_not_in_the_span(client: WorkerClient, monkeypatch: pytest.
         "worker._dry_run = lambda self, flags, call: time.sleep(0.5) or tries(self, flags, call)\n"
         "def custom_kernel(data):\n    return data[1]\n"
     )
-    client.load({"waits.py": source}, "waits.py", deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+    _load(client, source)
     called = [_call(client, torch.ones(size, dtype=torch.uint8)) for _ in range(4)]
     assert min(each.outside_ns for each in called if each.by_flags) < 500_000_000
 
@@ -322,7 +320,7 @@ def test_who_spoils_a_dry_run_is_called_all_the_same(client: WorkerClient, size:
         f"worker._dry_run = lambda self, flags, call: ({instead})\n"
         "def custom_kernel(data):\n    return data[1]\n"
     )
-    client.load({"spoils.py": source}, "spoils.py", deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+    _load(client, source)
     for number in range(3):
         called = _call(client, torch.full((size,), number, dtype=torch.uint8))
         assert _returned(called) == bytes([number]) * size
@@ -335,9 +333,7 @@ def test_what_keeps_the_judge_from_reading_is_the_calls_time(
 ) -> None:
     """Each block of a copy that takes long, in small outputs and in large ones; a later look is not in the span."""
     monkeypatch.setattr(module, "ASK_SPIN_NS", _PATIENCE_NS)
-    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
-    source = "def custom_kernel(data):\n    return data[1], data[1][:9]\n"
-    client.load({"two.py": source}, "two.py", deadline_ns=deadline_ns)
+    _load(client, "def custom_kernel(data):\n    return data[1], data[1][:9]\n")
     wait_s = 0.02
     read_into, fill = WorkerMemory.read_into, Copy.fill
     blocks: list[int] = []
@@ -362,23 +358,17 @@ def test_what_keeps_the_judge_from_reading_is_the_calls_time(
 
 @pytest.mark.parametrize(
     ("addresses", "error"),
-    [
-        ("[4096]", "not where"),
-        ("[(1 << 64) - 8]", "not where"),
-        ("[1 << 46]", "not where"),
-        ("[64] * 9000", "at most"),
-    ],
+    [("[4096]", "not where"), ("[(1 << 64) - 8]", "not where"), ("[1 << 46]", "not where"), ("[64] * 9000", "at most")],
 )
 def test_a_worker_that_names_memory_it_has_not_is_rejected(client: WorkerClient, addresses: str, error: str) -> None:
     """An address of nothing, one whose end is none, and more tensors than there are numbers for."""
-    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     source = (
         "import sys\n"
         "worker = sys.modules['tasks.harness.worker.main'].Worker\n"
         f"worker._addresses_like_last = lambda self, output: {addresses}\n"
         "def custom_kernel(data):\n    return data[1]\n"
     )
-    client.load({"lies.py": source}, "lies.py", deadline_ns=deadline_ns)
+    _load(client, source)
     # The first one goes by message.
     _call(client, torch.ones(99, dtype=torch.uint8))
     with pytest.raises(Fault, match=error):
@@ -400,7 +390,7 @@ def _delivering(client: WorkerClient, afterwards: str) -> None:
         "worker._call_by_flags = call_at\n"
         "def custom_kernel(data):\n    return data[1]\n"
     )
-    client.load({"two.py": source}, "two.py", deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+    _load(client, source)
 
 
 def test_a_worker_that_delivers_another_number_of_addresses_is_heard_by_message_alone(client: WorkerClient) -> None:
@@ -436,7 +426,7 @@ def test_a_message_before_the_end_is_rejected(client: WorkerClient) -> None:
         "module.Worker._call_by_flags = call_at\n"
         "def custom_kernel(data):\n    return data[1]\n"
     )
-    client.load({"says.py": source}, "says.py", deadline_ns=time.monotonic_ns() + _PATIENCE_NS)
+    _load(client, source)
     payload = torch.ones(99, dtype=torch.uint8)
     _call(client, payload)
     with pytest.raises(Fault, match="nothing had asked for") as caught:
@@ -458,10 +448,7 @@ def test_a_waiting_pair_does_not_spin() -> None:
     """Judge and worker that are ready before there is a request wait for it asleep, and not spinning on the flags."""
     with Pair() as pair:
         worker = pair.workers[0].pid
-        deadline_s = time.monotonic() + _PATIENCE_NS / 1e9
-        while "memfd:arena" not in Path(f"/proc/{worker}/maps").read_text(encoding="utf-8"):
-            assert time.monotonic() < deadline_s
-            time.sleep(0.05)
+        wait_until(lambda: "memfd:arena" in Path(f"/proc/{worker}/maps").read_text(encoding="utf-8"), "it has arenas")
         # Now they calibrate.
         _wait_until_idle(pair._judge.pid, share=0.005)
         _wait_until_idle(worker, share=0.005)
@@ -475,10 +462,10 @@ def _cpu_s(pid: int) -> float:
 
 def _wait_until_idle(pid: int, *, share: float = 0.3) -> None:
     """Wait until a process computes for less than this share of some seconds."""
-    deadline_s = time.monotonic() + _PATIENCE_NS / 1e9
-    while True:
+
+    def idle() -> bool:
         began_s, before_s = time.monotonic(), _cpu_s(pid)
         time.sleep(2)
-        if _cpu_s(pid) - before_s <= share * (time.monotonic() - began_s):
-            return
-        assert time.monotonic() < deadline_s, "it computes all the time"
+        return _cpu_s(pid) - before_s <= share * (time.monotonic() - began_s)
+
+    wait_until(idle, "it rests")

@@ -160,12 +160,7 @@ def test_more_than_an_archive_may_hold_is_refused_where_it_is_made(workshop: Wor
     """Bytes that do not compress: none of them is sent."""
     source = "import os; os.mkdir('cache')\nwith open('cache/x', 'wb') as file:\n    file.write(os.urandom(66 << 20))"
     archive = BuildArchive(tmp_path)
-    report = converse(
-        workshop,
-        workshop.spec(),
-        program(workshop, source, keep=("cache",)),
-        into=archive,
-    )
+    report = converse(workshop, workshop.spec(), program(workshop, source, keep=("cache",)), into=archive)
     assert report.ok
     assert archive.size_bytes == 0
     assert "more than" in (archive.refused or "")

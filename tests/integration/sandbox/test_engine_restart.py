@@ -48,9 +48,7 @@ def test_an_engine_that_dies_costs_a_retry_and_no_restart(
         other = engine.start(spec)
         container = engine.start(spec)
         report = container.run(
-            sleep,
-            on_progress=lambda *_, kill=kill: own_engine.stop(kill=kill),
-            cancel=threading.Event(),
+            sleep, on_progress=lambda *_, kill=kill: own_engine.stop(kill=kill), cancel=threading.Event()
         )
         assert report.outcome.ending is Ending.DIED
         assert report.ok is None

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.rows import dict_row
 
 from runner.base.model import Job, JobResult, RunRecord, Verdict
 from runner.store import HostRecord, Store
 from tests.support.waiting import PATIENCE_S
+
+Db = psycopg.Connection[dict[str, Any]]
 
 TASK: dict[str, Any] = {
     "files": {"submission.py": "@SUBMISSION@", "eval.py": "print()"},
@@ -46,13 +52,27 @@ def store(database_url: str) -> Iterator[Store]:
 
 
 @pytest.fixture
-def db(database_url: str) -> Iterator[psycopg.Connection[dict[str, Any]]]:
+def db(database_url: str) -> Iterator[Db]:
     """A plain connection in autocommit mode, as any frontend could have."""
     with psycopg.Connection[dict[str, Any]].connect(database_url, autocommit=True, row_factory=dict_row) as connection:
         yield connection
 
 
-def notes(db: psycopg.Connection[dict[str, Any]]) -> list[psycopg.Notify]:
+def one(db: Db, query: str, *parameters: object) -> dict[str, Any]:
+    """The only row of a query."""
+    rows = db.execute(query.encode(), parameters or None).fetchall()
+    assert len(rows) == 1, rows
+    return rows[0]
+
+
+def count(db: Db, schema: str, table: str) -> int:
+    """How many rows a table has."""
+    found = db.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(schema, table))).fetchone()
+    assert found is not None
+    return int(found["count"])
+
+
+def notes(db: Db) -> list[psycopg.Notify]:
     """What has been notified so far on the channels that the connection listens to, however late a server is with it.
 
     Notifications come in the order of their commits: one of the connection's own comes after all that there are.
@@ -91,15 +111,9 @@ class Bench:
     def submit(self, **changes: object) -> int:
         """A valid submission to the board `identity`."""
         settings: dict[str, Any] = {
-            "leaderboard": "identity",
-            "user_id": "u1",
-            "file_name": "fast.py",
-            "code": CODE,
-            "mode": "test",
-            "gpu_types": None,
-            "user_name": "Ada",
-            **changes,
-        }
+            "leaderboard": "identity", "user_id": "u1", "file_name": "fast.py", "code": CODE, "mode": "test",
+            "gpu_types": None, "user_name": "Ada", **changes,
+        }  # fmt: skip
         return self.store.submit(**settings)
 
     def claim(self, *gpus: str, host: str = "host-a", lease_s: float = 60, instance: str | None = None) -> Job:
@@ -150,6 +164,23 @@ class Bench:
         return Store(self.url, application_name="kernel-runner test, other")
 
 
+def together(number: int, bench: Bench, call: Callable[[Store, int], object]) -> list[object]:
+    """What `number` threads get when they call at the same moment, each with a store of its own."""
+    barrier = threading.Barrier(number)
+
+    def run(index: int) -> object:
+        with closing(bench.other()) as store:
+            store.ping()
+            barrier.wait(timeout=PATIENCE_S)
+            try:
+                return call(store, index)
+            except Exception as error:  # noqa: BLE001 the outcome of a thread, looked at by the test
+                return error
+
+    with ThreadPoolExecutor(number) as threads:
+        return list(threads.map(run, range(number)))
+
+
 @pytest.fixture
 def bench(store: Store, database_url: str) -> Bench:
     """Helpers around a store."""
@@ -195,10 +226,7 @@ def ranked(job: Job, score_s: float = 2.5e-6, *, passed: bool = True) -> JobResu
         return result(Verdict.WRONG_ANSWER, run_record("test"), run_record("leaderboard", passed=False))
     assert job.mode == "leaderboard"
     return result(
-        Verdict.ACCEPTED,
-        run_record("test"),
-        run_record("benchmark"),
-        run_record("leaderboard", score_s=score_s),
+        Verdict.ACCEPTED, run_record("test"), run_record("benchmark"), run_record("leaderboard", score_s=score_s)
     )
 
 

@@ -6,17 +6,13 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
-import psycopg
 import pytest
 
 from runner.base.errors import NotFoundError, SubmissionError
 from runner.base.model import Job, JobState, Verdict
 from runner.store import Selection
-from tests.integration.store.conftest import Bench, notes, ranked, result, run_record
+from tests.integration.store.conftest import Bench, Db, count, notes, one, ranked, result, run_record, together
 from tests.integration.store.test_queue import words
-from tests.integration.store.test_submit import count, one, together
-
-Db = psycopg.Connection[dict[str, Any]]
 
 
 def evaluate(bench: Bench, *gpus: str, host: str = "host-a", score_s: float = 2.5e-6, passed: bool = True) -> Job:

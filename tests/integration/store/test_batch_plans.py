@@ -14,10 +14,10 @@ from psycopg.rows import dict_row
 from runner.store.clean import to_jsonb
 from runner.store.queries import QUERIES
 from runner.store.results import _result
-from tests.integration.store.conftest import Bench
+from tests.integration.store.conftest import Bench, Db
 from tests.integration.store.test_batches import found, submit
 from tests.integration.store.test_batches import item as make
-from tests.integration.store.test_plans import Db, Meter, meter
+from tests.integration.store.test_plans import Meter, meter
 
 __all__ = ["meter"]
 
@@ -51,13 +51,7 @@ PAGE = b"SELECT * FROM runner.batch_results('large', after => %(after)s::bigint,
 KEYS = b"SELECT * FROM runner.batch_results(keys => %(keys)s::text[])"
 PROGRESS = b"SELECT * FROM runner.batch_progress('large')"
 SUBMIT = b"SELECT * FROM runner.submit_batch(items => %(items)s::jsonb, gpu_type => 'CPU', batch => 'large')"
-WORK = {
-    "host": "h",
-    "gpu_types": ["CPU"],
-    "free": [1],
-    "lease_s": 60,
-    "instance": None,
-}
+WORK = {"host": "h", "gpu_types": ["CPU"], "free": [1], "lease_s": 60, "instance": None}
 
 
 def check(meter: Meter, bench: Bench, done: int) -> None:

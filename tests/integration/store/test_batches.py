@@ -14,11 +14,10 @@ from psycopg.rows import dict_row
 from runner.base.errors import StaleAttemptError
 from runner.base.model import GroupJob, Job, JobResult, JobState, Verdict
 from runner.store import Completion, HostRecord, Store
-from tests.integration.store.conftest import Bench, notes
+from tests.integration.store.conftest import Bench, Db, notes
 from tests.plugins.postgres import daemon_login
 from tests.support.waiting import PATIENCE_S
 
-Db = psycopg.Connection[dict[str, Any]]
 Item = dict[str, Any]
 
 CALL = b"""

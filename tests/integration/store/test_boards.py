@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import threading
-import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,11 +15,8 @@ import pytest
 from runner.base.errors import BoardError, NotFoundError, SubmissionError
 from runner.base.model import Json, Verdict
 from runner.store.boards import EVALUATOR
-from tests.integration.store.conftest import TASK, Bench, ranked, result, run_record
-from tests.integration.store.test_submit import one
-from tests.support.waiting import PATIENCE_S
-
-Db = psycopg.Connection[dict[str, Any]]
+from tests.integration.store.conftest import TASK, Bench, Db, one, ranked, result, run_record
+from tests.support.waiting import PATIENCE_S, wait_until
 
 
 def places(bench: Bench, gpu_type: str | None = None) -> list[tuple[int, str, str, float]]:
@@ -221,16 +218,17 @@ def test_a_large_board_goes_in_batches(bench: Bench, db: Db) -> None:
     job = bench.claim()
     bench.store.complete(job, ranked(job))
     kept = bench.submit(leaderboard="other")
-    with psycopg.connect(bench.url) as holds:
+    waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%delete_board%'"
+    with psycopg.connect(bench.url) as holds, ThreadPoolExecutor(1) as thread:
         holds.execute("SELECT FROM leaderboard.submission WHERE id = 101 FOR UPDATE")
-        thread, outcomes = deleting(bench)
-        until_it_waits(bench)
+        deletion = thread.submit(delete, bench)
+        wait_until(lambda: db.execute(waits.encode()).fetchall(), "the deletion waits for a lock")
         left = db.execute("SELECT id FROM leaderboard.submission ORDER BY id").fetchall()
         assert [row["id"] for row in left] == [101, kept]
         with pytest.raises(SubmissionError, match="closed at"):
             bench.submit()
-    thread.join(timeout=PATIENCE_S)
-    assert outcomes == [None]
+        holds.rollback()
+        deletion.result(PATIENCE_S)
     assert [line.name for line in bench.store.boards()] == ["other"]
     assert one(db, "SELECT count(*) FROM runner.job")["count"] == 1
     assert one(db, "SELECT count(*) FROM runner.score")["count"] == 0
@@ -265,34 +263,10 @@ def test_every_row_that_goes_with_a_submission_is_found_by_an_index(db: Db) -> N
     assert db.execute(keys.encode()).fetchall() == []
 
 
-def deleting(bench: Bench) -> tuple[threading.Thread, list[object]]:
-    """A thread that deletes the board `identity`, and what becomes of that."""
-    outcomes: list[object] = []
-
-    def run() -> None:
-        store = bench.other()
-        try:
-            store.delete_board("identity", force=True)
-            outcomes.append(None)
-        except Exception as error:  # noqa: BLE001 the outcome of a thread, looked at by the test
-            outcomes.append(error)
-        finally:
-            store.close()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread, outcomes
-
-
-def until_it_waits(bench: Bench) -> None:
-    """Return when a deletion waits for a lock."""
-    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%delete_board%'"
-    with psycopg.connect(bench.url, autocommit=True) as other:
-        for _ in range(int(PATIENCE_S / 0.1)):
-            if other.execute(waits).fetchone() == (1,):
-                return
-            time.sleep(0.1)
-    raise AssertionError("no deletion waits")
+def delete(bench: Bench) -> None:
+    """Delete the board `identity` over a connection of its own."""
+    with closing(bench.other()) as store:
+        store.delete_board("identity", force=True)
 
 
 def test_the_ranking_has_scores_of_other_programs(bench: Bench, db: Db, finish: Callable[..., None]) -> None:

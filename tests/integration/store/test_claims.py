@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import psycopg
 import pytest
 
-from runner.base.errors import (
-    DatabaseUnavailableError,
-    HostNameTakenError,
-    StaleAttemptError,
-)
+from runner.base.errors import DatabaseUnavailableError, HostNameTakenError, StaleAttemptError
 from runner.base.model import Job, JobState, Verdict
 from runner.store import Claims, Completion, Ended
 from runner.store.clean import to_jsonb
 from runner.store.results import _result
-from tests.integration.store.conftest import Bench, notes, result, run_record
+from tests.integration.store.conftest import Bench, Db, notes, one, result, run_record
 from tests.integration.store.queue_model import MAX_RECLAIMS
-from tests.integration.store.test_submit import one
-
-Db = psycopg.Connection[dict[str, Any]]
 
 
 def claim(bench: Bench, host: str = "host-a", **slots: int) -> Claims:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -108,11 +109,7 @@ def test_after_a_failover_the_other_address_is_used() -> None:
         second.start()
         takes_writes(first, b"on")
         hosts = [str(server.socket_path.parent) for server in (first, second)]
-        link = Link(
-            f"host={','.join(hosts)} user=postgres dbname=postgres",
-            application_name="link",
-            writes=True,
-        )
+        link = Link(f"host={','.join(hosts)} user=postgres dbname=postgres", application_name="link", writes=True)
         with link.open() as connection:
             assert connection.info.host == hosts[1]
         second.crash()
@@ -147,11 +144,8 @@ def test_the_victim_of_a_deadlock_is_run_again(make_link: Callable[..., Link]) -
 
         link.run(action)
 
-    threads = [threading.Thread(target=bump, args=order) for order in ((1, 2), (2, 1))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(bump, (1, 2), (2, 1)))
     assert scalar(admin, b"SELECT array_agg(n) FROM t") == [2, 2]
     assert len(runs) == 3
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Sequence
-from typing import Any
-
-import psycopg
 
 from runner.base.errors import StaleAttemptError
 from runner.base.model import Job
 from runner.store import Store
-from tests.integration.store.conftest import Bench, ranked
-from tests.integration.store.test_submit import one, together
+from tests.integration.store.conftest import Bench, Db, one, ranked, together
 
-Db = psycopg.Connection[dict[str, Any]]
 TYPES = ("A100", "H100")
 THREADS = 6
 STEPS = 120

@@ -11,11 +11,9 @@ import pytest
 
 from runner.base.model import Demand, Job, JobResult, TimingAssurance, Verdict
 from runner.store import Selection
-from tests.integration.store.conftest import Bench, result, run_record
-from tests.integration.store.test_submit import one
+from tests.integration.store.conftest import Bench, Db, one, result, run_record
 from tests.support.jobs import of_submission
 
-Db = psycopg.Connection[dict[str, Any]]
 SCORE_S = 2.5e-6
 
 #: As KernelBot's own ranking query chooses rows.

@@ -10,9 +10,7 @@ import psycopg
 import pytest
 
 from runner.base.model import JobState, Verdict
-from tests.integration.store.conftest import Bench, ranked, result
-
-Db = psycopg.Connection[dict[str, Any]]
+from tests.integration.store.conftest import Bench, Db, ranked, result
 
 
 def jobs(db: Db, submission_id: int) -> list[tuple[Any, ...]]:

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
-import psycopg
 import pytest
 
 from runner.base.model import Job, Verdict
-from tests.integration.store.conftest import CODE, Bench, ranked, result, run_record
+from tests.integration.store.conftest import CODE, Bench, Db, ranked, result, run_record
 from tests.integration.store.test_plans import AGED
-
-Db = psycopg.Connection[dict[str, Any]]
 
 
 class Queue:

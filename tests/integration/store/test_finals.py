@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import psycopg
 import pytest
 
 from runner.base.errors import SubmissionError
 from runner.base.model import FinalJob, JobResult, JobState, Verdict
-from tests.integration.store.conftest import Bench, result
+from tests.integration.store.conftest import Bench, Db, result
 from tests.integration.store.test_validations import UNTOUCHED, rank
 
-Db = psycopg.Connection[dict[str, Any]]
 HOSTS: Final = ("host-a", "host-b")
 #: Score and lower quartile of real evaluations of one kernel in a final, in seconds, on a machine of two cores: 36 at
 #: rest, 29 at a load of 4 to 6, where scores spread by a factor of five.

@@ -19,18 +19,11 @@ import pytest
 from runner.base.model import Verdict
 from runner.store import Store
 from runner.store.queries import QUERIES
-from tests.integration.store.conftest import Bench, result, run_record
+from tests.integration.store.conftest import Bench, Db, one, result, run_record
 from tests.integration.store.test_plans import JOBS, NOT_AGED, TYPES, Meter, load, meter  # noqa: F401 - a fixture
-from tests.integration.store.test_submit import one
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
-Db = psycopg.Connection[dict[str, Any]]
-WORK = {
-    "host": "h",
-    "gpu_types": list(TYPES),
-    "lease_s": 60,
-    "instance": "h",
-}
+WORK = {"host": "h", "gpu_types": list(TYPES), "lease_s": 60, "instance": "h"}
 #: The next claim looks for aged jobs by no chance, and for what is due.
 LOOKS = (
     b"""
@@ -195,9 +188,7 @@ def test_no_job_is_left_behind_a_floor_that_others_move(bench: Bench, db: Db, da
         try:
             for future in submitters:
                 future.result(timeout=PATIENCE_S)
-            until_s = time.monotonic() + PATIENCE_S
-            while one(db, left)["count"] and time.monotonic() < until_s and not any(each.done() for each in others):
-                time.sleep(0.05)
+            wait_until(lambda: not one(db, left)["count"] or any(each.done() for each in others), "nothing is left")
         finally:
             stop.set()
         for future in others:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-import psycopg
 import pytest
 
 from runner.base.errors import SubmissionError
 from runner.store.queries import QUERIES
-from tests.integration.store.conftest import Bench, notes
+from tests.integration.store.conftest import Bench, Db, notes, one
 from tests.integration.store.test_plans import Meter, meter  # noqa: F401 - a fixture
-from tests.integration.store.test_submit import one
 
-Db = psycopg.Connection[dict[str, Any]]
 COME = "UPDATE runner.job SET not_before = now() - interval '1 second' WHERE NOT ready"
 
 

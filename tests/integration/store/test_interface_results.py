@@ -43,14 +43,7 @@ GPU_TYPE = (
 ROWS = "SELECT mode, secret, meta, result, system_info, compilation FROM leaderboard.runs WHERE submission_id = %s"
 #: What a stored result is printed as, too; and what a daemon tells of its slots.
 STORED = (".result.", ".meta.", ".system_info.", ".slots[].")
-COMMANDS = (
-    "status 1",
-    "status",
-    "leaderboard list",
-    "leaderboard show add",
-    "host list",
-    "gpu list",
-)
+COMMANDS = ("status 1", "status", "leaderboard list", "leaderboard show add", "host list", "gpu list")
 
 
 class Engine(Mock):

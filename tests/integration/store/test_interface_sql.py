@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import psycopg
-
+from tests.integration.store.conftest import Db
 from tests.unit.interfaces.fixtures import compare
-
-Db = psycopg.Connection[dict[str, Any]]
 
 #: The roles of programs outside this project; the daemon's role is no interface.
 ROLES = ["runner_frontend", "runner_operator", "runner_readonly"]

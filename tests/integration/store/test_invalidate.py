@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import psycopg
 import pytest
@@ -11,12 +10,9 @@ import pytest
 from runner.base.errors import SubmissionError
 from runner.base.model import JobState, Verdict
 from runner.store import Selection
-from tests.integration.store.conftest import Bench, notes, result, run_record
+from tests.integration.store.conftest import Bench, Db, count, notes, result, run_record
 from tests.integration.store.test_again import evaluate, ranked_submission, scores
 from tests.integration.store.test_queue import words
-from tests.integration.store.test_submit import count
-
-Db = psycopg.Connection[dict[str, Any]]
 
 OUT = "taken out of the ranking: the fan was broken"
 BROKEN_FAN = "the fan was broken"

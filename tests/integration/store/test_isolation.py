@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import psycopg
 import pytest
 
 from runner.base.model import Verdict
-from tests.integration.store.conftest import Bench, result, run_record
+from tests.integration.store.conftest import Bench, Db, result, run_record
 
-Db = psycopg.Connection[dict[str, Any]]
 DAY_S = 86_400.0
 LEVELS = (psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE)
 CALLS = (

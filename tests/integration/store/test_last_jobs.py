@@ -11,17 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any
-
-import psycopg
 
 from runner.base.model import Job, JobState, Mode, Verdict
 from runner.store import Store
 from tests.chaos.script import Ended, final_status
-from tests.integration.store.conftest import Bench, ranked, result
+from tests.integration.store.conftest import Bench, Db, ranked, result
 from tests.support.waiting import PATIENCE_S
 
-Db = psycopg.Connection[dict[str, Any]]
 GPU_TYPES = ("A100", "H100")
 ROUNDS = 200
 #: Both jobs on both types.
@@ -136,11 +132,7 @@ def ending(job: Job, how: int, db: Db, bench: Bench) -> Ending:
     if how == 8:
         # Its daemons died too often.
         db.execute("UPDATE runner.job SET reclaims = 99, lease_expires_at = now() WHERE id = %s", (job.id,))
-        return Ending(
-            job=job,
-            act=lambda store: take_back(bench, store),
-            verdict=Verdict.INTERNAL_ERROR,
-        )
+        return Ending(job=job, act=lambda store: take_back(bench, store), verdict=Verdict.INTERNAL_ERROR)
     db.execute("UPDATE runner.job SET cancel_requested = true WHERE id = %s", (job.id,))
     return Ending(job=job, act=lambda store: store.cancelled(job).submission_done, verdict=None)
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import psycopg
 
 from runner.base.model import Job, JobState
-from tests.integration.store.conftest import Bench
-from tests.integration.store.test_submit import one
+from tests.integration.store.conftest import Bench, Db, one
 
-Db = psycopg.Connection[dict[str, Any]]
 JOBS = 8
 
 

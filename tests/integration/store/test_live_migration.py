@@ -15,6 +15,7 @@ import pytest
 from runner.base.errors import DatabaseUnavailableError
 from runner.store import migrate, schema
 from tests.integration.store.test_schema import run
+from tests.support.waiting import PATIENCE_S
 
 LATER = "9999_later"
 
@@ -77,17 +78,16 @@ def test_frontends_go_on_beside_a_migration(old_url: str) -> None:
     """They submit and poll, one of them in a transaction of seconds; no call of theirs fails or waits for long."""
     stop = threading.Event()
     errors: list[Exception] = []
-    waits_s: list[float] = []
 
     def call(statement: str, *, hold_s: float = 0.0) -> Callable[[], None]:
         def go() -> None:
             with psycopg.connect(old_url, autocommit=True) as connection:
+                # What waits for longer fails; how fast the machine is does not matter.
+                connection.execute("SET lock_timeout = '10s'")
                 while not stop.is_set():
-                    began_s = time.monotonic()
                     try:
                         with connection.transaction():
                             connection.execute(statement.encode())
-                            waits_s.append(time.monotonic() - began_s)
                             stop.wait(hold_s)
                             connection.execute(b"SELECT count(*) FROM runner.job")
                     except psycopg.Error as error:
@@ -110,6 +110,5 @@ def test_frontends_go_on_beside_a_migration(old_url: str) -> None:
     finally:
         stop.set()
         for thread in threads:
-            thread.join(timeout=60)
+            thread.join(timeout=PATIENCE_S)
     assert errors == []
-    assert max(waits_s) < 10.0

@@ -11,11 +11,8 @@ from psycopg.conninfo import make_conninfo
 from runner.base.errors import DatabaseUnavailableError, SubmissionError
 from runner.base.model import JobState, Verdict
 from runner.store import Selection, Store, migrate
-from tests.integration.store.conftest import Bench, notes, result, run_record
+from tests.integration.store.conftest import Bench, Db, notes, one, result, run_record
 from tests.integration.store.test_again import evaluate, ranked_submission
-from tests.integration.store.test_submit import one
-
-Db = psycopg.Connection[dict[str, Any]]
 
 
 def test_a_host_is_drained_and_undrained_with_a_reason(bench: Bench, db: Db) -> None:

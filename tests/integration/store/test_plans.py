@@ -20,10 +20,9 @@ from runner.base.model import Verdict
 from runner.store.clean import to_jsonb
 from runner.store.queries import QUERIES
 from runner.store.results import _result
-from tests.integration.store.conftest import Bench, ranked, result, run_record
+from tests.integration.store.conftest import Bench, Db, ranked, result, run_record
 from tests.support.deep_queue import fill
 
-Db = psycopg.Connection[dict[str, Any]]
 #: Waiting jobs of the deepest queue; and of the others, where a statement that read them all would be as conspicuous.
 JOBS, MANY = 30_000, 10_000
 USERS = 2000

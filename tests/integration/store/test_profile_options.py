@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import psycopg
 import pytest
 
 from runner.base.errors import SubmissionError
 from runner.base.model import ProfileOptions, Verdict
 from runner.store import Selection
-from tests.integration.store.conftest import TASK, Bench, result, run_record
+from tests.integration.store.conftest import TASK, Bench, Db, result, run_record
 from tests.support.jobs import of_submission
 
-Db = psycopg.Connection[dict[str, Any]]
 ALL: dict[str, Any] = {"benchmark": 1, "kernel": "regex:a|b", "kernel_base": "demangled", "launches": 3}
 #: Two benchmarks, and one on H200.
 BOARD: dict[str, Any] = {

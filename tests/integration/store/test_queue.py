@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
 
 import psycopg
 import pytest
@@ -16,11 +15,8 @@ import pytest
 from runner.base.errors import StaleAttemptError
 from runner.base.model import Artifact, JobState, Mode, Progress, Verdict
 from runner.store import Stop, Wakeup
-from tests.integration.store.conftest import CODE, TASK, Bench, notes, ranked, result, run_record
-from tests.integration.store.test_submit import count, one
+from tests.integration.store.conftest import CODE, TASK, Bench, Db, count, notes, one, ranked, result, run_record
 from tests.support.jobs import of_submission
-
-Db = psycopg.Connection[dict[str, Any]]
 
 
 def words(db: Db, submission_id: int) -> tuple[bool, str, str, str | None]:
@@ -235,15 +231,9 @@ def test_only_progress_and_what_is_announced_is_notified(bench: Bench, db: Db) -
     bench.store.announce(wake=["x" * 9000])
     heard = [(note.channel, note.payload) for note in notes(db)]
     assert json.loads(heard[0][1]) == {
-        "event": "progress",
-        "submission_id": public.submission_id,
-        "job_id": public.id,
-        "gpu_type": "CPU",
-        "secret": False,
-        "phase": "test",
-        "done": 1,
-        "total": 3,
-    }
+        "event": "progress", "submission_id": public.submission_id, "job_id": public.id, "gpu_type": "CPU",
+        "secret": False, "phase": "test", "done": 1, "total": 3,
+    }  # fmt: skip
     assert heard[1:] == [
         ("runner_events", '{"event": "one"}'),
         ("runner_events", '{"event": "two"}'),

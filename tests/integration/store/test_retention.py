@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import psycopg
 import pytest
 from psycopg import sql
 
 from runner.base.model import Artifact, Verdict
 from runner.store import Reaped
-from tests.integration.store.conftest import Bench, result, run_record
-from tests.integration.store.test_submit import one
-
-Db = psycopg.Connection[dict[str, Any]]
+from tests.integration.store.conftest import Bench, Db, one, result, run_record
 
 DAY_S = 86_400.0
 NOTHING = Reaped(artifacts=0, stale_results=0, events=0, hosts=0, shares=0)

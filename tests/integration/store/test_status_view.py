@@ -7,18 +7,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-import psycopg
 import pytest
 from psycopg import sql
 
 from runner.base.model import Job, Progress, Verdict
 from runner.store import POSITION_LIMIT, Selection
 from runner.store.queries import QUERIES
-from tests.integration.store.conftest import Bench, ranked, result, run_record
+from tests.integration.store.conftest import Bench, Db, one, ranked, result, run_record
 from tests.integration.store.test_again import evaluate, ranked_submission
-from tests.integration.store.test_submit import one
-
-Db = psycopg.Connection[dict[str, Any]]
 
 
 def status(db: Db, submission_id: int) -> dict[str, Any]:

@@ -4,36 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 from psycopg.rows import dict_row
 
 from runner.base.errors import NotFoundError, SubmissionError
 from runner.store import Store
-from tests.integration.store.conftest import CODE, Bench, notes
-from tests.support.waiting import PATIENCE_S
-
-Db = psycopg.Connection[dict[str, Any]]
-
-
-def one(db: Db, query: str, *parameters: object) -> dict[str, Any]:
-    """The only row of a query."""
-    rows = db.execute(query.encode(), parameters or None).fetchall()
-    assert len(rows) == 1, rows
-    return rows[0]
-
-
-def count(db: Db, schema: str, table: str) -> int:
-    """How many rows a table has."""
-    found = db.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(schema, table))).fetchone()
-    assert found is not None
-    return int(found["count"])
+from tests.integration.store.conftest import CODE, Bench, Db, count, notes, one, together
 
 
 def test_a_submission_is_stored_as_kernelbot_stores_it(bench: Bench, db: Db) -> None:
@@ -162,17 +143,9 @@ def test_what_is_refused_leaves_nothing_behind(
     """Each refusal has its SQLSTATE, says what is wrong and how to mend it, and stores nothing."""
     store, db = refusing
     call = {
-        "leaderboard": "identity",
-        "user_id": "u1",
-        "file_name": "fast.py",
-        "code": CODE,
-        "mode": "test",
-        "gpu_types": None,
-        "user_name": None,
-        "idempotency_key": None,
-        "priority": 0,
-        **change,
-    }
+        "leaderboard": "identity", "user_id": "u1", "file_name": "fast.py", "code": CODE, "mode": "test",
+        "gpu_types": None, "user_name": None, "idempotency_key": None, "priority": 0, **change,
+    }  # fmt: skip
     with pytest.raises(psycopg.DatabaseError) as caught:
         db.execute(
             "SELECT runner.submit(%(leaderboard)s::text, %(user_id)s::text, %(file_name)s::text, %(code)s::bytea,"
@@ -297,30 +270,6 @@ def test_the_same_key_knows_the_same_submission_in_other_words(bench: Bench, db:
         with pytest.raises(psycopg.Error) as refused:
             one(db, call, gpu_types, priority)
         assert refused.value.sqlstate == "KR014"
-
-
-def together(number: int, bench: Bench, call: Callable[[Store, int], object]) -> list[object]:
-    """What `number` threads get when they call at the same moment, each with a store of its own."""
-    barrier = threading.Barrier(number)
-    outcomes: list[object] = [None] * number
-
-    def run(index: int) -> None:
-        store = bench.other()
-        try:
-            store.ping()
-            barrier.wait(timeout=PATIENCE_S)
-            outcomes[index] = call(store, index)
-        except Exception as error:  # noqa: BLE001 the outcome of a thread, looked at by the test
-            outcomes[index] = error
-        finally:
-            store.close()
-
-    threads = [threading.Thread(target=run, args=(index,)) for index in range(number)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=PATIENCE_S)
-    return outcomes
 
 
 def test_enqueue_adds_jobs_to_a_row_kernelbot_made(bench: Bench, db: Db) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import psycopg
 import pytest
@@ -17,10 +16,9 @@ from runner.store.clean import to_jsonb
 from runner.store.migrate import migrate
 from runner.store.queries import QUERIES
 from runner.store.results import _result
-from tests.integration.store.conftest import TASK, Bench, result
+from tests.integration.store.conftest import TASK, Bench, Db, result
 from tests.support.waiting import PATIENCE_S, wait_until
 
-Db = psycopg.Connection[dict[str, Any]]
 VALIDATION = {"version": "v1", "source": "print()"}
 #: Everything that a validation must leave alone.
 UNTOUCHED = (

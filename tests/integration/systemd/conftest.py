@@ -28,7 +28,7 @@ import pytest
 from sandbox.host.engine import DockerEngine
 from tests.plugins.images import PYTHON, download
 from tests.plugins.live import ROOT
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 #: Where the documentation has them, seen from a folder of the operator's.
 EVALUATION = "/opt/torch"
@@ -110,11 +110,7 @@ class Machine:
 
     def until(self, what: str, question: Callable[[], bool]) -> None:
         """Wait for something."""
-        end_s = time.monotonic() + PATIENCE_S
-        while not question():
-            if time.monotonic() > end_s:
-                raise AssertionError(f"in vain: {what}; the service said:\n{self.journal()[-6000:]}")
-            time.sleep(_LOOK_S)
+        wait_until(question, what, pause_s=_LOOK_S, explain=lambda: f"; the service said:\n{self.journal()[-6000:]}")
 
 
 def _outputs(api: Any, exec_id: str) -> tuple[bytes, bytes]:  # noqa: ANN401 - parts of the SDK that have no types
@@ -198,11 +194,7 @@ def machine(docker_engine: DockerEngine, debian_image: str, packages: Path, eval
     def create(api: object) -> str:
         config = api.create_host_config(  # type: ignore[attr-defined]  # an APIClient
             network_mode="none",
-            binds=[
-                "/sys/fs/cgroup:/sys/fs/cgroup:rw",
-                f"{packages}:{PACKAGES}:ro",
-                f"{evaluation}:{EVALUATION}:ro",
-            ],
+            binds=["/sys/fs/cgroup:/sys/fs/cgroup:rw", f"{packages}:{PACKAGES}:ro", f"{evaluation}:{EVALUATION}:ro"],
             cap_add=["SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE"],
             security_opt=["seccomp=unconfined", "apparmor=unconfined"],
             tmpfs={"/run": "", "/tmp": "exec"},

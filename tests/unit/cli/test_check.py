@@ -11,6 +11,7 @@ import pytest
 from runner.cli import check
 from runner.cli.finding import Mark
 from sandbox.protocol import StepResult
+from tests.support.waiting import PATIENCE_S
 
 _NAMED = ("lib/kernel_runner-0.2.0-py3-none-any.whl", "site-packages/kernel_runner-0.2.0.dist-info/METADATA")
 
@@ -34,7 +35,11 @@ def test_what_of_ours_a_submission_can_read_is_named(
         (tmp_path / name).touch()
     arguments = (str(tmp_path), *(str(tmp_path / name) for name in own))
     done = subprocess.run(
-        [sys.executable, "-c", check._OURS_PROBE, *arguments], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", check._OURS_PROBE, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
     )
     result = StepResult(
         name="ours", command="python", start_ns=0, duration_ns=0, exit_code=done.returncode, stdout=done.stdout

@@ -18,17 +18,9 @@ from tests.unit import samples
 def facts(*, runtimes: tuple[str, ...]) -> EngineFacts:
     """An engine with these runtimes."""
     return EngineFacts(
-        name="e",
-        version="28",
-        api_version="1.48",
-        runtimes=runtimes,
-        cgroup_version="2",
-        cgroup_driver="systemd",
-        storage_driver="overlay2",
-        rootless=False,
-        cdi={},
-        components={},
-    )
+        name="e", version="28", api_version="1.48", runtimes=runtimes, cgroup_version="2", cgroup_driver="systemd",
+        storage_driver="overlay2", rootless=False, cdi={}, components={},
+    )  # fmt: skip
 
 
 def test_a_runtime_that_a_slot_needs_must_be_there() -> None:

@@ -14,13 +14,7 @@ from runner.base.gpu_types import Registry
 from runner.base.model import JobState, Verdict
 from runner.cli import json_output, render_hosts, render_submission
 from runner.cli.view import from_store
-from runner.store.records import (
-    ArtifactLine,
-    GpuTypeLine,
-    HostLine,
-    JobView,
-    StatusLine,
-)
+from runner.store.records import ArtifactLine, GpuTypeLine, HostLine, JobView, StatusLine
 from tests.unit.cli import samples
 
 

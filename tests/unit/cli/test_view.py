@@ -16,9 +16,7 @@ from tests.unit.cli.test_render import text_of
 
 def _leaderboard_submission() -> SubmissionView:
     public = samples.job(
-        job_id=1,
-        mode=Mode.LEADERBOARD,
-        runs=(samples.run(), samples.run(mode="leaderboard", score_s=2e-6)),
+        job_id=1, mode=Mode.LEADERBOARD, runs=(samples.run(), samples.run(mode="leaderboard", score_s=2e-6))
     )
     secret = samples.job(
         job_id=2,
@@ -66,12 +64,7 @@ def test_an_administrator_sees_secret_runs_in_full() -> None:
 
 @pytest.mark.parametrize(
     ("state", "over"),
-    [
-        (JobState.QUEUED, False),
-        (JobState.RUNNING, False),
-        (JobState.DONE, True),
-        (JobState.CANCELLED, True),
-    ],
+    [(JobState.QUEUED, False), (JobState.RUNNING, False), (JobState.DONE, True), (JobState.CANCELLED, True)],
 )
 def test_a_submission_is_over_when_no_job_is_left(state: JobState, *, over: bool) -> None:
     """Waiting ends with `done` and with `cancelled`, with nothing else."""

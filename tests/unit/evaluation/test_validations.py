@@ -24,15 +24,9 @@ def ended(line: object, **changes: object) -> StepResult:
     """A script that has printed this last, as JSON unless it is a text."""
     last = line if isinstance(line, str) else json.dumps(line)
     fields: dict[str, Any] = {
-        "name": STEP,
-        "command": "python3 validation.py",
-        "start_ns": 0,
-        "duration_ns": 900_000_000_000,
-        "exit_code": 0,
-        "stdout": f"a library's word\n{last}\n\n",
-        "stderr": "first\nlast words\n",
-        **changes,
-    }
+        "name": STEP, "command": "python3 validation.py", "start_ns": 0, "duration_ns": 900_000_000_000,
+        "exit_code": 0, "stdout": f"a library's word\n{last}\n\n", "stderr": "first\nlast words\n", **changes,
+    }  # fmt: skip
     return StepResult(**fields)
 
 
@@ -118,11 +112,7 @@ def test_a_wrong_line_fails_with_what_is_wrong(line: object, reason: str) -> Non
         ),
         (ended(LINE, exit_code=None, signal=11), Verdict.RUNTIME_ERROR, "ended by signal 11: last words"),
         (ended(LINE, exit_code=3), Verdict.RUNTIME_ERROR, "ended with exit code 3: last words"),
-        (
-            ended({"failure_reason": "no GPU"}, exit_code=1),
-            Verdict.RUNTIME_ERROR,
-            "ended with exit code 1: no GPU",
-        ),
+        (ended({"failure_reason": "no GPU"}, exit_code=1), Verdict.RUNTIME_ERROR, "ended with exit code 1: no GPU"),
         (ended("", stdout=""), Verdict.RUNTIME_ERROR, "last line of output is no result: there is none"),
         (ended("", exit_code=1, stderr=""), Verdict.RUNTIME_ERROR, "ended with exit code 1: it printed no reason"),
     ],

@@ -58,16 +58,10 @@ def decided(
     task = task or samples.task(harness=Harness.PROGRAM)
     job = replace(samples.job(mode=mode, secret=secret), demand=demand or Demand())
     evidence = Evidence(
-        steps=steps,
-        artifacts=(),
-        ok=ok,
-        message=message,
-        author_exit=author_exit,
-        outcome=outcome or samples.outcome(),
-        request_offset_ns=100,
-        system={"gpu": "CPU", "hostname": "h"},
+        steps=steps, artifacts=(), ok=ok, message=message, author_exit=author_exit,
+        outcome=outcome or samples.outcome(), request_offset_ns=100, system={"gpu": "CPU", "hostname": "h"},
         runner={"host": "h"},
-    )
+    )  # fmt: skip
     return samples.submission(samples.context(task, job=job, gpu=gpu)).judge(evidence)
 
 
@@ -500,10 +494,7 @@ def lit(*, tflops: float, harness: Harness = Harness.PROGRAM) -> dict[str, Any]:
     """A task with work on a type with this rate; a thousandth of a cache."""
     figures = Figures(l2_mib=1e-6, bandwidth_gb_s=1000, peak_tflops={Dtype.FP32: tflops})
     task = samples.task(harness=harness)
-    return {
-        "task": replace(task, extra=replace(WORK, harness=harness)),
-        "gpu": replace(samples.CPU, device=figures),
-    }
+    return {"task": replace(task, extra=replace(WORK, harness=harness)), "gpu": replace(samples.CPU, device=figures)}
 
 
 def test_results_carry_the_speed_of_light_and_its_limit() -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tasks.problems.formats import fp8, mxfp4, nvfp4, scales128x4
+from tests.support.waiting import PATIENCE_S
 
 FOLDER = Path(nvfp4.__file__).parent
 FILES = sorted(path for path in FOLDER.glob("*.py") if path.name != "__init__.py")
@@ -50,7 +51,7 @@ def test_each_file_stands_alone(tmp_path: Path) -> None:
             if isinstance(node, ast.ImportFrom):
                 assert node.module in allowed
     program = f"import sys; sys.path.insert(0, '.'); import {', '.join(path.stem for path in FILES)}"
-    subprocess.run([sys.executable, "-I", "-c", program], cwd=tmp_path, check=True, timeout=120)
+    subprocess.run([sys.executable, "-I", "-c", program], cwd=tmp_path, check=True, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize(

@@ -266,11 +266,7 @@ def test_a_device_that_fails_during_a_case_is_an_internal_error(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("broken", "verdict"),
-    [
-        (driver_error(999), "internal_error"),
-        (driver_error(2), "runtime_error"),
-        (None, "runtime_error"),
-    ],
+    [(driver_error(999), "internal_error"), (driver_error(2), "runtime_error"), (None, "runtime_error")],
     ids=["lost", "full", "works"],
 )
 def test_a_device_that_is_lost_in_a_workers_call_is_not_the_submissions_fault(

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[3]
 _LOOK = """
 import json, os, sys
@@ -59,7 +61,7 @@ def _look(**env: str) -> dict[str, object]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     found: dict[str, object] = json.loads(done.stdout)
     return found

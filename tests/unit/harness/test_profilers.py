@@ -25,6 +25,7 @@ from tasks.harness.shared.profilers import (
 )
 from tasks.harness.worker import profile_program, profile_target
 from tests.fakes.ncu import HOLLOW, install
+from tests.support.waiting import PATIENCE_S
 
 _ROOT = Path(__file__).resolve().parents[3]
 TARGET = ("python", "-c", "pass")
@@ -81,7 +82,7 @@ def test_one_call_of_the_submission_is_made_below_the_profiler(
     module = "tasks.harness.worker.profile_target"
     start = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from {module} import main; sys.exit(main())"
     target = (sys.executable, "-P", "-c", start, str(tmp_path / "call"))
-    report = run(Tool.NCU, target, made, capture=Capture(kernel="regex:^reduce$"), limit_s=60)
+    report = run(Tool.NCU, target, made, capture=Capture(kernel="regex:^reduce$"), limit_s=PATIENCE_S)
     assert report.failure is None, report
     assert report.output.startswith("1 3.0\n2 3.0\n")
     assert list(report.files) == list(NCU_FILES)
@@ -97,7 +98,7 @@ def test_one_call_of_the_submission_is_made_below_the_profiler(
 def test_a_capture_without_a_kernel_is_a_failure(made: Path, kernel: str) -> None:
     """Though the profiler ends with 0, with a report or without one."""
     capture = Capture(kernel=kernel, kernel_base="mangled")
-    report = run(Tool.NCU, ("true",), made, capture=capture, limit_s=60)
+    report = run(Tool.NCU, ("true",), made, capture=capture, limit_s=PATIENCE_S)
     sentence = f"Nsight Compute captured no kernel whose mangled name matches {kernel!r} in the range custom_kernel"
     assert report.failure is not None
     assert report.failure.startswith(sentence)
@@ -144,7 +145,7 @@ def test_a_tasks_own_program_runs_below_the_profiler(made: Path, kernel: str | N
 
 def test_what_goes_wrong_is_said_in_the_report(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that fails, one that takes too long, a file that is too large, a profiler that is not there."""
-    fails = run(Tool.NCU, ("sh", "-c", "echo no counters; exit 3"), made, capture=Capture(), limit_s=60)
+    fails = run(Tool.NCU, ("sh", "-c", "echo no counters; exit 3"), made, capture=Capture(), limit_s=PATIENCE_S)
     assert fails.failure == (
         "Nsight Compute ended with exit code 3; ==ERROR== The application returned an error code (3)."
     )
@@ -152,8 +153,8 @@ def test_what_goes_wrong_is_said_in_the_report(made: Path, monkeypatch: pytest.M
     late = run(Tool.NCU, ("sleep", "60"), made, capture=Capture(), limit_s=0.5)
     assert str(late.failure).startswith("Nsight Compute did not finish within 0 s")
     monkeypatch.setattr(profilers, "FILES", dict.fromkeys(NCU_FILES, ("", 9)))
-    large = run(Tool.NCU, ("true",), made, capture=Capture(), limit_s=60)
+    large = run(Tool.NCU, ("true",), made, capture=Capture(), limit_s=PATIENCE_S)
     assert "ncu-rep is left out: " in str(large.failure)
-    absent = run(Tool.ROCPROFV3, ("true",), made, capture=Capture(), limit_s=60)
+    absent = run(Tool.ROCPROFV3, ("true",), made, capture=Capture(), limit_s=PATIENCE_S)
     assert (absent.text.startswith("rocprofv3 could not be used: "), absent.failure) == (True, None)
     assert [report.files for report in (fails, late, large, absent)] == [{}] * 4

@@ -21,11 +21,7 @@ def _row(pair: tuple[float, float], count: int) -> list[float]:
 
 def _progress(samples: Sequence[float], *, judged_ns: float = 0.0, checks_ns: float = 0.0) -> Progress:
     return Progress(
-        count=len(samples),
-        mean_ns=fmean(samples),
-        sd_ns=stdev(samples),
-        judged_ns=judged_ns,
-        checks_ns=checks_ns,
+        count=len(samples), mean_ns=fmean(samples), sd_ns=stdev(samples), judged_ns=judged_ns, checks_ns=checks_ns
     )
 
 

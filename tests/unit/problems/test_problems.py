@@ -17,6 +17,7 @@ import yaml
 from runner.base.gpu_types import Registry
 from runner.task_format import load_folder, work
 from runner.task_format.model import Harness
+from tests.support.waiting import PATIENCE_S
 from tests.unit.problems.bench import Bench, cpu_cases, hidden_cases, reseeded, solutions
 from tests.unit.problems.oracle import NAMES, TASKS, leaves, oracle_of
 
@@ -169,7 +170,7 @@ def test_the_cheat_writes_to_whatever_it_inherits() -> None:
         env={"POPCORN_FD": str(writer)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     os.close(writer)

@@ -93,10 +93,7 @@ def test_a_label_cannot_take_the_owner_away() -> None:
     ],
 )
 def test_devices_are_asked_for_by_exactly_one_way(
-    devices: Devices | None,
-    requests: list[Any],
-    nodes: list[Any],
-    visible: bool,
+    devices: Devices | None, requests: list[Any], nodes: list[Any], visible: bool
 ) -> None:
     """CDI by name, NVIDIA by UUID, nodes by path; what images say of NVIDIA devices is overridden everywhere else."""
     body = create_body(replace(FULL, devices=devices), owner="o")

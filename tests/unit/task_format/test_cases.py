@@ -15,11 +15,7 @@ INTS = st.integers(-(1 << 63), (1 << 63) - 1)
 #: Texts that every grammar in use reads as text.
 WORDS = st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True).filter(lambda word: word not in ("true", "false"))
 VALUES = st.one_of(
-    INTS,
-    st.booleans(),
-    WORDS,
-    st.floats(min_value=1e-300, max_value=9e15, allow_nan=False),
-    st.lists(INTS, max_size=5),
+    INTS, st.booleans(), WORDS, st.floats(min_value=1e-300, max_value=9e15, allow_nan=False), st.lists(INTS, max_size=5)
 )
 
 

@@ -10,15 +10,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.rows import dict_row
 
 from runner.extras.data.choice import Options
 from runner.extras.data.export import Summary
 from runner.extras.data.export import export as export_to
+from tests.integration.store.conftest import Db, db, one
+
+__all__ = ["db"]
 
 START = datetime(2025, 6, 1, tzinfo=UTC)
 #: Occur in secret runs, seeds, tokens and names of hosts, and nowhere else.
@@ -58,15 +59,13 @@ def no_progress(stage: str, done: int, total: int) -> None:
 class Filler:
     """Writes rows as KernelBot and its frontends do."""
 
-    db: psycopg.Connection[dict[str, Any]]
+    db: Db
     #: Code of each submission.
     codes: dict[int, bytes] = field(default_factory=dict)
     _minutes: int = 0
 
     def _id(self, statement: str, *values: object) -> int:
-        found = self.db.execute(statement.encode(), values).fetchone()
-        assert found is not None
-        return int(found["id"])
+        return int(one(self.db, statement, *values)["id"])
 
     def board(
         self, name: str, *, running: bool = False, visibility: str = "public", gpus: tuple[str, ...] = ("B200",)
@@ -88,17 +87,11 @@ class Filler:
 
     def user(self, user_id: str, name: str | None = "", *, banned: bool = False) -> str:
         """A user with tokens."""
+        shown = user_id.title() if name == "" else name
         self.db.execute(
             "INSERT INTO leaderboard.user_info (id, user_name, cli_id, cli_auth_provider, web_auth_id, is_banned)"
             " VALUES (%s, %s, %s, %s, %s, %s)",
-            (
-                user_id,
-                user_id.title() if name == "" else name,
-                CANARIES["cli_id"],
-                CANARIES["mail"],
-                CANARIES["web_auth_id"],
-                banned,
-            ),
+            (user_id, shown, CANARIES["cli_id"], CANARIES["mail"], CANARIES["web_auth_id"], banned),
         )
         return user_id
 
@@ -154,22 +147,16 @@ class Filler:
         system: dict[str, Any] | None = None,
     ) -> int:
         """A row of results."""
+        ran_on = {"gpu": "NVIDIA B200", "torch": "2.9", "runtime": "CUDA"}
         said = CANARIES["secret_output" if secret else "public_output"]
         shown = result
         if shown is None and score is not None and not secret:
             mean = float(score) * 1e9
-            shown = {
-                "benchmark-count": "1",
-                "benchmark.0.spec": "n: 8",
-                "benchmark.0.mean": repr(mean),
-                "check": "pass",
-            }
+            shown = {"benchmark-count": "1", "benchmark.0.spec": "n: 8", "benchmark.0.mean": repr(mean)}
+            shown["check"] = "pass"
         if secret:
             shown = {"benchmark-count": "1", "benchmark.0.spec": said, "benchmark.0.mean": "77777.25"}
-        at = self.db.execute(
-            "SELECT submission_time AS t FROM leaderboard.submission WHERE id = %s", (submission_id,)
-        ).fetchone()
-        assert at is not None
+        at = one(self.db, "SELECT submission_time AS t FROM leaderboard.submission WHERE id = %s", submission_id)
         return self._id(
             "INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed,"
             " meta, result, system_info) VALUES (%s, %s, %s, %s, %s, %s, %s::numeric, %s, %s, %s, %s) RETURNING id",
@@ -183,15 +170,7 @@ class Filler:
             passed,
             json.dumps({"stdout": said, "stderr": said, "duration": duration}),
             json.dumps(shown),
-            json.dumps(
-                {
-                    "gpu": "NVIDIA B200",
-                    "torch": "2.9",
-                    "runtime": "CUDA",
-                    "hostname": CANARIES["host"],
-                    **(system or {}),
-                }
-            ),
+            json.dumps({**ran_on, "hostname": CANARIES["host"], **(system or {})}),
         )
 
     def ranked(
@@ -217,14 +196,7 @@ class Filler:
 
 
 @pytest.fixture
-def db(database_url: str) -> Iterator[psycopg.Connection[dict[str, Any]]]:
-    """A plain connection, as any frontend could have."""
-    with psycopg.Connection[dict[str, Any]].connect(database_url, autocommit=True, row_factory=dict_row) as connection:
-        yield connection
-
-
-@pytest.fixture
-def filler(db: psycopg.Connection[dict[str, Any]]) -> Filler:
+def filler(db: Db) -> Filler:
     """Writes submissions."""
     return Filler(db)
 
@@ -283,7 +255,7 @@ def exported(url: str, target: Path, **options: Any) -> Summary:  # noqa: ANN401
 
 
 @pytest.fixture
-def login(database_url: str, db: psycopg.Connection[dict[str, Any]]) -> Iterator[Callable[[str], str]]:
+def login(database_url: str, db: Db) -> Iterator[Callable[[str], str]]:
     """Makes a login with one role; returns the database's URL for it."""
     made: list[str] = []
 
@@ -302,7 +274,7 @@ def login(database_url: str, db: psycopg.Connection[dict[str, Any]]) -> Iterator
         db.execute(sql.SQL("DROP OWNED BY {0}; DROP ROLE {0}").format(sql.Identifier(name)))
 
 
-def may_read_code(db: psycopg.Connection[dict[str, Any]], url: str) -> None:
+def may_read_code(db: Db, url: str) -> None:
     """Give the login of a URL the right that an export needs beside those of runner_readonly."""
     name = conninfo_to_dict(url)["user"]
     db.execute(

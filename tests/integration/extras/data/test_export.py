@@ -33,23 +33,13 @@ from tests.integration.extras.data.conftest import (
     no_progress,
 )
 
-Db = psycopg.Connection[dict[str, Any]]
 FLAT_COLUMNS = [
-    "submission_id: int64 not null",
-    "leaderboard_id: int64 not null",
-    "problem_name: large_string not null",
-    "user_id: large_string not null",
-    "user_name: large_string not null",
-    "code_id: int64 not null",
-    "file_name: large_string not null",
-    "submission_time: timestamp[us, tz=UTC] not null",
-    "status: large_string not null",
-    "score: double",
-    "passed: bool",
-    "mode: large_string",
-    "runner: large_string",
+    "submission_id: int64 not null", "leaderboard_id: int64 not null", "problem_name: large_string not null",
+    "user_id: large_string not null", "user_name: large_string not null", "code_id: int64 not null",
+    "file_name: large_string not null", "submission_time: timestamp[us, tz=UTC] not null",
+    "status: large_string not null", "score: double", "passed: bool", "mode: large_string", "runner: large_string",
     "code: large_string not null",
-]
+]  # fmt: skip
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -322,12 +312,8 @@ def test_an_address_in_an_id_is_not_published(filler: Filler, database_url: str,
 def test_exclusions_are_left_out_and_counted(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
     """By user, by submission, and banned users if asked; their code goes too, and another's equal code stays."""
     everything = exported(database_url, tmp_path / "out")
-    done = exported(
-        database_url,
-        tmp_path / "out",
-        exclusions=Exclusions(users=frozenset({"user2"}), submissions=frozenset({oddities.good})),
-        without_banned=True,
-    )
+    left_out = Exclusions(users=frozenset({"user2"}), submissions=frozenset({oddities.good}))
+    done = exported(database_url, tmp_path / "out", exclusions=left_out, without_banned=True)
     assert done.manifest["excluded"] == {"by_user": 1, "by_submission": 1, "of_banned_users": 1}
     found = rows(tmp_path / "out" / "submissions.parquet")
     assert {"user2", "banned"}.isdisjoint(row["user_id"] for row in found)
@@ -342,27 +328,14 @@ def test_the_manifest_says_what_was_exported(oddities: Oddities, database_url: s
     told = manifest.read(tmp_path / "out")
     assert told == done.manifest
     files = manifest.paths(told)
-    assert {
-        "gemv_submissions.parquet",
-        "submissions.parquet",
-        "runs.parquet",
-        "leaderboards.parquet",
-        "finals.parquet",
-        "README.md",
-    } < set(files)
-    assert "queries.sql" in files
+    tables = ("gemv_submissions", "submissions", "runs", "leaderboards", "finals")
+    assert {*(f"{name}.parquet" for name in tables), "README.md", "queries.sql"} <= set(files)
     assert files["runs.parquet"]["rows"] == len(rows(tmp_path / "out" / "runs.parquet"))
-    assert files["gemv_submissions.parquet"]["schema"][0] == {
-        "name": "submission_id",
-        "type": "int64",
-        "nullable": False,
-    }
+    first = {"name": "submission_id", "type": "int64", "nullable": False}
+    assert files["gemv_submissions.parquet"]["schema"][0] == first
     (board,) = told["boards"]
-    assert (board["submissions"], board["rows"], board["ranked"]) == (
-        len(oddities.filler.codes),
-        done.rows,
-        done.ranked,
-    )
+    assert board["submissions"] == len(oddities.filler.codes)
+    assert (board["rows"], board["ranked"]) == (done.rows, done.ranked)
     assert board["deadline"] == "2025-07-01T00:00:00Z"
     card = (tmp_path / "out" / "README.md").read_text()
     assert card.startswith("---\nlicense: mit\n")
@@ -372,12 +345,8 @@ def test_the_manifest_says_what_was_exported(oddities: Oddities, database_url: s
     first_cells = re.findall(r"^\| (`[a-z].*?) \|", explained, re.MULTILINE)
     assert {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)} == columns
     (row,) = rows(tmp_path / "out" / "leaderboards.parquet")
-    assert (row["name"], row["gpu_types"], row["lang"], row["trust_note"]) == (
-        "gemv",
-        ["B200", "H100"],
-        "py",
-        "Hardware was unreliable.",
-    )
+    assert (row["name"], row["gpu_types"], row["lang"]) == ("gemv", ["B200", "H100"], "py")
+    assert row["trust_note"] == "Hardware was unreliable."
 
 
 def test_a_folder_with_something_else_is_refused(filler: Filler, database_url: str, tmp_path: Path) -> None:

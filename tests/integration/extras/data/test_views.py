@@ -14,11 +14,10 @@ from psycopg.rows import dict_row
 
 from runner.base.model import Verdict
 from tests.integration.extras.data.conftest import CANARIES, SECRET_SEED, Filler, Oddities, may_read_code
-from tests.integration.store.conftest import Bench, bench, result, run_record, store
+from tests.integration.store.conftest import Bench, Db, bench, result, run_record, store
 
 __all__ = ["bench", "store"]
 
-Db = psycopg.Connection[dict[str, Any]]
 QUERIES = resources.files("runner.extras.data").joinpath("shipped", "queries.sql").read_text(encoding="utf-8")
 VIEWS = ("submissions", "ranking", "progression", "quality", "runs", "leaderboards")
 BANNERS = [

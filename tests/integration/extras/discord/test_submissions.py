@@ -118,10 +118,7 @@ STOPS = (
     ),
     ("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = 'sort'", "is by invitation"),
     ("INSERT INTO leaderboard.user_info (id, is_banned) VALUES ('{user}', true)", "is banned. Ask an administrator"),
-    (
-        "INSERT INTO runner.intake_stop (reason) VALUES ('moving house')",
-        "accepted now: moving house",
-    ),
+    ("INSERT INTO runner.intake_stop (reason) VALUES ('moving house')", "accepted now: moving house"),
 )
 
 

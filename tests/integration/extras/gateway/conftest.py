@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 import pytest
@@ -25,7 +25,7 @@ from runner.extras.gateway.server import Server
 from runner.store.gateway import GatewayStore
 from tests.integration.store.conftest import Bench, bench, db, finish, store
 from tests.support.clock import Clock
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 __all__ = ["bench", "db", "finish", "store"]
 
@@ -58,6 +58,49 @@ class Answer:
     def text(self) -> str:
         """The body as text."""
         return self.body.decode()
+
+
+class Stream:
+    """A connection on which a server sends events for as long as it likes."""
+
+    def __init__(self, port: int, request: str, body: bytes = b"", **headers: str) -> None:
+        lines = {"Host": "x", "Connection": "close", "Content-Length": str(len(body)), **headers}
+        head = "\r\n".join((f"{request} HTTP/1.1", *(f"{name}: {value}" for name, value in lines.items()), "\r\n"))
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+        self._socket.sendall(head.encode() + body)
+        self.got = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def until(self, words: bytes) -> None:
+        """Read until it has said this."""
+        while words not in self.got:
+            chunk = self._socket.recv(65536)
+            assert chunk, f"the stream ended without {words!r}"
+            self.got += chunk
+
+    def rest(self) -> bytes:
+        """All that it has said, once it has ended."""
+        while chunk := self._socket.recv(65536):
+            self.got += chunk
+        return self.got
+
+
+def streamed(port: int, mode: str, connection: str = "close") -> Stream:
+    """Ada's submission as old clients send it, whose progress is sent as events; it has begun."""
+    body, headers = multipart()
+    stream = Stream(
+        port,
+        f"POST /identity/CPU/{mode}",
+        body,
+        **{**headers, "X-Popcorn-Cli-Id": "ada-token", "Connection": connection},
+    )
+    stream.until(b"event: status")
+    return stream
 
 
 def multipart(
@@ -184,9 +227,7 @@ def open_gate(bench: Bench, database_url: str, tmp_path: Path) -> Iterator[Calla
         server = Server(app, host="127.0.0.1", port=0)
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
-        until = time.monotonic() + PATIENCE_S
-        while not server.started and time.monotonic() < until:
-            time.sleep(0.02)
+        wait_until(lambda: server.started, "the gateway listens")
         running.append((server, thread))
         port = server.servers[0].sockets[0].getsockname()[1]
         return Gate(port=port, bench=bench, owner_url=database_url, server=server)

@@ -20,20 +20,10 @@ VALIDATION = '{"validation": {"version": "v1", "source": "print()"}}'
 
 def filled(path: str) -> str:
     """A path of the routing table with something in each hole."""
-    holes = {
-        "{name}": "identity",
-        "{id}": "1",
-        "{user_id}": "ada",
-        "{code}": "x",
-        "{leaderboard}": "identity",
-        "{gpu}": "CPU",
-        "{mode}": "test",
-        "{category}": "test",
-        "{provider}": "github",
-    }
-    for hole, text in holes.items():
-        path = path.replace(hole, text)
-    return path
+    return path.format_map(
+        {"name": "identity", "leaderboard": "identity", "id": "1", "user_id": "ada", "code": "x", "gpu": "CPU"}
+        | {"mode": "test", "category": "test", "provider": "github"}
+    )
 
 
 def admin_routes() -> list[tuple[str, str]]:
@@ -129,13 +119,8 @@ def test_visibility_limits_and_invites(gate: Gate) -> None:
     put = gate.send_json(
         "PUT", f"{path}/rate-limits", {"mode_category": "test", "max_submissions_per_hour": 3}, admin=ADMIN
     ).json
-    assert put["rate_limit"] == {
-        "id": 1,
-        "leaderboard_id": 1,
-        "leaderboard_name": "identity",
-        "mode_category": "test",
-        "max_submissions_per_hour": 3,
-    }
+    limit = {"mode_category": "test", "max_submissions_per_hour": 3}
+    assert put["rate_limit"] == {"id": 1, "leaderboard_id": 1, "leaderboard_name": "identity", **limit}
     for bad in (
         {"mode_category": "x", "max_submissions_per_hour": 1},
         {"mode_category": "test"},
@@ -152,19 +137,11 @@ def test_visibility_limits_and_invites(gate: Gate) -> None:
     (invite,) = gate.ask("GET", f"{path}/invites", admin=ADMIN).json["invites"]
     assert (invite["code"], invite["user_id"], invite["user_name"]) == (code, "ada", "Ada")
     assert invite["claimed_at"].endswith("Z")
-    assert gate.ask("DELETE", f"/admin/invites/{code}", admin=ADMIN).json == {
-        "status": "ok",
-        "code": code,
-        "was_claimed": True,
-    }
+    gone = gate.ask("DELETE", f"/admin/invites/{code}", admin=ADMIN)
+    assert gone.json == {"status": "ok", "code": code, "was_claimed": True}
     assert gate.ask("DELETE", f"/admin/invites/{code}", admin=ADMIN).status == 404
-    bodies: tuple[dict[str, object], ...] = (
-        {},
-        {"leaderboards": []},
-        {"leaderboards": [1]},
-        {"leaderboards": "identity"},
-    )
-    for body in bodies:
+    for boards in (None, [], [1], "identity"):
+        body = {} if boards is None else {"leaderboards": boards}
         assert gate.send_json("POST", "/admin/invites", body, admin=ADMIN).status == 422
     for count in (0, 10_001, "2", True):
         answer = gate.send_json("POST", "/admin/invites", {"leaderboard": "identity", "count": count}, admin=ADMIN)

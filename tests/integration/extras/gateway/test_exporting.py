@@ -62,12 +62,7 @@ def test_a_data_set_is_published(site: Gate, hub: fake.Hub) -> None:
     """With the answer's file in it, in a private repository if asked; the second time nothing but what is new."""
     parquet = pytest.importorskip("pyarrow.parquet")
     answer = ask(site)
-    assert answer.json == {
-        "status": "ok",
-        "rows": 2,
-        "repo_id": REPOSITORY,
-        "filename": "kernels_submissions.parquet",
-    }
+    assert answer.json == {"status": "ok", "rows": 2, "repo_id": REPOSITORY, "filename": "kernels_submissions.parquet"}
     repository = hub.repositories[REPOSITORY]
     assert repository.private is True
     flat = parquet.read_table(io.BytesIO(repository.files["kernels_submissions.parquet"]))

@@ -70,20 +70,9 @@ def test_an_odd_body_is_taken(gate: Gate) -> None:
 
 
 BROKEN_JSON = [
-    b"{",
-    b"[]",
-    b"1",
-    b"null",
-    b"\xff",
-    b'"x"',
-    b'{"code": 1}',
-    b'{"code": null}',
-    b'{"code": "\\u0000\\ud800"}',
-    b'{"code": ' + b"[" * 50_000,
-    b'{"code": 1e999}',
-    b"{}" * 1000,
-    b'{"code":"' + b"x" * 60_000 + b'"}',
-]
+    b"{", b"[]", b"1", b"null", b"\xff", b'"x"', b'{"code": 1}', b'{"code": null}', b'{"code": "\\u0000\\ud800"}',
+    b'{"code": ' + b"[" * 50_000, b'{"code": 1e999}', b"{}" * 1000, b'{"code":"' + b"x" * 60_000 + b'"}',
+]  # fmt: skip
 
 
 def test_broken_json(gate: Gate) -> None:
@@ -161,51 +150,32 @@ def test_no_canary_leaves(gate: Gate, finish: Callable[..., None]) -> None:
     for _ in range(2):
         job = gate.bench.claim()
         said = CANARY if job.secret else "public"
+        told = {"duration": 1.0, "command": f"/{CANARY}/python"}
         records = [
             run_record(
                 mode,
                 score_s=2e-6 if mode == "leaderboard" else None,
                 result={"test-count": "1", "test.0.spec": said, "test.0.message": said},
-                meta={
-                    "stdout": said,
-                    "stderr": said,
-                    "success": True,
-                    "exit_code": 0,
-                    "duration": 1.0,
-                    "command": f"/{CANARY}/python",
-                },
+                meta={"stdout": said, "stderr": said, "success": True, "exit_code": 0, **told},
                 compilation={"success": True, "command": f"/{CANARY}/nvcc", "stdout": said, "stderr": said},
                 system_info={"gpu": "none", "hostname": CANARY},
             )
             for mode in ("test", "leaderboard")
         ]
         gate.bench.store.complete(job, result(Verdict.ACCEPTED, *records, report={"x": CANARY}))
+    board = "/admin/leaderboards/identity"
+    paths = ["/leaderboards", "/gpus/identity", "/runner_queue/CPU", "/submissions/identity/CPU", "/user/submissions"]
+    paths += [f"/user/submissions/{submission_id}", f"/admin/submissions/{submission_id}", "/metrics", "/health"]
+    paths += ["/submission_count/identity/CPU", "/admin/stats?leaderboard_name=identity", "/readyz"]
+    paths += [f"{board}/submissions", f"{board}/invites", f"{board}/rate-limits"]
     answers = [
-        gate.ask(method, path, cli=cli, admin=admin).body
-        for path in (
-            "/leaderboards",
-            "/gpus/identity",
-            "/runner_queue/CPU",
-            "/submissions/identity/CPU",
-            "/submission_count/identity/CPU",
-            "/user/submissions",
-            f"/user/submissions/{submission_id}",
-            "/metrics",
-            f"/admin/submissions/{submission_id}",
-            "/admin/stats?leaderboard_name=identity",
-            "/health",
-            "/readyz",
-            "/admin/leaderboards/identity/submissions",
-            "/admin/leaderboards/identity/invites",
-            "/admin/leaderboards/identity/rate-limits",
-        )
-        for method in ("GET",)
+        gate.ask("GET", path, cli=cli, admin=admin).body
+        for path in paths
         for cli in (None, "ada-token", "bob-token")
         for admin in (None, ADMIN)
     ]
-    for body in answers:
-        told = body.decode()
+    for answer in map(bytes.decode, answers):
         # The operator sees the host's name.
-        assert CANARY not in told.replace(f'"hostname":"{CANARY}"', "")
-        assert "998877665544" not in told
-        assert "sha256:" not in told
+        assert CANARY not in answer.replace(f'"hostname":"{CANARY}"', "")
+        assert "998877665544" not in answer
+        assert "sha256:" not in answer

@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from runner.base.errors import SubmissionError
+from runner.extras.gateway.identity import digest
 from tests.integration.extras.gateway.conftest import ADMIN, Answer, Gate
-from tests.integration.extras.gateway.test_pages import Browser
+from tests.integration.extras.gateway.test_pages import FORM, Browser
 from tests.integration.store.conftest import Bench
 
 
@@ -66,8 +67,6 @@ def test_users_are_numbers_where_kernelbot_has_the_tables(gate: Gate, bench: Ben
 
     Who is there already may read on.
     """
-    from runner.extras.gateway.identity import digest
-
     gate.sql("INSERT INTO public._yoyo_log (id, comment) VALUES ('1', NULL)")
     code = begin(gate)[:8]
     with pytest.raises(SubmissionError, match="user id 'carol' is no number"):
@@ -90,8 +89,6 @@ def test_users_are_numbers_where_kernelbot_has_the_tables(gate: Gate, bench: Ben
 
 def test_a_token_and_its_end(gate: Gate, bench: Bench) -> None:
     """A new one ends the one before; revoking ends all, the website's too."""
-    from runner.extras.gateway.identity import digest
-
     bench.store.set_token("ada", user_name=None, digest=digest("new"))
     assert gate.ask("GET", "/user/submissions", cli="ada-token").status == 401
     assert gate.ask("GET", "/user/submissions", cli="new").status == 200
@@ -104,8 +101,8 @@ def test_a_token_and_its_end(gate: Gate, bench: Bench) -> None:
 
 def ask_for_login(gate: Gate, number: int, origin: str) -> None:
     """A login that waits, of an address that stands for this origin."""
-    code, digest = f"{number:08x}", f"sha256:{number:064x}"
-    assert gate.sql("SELECT runner.begin_login(%s, %s, 'github', %s)", code, digest, origin) == [(True,)]
+    code, kept = f"{number:08x}", f"sha256:{number:064x}"
+    assert gate.sql("SELECT runner.begin_login(%s, %s, 'github', %s)", code, kept, origin) == [(True,)]
 
 
 def waiting(gate: Gate) -> dict[str, int]:
@@ -205,11 +202,7 @@ def test_a_session_behind_a_proxy_is_sent_with_encryption_alone(
     """The address that browsers see says whether there is any, whatever the proxy tells of itself."""
     gate = open_gate(gateway_public_url=public_url)
     gate.user("ada")
-    answer = gate.ask(
-        "POST",
-        "/login",
-        b"token=ada-token",
-        headers={"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"},
-    )
+    headers = {"Content-Type": FORM, "Sec-Fetch-Site": "same-origin"}
+    answer = gate.ask("POST", "/login", b"token=ada-token", headers=headers)
     assert answer.status == 303
     assert ("; Secure" in answer.headers["set-cookie"]) is (public_url == "https://kernels.example")

@@ -116,15 +116,10 @@ def site(open_gate: Callable[..., Gate], github: StandIn, tmp_path: Path) -> Gat
     secret = tmp_path / "secret"
     secret.write_text(f"{SECRET}\n", encoding="utf-8")
     made = open_gate(
-        gateway_requests_per_minute=100_000,
-        gateway_public_url=PUBLIC,
-        gateway_github_client_id="our-application",
-        gateway_github_secret_file=secret,
-        gateway_github_url=github.url,
-        gateway_discord_client_id="our-application",
-        gateway_discord_secret_file=secret,
-        gateway_discord_url=github.url,
-    )
+        gateway_requests_per_minute=100_000, gateway_public_url=PUBLIC, gateway_github_client_id="our-application",
+        gateway_github_secret_file=secret, gateway_github_url=github.url, gateway_discord_client_id="our-application",
+        gateway_discord_secret_file=secret, gateway_discord_url=github.url,
+    )  # fmt: skip
     made.bench.board()
     return made
 
@@ -213,16 +208,8 @@ def test_a_foreign_link_takes_nothing_over(site: Gate, github: StandIn) -> None:
     assert site.sql("SELECT count(*) FROM leaderboard.user_info") == [(1,)]
 
 
-COOKIES = [
-    "x",
-    "",
-    "W10=",
-    "bnVsbA==",
-    base64.urlsafe_b64encode(b'["github","","v","/"]').decode(),
-    "e30=",
-    "%ff",
-    "[" * 3000,
-]
+OTHERS = base64.urlsafe_b64encode(b'["github","","v","/"]').decode()
+COOKIES = ["x", "", "W10=", "bnVsbA==", OTHERS, "e30=", "%ff", "[" * 3000]
 
 
 def test_a_cookie_that_was_not_ours(site: Gate) -> None:
@@ -234,23 +221,26 @@ def test_a_cookie_that_was_not_ours(site: Gate) -> None:
             assert come_back(browser, {"code": "c", "state": state}).status == 400
 
 
+#: A person at each provider.
+OCTOCAT, CLYDE = "4711", "112233445566778899"
+PERSONS = {"github": {"id": int(OCTOCAT), "login": "octocat"}, "discord": {"id": CLYDE, "username": "clyde"}}
+
+
 @pytest.mark.parametrize(
     ("row", "provider"),
     [
         # An operator's, another provider's, and one that a frontend made of a number of its own.
-        (("4711", "x", True, None, "operator"), "github"),
-        (("4711", None, False, "w", "discord"), "github"),
-        (("4711", None, False, None, None), "github"),
-        (("112233445566778899", "x", True, None, "operator"), "discord"),
+        ((OCTOCAT, "x", True, None, "operator"), "github"),
+        ((OCTOCAT, None, False, "w", "discord"), "github"),
+        ((OCTOCAT, None, False, None, None), "github"),
+        ((CLYDE, "x", True, None, "operator"), "discord"),
     ],
 )
 def test_a_user_whom_another_made_is_not_taken_over(site: Gate, github: StandIn, row: Row, provider: str) -> None:
     """The provider's person is refused, and nothing changes."""
     add(site, row)
     before = site.sql("SELECT * FROM leaderboard.user_info")
-    github.person = (
-        {"id": 4711, "login": "octocat"} if provider == "github" else {"id": "112233445566778899", "username": "clyde"}
-    )
+    github.person = PERSONS[provider]
     browser = Browser(site)
     refused = come_back(browser, github.authorize(begin(browser, provider)), provider)
     assert refused.status == 403
@@ -262,17 +252,15 @@ def test_a_user_whom_another_made_is_not_taken_over(site: Gate, github: StandIn,
 @pytest.mark.parametrize(
     ("values", "provider"),
     [
-        (("4711", None, False, "w", None), "github"),
-        (("4711", "x", True, None, "github"), "github"),
-        (("112233445566778899", None, False, None, None), "discord"),
+        ((OCTOCAT, None, False, "w", None), "github"),
+        ((OCTOCAT, "x", True, None, "github"), "github"),
+        ((CLYDE, None, False, None, None), "discord"),
     ],
 )
 def test_kernelbots_users_are_let_in(site: Gate, github: StandIn, values: Row, provider: str) -> None:
     """Its website's, its command line's, its bot's."""
     add(site, values)
-    github.person = (
-        {"id": 4711, "login": "octocat"} if provider == "github" else {"id": "112233445566778899", "username": "clyde"}
-    )
+    github.person = PERSONS[provider]
     assert "Ada" in log_in(site, github, provider).get("/mine").text
 
 

@@ -27,15 +27,7 @@ BOARDS = {
 USERS = ("ada", "mallory")
 BANNED = "mallory"
 #: A submission by its kind, and whether a board with public code shows it.
-KINDS = {
-    "slow": True,
-    "fast": True,
-    "tested": False,
-    "wrong": False,
-    "hacked": False,
-    "taken-back": False,
-    "deleted": False,
-}
+KINDS = {"slow": True, "fast": True, **dict.fromkeys(("tested", "wrong", "hacked", "taken-back", "deleted"), False)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +91,8 @@ def members(open_gate: Callable[..., Gate]) -> tuple[Gate, list[Member]]:
             gate.sql(f"{statement} WHERE name = '{board}'")
     answer = gate.send_json("POST", "/admin/leaderboards/owner-no/visibility", {"open_code": False}, admin=ADMIN)
     assert answer.json == {"status": "ok", "leaderboard": "owner-no", "open_code": False}
-    assert (
-        gate.send_json("POST", "/admin/leaderboards/ended/visibility", {"open_code": "no"}, admin=ADMIN).status == 422
-    )
+    odd = gate.send_json("POST", "/admin/leaderboards/ended/visibility", {"open_code": "no"}, admin=ADMIN)
+    assert odd.status == 422
     return gate, made
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
+from urllib.parse import quote
 
 import pytest
 
 from runner.base.model import FinalJob, Verdict
-from tests.integration.extras.gateway.conftest import ADMIN, BOUNDARY, Answer, Gate, multipart
-from tests.integration.store.conftest import result, run_record
-from tests.integration.store.test_batches import Db, item, submit, work
-from tests.support.waiting import PATIENCE_S
+from tests.integration.extras.gateway.conftest import ADMIN, BOUNDARY, Answer, Gate, Stream, multipart
+from tests.integration.store.conftest import Db, result, run_record
+from tests.integration.store.test_batches import item, submit, work
 
 Finish = Callable[..., None]
 SCRIPT = "<script>alert(1)</script>"
@@ -318,13 +317,11 @@ def test_submitting_a_file_and_pasted_text(gate: Gate, ada: Browser, browser: Br
     assert ada.post("/send", body, kind).headers["location"] == "/view/1"
     body, _ = multipart(b"", "", fields={**fields, "code": "a = 1\r\nb = 2\r\n", "name": "pasted.py"})
     assert ada.post("/send", body, kind).headers["location"] == "/view/2"
-    assert [
-        (name, bytes(code))
-        for name, code in gate.sql(
-            "SELECT s.file_name, c.code FROM leaderboard.submission s JOIN leaderboard.code_files c ON c.id = s.code_id"
-            " WHERE s.id = 2"
-        )
-    ] == [("pasted.py", b"a = 1\nb = 2\n")]
+    ((name, code),) = gate.sql(
+        "SELECT s.file_name, c.code FROM leaderboard.submission s JOIN leaderboard.code_files c ON c.id = s.code_id"
+        " WHERE s.id = 2"
+    )
+    assert (name, bytes(code)) == ("pasted.py", b"a = 1\nb = 2\n")
     body, _ = multipart(b"", "", fields=fields)
     refused = ada.post("/send", body, kind)
     assert refused.status == 400
@@ -415,51 +412,20 @@ def test_cases_times_and_outputs(gate: Gate, ada: Browser) -> None:
     for _ in range(2):
         job = gate.bench.claim()
         said = "secret-words" if job.secret else "public-words"
-        timed = {
-            "benchmark-count": "1",
-            "benchmark.0.spec": f"n: 16; {said}",
-            "benchmark.0.mean": "12345.6",
-            "benchmark.0.runner.mean_ci95": "[12000.0, 12700.0]",
-            "benchmark.0.median": "12300",
-            "benchmark.0.best": "12100",
-            "benchmark.0.worst": "13900",
-            "benchmark.0.runs": "64",
-            "benchmark.0.runner.timing": "audited",
-            "benchmark.0.runner.noisy": "0.08",
-            "benchmark.0.sol": "0.734",
-            "benchmark.0.sol_limit": "memory",
-        }
-        failed = {
-            "test-count": "1",
-            "test.0.spec": "n: 1",
-            "test.0.status": "fail",
-            "test.0.error": f"mismatch {SCRIPT}",
-        }
+        fields = {"spec": f"n: 16; {said}", "mean": "12345.6", "runner.mean_ci95": "[12000.0, 12700.0]", "runs": "64"}
+        fields |= {"median": "12300", "best": "12100", "worst": "13900", "sol": "0.734", "sol_limit": "memory"}
+        fields |= {"runner.timing": "audited", "runner.noisy": "0.08"}
+        timed = {"benchmark-count": "1", **{f"benchmark.0.{name}": value for name, value in fields.items()}}
+        failed = {"test-count": "1", "test.0.spec": "n: 1", "test.0.status": "fail"}
+        failed["test.0.error"] = f"mismatch {SCRIPT}"
         meta = {"stdout": "x" * 10_000 + said, "stderr": SCRIPT, "success": True, "exit_code": 0, "duration": 1.0}
-        gate.bench.store.complete(
-            job,
-            result(
-                Verdict.ACCEPTED,
-                run_record("test", result=failed, meta=meta),
-                run_record("leaderboard", score_s=1.2e-5, result=timed, meta=meta),
-            ),
-        )
+        tested = run_record("test", result=failed, meta=meta)
+        ranked = run_record("leaderboard", score_s=1.2e-5, result=timed, meta=meta)
+        gate.bench.store.complete(job, result(Verdict.ACCEPTED, tested, ranked))
     text = checked(ada.get("/view/1"))
-    for shown in (
-        '<h1 class="good">Accepted: 12.0 µs ± 2.8 %</h1>',
-        "12.3 ± 0.35 µs",
-        "13.9 µs",
-        "64",
-        "own clock, audited",
-        "noisy: 0.08",
-        "73 % (memory)",
-        "queued",
-        "Roofline: 73 %",
-        "public-words",
-        "mismatch",
-        "Secret run",
-    ):
-        assert shown in text
+    shown = ['<h1 class="good">Accepted: 12.0 µs ± 2.8 %</h1>', "12.3 ± 0.35 µs", "13.9 µs", "64", "own clock, audited"]
+    shown += ["noisy: 0.08", "73 % (memory)", "queued", "Roofline: 73 %", "public-words", "mismatch", "Secret run"]
+    assert [words for words in shown if words not in text] == []
     assert "secret-words" not in text
     assert SCRIPT not in text
     assert "&lt;script&gt;" in text
@@ -470,35 +436,16 @@ def test_markup_in_names_is_text(gate: Gate, ada: Browser) -> None:
     board = f"b{SCRIPT.replace('/', '')}"
     gate.bench.board(board, f"g{SCRIPT}", description=f"d{SCRIPT} [a](https://x.example) [b](javascript:1)")
     gate.sql("UPDATE leaderboard.user_info SET user_name = %s WHERE id = 'ada'", f"u{SCRIPT}")
-    gate.sql(
-        "INSERT INTO runner.host (name, version, slots, drain_reason, draining) VALUES (%s, %s, %s::jsonb, %s, true)",
-        f"h{SCRIPT}",
-        SCRIPT,
-        '[{"gpu_type": "' + SCRIPT + '"}, 1]',
-        SCRIPT,
-    )
-    gate.bench.submit(
-        leaderboard=board,
-        user_id="ada",
-        user_name=None,
-        file_name=f"f{SCRIPT.replace('/', '')}.py",
-        code=SCRIPT.encode(),
-    )
+    host = "INSERT INTO runner.host (name, version, slots, drain_reason, draining) VALUES (%s, %s, %s::jsonb, %s, true)"
+    gate.sql(host, f"h{SCRIPT}", SCRIPT, '[{"gpu_type": "' + SCRIPT + '"}, 1]', SCRIPT)
+    file = f"f{SCRIPT.replace('/', '')}.py"
+    gate.bench.submit(leaderboard=board, user_id="ada", user_name=None, file_name=file, code=SCRIPT.encode())
     operator = Browser(gate)
     operator.login(ADMIN)
-    from urllib.parse import quote
-
+    place, script = quote(board, safe=""), quote(SCRIPT)
+    paths = ("/", "/mine", "/view/1", "/hosts", f"/board/{place}", f"/board/{script}", f"/send?board={place}")
     for person in (ada, operator):
-        for path in (
-            "/",
-            f"/board/{quote(board, safe='')}",
-            "/mine",
-            "/view/1",
-            "/hosts",
-            f"/board/{quote(SCRIPT)}",
-            f"/login?next=/{quote(SCRIPT)}",
-            f"/send?board={quote(board, safe='')}",
-        ):
+        for path in (*paths, f"/login?next=/{script}"):
             answer = person.get(path)
             assert "<script>" not in answer.text, path
             if "location" not in answer.headers and answer.headers["content-type"].startswith("text/html"):
@@ -543,17 +490,11 @@ def test_progress_comes_as_events(gate: Gate, ada: Browser, finish: Finish) -> N
     gate.submit()
     assert gate.ask("GET", "/view/1/events").status == 401
     assert ada.get("/view/2/events").status == 404
-    with socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S) as connection:
-        connection.sendall(
-            f"GET /view/1/events HTTP/1.1\r\nHost: x\r\nCookie: {ada.cookie}\r\nConnection: close\r\n\r\n".encode()
-        )
-        got = b""
-        while b"queued" not in got:
-            got += connection.recv(65536)
+    with Stream(gate.port, "GET /view/1/events", Cookie=ada.cookie) as stream:
+        stream.until(b"queued")
         finish()
         gate.sql("NOTIFY runner_events, '{\"submissions\": [1]}'")
-        while chunk := connection.recv(65536):
-            got += chunk
+        got = stream.rest()
     assert b'"done":true' in got
     assert b"Accepted" in got
     assert b"/static/progress.js" not in ada.get("/view/1").body

@@ -28,7 +28,7 @@ from runner.base.model import Verdict
 from runner.extras.gateway.identity import digest
 from runner.store import Store, migrate
 from tests.chaos.server import Server as Postgres
-from tests.integration.extras.gateway.conftest import ADMIN, gateway_login, multipart
+from tests.integration.extras.gateway.conftest import ADMIN, gateway_login, multipart, streamed
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -230,22 +230,11 @@ def test_both_restart_at_the_same_time(site: tuple[Server, Bench, Postgres]) -> 
 def test_a_stream_ends_with_the_gateway_and_its_submission_goes_on(site: tuple[Server, Bench, Postgres]) -> None:
     """It holds no restart up; the client reads the result by polling."""
     server, bench, _ = site
-    body, headers = multipart()
-    head = (
-        "POST /identity/CPU/test HTTP/1.1\r\nHost: x\r\nX-Popcorn-Cli-Id: ada-token\r\n"
-        f"Content-Type: {headers['Content-Type']}\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as connection:
-        connection.sendall(head.encode() + body)
-        got = b""
-        while b"event: status" not in got:
-            got += connection.recv(65536)
+    with streamed(server.port, "test", "keep-alive") as stream:
         assert server.process is not None
         server.process.terminate()
-        while chunk := connection.recv(65536):
-            got += chunk
         # It was ended, not cut off.
-        assert got.endswith(b"\r\n0\r\n\r\n")
+        assert stream.rest().endswith(b"\r\n0\r\n\r\n")
         assert server.process.wait(PATIENCE_S) == 0
     server.start()
     bench.store.complete(bench.claim(), result(Verdict.ACCEPTED, run_record("test", result={})))

@@ -6,11 +6,9 @@ import base64
 import io
 import json
 import re
-import socket
 import time
 import zipfile
 from collections.abc import Callable
-from contextlib import ExitStack
 from datetime import datetime
 from typing import Any
 
@@ -18,9 +16,9 @@ import pytest
 
 from runner.base.errors import StaleAttemptError
 from runner.base.model import Verdict
-from tests.integration.extras.gateway.conftest import ADMIN, CODE, Gate, multipart
+from tests.integration.extras.gateway.conftest import ADMIN, CODE, Gate, multipart, streamed
 from tests.integration.store.conftest import result, run_record
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import wait_until
 
 Finish = Callable[..., None]
 
@@ -56,17 +54,8 @@ def test_leaderboards_without_secrets(gate: Gate) -> None:
     answer = gate.ask("GET", "/leaderboards")
     assert answer.headers["content-type"] == "application/json"
     public, private = answer.json
-    assert set(public) == {
-        "id",
-        "name",
-        "deadline",
-        "task",
-        "gpu_types",
-        "creator_id",
-        "forum_id",
-        "description",
-        "visibility",
-    }
+    keys = "creator_id deadline description forum_id gpu_types id name task visibility"
+    assert " ".join(sorted(public)) == keys
     assert public["deadline"].endswith("+00:00")
     assert public["gpu_types"] == ["CPU"]
     assert public["task"]["lang"] == "py"
@@ -89,26 +78,14 @@ def test_gpus(gate: Gate) -> None:
 
 def test_runner_queue(gate: Gate) -> None:
     """Integers, or null for a GPU type that is unknown."""
-    assert gate.ask("GET", "/runner_queue/Z9").json == {
-        "runner": "unknown",
-        "gpu": "Z9",
-        "queued_jobs": None,
-        "running_jobs": None,
-        "available_runners": None,
-        "status": "unavailable",
-        "error": "unknown gpu",
-    }
+    unknown = {"runner": "unknown", "gpu": "Z9", "status": "unavailable", "error": "unknown gpu"}
+    none = {"queued_jobs": None, "running_jobs": None, "available_runners": None}
+    assert gate.ask("GET", "/runner_queue/Z9").json == {**unknown, **none}
     gate.bench.register("host-a", "CPU")
     gate.bench.submit()
-    assert gate.ask("GET", "/runner_queue/CPU").json == {
-        "runner": "kernel-runner",
-        "gpu": "CPU",
-        "queued_jobs": 1,
-        "running_jobs": 0,
-        "available_runners": 1,
-        "status": "available",
-        "error": None,
-    }
+    ours = {"runner": "kernel-runner", "gpu": "CPU", "status": "available", "error": None}
+    counts = {"queued_jobs": 1, "running_jobs": 0, "available_runners": 1}
+    assert gate.ask("GET", "/runner_queue/CPU").json == {**ours, **counts}
 
 
 CREDENTIALS = [
@@ -172,25 +149,25 @@ def test_a_website_submits_for_its_user(gate: Gate) -> None:
 
 
 REFUSED = [
-    ("/submission/nothing/CPU/test", CODE, "x.py", 404, "does not exist"),
-    ("/submission/identity/H100/test", CODE, "x.py", 400, "Choose from: CPU"),
-    ("/submission/identity/CPU/private", CODE, "x.py", 400, "Unknown mode"),
-    ("/submission/identity/CPU/other", CODE, "x.py", 400, "Unknown mode"),
-    ("/submission/identity/CPU/test", b"", "x.py", 400, "expected 1 to 1000000"),
-    ("/submission/identity/CPU/test", b"x" * 1_000_001, "x.py", 413, "too large"),
-    ("/submission/identity/CPU/test", b"x" * 3_000_000, "x.py", 413, "too large"),
-    ("/submission/identity/CPU/test", b"\xff\xfe", "x.py", 400, "not UTF-8"),
-    ("/submission/identity/CPU/test", b"a\x00b", "x.py", 400, "NUL"),
-    ("/submission/identity/CPU/test", CODE, "x.txt", 400, "file name"),
-    ("/submission/identity/CPU/test", CODE, "x" * 300 + ".py", 400, "file name"),
-    ("/submission/identity/CPU/test", b"#!POPCORN leaderboard other\n", "x.py", 400, "but the file says"),
+    ("nothing/CPU/test", CODE, "x.py", 404, "does not exist"),
+    ("identity/H100/test", CODE, "x.py", 400, "Choose from: CPU"),
+    ("identity/CPU/private", CODE, "x.py", 400, "Unknown mode"),
+    ("identity/CPU/other", CODE, "x.py", 400, "Unknown mode"),
+    ("identity/CPU/test", b"", "x.py", 400, "expected 1 to 1000000"),
+    ("identity/CPU/test", b"x" * 1_000_001, "x.py", 413, "too large"),
+    ("identity/CPU/test", b"x" * 3_000_000, "x.py", 413, "too large"),
+    ("identity/CPU/test", b"\xff\xfe", "x.py", 400, "not UTF-8"),
+    ("identity/CPU/test", b"a\x00b", "x.py", 400, "NUL"),
+    ("identity/CPU/test", CODE, "x.txt", 400, "file name"),
+    ("identity/CPU/test", CODE, "x" * 300 + ".py", 400, "file name"),
+    ("identity/CPU/test", b"#!POPCORN leaderboard other\n", "x.py", 400, "but the file says"),
 ]
 
 
 def test_what_is_refused(gate: Gate) -> None:
     """With a sentence, and nothing is stored."""
     for path, code, name, status, words in REFUSED:
-        answer = gate.submit(path, code, name)
+        answer = gate.submit(f"/submission/{path}", code, name)
         assert answer.status == status
         assert words in answer.detail
         assert gate.sql("SELECT count(*) FROM leaderboard.submission") == [(0,)]
@@ -255,11 +232,8 @@ def test_the_hourly_limit_says_when_to_come_back(gate: Gate) -> None:
     answer = gate.submit()
     assert answer.status == 429
     assert 1199 - (time.monotonic() - began) <= int(answer.headers["retry-after"]) <= 1200
-    assert re.fullmatch(
-        r"Rate limit exceeded: 2/2 test submissions per hour\. Try again in 1\d\d\ds\.|"
-        r"Rate limit exceeded: 2/2 test submissions per hour\. Try again in 1200s\.",
-        answer.detail,
-    )
+    said = r"Rate limit exceeded: 2/2 test submissions per hour\. Try again in 1\d\d\ds\."
+    assert re.fullmatch(said, answer.detail)
     assert gate.submit("/submission/identity/CPU/leaderboard").status == 202
     assert gate.submit(cli="bob-token").status == 202
 
@@ -315,19 +289,8 @@ def test_a_ranked_submission_from_the_queue_to_the_ranking(gate: Gate, finish: F
     assert waiting["job"] == {"status": "pending", "error": None, "last_heartbeat": None}
     finish(score_s=2.8115e-6)
     told = gate.ask("GET", path, cli="ada-token").json
-    assert set(told) == {
-        "id",
-        "leaderboard_id",
-        "leaderboard_name",
-        "file_name",
-        "user_id",
-        "submission_time",
-        "done",
-        "code",
-        "runs",
-        "job",
-        "runner_queue",
-    }
+    keys = "code done file_name id job leaderboard_id leaderboard_name runner_queue runs submission_time user_id"
+    assert " ".join(sorted(told)) == keys
     assert (told["done"], told["job"]["status"], told["code"]) == (True, "succeeded", CODE.decode())
     assert isinstance(told["user_id"], str)
     assert told["submission_time"].endswith("Z")
@@ -344,18 +307,11 @@ def test_a_ranked_submission_from_the_queue_to_the_ranking(gate: Gate, finish: F
     places = gate.ask("GET", "/submissions/identity/CPU").json
     assert places == [
         {
-            "submission_id": submission_id,
-            "rank": 1,
-            "submission_name": "fast.py",
-            "submission_time": told["submission_time"],
-            "submission_score": 2.8115e-06,
-            "leaderboard_name": "identity",
-            "user_id": "ada",
-            "user_name": "Ada",
-            "gpu_type": "CPU",
-            "late": False,
+            "submission_id": submission_id, "rank": 1, "submission_name": "fast.py",
+            "submission_time": told["submission_time"], "submission_score": 2.8115e-06,
+            "leaderboard_name": "identity", "user_id": "ada", "user_name": "Ada", "gpu_type": "CPU", "late": False,
         }
-    ]
+    ]  # fmt: skip
     assert gate.ask("GET", "/submission_count/identity/CPU").json == {"count": 1}
     assert gate.ask("GET", "/submission_count/identity/CPU?user_id=ada").json == {"count": 1}
     (line,) = gate.ask("GET", "/user/submissions?leaderboard=identity", cli="ada-token").json
@@ -417,32 +373,19 @@ def test_a_submission_belongs_to_its_owner(gate: Gate, finish: Finish) -> None:
 def test_a_failed_public_run_tells_why(gate: Gate) -> None:
     """Its result, and what it printed; never the command of a host."""
     submission_id = gate.submit().json["details"]["id"]
+    told = {"stdout": "out", "stderr": "err", "success": True, "exit_code": 1, "duration": 1.5}
     record = run_record(
         "test",
         passed=False,
         result={"test-count": "1", "test.0.spec": "size: 4", "test.0.error": "mismatch"},
-        meta={
-            "stdout": "out",
-            "stderr": "err",
-            "success": True,
-            "exit_code": 1,
-            "duration": 1.5,
-            "command": "/srv/host/secret-path/python",
-        },
+        meta={**told, "command": "/srv/host/secret-path/python"},
     )
     gate.bench.store.complete(gate.bench.claim(), result(Verdict.WRONG_ANSWER, record))
     answer = gate.ask("GET", f"/user/submissions/{submission_id}", cli="ada-token")
     (run,) = answer.json["runs"]
     assert run["passed"] is False
     assert run["result"]["test.0.error"] == "mismatch"
-    assert run["diagnostics"] == {
-        "stdout": "out",
-        "stderr": "err",
-        "success": True,
-        "exit_code": 1,
-        "duration": 1.5,
-        "compilation": None,
-    }
+    assert run["diagnostics"] == {**told, "compilation": None}
     assert b"secret-path" not in answer.body
 
 
@@ -476,25 +419,10 @@ def events(body: bytes) -> list[tuple[str, dict[str, Any]]]:
 
 def test_a_stream_from_first_sign_to_result(gate: Gate, finish: Finish) -> None:
     """All modes of old clients; the secret run is in it without content."""
-    body, headers = multipart()
-    sent = b"".join(
-        [
-            b"POST /identity/CPU/leaderboard HTTP/1.1\r\nHost: x\r\nConnection: close\r\n",
-            b"X-Popcorn-Cli-Id: ada-token\r\n",
-            f"Content-Type: {headers['Content-Type']}\r\nContent-Length: {len(body)}\r\n\r\n".encode(),
-            body,
-        ]
-    )
-    with socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S) as connection:
-        connection.sendall(sent)
-        got = b""
-        while b"event: status" not in got:
-            got += connection.recv(65536)
+    with streamed(gate.port, "leaderboard") as stream:
         finish(score_s=1.5e-6)
         gate.sql('NOTIFY runner_events, \'{"event": "done", "submission_id": 1}\'')
-        while chunk := connection.recv(65536):
-            got += chunk
-    head, _, rest = got.partition(b"\r\n\r\n")
+        head, _, rest = stream.rest().partition(b"\r\n\r\n")
     assert b"content-type: text/event-stream; charset=utf-8" in head.lower()
     raw = re.sub(rb"\r\n[0-9a-f]+\r\n|^[0-9a-f]+\r\n", b"", rest)
     told = events(raw.replace(b"\r\n", b""))
@@ -513,16 +441,7 @@ def test_a_stream_from_first_sign_to_result(gate: Gate, finish: Finish) -> None:
 
 def test_a_profile_comes_with_its_files(gate: Gate) -> None:
     """As a zip in base64; files of other runs stay with operators."""
-    body, headers = multipart()
-    head = (
-        "POST /identity/CPU/profile HTTP/1.1\r\nHost: x\r\nX-Popcorn-Cli-Id: ada-token\r\nConnection: close\r\n"
-        f"Content-Type: {headers['Content-Type']}\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    with socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S) as connection:
-        connection.sendall(head.encode() + body)
-        got = b""
-        while b"event: status" not in got:
-            got += connection.recv(65536)
+    with streamed(gate.port, "profile") as stream:
         job = gate.bench.claim()
         gate.sql(
             "INSERT INTO runner.artifact (job_id, name, media_type, data)"
@@ -535,9 +454,7 @@ def test_a_profile_comes_with_its_files(gate: Gate) -> None:
             job, result(Verdict.ACCEPTED, run_record("profile.0", result={"benchmark-count": "1"}))
         )
         gate.sql("NOTIFY runner_events, '{\"submission_id\": 1}'")
-        while chunk := connection.recv(65536):
-            got += chunk
-    found = re.search(rb'"trace":"([A-Za-z0-9+/=]+)"', got)
+        found = re.search(rb'"trace":"([A-Za-z0-9+/=]+)"', stream.rest())
     assert found is not None
     with zipfile.ZipFile(io.BytesIO(base64.b64decode(found[1]))) as archive:
         assert {name: archive.read(name) for name in archive.namelist()} == {"profile.a_trace.json": b"the trace"}
@@ -548,25 +465,12 @@ def test_streams_that_clients_leave_are_given_up(open_gate: Callable[..., Gate])
     gate = open_gate(gateway_streams=20, gateway_requests_per_minute=100_000)
     gate.bench.board()
     gate.user("ada")
-    body, headers = multipart()
-    head = (
-        "POST /identity/CPU/test HTTP/1.1\r\nHost: x\r\nX-Popcorn-Cli-Id: ada-token\r\n"
-        f"Content-Type: {headers['Content-Type']}\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
+    none = b"kernel_runner_gateway_streams 0.0"
     for _ in range(4):
-        with ExitStack() as stack:
-            for _ in range(2):
-                connection = stack.enter_context(socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S))
-                connection.sendall(head.encode() + body)
-                got = b""
-                while b"event: status" not in got:
-                    got += connection.recv(65536)
+        with streamed(gate.port, "test", "keep-alive"), streamed(gate.port, "test", "keep-alive"):
             refused = gate.submit("/identity/CPU/test")
             assert (refused.status, refused.detail) == (429, "Too many open streams")
-        until = time.monotonic() + PATIENCE_S
-        while b"kernel_runner_gateway_streams 0.0" not in gate.ask("GET", "/metrics", admin=ADMIN).body:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        wait_until(lambda: none in gate.ask("GET", "/metrics", admin=ADMIN).body, "no stream is open")
 
 
 def test_a_stream_is_for_popcorn_alone_and_refuses_before_it_begins(gate: Gate) -> None:

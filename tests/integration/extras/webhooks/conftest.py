@@ -19,12 +19,11 @@ from runner.base.config import WebhookSecret
 from runner.extras.webhooks import http
 from runner.extras.webhooks.sender import Sender
 from runner.store.gateway import GatewayStore
-from tests.integration.store.conftest import Bench, bench, db, finish, store
+from tests.integration.store.conftest import Bench, Db, bench, db, finish, one, store
 from tests.support.waiting import PATIENCE_S
 
 __all__ = ["bench", "db", "finish", "store"]
 
-Db = psycopg.Connection[dict[str, Any]]
 SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
 _THERE: Final = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
 
@@ -187,9 +186,7 @@ class Play:
 
     def state(self, name: str) -> dict[str, Any]:
         """How a target stands."""
-        row = self.db.execute("SELECT * FROM runner.webhook_state WHERE name = %s", (name,)).fetchone()
-        assert row is not None
-        return row
+        return one(self.db, "SELECT * FROM runner.webhook_state WHERE name = %s", name)
 
 
 @pytest.fixture

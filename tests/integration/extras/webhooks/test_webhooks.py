@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from runner.cli import main
 from runner.extras.webhooks import messages
-from tests.integration.extras.webhooks.conftest import SECRET, Db, Play, Target
-from tests.integration.store.conftest import Bench
+from tests.integration.extras.webhooks.conftest import SECRET, Play, Target
+from tests.integration.store.conftest import Bench, Db
 from tests.integration.store.test_finals import play as play_final
 from tests.integration.store.test_finals import scored
 from tests.support.waiting import wait_until

@@ -148,8 +148,7 @@ def test_a_disk_that_cannot_be_read_now_loses_nothing(
 
 
 @pytest.mark.parametrize(
-    ("call", "number"),
-    [("open", errno.EDQUOT), ("fsync", errno.EIO), ("rename", errno.EROFS), ("mkdir", errno.ENOSPC)],
+    ("call", "number"), [("open", errno.EDQUOT), ("fsync", errno.EIO), ("rename", errno.EROFS), ("mkdir", errno.ENOSPC)]
 )
 def test_a_disk_that_fails_is_an_answer_and_costs_no_older_result(
     spool: Spool, directory: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int

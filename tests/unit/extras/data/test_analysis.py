@@ -13,16 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from runner.cli import main
+from tests.support.waiting import PATIENCE_S
 from tests.unit.extras.data import samples
 from tests.unit.extras.data.samples import row
 
 LIBRARIES = ["huggingface_hub", "matplotlib", "numpy", "pandas", "pyarrow"]
-COMMANDS = [
-    ["top", "PATH"],
-    ["progression", "PATH", "--user", "ada"],
-    ["summary", "PATH"],
-    ["user", "PATH", "ada"],
-]
+COMMANDS = [["top", "PATH"], ["progression", "PATH", "--user", "ada"], ["summary", "PATH"], ["user", "PATH", "ada"]]
 
 
 @pytest.fixture(name="folder", scope="module")
@@ -175,7 +171,9 @@ def test_a_missing_library_is_answered_with_how_to_install_it(folder: Path, libr
         f"import sys; sys.modules[{library!r}] = None\n"
         f"from runner.cli import main; sys.exit(main(['data', *{arguments!r}]))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"kernel-runner: the data commands need {library}; ")
     assert "`pip install 'kernel-runner[data]'`" in done.stderr
@@ -189,5 +187,7 @@ def test_no_command_loads_the_extra_at_its_start() -> None:
         "program([]); main(['data', 'top', '--help'])\n"
         f"print(sorted(set({LIBRARIES!r}) & set(sys.modules)), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert done.stderr == "[]\n"

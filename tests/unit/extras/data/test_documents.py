@@ -15,6 +15,7 @@ from runner.cli import main
 from runner.extras.data import publish as publishing
 from tests.fakes import hub as fake
 from tests.integration.documents.commands import ROOT, shown, words
+from tests.support.waiting import PATIENCE_S
 from tests.unit.extras.data import samples
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -66,7 +67,7 @@ def test_the_python_of_the_page_runs_in_an_exported_folder(place: Path) -> None:
         env={"PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -27,6 +27,7 @@ from runner.extras.data.shipped.analyze_submissions import (
     valid,
 )
 from runner.extras.data.tables import FLAT
+from tests.support.waiting import PATIENCE_S
 from tests.unit.extras.data import samples
 from tests.unit.extras.data.samples import START, row
 
@@ -117,7 +118,7 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env={"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -228,7 +229,7 @@ def test_a_terminal_gets_no_control_character_of_a_code(exported: Path) -> None:
         cwd=exported,
         env={},
         stdout=other,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     os.close(other)
@@ -287,15 +288,10 @@ def test_only_a_positive_finite_score_of_a_passed_leaderboard_run_counts() -> No
 def test_the_ranking_has_one_row_per_user_problem_and_runner() -> None:
     """The best score, of equal ones the earliest; ranks are shared as SQL's rank() shares them."""
     rows = frame(
-        row(1, "ada", score=3e-5),
-        row(2, "ada", score=2e-5),
-        row(3, "ada", score=2e-5),
-        row(4, "bob", score=2e-5),
-        row(5, "cid", score=4e-5),
-        row(6, "cid"),
-        row(7, "ada", score=1e-6, runner="H100"),
+        row(1, "ada", score=3e-5), row(2, "ada", score=2e-5), row(3, "ada", score=2e-5), row(4, "bob", score=2e-5),
+        row(5, "cid", score=4e-5), row(6, "cid"), row(7, "ada", score=1e-6, runner="H100"),
         row(8, "ada", score=9e-6, problem="sort"),
-    )
+    )  # fmt: skip
     found = top_contestants(rows)
     assert list(found.columns) == [
         *("rank", "user_id", "user_name", "problem_name", "runner", "score", "submission_id", "submission_time"),

@@ -30,20 +30,10 @@ HOSTILE = [
     "'\"><svg onload=alert(1)>",
 ]
 LARGE = [
-    "<" * 1_000_000,
-    "a" * 1_000_000,
-    "[" * MOST,
-    "> " * (MOST // 2),
-    "- " * (MOST // 2),
-    "*a*" * (MOST // 3),
-    "|" * 500 + "\n" + "|-" * 250 + "\n" + "|\n" * 5000,
-    "![[]()" * 2000,
-    "`" * MOST,
-    '"' * 1_000_000,
-    "'''" + "x" * 1_000_000,
-    "\n" * 1_000_000,
-    "1 " * 500_000,
-]
+    "<" * 1_000_000, "a" * 1_000_000, "[" * MOST, "> " * (MOST // 2), "- " * (MOST // 2), "*a*" * (MOST // 3),
+    "|" * 500 + "\n" + "|-" * 250 + "\n" + "|\n" * 5000, "![[]()" * 2000, "`" * MOST, '"' * 1_000_000,
+    "'''" + "x" * 1_000_000, "\n" * 1_000_000, "1 " * 500_000,
+]  # fmt: skip
 #: Tags, and their attributes.
 ALLOWED = {
     *((tag, "") for tag in ("p", "h3", "h4", "h5", "h6", "ul", "ol", "li", "em", "strong", "blockquote", "br", "hr")),
@@ -114,11 +104,7 @@ def test_a_description_is_formatted() -> None:
     ("name", "text", "made"),
     [
         ("a.py", '@jit\ndef f():  # <x>\n    return "s"', '<i class="c"># &lt;x&gt;</i>'),
-        (
-            "a.cu",
-            "__global__ void f() { int x = 1; } // <x>",
-            '<i class="k">__global__</i> <i class="k">void</i> f()',
-        ),
+        ("a.cu", "__global__ void f() { int x = 1; } // <x>", '<i class="k">__global__</i> <i class="k">void</i> f()'),
     ],
 )
 def test_code_has_colours_and_numbers(name: str, text: str, made: str) -> None:

@@ -73,12 +73,7 @@ def test_the_precision_leaves_integers_and_bools_alone(tmp_path: Path) -> None:
     text = _module("return x", inputs="[torch.ones(2), torch.ones(2, dtype=torch.int64), torch.ones(2) > 0, 7]")
     reference = _reference(text, tmp_path)
     reference.precision = torch.float16
-    assert [getattr(item, "dtype", item) for item in reference.inputs(1)] == [
-        torch.float16,
-        torch.int64,
-        torch.bool,
-        7,
-    ]
+    assert [getattr(item, "dtype", item) for item in reference.inputs(1)] == [torch.float16, torch.int64, torch.bool, 7]
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,5 @@ def expected(data: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
 
 
 ORACLE = Oracle(
-    expected=expected,
-    dtype=torch.float32,
-    tests=3,
-    benchmarks=3,
-    largest={"B": 2, "T": 1024, "H": 3, "K": 64, "V": 64},
+    expected=expected, dtype=torch.float32, tests=3, benchmarks=3, largest={"B": 2, "T": 1024, "H": 3, "K": 64, "V": 64}
 )

@@ -8,9 +8,8 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +26,7 @@ from tests.integration.extras.gateway.conftest import board_login, gateway_login
 from tests.integration.extras.gateway.contract.clients import Kernelboard, Outcome, Popcorn, Wire
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 from tests.support.ports import free_port
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 ADMIN: Final = "an-admin-token-of-the-suite"
 #: Must be in no answer.
@@ -137,19 +136,8 @@ class Site:
     def popcorn(self, client: str = "1.3.23", user: str | None = None) -> Popcorn:
         """popcorn-cli of a version, logged in as its user."""
         return Popcorn(
-            port=self.port,
-            cli_id=f"{user or user_of(client)}-token",
-            version=VERSIONS[client],
-            strict=client == "next",
+            port=self.port, cli_id=f"{user or user_of(client)}-token", version=VERSIONS[client], strict=client == "next"
         )
-
-    def kernelboard(self) -> Kernelboard:
-        """A website with a user whom it has logged in."""
-        return Kernelboard(port=self.port, web_auth_id=WEB_ID)
-
-    def wire(self) -> Wire:
-        """Raw HTTP."""
-        return Wire(port=self.port)
 
     def read(self, statement: str, *values: object) -> list[dict[str, Any]]:
         """Rows of the database as kernelboard reads them: by a login of its role."""
@@ -169,14 +157,11 @@ class Site:
     def run(self, name: str) -> None:
         """Submit as the client does, and wait for what it sees."""
         run = RUNS[name]
+        place = {"board": run.board, "gpu": run.gpu, "mode": run.mode, "name": file_of(name)}
         if run.client == "kernelboard":
-            self.accepted[name] = self.kernelboard().submit(
-                run.code, board=run.board, gpu=run.gpu, mode=run.mode, name=file_of(name)
-            )
-            return
-        self.outcomes[name] = self.popcorn(run.client).submit(
-            run.code, board=run.board, gpu=run.gpu, mode=run.mode, name=file_of(name), options=run.options
-        )
+            self.accepted[name] = Kernelboard(port=self.port, web_auth_id=WEB_ID).submit(run.code, **place)
+        else:
+            self.outcomes[name] = self.popcorn(run.client).submit(run.code, **place, options=run.options)
 
 
 def user_of(client: str) -> str:
@@ -203,55 +188,40 @@ def site(database_url: str) -> Iterator[Site]:
         ) as live,
         gateway_of(live) as port,
     ):
-        live.board(
-            ROOT / "tasks" / "problems" / "vectoradd", name="vectoradd", timeout_s=LIMIT_S, timed_calls=TIMED_CALLS
-        )
-        live.board(ROOT / "tasks" / "problems" / "vectoradd", name="short", timeout_s=SHORT_S, timed_calls=TIMED_CALLS)
-        live.board(
-            ROOT / "tasks" / "problems" / "vectoradd", name="Capitals", timeout_s=LIMIT_S, timed_calls=TIMED_CALLS
-        )
-        live.board(ROOT / "tasks" / "problems" / "vectoradd", name="profiled", timeout_s=LIMIT_S, gpus=("B200",))
-        live.board(ROOT / "tasks" / "problems" / "identity", name="closed", timeout_s=LIMIT_S)
-        live.board(ROOT / "tasks" / "problems" / "identity", name="over", timeout_s=LIMIT_S)
+        problems = ROOT / "tasks" / "problems"
+        for name, timeout_s in (("vectoradd", LIMIT_S), ("short", SHORT_S), ("Capitals", LIMIT_S)):
+            live.board(problems / "vectoradd", name=name, timeout_s=timeout_s, timed_calls=TIMED_CALLS)
+        live.board(problems / "vectoradd", name="profiled", timeout_s=LIMIT_S, gpus=("B200",))
+        for name in ("closed", "over"):
+            live.board(problems / "identity", name=name, timeout_s=LIMIT_S)
         made = Site(live=live, port=port)
         with psycopg.connect(live.database_url, autocommit=True) as connection:
             connection.execute("UPDATE leaderboard.leaderboard SET secret_seed = %s", (SEED,))
             connection.execute("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = 'closed'")
-            connection.execute(
-                "UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 day' WHERE name = 'over'"
-            )
-            for client in (*VERSIONS, "guest", "stranger"):
-                connection.execute(
-                    "INSERT INTO leaderboard.user_info (id, user_name, cli_id, cli_valid) VALUES (%s, %s, %s, true)",
-                    (user_of(client), f"User {client}", digest(f"{user_of(client)}-token")),
-                )
-            connection.execute(
-                "INSERT INTO leaderboard.user_info (id, user_name, web_auth_id) VALUES (%s, %s, %s)",
-                ("4711", "Web User", WEB_ID),
-            )
+            connection.execute("UPDATE leaderboard.leaderboard SET deadline = now() WHERE name = 'over'")
+            user = "INSERT INTO leaderboard.user_info (id, user_name, cli_id, cli_valid) VALUES (%s, %s, %s, true)"
+            for client in VERSIONS:
+                token = digest(f"{user_of(client)}-token")
+                connection.execute(user, (user_of(client), f"User {client}", token))
+            web = "INSERT INTO leaderboard.user_info (id, user_name, web_auth_id) VALUES ('4711', 'Web User', %s)"
+            connection.execute(web, (WEB_ID,))
         threads = [threading.Thread(target=made.run, args=(name,), daemon=True) for name in RUNS]
         for thread in threads:
             thread.start()
-        _finished(made, threads)
+        left = "SELECT id FROM leaderboard.submission WHERE NOT coalesce(done, false)"
+        wait_until(
+            lambda: not (any(thread.is_alive() for thread in threads) or made.rows(left)),
+            "all submissions end",
+            patience_s=2 * PATIENCE_S,
+            explain=lambda: live.log,
+        )
         for row in made.rows("SELECT id, file_name, user_id FROM leaderboard.submission"):
             name = next(name for name in RUNS if file_of(name) == row["file_name"])
-            headers = (
-                {"X-Web-Auth-Id": WEB_ID}
-                if row["user_id"] == "4711"
-                else {"X-Popcorn-Cli-Id": f"{row['user_id']}-token"}
-            )
-            _, _, body = made.wire().ask("GET", f"/user/submissions/{row['id']}", None, headers)
+            by_web = row["user_id"] == "4711"
+            headers = {"X-Web-Auth-Id": WEB_ID} if by_web else {"X-Popcorn-Cli-Id": f"{row['user_id']}-token"}
+            _, _, body = Wire(port=port).ask("GET", f"/user/submissions/{row['id']}", None, headers)
             made.details[name] = json.loads(body)
         yield made
-
-
-def _finished(made: Site, threads: list[threading.Thread]) -> None:
-    deadline = time.monotonic() + 2 * PATIENCE_S
-    open_rows = "SELECT id FROM leaderboard.submission WHERE NOT coalesce(done, false)"
-    while any(thread.is_alive() for thread in threads) or made.rows(open_rows):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not all submissions end; the daemon said:\n{made.live.log}")
-        time.sleep(0.2)
 
 
 @contextmanager
@@ -281,22 +251,16 @@ def gateway_of(live: LiveRunner, port: int | None = None) -> Iterator[int]:
             cwd=ROOT,
         )
     try:
-        _listening(port, process, lambda: log.read_text(encoding="utf-8", errors="replace"))
+        wait_until(lambda: process.poll() is not None or _listens(port), "the gateway listens", explain=log.read_text)
+        assert process.poll() is None, log.read_text()
         yield port
     finally:
         process.terminate()
         code = process.wait(PATIENCE_S)
-    assert code == 0, log.read_text(encoding="utf-8", errors="replace")
+    assert code == 0, log.read_text()
 
 
-def _listening(port: int, process: subprocess.Popen[bytes], log: Callable[[], str]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"the gateway did not start:\n{log()}") from None
-            time.sleep(0.1)
-        else:
-            return
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False

@@ -124,10 +124,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("filter", "--input", "evals.jsonl", "--output", "."), ({}, "is a directory")),
         (("filter", "--input", "latin.jsonl"), ({}, "latin.jsonl is no JSONL file: it has bytes that are no UTF-8")),
         (("filter", "--input", "evals.jsonl"), ({"PRIME_API_KEY": "é"}, "PRIME_API_KEY has characters that are no")),
-        (
-            ("filter", "--input", "evals.jsonl"),
-            ({"PRIME_BASE_URL": "foo"}, "PRIME_BASE_URL is 'foo', expected http"),
-        ),
+        (("filter", "--input", "evals.jsonl"), ({"PRIME_BASE_URL": "foo"}, "PRIME_BASE_URL is 'foo', expected http")),
         (("best",), ({}, "there is no outputs/filtered_dataset.jsonl; run the step that writes it first")),
         (("lengths",), ({}, "no data set: give --input, or set DATASET_PATH")),
         (("upload", "unique"), ({}, "no rows for unique: set UNIQUE_DATASET_PATH")),
