@@ -55,6 +55,7 @@ ALL: Final = parse(resources.files("runner.store").joinpath("queries.sql").read_
 
 PING: Final = ALL["ping"]
 CLAIM: Final = ALL["claim"]
+TAKE_CHECK: Final = ALL["take_check"]
 NOTIFY: Final = ALL["notify"]
 HEARTBEAT: Final = call("heartbeat(host text, lease_s float8, ids bigint[], attempts integer[], instance text)")
 SAVE_PROGRESS: Final = call("show_progress(id bigint, attempt integer, progress jsonb) AS held")
@@ -62,6 +63,7 @@ INSERT_ARTIFACT: Final = call(
     "keep_file(job_id bigint, attempt integer, name text, media_type text, data bytea) AS kept"
 )
 COMPLETE: Final = call("complete(results jsonb)")
+COMPLETE_WAITING: Final = call("complete_waiting(host text, instance text, result jsonb)")
 FAIL: Final = call("fail(id bigint, attempt integer, submission_id integer, slot text, error text, report jsonb)")
 RELEASE: Final = call("release(id bigint, attempt integer, submission_id integer, reason text)")
 STOPPED: Final = call("stopped(id bigint, attempt integer, submission_id integer)")

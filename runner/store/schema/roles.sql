@@ -29,6 +29,8 @@ GRANT EXECUTE ON FUNCTION
     runner.claim(text, text[], integer[], double precision, text),
     runner.heartbeat(text, double precision, bigint[], integer[], text),
     runner.complete(jsonb),
+    runner.take_check(text, text[], text),
+    runner.complete_waiting(text, text, jsonb),
     runner.fail(bigint, integer, integer, text, text, jsonb),
     runner.release(bigint, integer, integer, text),
     runner.stopped(bigint, integer, integer),

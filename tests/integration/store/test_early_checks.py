@@ -1,0 +1,142 @@
+"""A job that waits is given out once for a check of its file, and its result is committed if nothing was faster."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import psycopg
+import pytest
+
+from runner.base.model import JobResult, SubmissionJob, Verdict
+from runner.store import Completion
+from tests.integration.store.conftest import Bench, result, run_record
+
+Db = psycopg.Connection[dict[str, Any]]
+REFUSED = result(Verdict.COMPILE_ERROR, run_record(passed=False))
+
+
+@pytest.fixture
+def waiting(bench: Bench, db: Db) -> Bench:
+    """A board of a type whose only slot is busy."""
+    bench.board()
+    bench.register("host-a")
+    bench.register("host-b")
+    bench.submit(user_id="busy")
+    bench.claim(instance="host-a")
+    return bench
+
+
+def check(bench: Bench, db: Db, host: str = "host-a", **changes: Any) -> SubmissionJob | None:
+    """The job that a host gets, once all have waited for a minute."""
+    db.execute("UPDATE runner.job SET created_at = created_at - interval '1 minute'")
+    return bench.store.take_check(**{"host": host, "gpu_types": ["CPU"], "instance": host, **changes})
+
+
+def commit(bench: Bench, job: SubmissionJob, host: str = "host-a", outcome: JobResult = REFUSED) -> Completion | None:
+    """Tell what a check has seen."""
+    return bench.store.complete_waiting(job, outcome, host=host, instance=host)
+
+
+def test_a_job_is_given_as_a_claim_gives_it_and_goes_on_waiting(waiting: Bench, db: Db) -> None:
+    """All that an evaluation needs, and no change of what others see; the claim has the same attempt."""
+    submission_id = waiting.submit()
+    job = check(waiting, db)
+    assert job is not None
+    assert db.execute("SELECT state, started_at FROM runner.job WHERE id = %s", (job.id,)).fetchone() == {
+        "state": "queued",
+        "started_at": None,
+    }
+    claimed = waiting.claim_of(submission_id)
+    assert {**vars(claimed), "started_at": job.started_at} == vars(job)
+
+
+def test_each_job_is_given_once_in_the_order_of_claims(waiting: Bench, db: Db) -> None:
+    """The turns of users count: who has a hundred jobs does not hold up who has one."""
+    many = [waiting.submit(user_id="many", priority=0) for _ in range(3)]
+    one = waiting.submit(user_id="one")
+    hosts = ["host-a", "host-b", "host-a", "host-b", "host-a"]
+    given = [check(waiting, db, host) for host in hosts]
+    order = [None if job is None else job.submission_id for job in given]
+    assert order == [*sorted([many[0], one]), many[1], many[2], None]
+
+
+@pytest.mark.parametrize(
+    "why", ["young", "another type", "draining", "paused type", "paused board", "other instance", "unclaimed class"]
+)
+def test_what_no_claim_would_take_is_not_given(waiting: Bench, db: Db, why: str) -> None:
+    """Nor what has only just been submitted."""
+    waiting.submit(priority=1 if why == "unclaimed class" else 0)
+    match why:
+        case "young":
+            # As if the clock stood still.
+            db.execute("UPDATE runner.job SET created_at = now() + interval '2 minutes'")
+        case "draining":
+            db.execute("SELECT runner.drain('host-a', 'fan')")
+        case "paused type":
+            db.execute("SELECT runner.pause('CPU', 'power')")
+        case "paused board":
+            db.execute("SELECT runner.pause_board('identity', 'broken')")
+    changes = {"another type": {"gpu_types": ["H100"]}, "other instance": {"instance": "other"}}.get(why, {})
+    assert check(waiting, db, **changes) is None
+
+
+def test_a_result_ends_the_job_as_a_run_of_it_would(waiting: Bench, db: Db) -> None:
+    """Verdict, rows and the submission's last word; the secret job ends with it, and a repeated result is none."""
+    submission_id = waiting.submit(mode="leaderboard")
+    job = check(waiting, db)
+    assert job is not None
+    completion = commit(waiting, job)
+    assert completion == Completion(submission_done=True)
+    rows = db.execute(
+        "SELECT state, verdict, attempt, host, lease_owner FROM runner.job WHERE submission_id = %s ORDER BY id",
+        (submission_id,),
+    ).fetchall()
+    assert [tuple(row.values()) for row in rows] == [
+        ("done", "compile_error", 1, "host-a", None),
+        ("done", "compile_error", 0, None, None),
+    ]
+    runs = db.execute("SELECT mode, passed FROM leaderboard.runs WHERE submission_id = %s", (submission_id,))
+    assert [tuple(row.values()) for row in runs] == [("test", False)]
+    assert commit(waiting, job) is None
+    assert waiting.idle()
+
+
+@pytest.mark.parametrize("faster", ["claim", "claim that came back", "cancel", "delete", "name taken"])
+def test_what_was_faster_counts(waiting: Bench, db: Db, faster: str) -> None:
+    """A check that comes too late writes nothing."""
+    submission_id = waiting.submit()
+    job = check(waiting, db)
+    assert job is not None
+    match faster:
+        case "claim":
+            waiting.claim_of(submission_id)
+        case "claim that came back":
+            waiting.store.release(waiting.claim_of(submission_id), reason="restart")
+        case "cancel":
+            waiting.store.cancel(submission_id)
+        case "delete":
+            db.execute("SELECT runner.delete_submission(%s)", (submission_id,))
+        case "name taken":
+            db.execute("UPDATE runner.host SET instance = 'other' WHERE name = 'host-a'")
+    before = db.execute("SELECT * FROM runner.job ORDER BY id").fetchall()
+    assert commit(waiting, job) is None
+    assert db.execute("SELECT * FROM runner.job ORDER BY id").fetchall() == before
+
+
+def test_a_claim_and_a_check_at_one_moment_end_the_job_once(waiting: Bench, db: Db) -> None:
+    """The check waits for a claim that is about to be committed, and then knows that it came too late."""
+    waiting.submit()
+    job = check(waiting, db)
+    assert job is not None
+    outcomes: list[Completion | None] = []
+    with psycopg.connect(waiting.url) as claiming:
+        claiming.execute("SELECT * FROM runner.claim('host-b', '{CPU}', '{1}', 60, 'host-b')")
+        thread = threading.Thread(target=lambda: outcomes.append(commit(waiting, job)))
+        thread.start()
+        claiming.commit()
+        thread.join()
+    assert outcomes == [None]
+    assert db.execute("SELECT lease_owner FROM runner.job WHERE id = %s", (job.id,)).fetchone() == {
+        "lease_owner": "host-b"
+    }
