@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from runner.base.model import Job, JobResult, Progress, Slot
+from runner.base.model import Job, JobResult, Progress, Slot, SubmissionJob
 from runner.daemon.leases import Lease
 from runner.store import QueueStore
 
@@ -35,6 +35,24 @@ class JobEvaluator(Protocol):
 
         Raises:
             InfrastructureError: our fault; the job is retried.
+            CancelledByRequest: `cancel` was set.
+        """
+        ...
+
+
+class EarlyChecker(Protocol):
+    """Refuses waiting jobs without a slot (`runner.evaluation.evaluate.Evaluator`). Threadsafe."""
+
+    @property
+    def can_refuse(self) -> bool:
+        """Whether it may be asked, without a disturbance of any slot."""
+        ...
+
+    def refuse(self, job: SubmissionJob, slot: Slot, *, cancel: threading.Event) -> JobResult | None:
+        """The result of a job that need not run; None: it has to. `slot`: one of its GPU type, perhaps busy.
+
+        Raises:
+            InfrastructureError: our fault; the job has to run.
             CancelledByRequest: `cancel` was set.
         """
         ...

@@ -29,8 +29,9 @@ from runner.base.model import Slot
 from runner.base.retry import Backoff, between_s
 from runner.daemon.capacity import Capacity
 from runner.daemon.claim_turn import ClaimTurn
+from runner.daemon.early_checks import EarlyChecks
 from runner.daemon.housekeeping import Housekeeper
-from runner.daemon.interfaces import Engine, JobEvaluator, StoreFactory
+from runner.daemon.interfaces import EarlyChecker, Engine, JobEvaluator, StoreFactory
 from runner.daemon.leases import LeaseKeeper, StopReason
 from runner.daemon.listener import QueueListener, should_react
 from runner.daemon.monitoring.health import DaemonSnapshot
@@ -74,7 +75,7 @@ class Daemon:
     """One host's daemon. `run` may be called once.
 
     `check_database` raises InfrastructureError while no server answers or our schema is missing; `check_disk`, while a
-    disk has too little space.
+    disk has too little space. `checker`: refuses waiting jobs without a slot; None: nothing does.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Daemon:
         quarantine: Quarantine | None = None,
         check_disk: Callable[[], object] = lambda: None,
         watchdog: Watchdog | None = None,
+        checker: EarlyChecker | None = None,
     ) -> None:
         self._config = config
         self._quarantine = quarantine or Quarantine()
@@ -143,6 +145,20 @@ class Daemon:
 
         self._workers = tuple(worker(slot) for slot in self._slots)
         self._capacity = Capacity(self._workers, registry, quarantined=self._quarantine.reasons)
+        self._early_checks = (
+            None
+            if checker is None
+            else EarlyChecks(
+                store_factory,
+                checker,
+                self._publisher,
+                config=config,
+                instance=instance,
+                slots=self._slots,
+                registry=registry,
+                busy_types=lambda: () if self._leaving() else self._capacity.busy_types(),
+            )
+        )
         self._startup = Startup(
             engine=engine,
             check_database=check_database,
@@ -217,6 +233,8 @@ class Daemon:
         )
         self._threads.spawn("listen", listener.run)
         self._threads.spawn("housekeeping", Housekeeper(self._store_factory, self._config).run)
+        if self._early_checks is not None:
+            self._threads.spawn("early-checks", self._early_checks.run)
         for worker in self._workers:
             self._threads.spawn(f"slot-{worker.slot.name}", worker.run)
         return True

@@ -5,8 +5,11 @@ Owns what every container of a GPU type has in common. Must not know the submiss
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
+import tasks
 from runner.base.gpu_types.model import GpuType
 from runner.base.model import Device, Job, Slot
 from runner.devices.vendors import SUPPORTED
@@ -41,6 +44,7 @@ WALL_MARGIN_S = 60.0
 #: Process of the built-in harness -> the module with its `main`.
 _HARNESS_MODULES = {
     **MODULES,
+    "parse": "tasks.harness.worker.parse",
     "prebuild": "tasks.harness.worker.prebuild",
     "profile": "tasks.harness.worker.profile_program",
 }
@@ -158,9 +162,19 @@ def pair_boot(environment: Environment, *, loopback: bool = False) -> Boot:
 def harness_process(environment: Environment, name: str) -> tuple[str, ...]:
     """What to run for a process of the built-in harness.
 
-    `prebuild` imports a submission to build it; `profile` runs a task's own eval program below a profiler.
+    `parse` says whether a submission is Python; `prebuild` imports it to build it; `profile` runs a task's own eval
+    program below a profiler.
     """
-    return (environment.python, "-I", "-c", _PROCESS.format(stage=STAGE, module=_HARNESS_MODULES[name]))
+    return _process(environment.python, STAGE, name)
+
+
+def parse_process() -> tuple[str, ...]:
+    """What to run for `parse` on this host, in an interpreter like this one."""
+    return _process(sys.executable, str(Path(tasks.__file__).parents[1]), "parse")
+
+
+def _process(python: str, stage: str, name: str) -> tuple[str, ...]:
+    return (python, "-I", "-c", _PROCESS.format(stage=stage, module=_HARNESS_MODULES[name]))
 
 
 def _devices(slot: Slot, environment: Environment) -> Devices | None:

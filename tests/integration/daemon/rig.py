@@ -21,7 +21,7 @@ from runner.base.errors import CancelledByRequest, EngineUnavailableError
 from runner.base.gpu_types import Registry
 from runner.base.model import Job, JobResult, JobState, Progress, RunRecord, Slot, Verdict
 from runner.daemon import Daemon, ExitReason, ShutdownControl
-from runner.daemon.interfaces import StoreFactory
+from runner.daemon.interfaces import EarlyChecker, StoreFactory
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import require_schema
 from runner.devices.quarantine import Quarantine
@@ -151,6 +151,7 @@ class Rig:
         self.instance = f"instance of {self.config.host_name}"
         self.registry = Registry.load()
         self.evaluator = Evaluator()
+        self.checker: EarlyChecker | None = None
         self.engine = Engine()
         self.engine.up.set()
         self.slots = cpu_slots(1)
@@ -182,6 +183,7 @@ class Rig:
             instance=self.instance,
             quarantine=self.quarantine,
             check_disk=self.check_disk,
+            checker=self.checker,
         )
         self._thread = threading.Thread(target=self._run, name="daemon", daemon=True)
         self._thread.start()

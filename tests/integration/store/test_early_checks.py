@@ -27,10 +27,12 @@ def waiting(bench: Bench, db: Db) -> Bench:
     return bench
 
 
-def check(bench: Bench, db: Db, host: str = "host-a", **changes: Any) -> SubmissionJob | None:
+def check(
+    bench: Bench, db: Db, host: str = "host-a", gpu_type: str = "CPU", instance: str | None = None
+) -> SubmissionJob | None:
     """The job that a host gets, once all have waited for a minute."""
     db.execute("UPDATE runner.job SET created_at = created_at - interval '1 minute'")
-    return bench.store.take_check(**{"host": host, "gpu_types": ["CPU"], "instance": host, **changes})
+    return bench.store.take_check(host=host, gpu_types=[gpu_type], instance=instance or host)
 
 
 def commit(bench: Bench, job: SubmissionJob, host: str = "host-a", outcome: JobResult = REFUSED) -> Completion | None:
@@ -77,8 +79,8 @@ def test_what_no_claim_would_take_is_not_given(waiting: Bench, db: Db, why: str)
             db.execute("SELECT runner.pause('CPU', 'power')")
         case "paused board":
             db.execute("SELECT runner.pause_board('identity', 'broken')")
-    changes = {"another type": {"gpu_types": ["H100"]}, "other instance": {"instance": "other"}}.get(why, {})
-    assert check(waiting, db, **changes) is None
+    gpu_type = "H100" if why == "another type" else "CPU"
+    assert check(waiting, db, gpu_type=gpu_type, instance="other" if why == "other instance" else None) is None
 
 
 def test_a_result_ends_the_job_as_a_run_of_it_would(waiting: Bench, db: Db) -> None:

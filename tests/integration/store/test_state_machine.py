@@ -301,7 +301,9 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(
         host=st.sampled_from(HOSTS),
         verdict=st.sampled_from(VERDICTS),
-        meanwhile=st.sampled_from(("it waits", "it waits", "it is claimed", "it comes back", "it is cancelled", "dies")),
+        meanwhile=st.sampled_from(
+            ("it waits", "it waits", "it is claimed", "it comes back", "it is cancelled", "dies")
+        ),
     )
     def check(self, host: str, verdict: Verdict, meanwhile: str) -> None:
         """A host looks at what waits, and ends it, unless a claim or a cancellation is faster or the host dies."""

@@ -1,0 +1,117 @@
+"""A daemon whose slots are busy ends waiting jobs that cannot be evaluated."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from runner.base.errors import EvaluationError
+from runner.base.model import JobResult, JobState, Slot, SubmissionJob, Verdict
+from tests.integration.daemon.rig import Gate, Rig, accepted
+
+BAD = b"def custom_kernel(data:\n"
+
+
+@dataclass
+class Checker:
+    """Refuses what ends in a colon, and remembers what it was given."""
+
+    able: bool = True
+    #: How often it was asked whether it is.
+    asked: int = 0
+    fault: Exception | None = None
+    #: Called in the middle of a check.
+    meanwhile: Callable[[SubmissionJob], object] = lambda _job: None
+    seen: list[int] = field(default_factory=list)
+
+    @property
+    def can_refuse(self) -> bool:
+        """Whether it may be asked."""
+        self.asked += 1
+        return self.able
+
+    def refuse(self, job: SubmissionJob, slot: Slot, *, cancel: threading.Event) -> JobResult | None:
+        """Refuse, or not."""
+        assert slot.gpu_type == "CPU"
+        assert not cancel.is_set()
+        self.seen.append(job.submission)
+        self.meanwhile(job)
+        if self.fault is not None:
+            raise self.fault
+        found = accepted()
+        runs = (replace(found.runs[0], passed=False),)
+        return replace(found, verdict=Verdict.COMPILE_ERROR, error="no", runs=runs) if job.code == BAD else None
+
+
+@pytest.fixture
+def busy(rig: Rig) -> Gate:
+    """The only slot runs a job until the gate is opened; a checker is there."""
+    gate = Gate()
+    rig.evaluator.script = gate
+    rig.checker = Checker()
+    rig.submit()
+    rig.start()
+    assert gate.begun.wait(30)
+    return gate
+
+
+def checker(rig: Rig) -> Checker:
+    """The daemon's."""
+    assert isinstance(rig.checker, Checker)
+    return rig.checker
+
+
+def test_a_job_is_refused_while_the_slot_is_busy(rig: Rig, busy: Gate) -> None:
+    """It ends before the job ahead of it; a good one waits for the slot, and each is looked at once."""
+    bad, good = rig.submit(code=BAD), rig.submit()
+    with capture_logs() as logs:
+        (view,) = rig.wait_done(bad)
+        rig.wait_for(lambda: sorted(checker(rig).seen) == [bad, good], "both have been looked at")
+    assert (view.jobs[0].verdict, view.jobs[0].attempt) == (Verdict.COMPILE_ERROR, 1)
+    assert [run.passed for run in view.jobs[0].runs] == [False]
+    assert rig.view(good).jobs[0].state is JobState.QUEUED
+    assert [entry["verdict"] for entry in logs if entry["event"] == "job_refused_early"] == ["compile_error"]
+    busy.go.set()
+    rig.wait_done(good)
+    assert sorted(checker(rig).seen) == [bad, good]
+    assert view.jobs[0].id not in {job_id for job_id, _, _ in rig.evaluator.seen}
+
+
+@pytest.mark.parametrize("trouble", ["fault", "claimed", "cancelled"])
+def test_a_check_that_comes_to_nothing_changes_nothing(rig: Rig, busy: Gate, trouble: str) -> None:
+    """Its job waits for the slot, or is what it has become meanwhile."""
+    if trouble == "fault":
+        checker(rig).fault = EvaluationError("the container broke")
+    elif trouble == "claimed":
+
+        def let_run(job: SubmissionJob) -> None:
+            busy.go.set()
+            rig.wait_for(lambda: rig.view(job.submission).jobs[0].state is JobState.DONE, "the slot has run it")
+
+        checker(rig).meanwhile = let_run
+    else:
+        checker(rig).meanwhile = lambda job: rig.store.cancel(job.submission)
+    bad = rig.submit(code=BAD)
+    rig.wait_for(lambda: checker(rig).seen == [bad], "it was looked at")
+    busy.go.set()
+    (view,) = rig.wait_done(bad)
+    assert view.jobs[0].state is (JobState.CANCELLED if trouble == "cancelled" else JobState.DONE)
+    assert view.jobs[0].verdict is (None if trouble == "cancelled" else Verdict.ACCEPTED)
+    assert checker(rig).seen == [bad]
+
+
+def test_without_a_core_for_it_nothing_is_checked(rig: Rig, busy: Gate) -> None:
+    """The check would disturb what the slot times; the job waits for the slot."""
+    checker(rig).able = False
+    bad = rig.submit(code=BAD)
+    rig.sql("UPDATE runner.job SET created_at = created_at - interval '1 minute'")
+    asked = checker(rig).asked
+    rig.wait_for(lambda: checker(rig).asked > asked + 1, "a look at the queue is over")
+    assert checker(rig).seen == []
+    busy.go.set()
+    (view,) = rig.wait_done(bad)
+    assert view.jobs[0].verdict is Verdict.ACCEPTED
