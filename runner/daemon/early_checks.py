@@ -6,6 +6,7 @@ check fails or comes too late waits for its slot as if there had been none.
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Collection, Sequence
 
@@ -14,20 +15,20 @@ from runner.base.config import Config
 from runner.base.errors import CancelledByRequest, InfrastructureError
 from runner.base.gpu_types import Registry
 from runner.base.logs import get_logger, job_context
-from runner.base.model import Slot, SubmissionJob
-from runner.daemon.interfaces import EarlyChecker, StoreFactory
+from runner.base.model import JobResult, Slot, SubmissionJob
+from runner.daemon.interfaces import EarlyChecker
 from runner.daemon.outcomes.publisher import EventPublisher
+from runner.daemon.slot import LOOK_S
 from runner.store import QueueStore
 
 _log = get_logger(__name__)
 
 
 class EarlyChecks:
-    """`run` is the body of its thread."""
+    """One check at a time. `turn` belongs to the claiming thread; `run` is the body of its own thread."""
 
     def __init__(
         self,
-        store_factory: StoreFactory,
         checker: EarlyChecker,
         publisher: EventPublisher,
         *,
@@ -36,9 +37,9 @@ class EarlyChecks:
         slots: Sequence[Slot],
         registry: Registry,
         busy_types: Callable[[], Collection[str]],
+        wake: threading.Event,
     ) -> None:
-        """`busy_types`: every name of the GPU types of which no slot could start a job now."""
-        self._store_factory = store_factory
+        """`busy_types`: every name of the GPU types of which no slot could start a job now. `wake`: asks for a turn."""
         self._checker = checker
         self._publisher = publisher
         self._config = config
@@ -46,40 +47,60 @@ class EarlyChecks:
         self._slots = {slot.gpu_type: slot for slot in slots}
         self._registry = registry
         self._busy_types = busy_types
+        self._wake = wake
+        self._busy = False
+        self._inbox: queue.SimpleQueue[SubmissionJob | None] = queue.SimpleQueue()
+        self._refused: queue.SimpleQueue[tuple[SubmissionJob, JobResult]] = queue.SimpleQueue()
 
-    def run(self, stop: threading.Event) -> None:
-        """Check jobs whenever some wait, until `stop` is set."""
-        store = self._store_factory("check")
-        try:
-            while not stop.wait(self._config.poll_s):
-                try:
-                    while not stop.is_set() and (job := self._next(store)) is not None:
-                        with job_context(job):
-                            self._check(store, job, stop)
-                except CancelledByRequest:
-                    continue
-                except InfrastructureError as error:
-                    _log.warning("early_check_failed", error=str(error))
-        finally:
-            store.close()
-
-    def _next(self, store: QueueStore) -> SubmissionJob | None:
+    def turn(self, store: QueueStore) -> None:
+        """End the job that was refused, and look for the next one to check."""
+        if self._busy:
+            return
+        if not self._refused.empty():
+            self._end(store, *self._refused.get())
         gpu_types = self._busy_types() if self._checker.can_refuse else ()
-        if not gpu_types:
-            store.close()
-            return None
-        return store.take_check(host=self._config.host_name, gpu_types=gpu_types, instance=self._instance)
+        host = self._config.host_name
+        if gpu_types and (job := store.take_check(host=host, gpu_types=gpu_types, instance=self._instance)) is not None:
+            self._busy = True
+            self._inbox.put(job)
 
-    def _check(self, store: QueueStore, job: SubmissionJob, stop: threading.Event) -> None:
-        slot = self._slots[self._registry.get(job.gpu_type).name]
-        result = self._checker.refuse(job, slot, cancel=stop)
-        if result is None:
-            return
-        completion = store.complete_waiting(job, result, host=self._config.host_name, instance=self._instance)
-        if completion is None:
-            _log.info("early_check_too_late")
-            return
-        _log.info("job_refused_early", verdict=result.verdict.value)
+    def _end(self, store: QueueStore, job: SubmissionJob, result: JobResult) -> None:
+        with job_context(job):
+            completion = store.complete_waiting(job, result, host=self._config.host_name, instance=self._instance)
+            if completion is None:
+                _log.info("early_check_too_late")
+                return
+            _log.info("job_refused_early", verdict=result.verdict.value)
         metrics.evaluated(job, result)
         metrics.committed(job, result.verdict)
         self._publisher.committed(job, result.verdict, submission_done=completion.submission_done)
+
+    def nudge(self) -> None:
+        """Make the thread check its stop event."""
+        self._inbox.put(None)
+
+    def run(self, stop: threading.Event) -> None:
+        """Check jobs until `stop` is set."""
+        while not stop.is_set():
+            try:
+                job = self._inbox.get(timeout=LOOK_S)
+            except queue.Empty:
+                continue
+            if job is None:
+                continue
+            try:
+                with job_context(job):
+                    self._check(job, stop)
+            finally:
+                self._busy = False
+                self._wake.set()
+
+    def _check(self, job: SubmissionJob, stop: threading.Event) -> None:
+        slot = self._slots[self._registry.get(job.gpu_type).name]
+        try:
+            result = self._checker.refuse(job, slot, cancel=stop)
+        except (CancelledByRequest, InfrastructureError) as error:
+            _log.warning("early_check_failed", error=str(error))
+        else:
+            if result is not None:
+                self._refused.put((job, result))

@@ -149,14 +149,14 @@ class Daemon:
             None
             if checker is None
             else EarlyChecks(
-                store_factory,
                 checker,
                 self._publisher,
                 config=config,
                 instance=instance,
                 slots=self._slots,
                 registry=registry,
-                busy_types=lambda: () if self._leaving() else self._capacity.busy_types(),
+                busy_types=self._capacity.busy_types,
+                wake=self._wake,
             )
         )
         self._startup = Startup(
@@ -319,6 +319,8 @@ class Daemon:
         self._update_host_record(store)
         if self._recovery.reclaim(store, claims):
             self._wake.set()
+        if self._early_checks is not None and trouble is None:
+            self._early_checks.turn(store)
         trouble = trouble or (None if claims.jobs else self._probe_idle_engine())
         if trouble is not None:
             raise trouble
@@ -454,5 +456,7 @@ class Daemon:
             nudge()
         for worker in self._workers:
             worker.nudge()
+        if self._early_checks is not None:
+            self._early_checks.nudge()
         self._threads.join(JOIN_S)
         self._writer.close()

@@ -33,7 +33,7 @@ _BUILDS: Final = re.compile(rb"load_inline|cpp_extension|triton\.compile\s*\(|\.
 _INDUCTOR: Final = b"torch._inductor"
 #: Name of the step that says whether a submission is Python.
 PARSE: Final = "parse"
-_PARSE_TIMEOUT_S: Final = 30.0
+_PARSE_TIMEOUT_S: Final = 10.0
 #: Exit code of a module's build that compilers have refused, and of a file that is no Python.
 REFUSED: Final = 3
 #: The name of a module's file.

@@ -5,11 +5,8 @@ Owns what every container of a GPU type has in common. Must not know the submiss
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 
-import tasks
 from runner.base.gpu_types.model import GpuType
 from runner.base.model import Device, Job, Slot
 from runner.devices.vendors import SUPPORTED
@@ -165,16 +162,7 @@ def harness_process(environment: Environment, name: str) -> tuple[str, ...]:
     `parse` says whether a submission is Python; `prebuild` imports it to build it; `profile` runs a task's own eval
     program below a profiler.
     """
-    return _process(environment.python, STAGE, name)
-
-
-def parse_process() -> tuple[str, ...]:
-    """What to run for `parse` on this host, in an interpreter like this one."""
-    return _process(sys.executable, str(Path(tasks.__file__).parents[1]), "parse")
-
-
-def _process(python: str, stage: str, name: str) -> tuple[str, ...]:
-    return (python, "-I", "-c", _PROCESS.format(stage=stage, module=_HARNESS_MODULES[name]))
+    return (environment.python, "-I", "-c", _PROCESS.format(stage=STAGE, module=_HARNESS_MODULES[name]))
 
 
 def _devices(slot: Slot, environment: Environment) -> Devices | None:

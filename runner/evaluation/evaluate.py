@@ -38,7 +38,6 @@ from runner.evaluation.kinds.kernel import Kernel
 from runner.evaluation.kinds.kind import Kind, Spent
 from runner.evaluation.kinds.program import Program
 from runner.evaluation.kinds.validation import Validating
-from runner.evaluation.parsing import may_be_python
 from runner.evaluation.plan import make_probe
 from runner.evaluation.verdict import invalid
 from runner.evaluation.warm_pool import WarmPool
@@ -221,8 +220,7 @@ class Evaluator:
     def refuse(self, job: SubmissionJob, slot: Slot, *, cancel: threading.Event) -> JobResult | None:
         """The result of a job that waits, if its file is no Python; None: it has to run.
 
-        Nothing of the file runs. A process on spare cores looks first, since nearly all files are Python. The verdict
-        is that of a build worker's container, where the interpreter is the submission's.
+        A build worker's container parses the file, and runs nothing of it.
 
         Args:
             job: which no slot has.
@@ -238,10 +236,8 @@ class Evaluator:
         except TaskError:
             # A slot may have what the task needs; and its run says what is wrong.
             return None
-        if not isinstance(kind, Kernel):
-            return None
-        plan = kind.parse_plan(cpus)
-        if plan is None or may_be_python(job.code, cpus):
+        plan = kind.parse_plan(cpus) if isinstance(kind, Kernel) else None
+        if plan is None or not isinstance(kind, Kernel):
             return None
         what = {"job": job.id, "submission": job.submission}
         build, built_ns = self._build_cache.build(plan, what=what, cancel=cancel)

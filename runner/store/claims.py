@@ -79,6 +79,7 @@ class Claiming(Base):
         """A job that waits, for a check of its submission that needs no slot; None: there is none.
 
         It is not claimed. It is as its next claim would give it, for `complete_waiting`, and is given to no other host.
+        Waits for no lock.
         """
         parameters = {"host": host, "gpu_types": text_array(gpu_types), "instance": instance}
         answer = self._link.each(queries.TAKE_CHECK, parameters, answer_s=CLAIM_ANSWER_S)

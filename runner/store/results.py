@@ -65,8 +65,15 @@ class Results(Base):
         return self._commit(results, waits=False)
 
     def complete_waiting(self, job: Job, result: JobResult, *, host: str, instance: str) -> Completion | None:
-        """Commit the result of a job that `take_check` gave; None: it no longer waits, and nothing was written."""
-        parameters = {"host": host, "instance": instance, "result": to_jsonb(_result(job, result))}
+        """Commit the result of a job that `take_check` gave, without waiting for a lock.
+
+        None: it no longer waits, or another transaction holds it, and nothing was written.
+        """
+        parameters = {
+            "host": host,
+            "instance": instance,
+            "result": to_jsonb({"waits": False, **_result(job, result)}),
+        }
         answer = self._link.one(queries.COMPLETE_WAITING, parameters)
         return None if answer is None else Completion(submission_done=answer["submission_done"])
 

@@ -13,8 +13,7 @@ from structlog.testing import capture_logs
 
 from runner.base.gpu_types import Registry
 from runner.base.model import JobResult, Mode, SubmissionJob, Verdict
-from runner.evaluation import evaluate as evaluate_module
-from runner.evaluation import parsing
+from runner.evaluation import build_plan
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.task_format import extra_to_stored, load_folder, to_stored
 from runner.task_format.model import Harness
@@ -91,37 +90,32 @@ def test_a_file_that_is_no_python_is_refused_as_its_run_would_be(evaluator: Eval
 
 
 @pytest.mark.parametrize(
-    ("code", "harness"),
+    "code",
     [
-        (RIGHT, Harness.BUILTIN),
-        (b"raise SystemExit(3)\n", Harness.BUILTIN),
-        (b"def kernel(data):\n    return data\n", Harness.BUILTIN),
-        (b"x = " + 200_000 * b"-" + b"1\n", Harness.BUILTIN),
-        (b"\xff\n", Harness.BUILTIN),
-        (OPEN, Harness.PROGRAM),
+        RIGHT,
+        b"raise SystemExit(3)\n",
+        b"def kernel(data):\n    return data\n",
+        b"x = " + 200_000 * b"-" + b"1\n",
+        b"\xff\n",
     ],
-    ids=["right", "exits", "other name", "deep", "not UTF-8", "own program"],
+    ids=["right", "exits", "other name", "deep", "not UTF-8"],
 )
-def test_whatever_else_it_is_has_to_run(evaluator: Evaluator, code: bytes, harness: Harness) -> None:
-    """No container is started, and none of it is run: not for a file that takes too much to be read, either."""
+def test_whatever_else_it_is_has_to_run(evaluator: Evaluator, code: bytes) -> None:
+    """None of it is run here; a file that the parser cannot read to its end has no verdict, either."""
+    assert refuse(evaluator, job(code)) is None
+
+
+def test_a_task_with_its_own_program_has_the_last_word(evaluator: Evaluator) -> None:
+    """No container is started."""
     with capture_logs() as logs:
-        assert refuse(evaluator, job(code, harness=harness)) is None
+        assert refuse(evaluator, job(OPEN, harness=Harness.PROGRAM)) is None
     assert not [entry for entry in logs if entry["event"] == "build_finished"]
 
 
-def test_the_containers_interpreter_decides(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What only this daemon's interpreter refuses has to run; nothing of it runs in that container."""
-    monkeypatch.setattr(evaluate_module, "may_be_python", lambda *_: False)
-    with capture_logs() as logs:
-        assert refuse(evaluator, job(b"raise SystemExit(3)\n")) is None
-    (build,) = [entry for entry in logs if entry["event"] == "build_finished"]
-    assert build["exit_codes"] == {"parse": 0}
-
-
-def test_a_look_that_takes_too_long_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_takes_too_long_says_nothing(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file has to run."""
-    monkeypatch.setattr(parsing, "_LIMIT_S", 0.0)
-    assert parsing.may_be_python(OPEN, SLOT.cpus)
+    monkeypatch.setattr(build_plan, "_PARSE_TIMEOUT_S", 0.001)
+    assert refuse(evaluator, job(OPEN)) is None
 
 
 def test_without_a_spare_core_nothing_is_checked(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import psycopg
@@ -126,19 +125,19 @@ def test_what_was_faster_counts(waiting: Bench, db: Db, faster: str) -> None:
     assert db.execute("SELECT * FROM runner.job ORDER BY id").fetchall() == before
 
 
-def test_a_claim_and_a_check_at_one_moment_end_the_job_once(waiting: Bench, db: Db) -> None:
-    """The check waits for a claim that is about to be committed, and then knows that it came too late."""
-    waiting.submit()
+def test_nothing_waits_for_a_lock(waiting: Bench, db: Db) -> None:
+    """The claiming thread of a daemon asks: a held job is passed over, and a result of it is not written."""
+    held, free = waiting.submit(), waiting.submit(user_id="other")
     job = check(waiting, db)
     assert job is not None
-    outcomes: list[Completion | None] = []
-    with psycopg.connect(waiting.url) as claiming:
-        claiming.execute("SELECT * FROM runner.claim('host-b', '{CPU}', '{1}', 60, 'host-b')")
-        thread = threading.Thread(target=lambda: outcomes.append(commit(waiting, job)))
-        thread.start()
-        claiming.commit()
-        thread.join()
-    assert outcomes == [None]
-    assert db.execute("SELECT lease_owner FROM runner.job WHERE id = %s", (job.id,)).fetchone() == {
-        "lease_owner": "host-b"
-    }
+    for lock in ("SELECT FROM runner.job WHERE id = %s FOR UPDATE", "SELECT FROM leaderboard.submission FOR UPDATE"):
+        with psycopg.connect(waiting.url) as holder:
+            holder.execute(lock.encode(), (job.id,) if "%s" in lock else None)
+            assert commit(waiting, job) is None
+    db.execute("UPDATE runner.job SET checked = false")
+    with psycopg.connect(waiting.url) as holder:
+        holder.execute("SELECT FROM runner.job WHERE submission_id = %s FOR UPDATE", (held,))
+        other = waiting.store.take_check(host="host-a", gpu_types=["CPU"], instance="host-a")
+        assert other is not None
+        assert other.submission_id == free
+    assert commit(waiting, job) == Completion(submission_done=True)

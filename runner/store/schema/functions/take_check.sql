@@ -1,7 +1,7 @@
 -- Gives a host the submission of a waiting job, to see whether it is a file that can be evaluated at all; no row: there
 -- is none. Each job is given once, and the job goes on waiting: what the host sees is told by runner.complete_waiting,
 -- or never. Only jobs that have waited for a second are given, in the order of claims, and only the first 500 of a class
--- (GPU type, priority) are looked at. A class of which no job was ever claimed has none.
+-- (GPU type, priority) are looked at. A class of which no job was ever claimed has none. Waits for no lock.
 CREATE OR REPLACE FUNCTION runner.take_check(host text, gpu_types text[], instance text)
 RETURNS TABLE (
     id bigint, attempt integer, submission_id integer, leaderboard text, gpu_type text, mode text, secret boolean,
@@ -28,21 +28,19 @@ BEGIN
             ORDER BY o.gpu_type DESC, o.priority DESC, o.seq DESC LIMIT 1
         ) AS k
     )
-    SELECT f.id INTO v_id FROM class c
+    SELECT j.id INTO v_id FROM class c
     CROSS JOIN LATERAL (
         SELECT q.* FROM runner.job q
         WHERE q.state = 'queued' AND q.ready AND q.gpu_type = c.gpu_type AND q.priority = c.priority
           AND q.turn >= c.floor
         ORDER BY q.turn, q.id LIMIT 500
     ) AS f
+    JOIN runner.job j ON j.id = f.id
     WHERE NOT f.checked AND f.submission_id IS NOT NULL AND f.created_at < now() - interval '1 second'
-      AND runner.may_take(f, take_check.host)
-    ORDER BY f.priority DESC, f.turn, f.id LIMIT 1;
+      AND runner.may_take(f, take_check.host) AND j.state = 'queued' AND NOT j.checked
+    ORDER BY f.priority DESC, f.turn, f.id LIMIT 1 FOR NO KEY UPDATE OF j SKIP LOCKED;
     RETURN QUERY
-    WITH given AS (
-        -- Another host may have been given it, or have claimed it, a moment ago.
-        UPDATE runner.job j SET checked = true WHERE j.id = v_id AND j.state = 'queued' AND NOT j.checked RETURNING j.*
-    )
+    WITH given AS (UPDATE runner.job j SET checked = true WHERE j.id = v_id RETURNING j.*)
     SELECT g.id, g.attempt + 1, g.submission_id, l.name, g.gpu_type, g.mode, g.secret, g.options, s.user_id,
            s.file_name, f.code, l.task, b.extra, l.secret_seed, g.failures, g.created_at, now(), NULL::text
     FROM given g
