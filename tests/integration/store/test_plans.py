@@ -161,10 +161,16 @@ def check(meter: Meter, bench: Bench) -> None:
     jobs = [bench.claim("L4", host="h") for _ in range(8)]
     held = {"ids": [job.id for job in jobs], "attempts": [job.attempt for job in jobs]}
     results = to_jsonb([_result(job, result(Verdict.ACCEPTED, run_record())) for job in jobs])
+    given = bench.store.take_check(host="h", gpu_types=["L4"], instance="h")
+    assert given is not None
+    waiting = to_jsonb(_result(given, result(Verdict.COMPILE_ERROR, run_record(passed=False))))
     failure = {**vars(jobs[0]), "slot": "s", "error": "x", "report": None}
     statements: Sequence[tuple[bytes, Mapping[str, object], int]] = [
         (queries.HEARTBEAT.sql, {"host": "h", "lease_s": 60, "instance": "h", **held}, 400),
         (queries.COMPLETE.sql, {"results": results}, 1000),
+        # The first 200 of each type.
+        (queries.TAKE_CHECK.sql, {"host": "h", "gpu_types": list(TYPES), "instance": "h"}, 2000),
+        (queries.COMPLETE_WAITING.sql, {"host": "h", "instance": "h", "result": waiting}, 300),
         (queries.FAIL.sql, failure, 300),
         (queries.RELEASE.sql, {**vars(jobs[0]), "reason": "x"}, 250),
         # A sweep may be due, which moves the floor of every class.

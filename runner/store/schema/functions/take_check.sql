@@ -1,6 +1,6 @@
 -- Gives a host the submission of a waiting job, to see whether it is a file that can be evaluated at all; no row: there
 -- is none. Each job is given once, and the job goes on waiting: what the host sees is told by runner.complete_waiting,
--- or never. Only jobs that have waited for a second are given, in the order of claims, and only the first 500 of a class
+-- or never. Only jobs that have waited for a second are given, in the order of claims, and only the first 200 of a class
 -- (GPU type, priority) are looked at. A class of which no job was ever claimed has none. Waits for no lock.
 CREATE OR REPLACE FUNCTION runner.take_check(host text, gpu_types text[], instance text)
 RETURNS TABLE (
@@ -33,7 +33,7 @@ BEGIN
         SELECT q.* FROM runner.job q
         WHERE q.state = 'queued' AND q.ready AND q.gpu_type = c.gpu_type AND q.priority = c.priority
           AND q.turn >= c.floor
-        ORDER BY q.turn, q.id LIMIT 500
+        ORDER BY q.turn, q.id LIMIT 200
     ) AS f
     JOIN runner.job j ON j.id = f.id
     WHERE NOT f.checked AND f.submission_id IS NOT NULL AND f.created_at < now() - interval '1 second'
