@@ -16,7 +16,7 @@ from runner.base.errors import CancelledByRequest, InfrastructureError
 from runner.base.gpu_types import Registry
 from runner.base.logs import get_logger, job_context
 from runner.base.model import JobResult, Slot, SubmissionJob
-from runner.daemon.interfaces import EarlyChecker
+from runner.daemon.interfaces import JobEvaluator
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.slot import LOOK_S
 from runner.store import QueueStore
@@ -29,7 +29,7 @@ class EarlyChecks:
 
     def __init__(
         self,
-        checker: EarlyChecker,
+        evaluator: JobEvaluator,
         publisher: EventPublisher,
         *,
         config: Config,
@@ -40,7 +40,7 @@ class EarlyChecks:
         wake: threading.Event,
     ) -> None:
         """`busy_types`: every name of the GPU types of which no slot could start a job now. `wake`: asks for a turn."""
-        self._checker = checker
+        self._evaluator = evaluator
         self._publisher = publisher
         self._config = config
         self._instance = instance
@@ -58,7 +58,7 @@ class EarlyChecks:
             return
         if not self._refused.empty():
             self._end(store, *self._refused.get())
-        gpu_types = self._busy_types() if self._checker.can_refuse else ()
+        gpu_types = self._busy_types() if self._evaluator.can_refuse else ()
         host = self._config.host_name
         if gpu_types and (job := store.take_check(host=host, gpu_types=gpu_types, instance=self._instance)) is not None:
             self._busy = True
@@ -98,7 +98,7 @@ class EarlyChecks:
     def _check(self, job: SubmissionJob, stop: threading.Event) -> None:
         slot = self._slots[self._registry.get(job.gpu_type).name]
         try:
-            result = self._checker.refuse(job, slot, cancel=stop)
+            result = self._evaluator.refuse(job, slot, cancel=stop)
         except (CancelledByRequest, InfrastructureError) as error:
             _log.warning("early_check_failed", error=str(error))
         else:

@@ -39,17 +39,13 @@ class JobEvaluator(Protocol):
         """
         ...
 
-
-class EarlyChecker(Protocol):
-    """Refuses waiting jobs without a slot (`runner.evaluation.evaluate.Evaluator`). Threadsafe."""
-
     @property
     def can_refuse(self) -> bool:
-        """Whether it may be asked, without a disturbance of any slot."""
+        """Whether `refuse` may be asked, without a disturbance of any slot."""
         ...
 
     def refuse(self, job: SubmissionJob, slot: Slot, *, cancel: threading.Event) -> JobResult | None:
-        """The result of a job that need not run; None: it has to. `slot`: one of its GPU type, perhaps busy.
+        """The result of a waiting job that need not run; None: it has to. `slot`: one of its GPU type, perhaps busy.
 
         Raises:
             InfrastructureError: our fault; the job has to run.

@@ -31,7 +31,7 @@ from runner.daemon.capacity import Capacity
 from runner.daemon.claim_turn import ClaimTurn
 from runner.daemon.early_checks import EarlyChecks
 from runner.daemon.housekeeping import Housekeeper
-from runner.daemon.interfaces import EarlyChecker, Engine, JobEvaluator, StoreFactory
+from runner.daemon.interfaces import Engine, JobEvaluator, StoreFactory
 from runner.daemon.leases import LeaseKeeper, StopReason
 from runner.daemon.listener import QueueListener, should_react
 from runner.daemon.monitoring.health import DaemonSnapshot
@@ -75,7 +75,7 @@ class Daemon:
     """One host's daemon. `run` may be called once.
 
     `check_database` raises InfrastructureError while no server answers or our schema is missing; `check_disk`, while a
-    disk has too little space. `checker`: refuses waiting jobs without a slot; None: nothing does.
+    disk has too little space.
     """
 
     def __init__(
@@ -95,7 +95,6 @@ class Daemon:
         quarantine: Quarantine | None = None,
         check_disk: Callable[[], object] = lambda: None,
         watchdog: Watchdog | None = None,
-        checker: EarlyChecker | None = None,
     ) -> None:
         self._config = config
         self._quarantine = quarantine or Quarantine()
@@ -145,19 +144,15 @@ class Daemon:
 
         self._workers = tuple(worker(slot) for slot in self._slots)
         self._capacity = Capacity(self._workers, registry, quarantined=self._quarantine.reasons)
-        self._early_checks = (
-            None
-            if checker is None
-            else EarlyChecks(
-                checker,
-                self._publisher,
-                config=config,
-                instance=instance,
-                slots=self._slots,
-                registry=registry,
-                busy_types=self._capacity.busy_types,
-                wake=self._wake,
-            )
+        self._early_checks = EarlyChecks(
+            evaluator,
+            self._publisher,
+            config=config,
+            instance=instance,
+            slots=self._slots,
+            registry=registry,
+            busy_types=self._capacity.busy_types,
+            wake=self._wake,
         )
         self._startup = Startup(
             engine=engine,
@@ -233,8 +228,7 @@ class Daemon:
         )
         self._threads.spawn("listen", listener.run)
         self._threads.spawn("housekeeping", Housekeeper(self._store_factory, self._config).run)
-        if self._early_checks is not None:
-            self._threads.spawn("early-checks", self._early_checks.run)
+        self._threads.spawn("early-checks", self._early_checks.run)
         for worker in self._workers:
             self._threads.spawn(f"slot-{worker.slot.name}", worker.run)
         return True
@@ -319,7 +313,7 @@ class Daemon:
         self._update_host_record(store)
         if self._recovery.reclaim(store, claims):
             self._wake.set()
-        if self._early_checks is not None and trouble is None:
+        if trouble is None:
             self._early_checks.turn(store)
         trouble = trouble or (None if claims.jobs else self._probe_idle_engine())
         if trouble is not None:
@@ -456,7 +450,6 @@ class Daemon:
             nudge()
         for worker in self._workers:
             worker.nudge()
-        if self._early_checks is not None:
-            self._early_checks.nudge()
+        self._early_checks.nudge()
         self._threads.join(JOIN_S)
         self._writer.close()

@@ -137,7 +137,6 @@ def _serve(spec: DaemonSpec, control: ShutdownControl, health_report: HealthRepo
             quarantine=quarantine,
             check_disk=floor.check,
             watchdog=watchdog,
-            checker=evaluator,
         )
         health_report.show(
             DaemonView(

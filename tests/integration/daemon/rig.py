@@ -19,9 +19,9 @@ from psycopg.rows import dict_row
 from runner.base.config import Config
 from runner.base.errors import CancelledByRequest, EngineUnavailableError
 from runner.base.gpu_types import Registry
-from runner.base.model import Job, JobResult, JobState, Progress, RunRecord, Slot, Verdict
+from runner.base.model import Job, JobResult, JobState, Progress, RunRecord, Slot, SubmissionJob, Verdict
 from runner.daemon import Daemon, ExitReason, ShutdownControl
-from runner.daemon.interfaces import EarlyChecker, StoreFactory
+from runner.daemon.interfaces import StoreFactory
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import require_schema
 from runner.devices.quarantine import Quarantine
@@ -94,6 +94,11 @@ class Evaluator:
     script: Script = at_once
     seen: list[tuple[int, int, str]] = field(default_factory=list)
     prepared: int = 0
+    can_refuse: bool = False
+
+    def refuse(self, job: SubmissionJob, slot: Slot, *, cancel: threading.Event) -> JobResult | None:
+        """Nothing is checked early."""
+        raise NotImplementedError
 
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Count."""
@@ -151,7 +156,6 @@ class Rig:
         self.instance = f"instance of {self.config.host_name}"
         self.registry = Registry.load()
         self.evaluator = Evaluator()
-        self.checker: EarlyChecker | None = None
         self.engine = Engine()
         self.engine.up.set()
         self.slots = cpu_slots(1)
@@ -183,7 +187,6 @@ class Rig:
             instance=self.instance,
             quarantine=self.quarantine,
             check_disk=self.check_disk,
-            checker=self.checker,
         )
         self._thread = threading.Thread(target=self._run, name="daemon", daemon=True)
         self._thread.start()

@@ -4,41 +4,33 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
 from runner.base.errors import EvaluationError
 from runner.base.model import JobResult, JobState, Slot, SubmissionJob, Verdict
-from tests.integration.daemon.rig import Gate, Rig, accepted
+from tests.integration.daemon.rig import Evaluator, Gate, Rig, Script, accepted
 
 BAD = b"def custom_kernel(data:\n"
 
 
-@dataclass
-class Checker:
-    """Refuses what ends in a colon, and remembers what it was given."""
+class Checker(Evaluator):
+    """Refuses the bad file, and remembers what it was given."""
 
-    able: bool = True
-    #: How often it was asked whether it is.
-    asked: int = 0
-    fault: Exception | None = None
-    #: Called in the middle of a check.
-    meanwhile: Callable[[SubmissionJob], object] = lambda _job: None
-    seen: list[int] = field(default_factory=list)
-
-    @property
-    def can_refuse(self) -> bool:
-        """Whether it may be asked."""
-        self.asked += 1
-        return self.able
+    def __init__(self, script: Script) -> None:
+        super().__init__(script, can_refuse=True)
+        self.fault: Exception | None = None
+        #: Called in the middle of a check.
+        self.meanwhile: Callable[[SubmissionJob], object] = lambda _job: None
+        self.checked: list[int] = []
 
     def refuse(self, job: SubmissionJob, slot: Slot, *, cancel: threading.Event) -> JobResult | None:
         """Refuse, or not."""
         assert slot.gpu_type == "CPU"
         assert not cancel.is_set()
-        self.seen.append(job.submission)
+        self.checked.append(job.submission)
         self.meanwhile(job)
         if self.fault is not None:
             raise self.fault
@@ -51,8 +43,7 @@ class Checker:
 def busy(rig: Rig) -> Gate:
     """The only slot runs a job until the gate is opened; a checker is there."""
     gate = Gate()
-    rig.evaluator.script = gate
-    rig.checker = Checker()
+    rig.evaluator = Checker(gate)
     rig.submit()
     rig.start()
     assert gate.begun.wait(30)
@@ -61,8 +52,8 @@ def busy(rig: Rig) -> Gate:
 
 def checker(rig: Rig) -> Checker:
     """The daemon's."""
-    assert isinstance(rig.checker, Checker)
-    return rig.checker
+    assert isinstance(rig.evaluator, Checker)
+    return rig.evaluator
 
 
 def test_a_job_is_refused_while_the_slot_is_busy(rig: Rig, busy: Gate) -> None:
@@ -70,14 +61,14 @@ def test_a_job_is_refused_while_the_slot_is_busy(rig: Rig, busy: Gate) -> None:
     bad, good = rig.submit(code=BAD), rig.submit()
     with capture_logs() as logs:
         (view,) = rig.wait_done(bad)
-        rig.wait_for(lambda: sorted(checker(rig).seen) == [bad, good], "both have been looked at")
+        rig.wait_for(lambda: sorted(checker(rig).checked) == [bad, good], "both have been looked at")
     assert (view.jobs[0].verdict, view.jobs[0].attempt) == (Verdict.COMPILE_ERROR, 1)
     assert [run.passed for run in view.jobs[0].runs] == [False]
     assert rig.view(good).jobs[0].state is JobState.QUEUED
     assert [entry["verdict"] for entry in logs if entry["event"] == "job_refused_early"] == ["compile_error"]
     busy.go.set()
     rig.wait_done(good)
-    assert sorted(checker(rig).seen) == [bad, good]
+    assert sorted(checker(rig).checked) == [bad, good]
     assert view.jobs[0].id not in {job_id for job_id, _, _ in rig.evaluator.seen}
 
 
@@ -96,22 +87,28 @@ def test_a_check_that_comes_to_nothing_changes_nothing(rig: Rig, busy: Gate, tro
     else:
         checker(rig).meanwhile = lambda job: rig.store.cancel(job.submission)
     bad = rig.submit(code=BAD)
-    rig.wait_for(lambda: checker(rig).seen == [bad], "it was looked at")
+    rig.wait_for(lambda: checker(rig).checked == [bad], "it was looked at")
     busy.go.set()
     (view,) = rig.wait_done(bad)
     assert view.jobs[0].state is (JobState.CANCELLED if trouble == "cancelled" else JobState.DONE)
     assert view.jobs[0].verdict is (None if trouble == "cancelled" else Verdict.ACCEPTED)
-    assert checker(rig).seen == [bad]
+    assert checker(rig).checked == [bad]
 
 
-def test_without_a_core_for_it_nothing_is_checked(rig: Rig, busy: Gate) -> None:
+def test_without_a_core_for_it_nothing_is_checked(rig: Rig, busy: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check would disturb what the slot times; the job waits for the slot."""
-    checker(rig).able = False
+    asked: list[Checker] = []
+
+    def cannot(checker: Checker) -> bool:
+        asked.append(checker)
+        return False
+
+    monkeypatch.setattr(Checker, "can_refuse", property(cannot))
     bad = rig.submit(code=BAD)
     rig.sql("UPDATE runner.job SET created_at = created_at - interval '1 minute'")
-    asked = checker(rig).asked
-    rig.wait_for(lambda: checker(rig).asked > asked + 1, "a look at the queue is over")
-    assert checker(rig).seen == []
+    before = len(asked)
+    rig.wait_for(lambda: len(asked) > before + 1, "a look at the queue is over")
+    assert checker(rig).checked == []
     busy.go.set()
     (view,) = rig.wait_done(bad)
     assert view.jobs[0].verdict is Verdict.ACCEPTED
