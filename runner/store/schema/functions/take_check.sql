@@ -28,17 +28,24 @@ BEGIN
             ORDER BY o.gpu_type DESC, o.priority DESC, o.seq DESC LIMIT 1
         ) AS k
     )
-    SELECT j.id INTO v_id FROM class c
+    SELECT j.id INTO v_id
+    FROM (
+        SELECT f.id FROM class c
+        CROSS JOIN LATERAL (
+            SELECT q.* FROM runner.job q
+            WHERE q.state = 'queued' AND q.ready AND q.gpu_type = c.gpu_type AND q.priority = c.priority
+              AND q.turn >= c.floor
+            ORDER BY q.turn, q.id LIMIT 200
+        ) AS f
+        WHERE NOT f.checked AND f.submission_id IS NOT NULL AND f.created_at < now() - interval '1 second'
+          AND runner.may_take(f, take_check.host)
+        ORDER BY f.priority DESC, f.turn, f.id LIMIT 20
+    ) AS n
     CROSS JOIN LATERAL (
-        SELECT q.* FROM runner.job q
-        WHERE q.state = 'queued' AND q.ready AND q.gpu_type = c.gpu_type AND q.priority = c.priority
-          AND q.turn >= c.floor
-        ORDER BY q.turn, q.id LIMIT 200
-    ) AS f
-    JOIN runner.job j ON j.id = f.id
-    WHERE NOT f.checked AND f.submission_id IS NOT NULL AND f.created_at < now() - interval '1 second'
-      AND runner.may_take(f, take_check.host) AND j.state = 'queued' AND NOT j.checked
-    ORDER BY f.priority DESC, f.turn, f.id LIMIT 1 FOR NO KEY UPDATE OF j SKIP LOCKED;
+        SELECT o.id FROM runner.job o WHERE o.id = n.id AND o.state = 'queued' AND NOT o.checked
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS j
+    LIMIT 1;
     RETURN QUERY
     WITH given AS (UPDATE runner.job j SET checked = true WHERE j.id = v_id RETURNING j.*)
     SELECT g.id, g.attempt + 1, g.submission_id, l.name, g.gpu_type, g.mode, g.secret, g.options, s.user_id,
