@@ -228,7 +228,8 @@ class Queue:
     def checkable(self, host: str) -> ModelJob | None:
         """The job that a host is given for a check: the next that no host was given, of a class with claims."""
         line = [job for job in self.jobs.values() if self._may_claim(job, host) and job.line in self.clock]
-        line = [job for job in line if not job.checked and not self.hosts[host].draining]
+        line = [job for job in line if not job.checked and not (job.secret and job.mode is Mode.LEADERBOARD)]
+        line = [] if self.hosts[host].draining else line
         return min(line, key=lambda job: (-job.priority, job.turn, job.id), default=None)
 
     def complete_waiting(self, host: str, job_id: int, attempt: int, verdict: Verdict) -> bool | None:

@@ -9,7 +9,7 @@ import pytest
 
 from runner.base.model import JobResult, SubmissionJob, Verdict
 from runner.store import Completion
-from tests.integration.store.conftest import Bench, result, run_record
+from tests.integration.store.conftest import Bench, ranked, result, run_record
 
 Db = psycopg.Connection[dict[str, Any]]
 REFUSED = result(Verdict.COMPILE_ERROR, run_record(passed=False))
@@ -80,6 +80,17 @@ def test_what_no_claim_would_take_is_not_given(waiting: Bench, db: Db, why: str)
             db.execute("SELECT runner.pause_board('identity', 'broken')")
     gpu_type = "H100" if why == "another type" else "CPU"
     assert check(waiting, db, gpu_type=gpu_type, instance="other" if why == "other instance" else None) is None
+
+
+def test_a_secret_job_whose_public_one_has_run_is_not_given(waiting: Bench, db: Db) -> None:
+    """Its file has been evaluated; that of a private submission has not."""
+    ranked_id, private_id = waiting.submit(mode="leaderboard"), waiting.submit(mode="private")
+    public = waiting.claim_of(ranked_id)
+    waiting.store.complete(public, ranked(public))
+    job = check(waiting, db)
+    assert job is not None
+    assert job.submission_id == private_id
+    assert check(waiting, db) is None
 
 
 def test_a_result_ends_the_job_as_a_run_of_it_would(waiting: Bench, db: Db) -> None:

@@ -1,7 +1,8 @@
 -- Gives a host the submission of a waiting job, to see whether it is a file that can be evaluated at all; no row: there
 -- is none. Each job is given once, and the job goes on waiting: what the host sees is told by runner.complete_waiting,
 -- or never. Only jobs that have waited for a second are given, in the order of claims, and only the first 200 of a class
--- (GPU type, priority) are looked at. A class of which no job was ever claimed has none. Waits for no lock.
+-- (GPU type, priority) are looked at; no secret jobs of ranked submissions, whose public job has run. A class of which no
+-- job was ever claimed has none. Waits for no lock.
 CREATE OR REPLACE FUNCTION runner.take_check(host text, gpu_types text[], instance text)
 RETURNS TABLE (
     id bigint, attempt integer, submission_id integer, leaderboard text, gpu_type text, mode text, secret boolean,
@@ -38,7 +39,7 @@ BEGIN
             ORDER BY q.turn, q.id LIMIT 200
         ) AS f
         WHERE NOT f.checked AND f.submission_id IS NOT NULL AND f.created_at < now() - interval '1 second'
-          AND runner.may_take(f, take_check.host)
+          AND NOT (f.secret AND f.mode = 'leaderboard') AND runner.may_take(f, take_check.host)
         ORDER BY f.priority DESC, f.turn, f.id LIMIT 20
     ) AS n
     CROSS JOIN LATERAL (
