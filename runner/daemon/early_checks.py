@@ -56,11 +56,17 @@ class EarlyChecks:
         """End the job that was refused, and look for the next one to check."""
         if self._busy:
             return
-        if not self._refused.empty():
-            self._end(store, *self._refused.get())
-        gpu_types = self._busy_types() if self._evaluator.can_refuse else ()
-        host = self._config.host_name
-        if gpu_types and (job := store.take_check(host=host, gpu_types=gpu_types, instance=self._instance)) is not None:
+        try:
+            if not self._refused.empty():
+                self._end(store, *self._refused.get())
+            if not self._evaluator.can_refuse or not (gpu_types := self._busy_types()):
+                return
+            job = store.take_check(host=self._config.host_name, gpu_types=gpu_types, instance=self._instance)
+        except InfrastructureError as error:
+            # If the database is away, the next claim says so.
+            _log.warning("early_check_failed", error=str(error))
+            return
+        if job is not None:
             self._busy = True
             self._inbox.put(job)
 
@@ -99,7 +105,9 @@ class EarlyChecks:
         slot = self._slots[self._registry.get(job.gpu_type).name]
         try:
             result = self._evaluator.refuse(job, slot, cancel=stop)
-        except (CancelledByRequest, InfrastructureError) as error:
+        except CancelledByRequest:
+            return
+        except InfrastructureError as error:
             _log.warning("early_check_failed", error=str(error))
         else:
             if result is not None:

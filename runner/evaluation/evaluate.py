@@ -236,8 +236,7 @@ class Evaluator:
         except TaskError:
             # A slot may have what the task needs; and its run says what is wrong.
             return None
-        plan = kind.parse_plan(cpus) if isinstance(kind, Kernel) else None
-        if plan is None or not isinstance(kind, Kernel):
+        if not isinstance(kind, Kernel) or (plan := kind.parse_plan(cpus)) is None:
             return None
         what = {"job": job.id, "submission": job.submission}
         build, built_ns = self._build_cache.build(plan, what=what, cancel=cancel)

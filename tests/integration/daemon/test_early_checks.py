@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from runner.base.errors import EvaluationError
+from runner.base.errors import DatabaseUnavailableError, EvaluationError
 from runner.base.model import JobResult, JobState, Slot, SubmissionJob, Verdict
+from runner.store import Store
 from tests.integration.daemon.rig import Evaluator, Gate, Rig, Script, accepted
 
 BAD = b"def custom_kernel(data:\n"
@@ -111,6 +112,23 @@ def test_without_a_core_for_it_nothing_is_checked(rig: Rig, busy: Gate, monkeypa
     before = len(asked)
     rig.wait_for(lambda: len(asked) > before + 1, "a look at the queue is over")
     assert checker(rig).checked == []
+    busy.go.set()
+    (view,) = rig.wait_done(bad)
+    assert view.jobs[0].verdict is Verdict.ACCEPTED
+
+
+def test_a_look_that_fails_leaves_the_daemon_as_it_is(rig: Rig, busy: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on claiming: whether the database is away, claims find out."""
+    failed: list[Store] = []
+
+    def fail(store: Store, **_: object) -> None:
+        failed.append(store)
+        raise DatabaseUnavailableError("canceling statement due to lock timeout")
+
+    monkeypatch.setattr(Store, "take_check", fail)
+    bad = rig.submit(code=BAD)
+    rig.wait_for(lambda: len(failed) > 2, "three looks have failed")
+    assert rig.waiting_for is None
     busy.go.set()
     (view,) = rig.wait_done(bad)
     assert view.jobs[0].verdict is Verdict.ACCEPTED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -112,6 +113,17 @@ def test_a_result_ends_the_job_as_a_run_of_it_would(waiting: Bench, db: Db) -> N
     assert [tuple(row.values()) for row in runs] == [("test", False)]
     assert commit(waiting, job) is None
     assert waiting.idle()
+
+
+def test_a_result_of_another_submission_is_not_written(waiting: Bench, db: Db) -> None:
+    """The job goes on waiting, and no host has it."""
+    other = waiting.submit()
+    submission_id = waiting.submit(user_id="u2")
+    job = check(waiting, db)
+    assert job is not None
+    mixed = replace(job, submission_id=other if job.submission_id == submission_id else submission_id)
+    assert commit(waiting, mixed) is None
+    assert db.execute("SELECT state FROM runner.job WHERE id = %s", (job.id,)).fetchone() == {"state": "queued"}
 
 
 @pytest.mark.parametrize("faster", ["claim", "claim that came back", "cancel", "delete", "name taken"])

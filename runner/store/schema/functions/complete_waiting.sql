@@ -21,6 +21,7 @@ BEGIN
     FROM (SELECT j.id FROM runner.job j
           WHERE j.id = (complete_waiting.result ->> 'job_id')::bigint AND j.state = 'queued' AND j.ready
             AND j.attempt + 1 = (complete_waiting.result ->> 'attempt')::integer
+            AND j.submission_id = (complete_waiting.result ->> 'submission_id')::integer
           FOR NO KEY UPDATE SKIP LOCKED) AS free
     WHERE t.id = free.id;
     IF FOUND THEN
