@@ -46,6 +46,10 @@ class Capacity:
         """GPU types, aliases included, and how many slots are free for each."""
         return Counter(name for worker in self.free() for name in self._names[worker.slot.name])
 
+    def busy_types(self) -> Collection[str]:
+        """Every name of the GPU types of which no slot could start a job now."""
+        return self.gpu_types - self.request().keys()
+
     def assign(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, SlotHandle]]:
         """A free slot for each job.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from runner.base.model import Job, JobResult, Progress, Slot
+from runner.base.model import Job, JobResult, Progress, Slot, SubmissionJob
 from runner.daemon.leases import Lease
 from runner.store import QueueStore
 
@@ -36,6 +36,20 @@ class JobEvaluator(Protocol):
             InfrastructureError: our fault; the job is retried.
             CancelledByRequest: `cancel` was set.
         """
+
+    @property
+    def can_refuse(self) -> bool:
+        """Whether `refuse` may be asked, without a disturbance of any slot."""
+        ...
+
+    def refuse(self, job: SubmissionJob, slot: Slot, *, cancel: threading.Event) -> JobResult | None:
+        """The result of a waiting job that need not run; None: it has to. `slot`: one of its GPU type, perhaps busy.
+
+        Raises:
+            InfrastructureError: our fault; the job has to run.
+            CancelledByRequest: `cancel` was set.
+        """
+        ...
 
 
 class Engine(Protocol):

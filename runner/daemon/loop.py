@@ -29,6 +29,7 @@ from runner.base.model import Slot
 from runner.base.retry import Backoff, between_s
 from runner.daemon.capacity import Capacity
 from runner.daemon.claim_turn import ClaimTurn
+from runner.daemon.early_checks import EarlyChecks
 from runner.daemon.housekeeping import Housekeeper
 from runner.daemon.interfaces import Engine, JobEvaluator, StoreFactory
 from runner.daemon.leases import LeaseKeeper, StopReason
@@ -143,6 +144,16 @@ class Daemon:
 
         self._workers = tuple(worker(slot) for slot in self._slots)
         self._capacity = Capacity(self._workers, registry, quarantined=self._quarantine.reasons)
+        self._early_checks = EarlyChecks(
+            evaluator,
+            self._publisher,
+            config=config,
+            instance=instance,
+            slots=self._slots,
+            registry=registry,
+            busy_types=self._capacity.busy_types,
+            wake=self._wake,
+        )
         self._startup = Startup(
             engine=engine,
             check_database=check_database,
@@ -217,6 +228,7 @@ class Daemon:
         )
         self._threads.spawn("listen", listener.run)
         self._threads.spawn("housekeeping", Housekeeper(self._store_factory, self._config).run)
+        self._threads.spawn("early-checks", self._early_checks.run)
         for worker in self._workers:
             self._threads.spawn(f"slot-{worker.slot.name}", worker.run)
         return True
@@ -297,6 +309,8 @@ class Daemon:
         self._update_host_record(store)
         if self._recovery.reclaim(store, claims):
             self._wake.set()
+        if trouble is None:
+            self._early_checks.turn(store)
         trouble = trouble or (None if claims.jobs else self._probe_idle_engine())
         if trouble is not None:
             raise trouble
@@ -427,5 +441,6 @@ class Daemon:
             nudge()
         for worker in self._workers:
             worker.nudge()
+        self._early_checks.nudge()
         self._threads.join(JOIN_S)
         self._writer.close()

@@ -263,7 +263,8 @@ class BuildCache:
             return Build(archive=None, report=None)
         complete = report.outcome.ending is Ending.COMPLETED and report.ok is True
         usable = complete and archive.size_bytes > 0
-        metrics.built(report.outcome.wall_ns / 1e9, usable=usable)
+        if plan.request.keep:
+            metrics.built(report.outcome.wall_ns / 1e9, usable=usable)
         _log.info(
             "build_finished",
             **what,

@@ -31,8 +31,12 @@ _LIBRARY_FLAGS: Final = ("-shared", "-Xcompiler=-fPIC", f"-I{STAGE}/tasks/harnes
 _BUILDS: Final = re.compile(rb"load_inline|cpp_extension|triton\.compile\s*\(|\.warmup\s*\(|aot_compile|aoti_compile")
 #: Submissions that name it may compile. Candidates of KernelBook's form all name it, for helpers of their launches.
 _INDUCTOR: Final = b"torch._inductor"
-#: Exit code of a module's build that compilers have refused, and the name of its file.
+#: Name of the step that says whether a submission is Python.
+PARSE: Final = "parse"
+_PARSE_TIMEOUT_S: Final = 10.0
+#: Exit code of a module's build that compilers have refused, and of a file that is no Python.
 REFUSED: Final = 3
+#: The name of a module's file.
 _MODULE_FILE: Final = "candidate.py"
 
 
@@ -73,6 +77,15 @@ def make_build_plan(context: SubmissionContext, *, cpus: tuple[int, ...]) -> Bui
     labels = {**job_labels(context.job), "kernel-runner.build": str(context.job.submission_id)}
     keep = (PROGRAM,) if isinstance(task.config, CuConfig) else tuple(CACHES.values())
     return _plan(context, StepsRequest(files=files, steps=steps, keep=keep), cpus, labels)
+
+
+def make_parse_plan(context: SubmissionContext, *, cpus: tuple[int, ...]) -> BuildPlan:
+    """Plan a look whether a submission is Python, on these cores; nothing of it runs."""
+    name = context.task.submission_name
+    argv = (*harness_process(context.environment, "parse"), name, str(REFUSED))
+    step = Step(name=PARSE, argv=argv, timeout_s=_PARSE_TIMEOUT_S, result_pipe=False)
+    labels = {**job_labels(context.job), "kernel-runner.build": str(context.job.submission_id)}
+    return _plan(context, StepsRequest(files={name: context.job.code}, steps=(step,)), cpus, labels)
 
 
 def make_module_build_plan(

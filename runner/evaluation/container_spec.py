@@ -41,6 +41,7 @@ WALL_MARGIN_S = 60.0
 #: Process of the built-in harness -> the module with its `main`.
 _HARNESS_MODULES = {
     **MODULES,
+    "parse": "tasks.harness.worker.parse",
     "prebuild": "tasks.harness.worker.prebuild",
     "profile": "tasks.harness.worker.profile_program",
 }
@@ -158,7 +159,8 @@ def pair_boot(environment: Environment, *, loopback: bool = False) -> Boot:
 def harness_process(environment: Environment, name: str) -> tuple[str, ...]:
     """What to run for a process of the built-in harness.
 
-    `prebuild` imports a submission to build it; `profile` runs a task's own eval program below a profiler.
+    `parse` says whether a submission is Python; `prebuild` imports it to build it; `profile` runs a task's own eval
+    program below a profiler.
     """
     return (environment.python, "-I", "-c", _PROCESS.format(stage=STAGE, module=_HARNESS_MODULES[name]))
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,12 @@ from runner.devices.gate import HealthGate
 from runner.devices.quarantine import Quarantine
 from runner.devices.vendors import SUPPORTED
 from runner.evaluation.attempt import Attempt, HostResources, OnProgress, execute
-from runner.evaluation.build_cache import BuildCache
+from runner.evaluation.build_cache import BUILD_WORKER, BuildCache
 from runner.evaluation.container_spec import HOST_IMAGE
 from runner.evaluation.context import Environment, GroupContext, Place, SubmissionContext, ValidationContext
 from runner.evaluation.kinds.group import Group
 from runner.evaluation.kinds.kernel import Kernel
-from runner.evaluation.kinds.kind import Kind
+from runner.evaluation.kinds.kind import Kind, Spent
 from runner.evaluation.kinds.program import Program
 from runner.evaluation.kinds.validation import Validating
 from runner.evaluation.plan import make_probe
@@ -211,6 +211,40 @@ class Evaluator:
             yield result
         if isinstance(kind.context, SubmissionContext):
             self._build_cache.done(kind.context)
+
+    @property
+    def can_refuse(self) -> bool:
+        """Whether `refuse` has cores of its own, so that it disturbs no slot."""
+        return self._build_cache.workers > 0
+
+    def refuse(self, job: SubmissionJob, slot: Slot, *, cancel: threading.Event) -> JobResult | None:
+        """The result of a job that waits, if its file is no Python; None: it has to run.
+
+        A build worker's container parses the file, and runs nothing of it.
+
+        Args:
+            job: which no slot has.
+            slot: of its GPU type; it is not used, and may be busy.
+            cancel: set by another thread to stop.
+
+        Raises:
+            CancelledByRequest, EngineUnavailableError, EvaluationError: as `evaluate`.
+        """
+        cpus = self._build_cache.cpus(slot, beside=True)
+        try:
+            kind = self._kind(job, replace(slot, name=BUILD_WORKER, devices=(), cpus=cpus, numa_node=None))
+        except TaskError:
+            # A slot may have what the task needs; and its run says what is wrong.
+            return None
+        if not isinstance(kind, Kernel) or (plan := kind.parse_plan(cpus)) is None:
+            return None
+        what = {"job": job.id, "submission": job.submission}
+        build, built_ns = self._build_cache.build(plan, what=what, cancel=cancel)
+        if build.report is None:
+            return None
+        elapsed_ns = time.monotonic_ns() - kind.context.started_ns
+        spent = Spent(elapsed_ns=elapsed_ns, built_ns=built_ns, waited_ns=max(0, elapsed_ns - built_ns))
+        return kind.no_python(build.report, spent)
 
     def _kind(self, job: Job, slot: Slot) -> Kind:
         """A job with everything that was looked up for it.

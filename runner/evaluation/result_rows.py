@@ -19,8 +19,10 @@ from runner.task_format.model import CuConfig, Harness, Task
 from sandbox.protocol import AuthorExit, Judged, StepResult
 from sandbox.spec import Outcome
 
-#: KernelBot calls a program's run successful for these exit codes; 112 means "ran, check failed".
-_SUCCESS_CODES = (0, 112)
+#: The exit code of "ran, check failed".
+NOT_PASSED_CODE = 112
+#: KernelBot calls a program's run successful for these exit codes.
+_SUCCESS_CODES = (0, NOT_PASSED_CODE)
 #: What KernelBot stores as the exit code of a run that passed its time limit.
 _TIMEOUT_CODE = 114
 #: KernelBot keeps whole lines of stdout and stderr up to this many characters.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
@@ -74,6 +74,18 @@ class Claiming(Base):
             unreadable=tuple(job for job in taken if isinstance(job, Unreadable)),
             **standing,
         )
+
+    def take_check(self, *, host: str, gpu_types: Iterable[str], instance: str) -> SubmissionJob | None:
+        """A job that waits, for a check of its submission that needs no slot; None: there is none.
+
+        It is not claimed. It is as its next claim would give it, for `complete_waiting`, and is given to no other host.
+        Waits for no lock.
+        """
+        parameters = {"host": host, "gpu_types": text_array(gpu_types), "instance": instance}
+        answer = self._link.each(QUERIES["take_check"], parameters, answer_s=CLAIM_ANSWER_S)
+        job = _job(answer[0]) if answer else None
+        # A claim tells what is unreadable.
+        return job if isinstance(job, SubmissionJob) else None
 
     def heartbeat(
         self, *, host: str, lease_s: float, held: Sequence[tuple[int, int]], instance: str | None = None

@@ -64,6 +64,7 @@ _CALLS: Final = (
     "cancel_final(leaderboard text, gpu_type text) AS asked",
     "cancel_validations(sweep_id bigint) AS asked",
     "complete(results jsonb)",
+    "complete_waiting(host text, instance text, result jsonb)",
     "delete_board(name text, force boolean) AS left_over",
     "drain(host text, reason text) AS changed",
     "enqueue(submission_id bigint, mode text, gpu_types text[], priority integer, options jsonb) AS added",

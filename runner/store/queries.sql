@@ -13,6 +13,12 @@ LEFT JOIN LATERAL (SELECT o.timing, o.tolerance FROM runner.demand o
     WHERE o.leaderboard = c.leaderboard OFFSET 0) AS d ON true
 ORDER BY c.ordinality
 
+-- name: take_check
+-- The submission of a job that still waits, for a check that needs no slot; no row where there is none.
+SELECT c.*, d.timing, d.tolerance
+FROM runner.take_check(%(host)s::text, %(gpu_types)s::text[], %(instance)s::text) AS c
+LEFT JOIN runner.demand d ON d.leaderboard = c.leaderboard
+
 -- name: notify
 -- Notifies frontends of events, and daemons of work for GPU types (NULL: none). A power cut may lose it.
 SELECT set_config('synchronous_commit', 'off', true), count(pg_notify(n.channel, n.payload))

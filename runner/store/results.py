@@ -63,6 +63,19 @@ class Results(Base):
         """
         return self._commit(results, waits=False)
 
+    def complete_waiting(self, job: Job, result: JobResult, *, host: str, instance: str) -> Completion | None:
+        """Commit the result of a job that `take_check` gave, without waiting for a lock.
+
+        None: it no longer waits, or another transaction holds it, and nothing was written.
+        """
+        parameters = {
+            "host": host,
+            "instance": instance,
+            "result": to_jsonb({"waits": False, **_result(job, result)}),
+        }
+        answer = self._link.one(QUERIES["complete_waiting"], parameters)
+        return None if answer is None else Completion(submission_done=answer["submission_done"])
+
     def _commit(
         self, results: Sequence[tuple[Job, JobResult]], *, waits: bool
     ) -> Sequence[Completion | StaleAttemptError | None]:

@@ -163,12 +163,13 @@ def main(options: Sequence[str] = ()) -> None:
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--ends", nargs="+", default=list(ENDS), choices=list(ENDS))
     parser.add_argument("--slots", type=int, default=1, help="CPU slots of the daemon")
+    parser.add_argument("--reserve", type=int, default=0, help="cores that belong to no slot")
     chosen = parser.parse_args(options)
     mix = kinds(chosen.sizes, chosen.ends)
     print("weights: " + ", ".join(f"{kind.name} {kind.weight}" for kind in mix), flush=True)
     with tempfile.TemporaryDirectory(prefix="kernel-runner-bench-") as name:
         folder = Path(name)
-        with database("load") as url, live_runner(url, cpu_slots=chosen.slots) as live:
+        with database("load") as url, live_runner(url, cpu_slots=chosen.slots, reserve_cpus=chosen.reserve) as live:
             publish(live, folder, mix)
             # Containers and caches are warm before anything counts.
             run_load(live, mix[:1], users=1, seconds=1.0)

@@ -27,7 +27,7 @@ from runner.base import logs
 from runner.base.config import Config
 from runner.base.errors import CancelledByRequest, EvaluationError
 from runner.base.gpu_types import Registry
-from runner.base.model import Device, Job, JobResult, Progress, Slot
+from runner.base.model import Device, Job, JobResult, Progress, Slot, SubmissionJob
 from runner.daemon.instance import instance_id
 from runner.daemon.loop import Daemon, ExitReason
 from runner.daemon.outcomes.spool import Spool
@@ -98,11 +98,17 @@ class Journal:
 class Evaluator:
     """Obeys scripts. Threadsafe."""
 
+    can_refuse = False
+
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._lock = threading.Lock()
         self._taken: set[str] = set()
         self._random = random.SystemRandom()
+
+    def refuse(self, job: SubmissionJob, slot: Slot, *, cancel: threading.Event) -> JobResult | None:
+        """Nothing is checked early."""
+        raise NotImplementedError
 
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Nothing to prepare."""

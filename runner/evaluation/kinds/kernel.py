@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from runner.base.errors import EvaluationError, TaskError
 from runner.base.gpu_types.model import Vendor
 from runner.base.marks import ENCODING
-from runner.base.model import Verdict
-from runner.evaluation.build_plan import PROGRAM
+from runner.base.model import JobResult, TimingAssurance, Verdict
+from runner.evaluation.build_plan import PROGRAM, REFUSED, BuildPlan, make_parse_plan
 from runner.evaluation.container_spec import pair_boot
+from runner.evaluation.kinds.kind import Spent
 from runner.evaluation.kinds.submission import Requests, Submission
 from runner.evaluation.mode_result import ModeResult
-from runner.evaluation.result_rows import Evidence, mode_assurance
+from runner.evaluation.result_rows import NOT_PASSED_CODE, Evidence, mode_assurance
 from runner.evaluation.verdict import ACCEPTED, Finding
 from runner.task_format.case_memory import needed_bytes, ranks_without_devices, tensor_bytes
 from runner.task_format.model import CuConfig, Harness
+from sandbox.host.container import ContainerReport
 from sandbox.protocol import Judged, PairRequest, Step, StepResult
+from sandbox.spec import Ending
 from tasks.harness.judge.cases import spec_line
 from tasks.harness.judge.report import result_lines
 from tasks.harness.judge.request import Compiled, JudgeRequest, ModeRequest
@@ -97,6 +101,44 @@ class Kernel(Submission):
                 "(offer the task on another GPU type, or give this one cases of its own in runner.yml)"
             )
         return sizes[0]
+
+    # -- early check ---------------------------------------------------------------------------------------------
+
+    def parse_plan(self, cpus: tuple[int, ...]) -> BuildPlan | None:
+        """What says whether the submission is Python; None: it need not be, or each rank would say that it is not."""
+        task = self.context.task
+        if isinstance(task.config, CuConfig) or task.multi_gpu:
+            return None
+        return make_parse_plan(self.context, cpus=cpus)
+
+    def no_python(self, report: ContainerReport, spent: Spent) -> JobResult | None:
+        """The result of a submission that is no Python, as the judge would say it; None: it has to run.
+
+        `report`: of the parse plan. A container that broke, or was short of memory, says nothing.
+        """
+        (step,) = report.steps if len(report.steps) == 1 else (None,)
+        sound = report.ok and report.outcome.ending is Ending.COMPLETED and not report.outcome.oom_kills
+        if step is None or not sound or step.exit_code != REFUSED:
+            return None
+        name = self.plan.run_names[0]
+        judged = Judged(
+            verdict=Verdict.COMPILE_ERROR,
+            message=step.stdout,
+            assurance={"correctness": "judge", "timing": TimingAssurance.CLAIMED.value},
+            announced=self.plan.case_counts[name],
+        )
+        first = replace(
+            step,
+            name=name,
+            command=f"judge {name}",
+            exit_code=NOT_PASSED_CODE,
+            stdout="",
+            stdout_bytes=0,
+            judged=judged,
+        )
+        return self.judge(replace(self.build_evidence(None, report, spent), steps=(first,)))
+
+    # -- verdict and rows ----------------------------------------------------------------------------------------
 
     def _judged(self, step: StepResult) -> Judged:
         if step.judged is None:

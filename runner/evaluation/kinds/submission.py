@@ -242,8 +242,11 @@ class Submission(ABC):
         build = _build_of(builds)
         if build is None or build.report is None or build.archive is not None:
             return None
-        offset_ns = spent.elapsed_ns - build.report.outcome.wall_ns
-        return self.compile_failure(replace(self._evidence(build.report, build, spent, offset_ns), steps=()))
+        return self.compile_failure(replace(self.build_evidence(build, build.report, spent), steps=()))
+
+    def build_evidence(self, build: Build | None, report: ContainerReport, spent: Spent) -> Evidence:
+        """What a container that built shows."""
+        return self._evidence(report, build, spent, spent.elapsed_ns - report.outcome.wall_ns)
 
     def compile_failure(self, evidence: Evidence) -> JobResult | None:
         """The result of a build that leaves nothing to run; None if the job has to be run to know.

@@ -25,9 +25,10 @@ GRANT USAGE ON SCHEMA runner TO runner_daemon;
 GRANT SELECT ON runner.migration, runner.demand TO runner_daemon;
 GRANT SELECT (gpu_type, state, created_at, ready) ON runner.job TO runner_daemon;
 GRANT SELECT (name, login) ON runner.host TO runner_daemon;
-GRANT EXECUTE ON FUNCTION runner.claim, runner.heartbeat, runner.complete, runner.fail, runner.release, runner.stopped,
-    runner.reclaim, runner.recover, runner.reap, runner.register, runner.unregister, runner.publish_gpu_types,
-    runner.show_progress, runner.keep_file, runner.is_owner TO runner_daemon;
+GRANT EXECUTE ON FUNCTION runner.claim, runner.heartbeat, runner.complete, runner.complete_waiting, runner.take_check,
+    runner.fail, runner.release, runner.stopped, runner.reclaim, runner.recover, runner.reap, runner.register,
+    runner.unregister, runner.publish_gpu_types, runner.show_progress, runner.keep_file, runner.is_owner
+    TO runner_daemon;
 
 -- A frontend calls functions and reads views; it sees no secret seed, no task text, no code and no secret output. A
 -- dashboard or a website's backup reads the same, and calls nothing.

@@ -9,10 +9,10 @@ from typing import Any
 
 from .compiled import CompileFailed, KernelFailed
 from .submission import LoadFailed
+from .texts import cut, summary
 
 #: Frames of files below this folder are left out of a submission's tracebacks.
 HARNESS = str(Path(__file__).parents[1])
-_MAX_TEXT = 8_000
 #: Classes of exceptions that say that a kernel was not built, by (root package, class name). The text of an exception
 #: is never looked at.
 _BUILD_ERRORS = {("triton", "CompilationError"), ("torch", "CppCompileError"), ("torch", "InductorError")}
@@ -31,8 +31,7 @@ def describe_failure(error: BaseException) -> dict[str, Any]:
     # The text of a syntax error says where it is. Frames of the import machinery do not help.
     shown = [] if isinstance(error, SyntaxError) else [f for f in frames if not f.filename.startswith("<frozen")]
     trace = "".join(traceback.format_list(shown[-12:]))
-    text = "".join(traceback.format_exception_only(error)).strip()
-    return failed(kind, text, trace)
+    return failed(kind, summary(error), trace)
 
 
 def _is_build_failure(error: BaseException) -> bool:
@@ -53,10 +52,3 @@ def _is_build_failure(error: BaseException) -> bool:
 def failed(kind: str, text: str, trace: str = "") -> dict[str, Any]:
     """The message that a call failed."""
     return {"op": "failed", "kind": kind, "text": cut(text), "trace": cut(trace)}
-
-
-def cut(text: str) -> str:
-    """A text that can be sent, cut in the middle where it is too long."""
-    # Surrogates cannot be encoded: json would pass them on, and the judge could not decode the message.
-    clean = text.encode("utf-8", errors="replace").decode()
-    return clean if len(clean) <= _MAX_TEXT else clean[: _MAX_TEXT // 2] + "\n[...]\n" + clean[-_MAX_TEXT // 2 :]

@@ -18,7 +18,8 @@ import torch
 
 from tasks.harness.shared.wire import Channel, PeerClosed, encode
 
-from .failures import HARNESS, cut
+from .failures import HARNESS
+from .texts import cut
 
 #: How often the reporter looks.
 STALL_CHECK_S = 0.25

@@ -22,7 +22,7 @@ from runner.base.config import Config
 from runner.base.errors import CancelledByRequest
 from runner.base.gpu_types import Registry
 from runner.base.logs import configure
-from runner.base.model import Job, JobResult, Mode, Progress, RunRecord, Slot, Verdict
+from runner.base.model import Job, JobResult, Mode, Progress, RunRecord, Slot, SubmissionJob, Verdict
 from runner.daemon import Daemon
 from runner.daemon.monitoring.readiness import Readiness
 from runner.daemon.outcomes.spool import Spool
@@ -113,10 +113,16 @@ def preload_ranked(connection: psycopg.Connection[Any], jobs: int) -> None:
 class AtOnce:
     """Accepts every job at once; an endless one runs until it is cancelled."""
 
+    can_refuse = False
+
     def __init__(self, notebook: Notebook) -> None:
         self._notebook = notebook
         #: By mode and slot, made once: making results is no work of the queue.
         self._found: dict[tuple[Mode, str], JobResult] = {}
+
+    def refuse(self, job: SubmissionJob, slot: Slot, *, cancel: threading.Event) -> JobResult | None:
+        """Nothing is checked early."""
+        raise NotImplementedError
 
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Nothing to prepare."""

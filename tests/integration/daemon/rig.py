@@ -19,7 +19,7 @@ from psycopg.rows import dict_row
 from runner.base.config import Config
 from runner.base.errors import CancelledByRequest, EngineUnavailableError
 from runner.base.gpu_types import Registry
-from runner.base.model import Job, JobResult, JobState, Progress, Slot, Verdict
+from runner.base.model import Job, JobResult, JobState, Progress, Slot, SubmissionJob, Verdict
 from runner.daemon import Daemon, ExitReason, ShutdownControl
 from runner.daemon.interfaces import StoreFactory
 from runner.daemon.outcomes.spool import Spool
@@ -84,6 +84,11 @@ class Evaluator:
     script: Script = at_once
     seen: list[tuple[int, int, str]] = field(default_factory=list)
     prepared: int = 0
+    can_refuse: bool = False
+
+    def refuse(self, job: SubmissionJob, slot: Slot, *, cancel: threading.Event) -> JobResult | None:
+        """Nothing is checked early."""
+        raise NotImplementedError
 
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Count."""

@@ -29,9 +29,16 @@ def evaluator(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iter
 
 
 @pytest.fixture(scope="module")
-def shared_evaluator(docker_engine: DockerEngine, eval_python: Path) -> Iterator[Evaluator]:
+def shared_settings(eval_python: Path) -> Iterator[EvaluationSettings]:
+    """Settings for all tests of a module."""
+    with readable_directory() as directory:
+        yield _settings(directory, eval_python)
+
+
+@pytest.fixture(scope="module")
+def shared_evaluator(docker_engine: DockerEngine, shared_settings: EvaluationSettings) -> Iterator[Evaluator]:
     """The same for all tests of a module that leave it as it was: preparing takes seconds."""
-    with readable_directory() as directory, _prepared(docker_engine, _settings(directory, eval_python)) as made:
+    with _prepared(docker_engine, shared_settings) as made:
         yield made
 
 

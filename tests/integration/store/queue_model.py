@@ -53,6 +53,8 @@ class ModelJob:
     #: Not claimed by that host.
     avoiding: bool = False
     expired: bool = False
+    #: A host was given its submission while it waited.
+    checked: bool = False
     replaces: int | None = None
     retired_as: str | None = None
     #: Score of a scored row.
@@ -222,6 +224,22 @@ class Queue:
             job.attempt += 1
             self.clock[job.line] = max(job.turn, self.clock.get(job.line, 0))
             self._look_alive(job.submission)
+
+    def checkable(self, host: str) -> ModelJob | None:
+        """The job that a host is given for a check: the next that no host was given, of a class with claims."""
+        line = [job for job in self.jobs.values() if self._may_claim(job, host) and job.line in self.clock]
+        line = [job for job in line if not job.checked and not (job.secret and job.mode is Mode.LEADERBOARD)]
+        line = [] if self.hosts[host].draining else line
+        return min(line, key=lambda job: (-job.priority, job.turn, job.id), default=None)
+
+    def complete_waiting(self, host: str, job_id: int, attempt: int, verdict: Verdict) -> bool | None:
+        """A result of a check; whether that was the submission's last job. None: the job did not wait for it."""
+        job = self.jobs[job_id]
+        if job.state is not JobState.QUEUED or job.paused or job.after_public or job.attempt + 1 != attempt:
+            return None
+        job.state, job.owner = JobState.RUNNING, host
+        job.attempt += 1
+        return self.complete(job_id, verdict, 1e-6)
 
     def heartbeat(self, host: str, held: Sequence[tuple[int, int]]) -> list[tuple[int, bool, bool]]:
         """(job id, still ours, asked to stop) for each."""

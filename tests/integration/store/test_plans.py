@@ -42,6 +42,12 @@ UPDATE runner.job SET state = 'done', verdict = 'accepted', lease_owner = NULL, 
     finished_at = now() WHERE lease_expires_at IS NOT NULL;
 """  # noqa: S608 - numbers of ours
 SUBMIT = b"SELECT runner.submit('identity', 'user 5', 'x.py', 'pass', 'test', ARRAY['L4'])"
+#: The next job of a type has waited for a minute.
+OLDER = b"""
+UPDATE runner.job SET created_at = now() - interval '1 minute' WHERE id = (
+    SELECT id FROM runner.job WHERE state = 'queued' AND gpu_type = 'L4' AND NOT checked
+    ORDER BY priority DESC, turn, id LIMIT 1)
+"""
 #: One claim in twenty looks for aged jobs as well, by chance. Not the next one.
 NOT_AGED = b"SELECT setseed(0.5)"
 #: The next one.
@@ -160,10 +166,17 @@ def check(meter: Meter, bench: Bench) -> None:
     jobs = [bench.claim("L4", host="h") for _ in range(8)]
     held = {"ids": [job.id for job in jobs], "attempts": [job.attempt for job in jobs]}
     results = to_jsonb([_result(job, result(Verdict.ACCEPTED, run_record())) for job in jobs])
+    meter.db.execute(OLDER)
+    given = bench.store.take_check(host="h", gpu_types=["L4"], instance="h")
+    assert given is not None
+    waiting = to_jsonb(_result(given, result(Verdict.COMPILE_ERROR, run_record(passed=False))))
     failure = {**vars(jobs[0]), "slot": "s", "error": "x", "report": None}
     statements: Sequence[tuple[bytes, Mapping[str, object], int]] = [
         (QUERIES["heartbeat"].sql, {"host": "h", "lease_s": 60, "instance": "h", **held}, 400),
         (QUERIES["complete"].sql, {"results": results}, 1000),
+        # The first 200 of each type.
+        (QUERIES["take_check"].sql, {"host": "h", "gpu_types": list(TYPES), "instance": "h"}, 2000),
+        (QUERIES["complete_waiting"].sql, {"host": "h", "instance": "h", "result": waiting}, 300),
         (QUERIES["fail"].sql, failure, 300),
         (QUERIES["release"].sql, {**vars(jobs[0]), "reason": "x"}, 250),
         # A sweep may be due, which moves the floor of every class.

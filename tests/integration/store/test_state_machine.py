@@ -219,6 +219,7 @@ class QueueMachine(RuleBasedStateMachine):
             (*key, False) for key in sorted(held)
         ]
         assert not self.store.recover(host=host.name, keep=held, instance=instance)
+        assert self.store.take_check(host=host.name, gpu_types=GPU_TYPES, instance=instance) is None
 
     # --- daemons -------------------------------------------------------------------------------------------------
 
@@ -284,6 +285,44 @@ class QueueMachine(RuleBasedStateMachine):
             self._release(job)
             self._end(job, lambda job=job: self.store.cancelled(job), lambda job=job: self.model.cancelled(job.id))  # type: ignore[misc]  # mypy: default in lambda
             self._beat(host, [(job.id, job.attempt)])
+
+    @precondition(lambda self: self.model.waiting())
+    @rule(
+        host=st.sampled_from(HOSTS),
+        verdict=st.sampled_from(VERDICTS),
+        meanwhile=st.sampled_from(
+            ("it waits", "it waits", "it is claimed", "it comes back", "it is cancelled", "dies")
+        ),
+    )
+    def check(self, host: str, verdict: Verdict, meanwhile: str) -> None:
+        """A host looks at what waits, and ends it, unless a claim or a cancellation is faster or the host dies."""
+        self.db.execute("UPDATE runner.job SET created_at = now() - interval '1 minute'")
+        instance = self.model.hosts[host].instance
+        expected = self.model.checkable(host)
+        job = self.store.take_check(host=host, gpu_types=GPU_TYPES, instance=instance)
+        assert (job is None) == (expected is None)
+        if job is None or expected is None:
+            return
+        assert (job.id, job.attempt) == (expected.id, expected.attempt + 1)
+        expected.checked = True
+        match meanwhile:
+            case "it is claimed" | "it comes back":
+                for other in HOSTS:
+                    for claimed in self._claim(other, dict.fromkeys(GPU_TYPES, 6)):
+                        if meanwhile == "it comes back":
+                            self._release(claimed)
+            case "it is cancelled":
+                assert self.store.cancel(job.submission) == self.model.cancel(job.submission)
+            case "dies":
+                return
+        result = self._result(job, verdict, 1)
+        last = self.model.complete_waiting(host, job.id, job.attempt, verdict)
+        completion = self.store.complete_waiting(job, result, host=host, instance=instance)
+        assert last is (None if completion is None else completion.submission_done)
+        if completion is not None:
+            # The same job's result once more, as if a slot had ended it.
+            self.attempts[job.id, job.attempt] = job
+            self.found[job.id, job.attempt] = result
 
     def _claim(self, host: str, slots: dict[str, int]) -> tuple[Job, ...]:
         overdue = any(job.expired for job in self.model.running())

@@ -73,6 +73,7 @@ def test_offers_name_every_alias_of_what_is_free() -> None:
     host["one0"].busy = host["four"].busy = True
     assert free(capacity) == {"one1", "one2", "cpu"}
     assert capacity.request() == {"One": 2, "Single": 2, "CPU": 1}
+    assert capacity.busy_types() == {"Four", "Quad"}
 
 
 def test_a_job_that_failed_on_a_slot_gets_another() -> None:

@@ -23,6 +23,7 @@ DIGESTS: Final[Mapping[str, str]] = {
     "0011_discord": "85a0f17f7e3ae9a7d5cbd8783a95584a1c58180dd752c113d479e110492d1146",
     "0012_quartiles": "3cfe555118ba2bd39e1efd1bd81826980409c3e3f1a326b61e06f6ba36ef1991",
     "0013_no_reuse": "ea636c78113deb2c428eea01024d722bd3331148d6ceef2dd307c858339a152f",
+    "0015_early_checks": "4d6df72f8228cead5d133603e93a0821c4c5367d6c1f9ce33609a9363bf05c59",
 }
 
 

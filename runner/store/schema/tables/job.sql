@@ -68,6 +68,7 @@ CREATE TABLE runner.job (
     finalist integer,
     round integer,
     only_host text,
+    checked boolean NOT NULL DEFAULT false,
     CONSTRAINT job_of_one_kind CHECK (num_nonnulls(submission_id, batch_id, validates) = 1),
     CONSTRAINT job_validates_in_a_sweep CHECK (num_nonnulls(validates) = num_nonnulls(sweep_id, final_id)),
     CONSTRAINT job_of_a_final CHECK (
@@ -106,8 +107,8 @@ COMMENT ON COLUMN runner.job.expires_at IS 'A job that still waits then is cance
 COMMENT ON COLUMN runner.job.avoid_host
     IS 'Until avoid_until not claimed by this host (avoid_slot NULL), or not run on this slot of it.';
 COMMENT ON COLUMN runner.job.state IS
-    'Written by claim, complete, leave, follow_public, cancel, cancel_batch and cancel_sweep alone; new jobs '
-    'are queued.';
+    'Written by claim, complete, complete_waiting, leave, follow_public, cancel, cancel_batch and cancel_sweep alone; '
+    'new jobs are queued.';
 COMMENT ON COLUMN runner.job.attempt IS 'Number of claims so far; the fencing token of every write by the claimer.';
 COMMENT ON COLUMN runner.job.lease_expires_at IS
     'From the claim to the first heartbeat, its end; then infinity: it ends with runner.lease.expires_at of its host.';
@@ -135,6 +136,7 @@ COMMENT ON COLUMN runner.job.final_id IS 'The final that it is an evaluation of.
 COMMENT ON COLUMN runner.job.finalist IS 'The number of the finalist.';
 COMMENT ON COLUMN runner.job.round IS 'The round of the final.';
 COMMENT ON COLUMN runner.job.only_host IS 'The only host that claims it; NULL: any.';
+COMMENT ON COLUMN runner.job.checked IS 'Whether a host has had its file to see whether it is Python (runner.take_check).';
 
 -- The indexes that claims walk, and others of a large table, are in ../indexes.
 -- The condition names the column searched for, not the state. With the state, a plan that was made when nothing ran

@@ -1,0 +1,80 @@
+"""What a check of a waiting file makes a verdict of, and what its container gets to see."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from runner.base.model import JobResult, Mode, Verdict
+from runner.evaluation.build_plan import REFUSED
+from runner.evaluation.kinds.kernel import Kernel
+from runner.evaluation.kinds.kind import Spent
+from sandbox.host.container import ContainerReport
+from sandbox.protocol import StepResult, StepsRequest
+from sandbox.spec import Ending
+from tests.unit import samples
+
+CPUS = (6, 7)
+PARSED = samples.step("parse", {}, exit_code=REFUSED, stdout="SyntaxError: invalid syntax", stderr="a warning")
+
+
+def checked(
+    *steps: StepResult, ok: bool | None = True, ending: Ending = Ending.COMPLETED, oom_kills: int = 0
+) -> JobResult | None:
+    """The result of a leaderboard job whose check left this."""
+    outcome = samples.outcome(ending=ending, oom_kills=oom_kills)
+    report = ContainerReport(steps=steps, artifacts=(), ok=ok, message=None, outcome=outcome, attested={})
+    spent = Spent(elapsed_ns=9_000_000_000, built_ns=6_000_000_000, waited_ns=1_000_000_000)
+    return Kernel(samples.context()).no_python(report, spent)
+
+
+def test_a_refused_file_has_the_row_of_a_failed_first_mode() -> None:
+    """As the judge reports it: the message, its tests, none of which ran, and what the interpreter printed."""
+    result = checked(PARSED)
+    assert result is not None
+    assert (result.verdict, result.error) == (Verdict.COMPILE_ERROR, "SyntaxError: invalid syntax")
+    (run,) = result.runs
+    assert (run.mode, run.passed, run.result) == ("test", False, {"test-count": "2", "check": "fail"})
+    assert (run.meta["stdout"], run.meta["stderr"], run.meta["exit_code"]) == ("", "a warning", 112)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        checked(samples.step("parse", {})),
+        checked(samples.step("parse", {}, exit_code=1, stderr="MemoryError")),
+        checked(samples.step("parse", {}, exit_code=None, signal=11)),
+        checked(samples.step("parse", {}, exit_code=None, timed_out=True)),
+        checked(),
+        checked(PARSED, oom_kills=1),
+        checked(PARSED, ok=False),
+        checked(PARSED, ok=None, ending=Ending.DEADLINE),
+        checked(PARSED, ok=None, ending=Ending.DIED),
+    ],
+    ids=["Python", "error", "crash", "too long", "nothing", "memory", "harness", "deadline", "died"],
+)
+def test_whatever_else_happens_says_nothing(result: JobResult | None) -> None:
+    """The job has to run."""
+    assert result is None
+
+
+def test_a_check_sees_the_file_alone_in_a_container_without_device() -> None:
+    """Under the policy of a build: nothing of the task, no seed, and nothing comes back but the message."""
+    context = samples.context(job=samples.job(mode=Mode.TEST, code=b"x = (\n"))
+    plan = Kernel(context).parse_plan(CPUS)
+    assert plan is not None
+    assert isinstance(plan.request, StepsRequest)
+    assert (plan.request.files, plan.request.keep) == ({"submission.py": b"x = (\n"}, ())
+    assert [step.argv[-2:] for step in plan.request.steps] == [("submission.py", str(REFUSED))]
+    assert (plan.spec.devices, plan.spec.limits.cpus, plan.spec.boot.kind) == (None, CPUS, "steps")
+
+
+def test_lang_cu_and_tasks_of_several_devices_are_not_checked() -> None:
+    """A compiler decides there, or each rank says what it found."""
+    cu = replace(samples.cu_task(), extra=samples.task().extra)
+    for task in (cu, samples.task(multi_gpu=True)):
+        cases = tuple({**case, "world_size": 1} for case in task.tests) if task.multi_gpu else task.tests
+        timed = tuple({**case, "world_size": 1} for case in task.benchmarks) if task.multi_gpu else task.benchmarks
+        context = samples.context(replace(task, tests=cases, benchmarks=timed))
+        assert Kernel(context).parse_plan(CPUS) is None
