@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -17,16 +17,21 @@ from types import ModuleType
 _EXTENSIONS = "torch.utils.cpp_extension"
 #: What makes them, and what removes those of an earlier build.
 _FUNCTIONS = ("_check_and_build_extension_h_precompiler_headers", "remove_extension_h_precompiler_headers")
+#: The command lines of `torch.compile`.
+_KERNELS = "torch._inductor.cpp_builder"
 
 
 class _Finder:
-    """Finds torch's module for extensions, once, and changes it as soon as it has been imported."""
+    """Finds one module of torch's, once, and changes it as soon as it has been imported."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         del path, target
-        if fullname != _EXTENSIONS:
+        if fullname != self.name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
@@ -36,7 +41,7 @@ class _Finder:
 
         def execute_and_patch(module: ModuleType) -> None:
             execute(module)
-            _patch(module)
+            _PATCHES[fullname](module)
 
         spec.loader.exec_module = execute_and_patch  # type: ignore[method-assign]
         return spec
@@ -44,20 +49,36 @@ class _Finder:
 
 def prepare() -> None:
     """Use the environment's precompiled headers in this process's compilers, and make none."""
-    if _EXTENSIONS in sys.modules:
-        _patch(sys.modules[_EXTENSIONS])
-    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    waiting = {finder.name for finder in sys.meta_path if isinstance(finder, _Finder)}
+    for name, patch in _PATCHES.items():
+        if name in sys.modules:
+            patch(sys.modules[name])
+        elif name not in waiting:
+            sys.meta_path.insert(0, _Finder(name))
 
 
-def _patch(module: ModuleType) -> None:
-    for name in _FUNCTIONS:
-        if hasattr(module, name):
-            setattr(module, name, lambda *_, **__: None)
+def _headers() -> str | None:
     # `sandbox/image/torch_headers.py` makes them, for one build of torch.
     torch = sys.modules["torch"]
     version = f"torch-{torch.__version__}-{torch.version.git_version}"
     folder = Path(sys.prefix, "share", "kernel-runner", version)
-    if folder.is_dir():
+    return str(folder) if folder.is_dir() else None
+
+
+def _patch_extensions(module: ModuleType) -> None:
+    for name in _FUNCTIONS:
+        if hasattr(module, name):
+            setattr(module, name, lambda *_, **__: None)
+    if folder := _headers():
         # GCC looks there before it looks into torch's own folders.
-        os.environ["CPATH"] = os.pathsep.join(filter(None, (os.environ.get("CPATH"), str(folder))))
+        os.environ["CPATH"] = os.pathsep.join(filter(None, (os.environ.get("CPATH"), folder)))
+
+
+def _patch_kernels(module: ModuleType) -> None:
+    # These command lines name torch's folders by -I, which GCC takes before CPATH; Python's come first.
+    python_folders, folder = getattr(module, "_get_python_include_dirs", None), _headers()
+    if python_folders is not None and folder is not None:
+        module._get_python_include_dirs = lambda: [folder, *python_folders()]  # type: ignore[attr-defined] # noqa: SLF001
+
+
+_PATCHES: dict[str, Callable[[ModuleType], None]] = {_EXTENSIONS: _patch_extensions, _KERNELS: _patch_kernels}
