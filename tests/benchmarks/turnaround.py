@@ -11,8 +11,8 @@ in the queue at once, per submission, where they are not; plain chains run one a
 
 Both run in turns in the same minutes, since these machines are noisy; the ratio of the medians is the figure.
 
-`--compiles torch.compile` or `load_inline` takes a submission that compiles, in mode leaderboard alone, without the
-burst. As on fresh machines neither side finds caches of an earlier round.
+`--compiles torch.compile`, `load_inline`, or with torch's own headers `extension`: a submission that compiles, in mode
+leaderboard alone, without the burst. As on fresh machines neither side finds caches of an earlier round.
 """
 
 from __future__ import annotations
