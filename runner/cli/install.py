@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from typing import Annotated, Final
 
 import typer
 
+import sandbox
 from runner.base.config import Config
 from runner.base.errors import ConfigError, InfrastructureError
 from runner.base.marks import ENCODING
@@ -42,6 +44,7 @@ from sandbox.host.engine import DockerEngine
 #: How long a daemon may take from its start to a word about what it waits for.
 _START_S: Final = 120.0
 _LOOK_S: Final = 0.2
+_HEADERS: Final = Path(sandbox.__path__[0], "image", "torch_headers.py")
 _NEXT: Final = (
     "next: sudo kernel-runner install, which writes the configuration and starts the daemon; on a new host with "
     "--database-url-file FILE --eval-python PATH, for a new database also with --migrate"
@@ -71,8 +74,9 @@ def install(
     """Set this host up and start the daemon.
 
     Run as root after the Debian package is installed. Writes configuration and credential
-    (docs/operations.md#installing-a-host), runs `check` as the daemon's user under systemd, and starts the service. It
-    can be repeated and never overwrites your files.
+    (docs/operations.md#installing-a-host), runs `check` as the daemon's user under systemd, precompiles torch's headers
+    where the evaluation environment has none, and starts the service. It can be repeated and never overwrites your
+    files.
 
     Exits with 1 if the check fails: correct it and install again; 2 if the host is not suitable; 3 if the service does
     not start.
@@ -97,6 +101,7 @@ def install(
     _check(
         host, f"the daemon is not started; correct what the check names and install again, or systemctl start {UNIT}"
     )
+    _precompile_headers(host)
     if not host.asks("systemctl", "is-active", "--quiet", UNIT):
         trouble = _restart(host)
         if trouble is not None:
@@ -215,6 +220,18 @@ def _check(host: Host, otherwise: str) -> None:
     if done.returncode != ExitCode.OK:
         note(otherwise)
         raise typer.Exit(done.returncode)
+
+
+def _precompile_headers(host: Host) -> None:
+    """Precompile torch's headers as the owner of the evaluation environment. Without them compiling takes longer."""
+    python = Config.load(host.at(CONFIG)).eval_python
+    if python is None or shutil.which("c++") is None:
+        return
+    note("precompiling torch's headers, which takes minutes the first time")
+    owner = python.parent.stat()
+    account = (f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups")
+    if not host.asks("setpriv", *account, str(python), str(_HEADERS), "--once"):
+        note(f"they are not: submissions compile slowly; `{python} {_HEADERS}` says why")
 
 
 def _restart(host: Host) -> str | None:

@@ -3,7 +3,7 @@
 Owns the order of these steps. A build uses no device; it uses the slot's cores only where the host has no spare ones. A
 run uses its slot's devices and cores alone: a slot evaluates one job at a time, as the caller ensures. A build is only
 ever an advantage: whatever goes wrong with it, the run compiles for itself. So is what compilers left in a public run,
-which the secret run gets in the place of a build.
+which the secret run gets in the place of a build: one that fails with it runs again without.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from runner.base import metrics
 from runner.base.device_facts import Reading
@@ -40,6 +41,9 @@ from sandbox.host.container import Container, ContainerReport, MessageQueue
 from sandbox.host.engine import DockerEngine
 from sandbox.protocol import PairRequest, Request
 from sandbox.spec import Ending
+
+#: How a secret run ends if something in its public run's caches is broken. An import that fails is a runtime error.
+_OF_BROKEN_CACHES: Final = frozenset({Verdict.COMPILE_ERROR, Verdict.RUNTIME_ERROR})
 
 _log = get_logger(__name__)
 
@@ -93,6 +97,8 @@ class Attempt:
         self._on_progress = on_progress
         self._builds: Builds = {}
         self._spent = Spent()
+        #: Whether the build is what compilers left in the submission's public run.
+        self._has_caches = False
         self._kept: BuildArchive | None = None
         #: Removes the used containers.
         self._used = ExitStack()
@@ -108,8 +114,10 @@ class Attempt:
             EngineUnavailableError: the engine went away or refuses containers.
             EvaluationError: container or harness broke in a way that nothing evaluated can have caused.
         """
-        kind = self._kind
-        beside = self._resources.builds.workers > 0
+        kind, builds = self._kind, self._resources.builds
+        if isinstance(self._context, SubmissionContext) and secret.gives_caches(self._context.job):
+            builds.drop_caches(self._context)
+        beside = builds.workers > 0
         if beside:
             self._build(beside=True)
         result = kind.refused(self._builds, self._account())
@@ -119,13 +127,22 @@ class Attempt:
                     self._build(beside=False)
                     result = kind.refused(self._builds, self._account())
                 if result is None:
-                    for plan, archive in kind.plans(self._builds):
-                        self._measure(plan, archive)
-                    result = kind.decide(self._builds, self._account())
+                    result = self._decide()
+                    if self._has_caches and result.verdict in _OF_BROKEN_CACHES:
+                        _log.warning("caches_not_usable", job=self._context.job.id, error=result.error)
+                        self._used.close()
+                        self._builds = {}
+                        result = self._decide()
                     self._keep_caches(result)
                 yield result
                 return
         yield result
+
+    def _decide(self) -> JobResult:
+        """Run the containers of the job; the result."""
+        for plan, archive in self._kind.plans(self._builds):
+            self._measure(plan, archive)
+        return self._kind.decide(self._builds, self._account())
 
     def _account(self) -> Spent:
         return replace(self._spent, elapsed_ns=time.monotonic_ns() - self._context.started_ns)
@@ -151,7 +168,7 @@ class Attempt:
         if isinstance(self._context, SubmissionContext) and secret.takes_caches(self._context.job):
             left = cache.caches(self._context)
             if left is not None:
-                self._builds = {0: (left, 0)}
+                self._builds, self._has_caches = {0: (left, 0)}, True
                 return
         cpus = cache.cpus(self._context.slot, beside=beside)
         plans = self._kind.build_plans(cpus, beside=beside) if cache.is_on else {}

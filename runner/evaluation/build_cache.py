@@ -175,6 +175,13 @@ class BuildCache:
             _log.warning("caches_not_kept", error=str(error))
             return None
 
+    def drop_caches(self, context: SubmissionContext) -> None:
+        """A public run begins: its secret run must not get what an earlier one left."""
+        with self._changed:
+            entry = self._entries.get(_key(context))
+            if entry is not None:
+                entry.caches = None
+
     def keep_caches(self, context: SubmissionContext, archive: BuildArchive) -> None:
         """Keep what compilers left in an accepted public run for the secret run of its submission."""
         if archive.refused is not None:

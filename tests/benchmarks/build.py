@@ -5,10 +5,10 @@ other half is reserved, and with `build_workers = "auto"` it builds. Without (`b
 itself, on the slot's cores.
 
 Submissions of the first queue compile a little C++ by torch's `load_inline`, which takes seconds; with torch's own
-headers it would be half a minute. Those of the second use `torch.compile`, those of the third compile nothing. The
-turn-around of a submission is from its `runner.submit` to its last committed result. `waited` is what the jobs spent
-waiting: for the build of their submission's other job, for a build worker, for their slot. `idle` is how long the slot
-had no job. `score` is the median of the scores: a build beside a measurement must not change it.
+headers (`--sources extension`) it would be half a minute. Those of the second use `torch.compile`, those of the third
+compile nothing. The turn-around of a submission is from its `runner.submit` to its last committed result. `waited` is
+what the jobs spent waiting: for the build of their submission's other job, for a build worker, for their slot. `idle`
+is how long the slot had no job. `score` is the median of the scores: a build beside a measurement must not change it.
 
 All take turns in the same minutes, since the machine's speed varies.
 """
@@ -43,6 +43,18 @@ def custom_kernel(data):
     a, b, *_ = data
     return (a + b) * library.factor()
 '''
+EXTENSION = '''
+from torch.utils.cpp_extension import load_inline
+
+# {mark}
+library = load_inline(name="library", functions=["add"], cpp_sources=["""
+torch::Tensor add(torch::Tensor a, torch::Tensor b) {{ return a + b; }}
+"""])
+
+def custom_kernel(data):
+    a, b, *_ = data
+    return library.add(a, b)
+'''
 INDUCTOR = """
 import torch
 
@@ -61,7 +73,7 @@ def custom_kernel(data):
     a, b, *_ = data
     return a + b
 """
-SOURCES = {"load_inline": COMPILES, "torch.compile": INDUCTOR, "tiny": TINY}
+SOURCES = {"load_inline": COMPILES, "torch.compile": INDUCTOR, "tiny": TINY, "extension": EXTENSION}
 #: Way to build -> `build_workers`.
 WAYS: Mapping[str, int | str] = {"no build worker": 0, "build worker": "auto"}
 
@@ -83,7 +95,9 @@ def main(options: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(prog="make bench ARGS=build")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--users", type=int, default=20)
-    parser.add_argument("--sources", nargs="*", choices=SOURCES, default=list(SOURCES))
+    parser.add_argument(
+        "--sources", nargs="*", choices=SOURCES, default=[name for name in SOURCES if name != "extension"]
+    )
     given = parser.parse_args(options)
     rounds, users = given.rounds, given.users
     turns: dict[tuple[str, str], list[Turn]] = {}

@@ -232,7 +232,7 @@ class Submission(ABC):
         yield self.plan, None if build is None else build.archive
 
     def heard(self, run: Run) -> None:
-        """Keep the run for the verdict."""
+        """Keep the run for the verdict: the last one counts."""
         self._runs.append(run)
 
     # -- verdict and rows ----------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ class Submission(ABC):
         Raises:
             EvaluationError: the container or the harness broke in a way the submission cannot have caused.
         """
-        (run,) = self._runs
+        run = self._runs[-1]
         build = None if run.archive_broken else _build_of(builds)
         evidence = self._evidence(run.report, build, spent, run.ready_ns - self.context.started_ns)
         devices = {} if run.devices is None else {"devices": list(run.devices)}

@@ -76,6 +76,21 @@ def custom_kernel(data):
         torch.save(answer, kept)
     return answer
 """
+#: Finds half a library in the caches of its public run, as after a disk that was full for a moment.
+HALF_A_LIBRARY = """
+import ctypes, os
+from pathlib import Path
+
+library = Path(os.environ["TORCH_EXTENSIONS_DIR"], "library.so")
+if library.exists():
+    ctypes.CDLL(str(library))
+library.parent.mkdir(parents=True)
+library.write_bytes(b"half")
+
+def custom_kernel(data):
+    a, b, *_ = data
+    return a + b
+"""
 #: Says how often torch.compile had to compile so far.
 TRACED = """
 import torch
@@ -378,6 +393,28 @@ def test_caches_that_cannot_travel_cost_time_only(made: Evaluator, spoil: str, e
         secret = note(evaluate(made, job(code, secret=True)))
     assert public != secret
     assert event in [entry["event"] for entry in logs]
+
+
+def test_a_secret_run_that_fails_with_caches_runs_again_without(made: Evaluator) -> None:
+    """The verdict of the second run counts; a run that has no caches is not repeated."""
+    small = replace(VECTORADD, tests=VECTORADD.tests[:1], benchmarks=VECTORADD.benchmarks[:1])
+    with capture_logs() as logs:
+        results = [evaluate(made, job(HALF_A_LIBRARY, small, secret=secret)) for secret in (False, True)]
+        fails = evaluate(made, job("raise ImportError", small, submission=4, secret=True))
+    assert [result.verdict for result in results] == [Verdict.ACCEPTED, Verdict.ACCEPTED], results[1].error
+    assert fails.verdict is Verdict.RUNTIME_ERROR
+    (failed,) = [entry for entry in logs if entry["event"] == "caches_not_usable"]
+    assert "library.so" in failed["error"]
+
+
+def test_a_public_run_that_keeps_no_caches_drops_those_of_an_earlier_one(made: Evaluator) -> None:
+    """Its secret run compiles."""
+    first = note(evaluate(made, job(LEAVES, secret=False)))
+    directory, made._build_cache._directory = made._build_cache._directory, Path("/nonexistent")
+    again = note(evaluate(made, job(LEAVES, secret=False)))
+    made._build_cache._directory = directory
+    secret = note(evaluate(made, job(LEAVES, secret=True)))
+    assert len({first, again, secret}) == 3
 
 
 def test_archives_are_kept_within_bounds(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:

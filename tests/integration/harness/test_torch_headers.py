@@ -1,7 +1,9 @@
-"""Torch's headers are compiled once for an evaluation environment, and extensions of submissions use them."""
+"""Torch's headers are compiled once for an evaluation environment, and compilers that submissions call use them."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -24,6 +26,16 @@ module = load_inline(name="more", cpp_sources=[source], functions=["more"], extr
                      build_directory={folder!r}, verbose=True)
 print("answer", module.more(torch.zeros(1)).item())
 """
+#: Has torch compile a kernel as a worker's submission would.
+COMPILES = """
+import sys
+sys.path.insert(0, {root!r})
+from tasks.harness.shared import torch_headers
+torch_headers.prepare()
+import torch
+more = torch.compile(lambda a: a + 1)
+print("answer", more(torch.zeros(64)).sum().item())
+"""
 
 
 @pytest.fixture
@@ -34,10 +46,10 @@ def environment() -> Iterator[Path]:
 
 
 @pytest.mark.timeout(1800)
-def test_an_extension_takes_the_precompiled_headers_of_its_environment(
+def test_compilers_take_the_precompiled_headers_of_their_environment(
     eval_python: Path, environment: Path, tmp_path: Path
 ) -> None:
-    """Also where a submission asks torch to make its own, which would end in an error."""
+    """Also where a submission asks torch to make its own, which would end in an error; and they are made once."""
     folder = tmp_path / "build"
     subprocess.run([eval_python, "-m", "venv", "--without-pip", environment], check=True)
     packages, mine = (
@@ -54,7 +66,8 @@ def test_an_extension_takes_the_precompiled_headers_of_its_environment(
     share = environment / "share" / "kernel-runner"
     for name in ("torch-0", "torch-new", "systemd"):
         (share / name).mkdir(parents=True)
-    subprocess.run([python, ROOT / "sandbox" / "image" / "torch_headers.py", ""], check=True)
+    program = ROOT / "sandbox" / "image" / "torch_headers.py"
+    subprocess.run([python, program, ""], check=True)
     # Those of another torch are gone, and what others have there is not.
     other, headers = sorted(path.name for path in share.iterdir())
     assert other == "systemd"
@@ -64,3 +77,30 @@ def test_an_extension_takes_the_precompiled_headers_of_its_environment(
     built = subprocess.run([python, "-c", text], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert f"! {share}/torch-" in built.stdout + built.stderr
     assert "answer 1.0" in built.stdout
+    (files,) = (share / headers / "torch").glob("extension.h.gch")
+    made = files.stat()
+    subprocess.run([python, program, "--once"], check=True)
+    assert files.stat() == made
+    (tmp_path / "bin").mkdir()
+    compiler, log = tmp_path / "bin" / "g++", tmp_path / "log"
+    text = f'#!/bin/sh\necho "builds $*" >>{log}\nexec {shutil.which("g++")} -H "$@" 2>>{log}\n'
+    compiler.write_text(text, encoding="utf-8")
+    compiler.chmod(0o755)
+    variables = {
+        "PATH": f"{compiler.parent}:{os.environ['PATH']}",
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
+        "TORCHINDUCTOR_VEC_ISA_OK": "1",
+        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
+    }
+    compiled = subprocess.run(
+        [python, "-c", COMPILES.format(root=str(ROOT))],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **variables},
+    )
+    assert "answer 64.0" in compiled.stdout
+    said = log.read_text(encoding="utf-8").splitlines()
+    # Not what torch would build to see which vector instructions the compiler knows.
+    assert len([line for line in said if line.startswith("builds") and "-shared" in line]) == 1
+    assert any(line.startswith(f"! {share}/{headers}/torch/csrc/inductor/cpp_prefix.h.gch") for line in said)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from runner.base.errors import ConfigError
-from runner.cli.installation import PREFIX, RELEASES, Host
+from runner.cli import install
+from runner.cli.installation import CONFIG, PREFIX, RELEASES, Host
 
 RELEASE = f"{RELEASES}/1-a"
 LINK = f"{PREFIX}/bin"
@@ -94,3 +95,28 @@ def test_the_release_in_use_is_where_the_link_leads(host: Host) -> None:
     assert host.release is None
     host.use(RELEASE)
     assert host.release == RELEASE
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_torchs_headers_are_precompiled_as_the_owner_of_the_environment(
+    host: Host,
+    commands: Commands,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    code: int,
+) -> None:
+    """The installation goes on if that fails, and says so."""
+    monkeypatch.delenv("KERNEL_RUNNER_EVAL_PYTHON", raising=False)
+    python = tmp_path / "eval" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    host.file(CONFIG, f'eval_python = "{python}"\n'.encode())
+    commands.code, owner = code, python.parent.stat()
+    install._precompile_headers(host)
+    (asked,) = commands.asked
+    assert asked.startswith(f"setpriv --reuid={owner.st_uid} --regid={owner.st_gid} --clear-groups {python} ")
+    script, option = asked.split()[-2:]
+    assert "precompiles" in Path(script).read_text(encoding="utf-8").lower()
+    assert option == "--once"
+    assert ("they are not:" in capsys.readouterr().err) == (code == 1)
