@@ -32,7 +32,7 @@ from runner.evaluation.context import Place, SubmissionContext
 from runner.evaluation.kinds.kind import Builds, Kind, Run, Spent
 from runner.evaluation.open_gates import OpenGates
 from runner.evaluation.plan import Plan, make_probe
-from runner.evaluation.warm_pool import WarmPool, remove
+from runner.evaluation.warm_pool import WarmPool
 from sandbox import protocol
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.build_archive import BuildArchive, JoinedArchives
@@ -313,10 +313,13 @@ def execute(
     request = resources.gates.with_gates(_request(plan, archive, kept), slot)
     with ExitStack() as used:
 
+        def put_away(container: Container) -> None:
+            resources.warm_pool.put_away(slot.name, plan.spec, container, batch_id=plan.batch_id)
+
         def converse(container: Container) -> tuple[ContainerReport, int]:
             begun_ns = time.monotonic_ns()
             with ExitStack() as removal:
-                removal.callback(remove, container, slot.name, resources.quarantine)
+                removal.callback(put_away, container)
                 report = container.run(
                     request,
                     on_progress=_forward(on_progress),
@@ -325,17 +328,19 @@ def execute(
                     archive=archive,
                     receive=kept,
                     messages=messages,
+                    stay_open=plan.batch_id is not None,
                 )
                 if report.outcome.ending is Ending.COMPLETED:
                     used.push(removal.pop_all())
             return report, begun_ns
 
         try:
-            warm = resources.warm_pool.take(slot.name, plan.spec, cancel=cancel)
+            warm = resources.warm_pool.take(slot.name, plan.spec, cancel=cancel, batch_id=plan.batch_id)
             metrics.container_taken(warm=warm is not None)
             exchange = None if warm is None else converse(warm)
-            if exchange is not None and _died_while_warm(exchange[0]):
+            if warm is not None and exchange is not None and _had_ended_before(warm, exchange[0]):
                 _log.warning("warm_container_dead", slot=slot.name, detail=exchange[0].outcome.detail)
+                used.close()
                 exchange = None
             if exchange is None:
                 if cancel.is_set():
@@ -392,10 +397,15 @@ def judge_readings(readings: Sequence[Reading], gpu: GpuType, *, at_ns: int) -> 
         )
 
 
-def _died_while_warm(report: ContainerReport) -> bool:
-    """Whether a waiting container was gone before it got the request: the engine's fault, and no verdict."""
-    silent = not report.steps and not report.outcome.oom_kills
-    return report.outcome.ending is Ending.DIED and silent
+def _had_ended_before(container: Container, report: ContainerReport) -> bool:
+    """Whether a waiting container's end may have come before the request: no verdict, and another one is tried.
+
+    It was gone, which is the engine's fault; or it had served other groups and met a limit, or broke.
+    """
+    ending = report.outcome.ending
+    if container.requests > 1:
+        return not container.is_open and ending not in {Ending.CANCELLED, Ending.DEADLINE}
+    return ending is Ending.DIED and not report.steps and not report.outcome.oom_kills
 
 
 def _broke_before_submission(report: ContainerReport) -> bool:
