@@ -300,7 +300,7 @@ def execute(
     kept: BuildArchive | None = None,
     messages: MessageQueue | None = None,
 ) -> Iterator[tuple[ContainerReport, int]]:
-    """Run a request in a fresh container; in a waiting one of the slot, if it fits.
+    """Run a request in a fresh container; in a waiting one of the slot, if it fits; in one that its batch has used.
 
     `kept` gets what the request asks to keep; None: nothing is asked for.
     The block gets the report, and when the container was ready for the request, on the monotonic clock in nanoseconds.
@@ -338,8 +338,7 @@ def execute(
             warm = resources.warm_pool.take(slot.name, plan.spec, cancel=cancel, batch_id=plan.batch_id)
             metrics.container_taken(warm=warm is not None)
             exchange = None if warm is None else converse(warm)
-            if warm is not None and exchange is not None and _had_ended_before(warm, exchange[0]):
-                _log.warning("warm_container_dead", slot=slot.name, detail=exchange[0].outcome.detail)
+            if warm is not None and exchange is not None and _had_ended_before(warm, exchange[0], slot.name):
                 used.close()
                 exchange = None
             if exchange is None:
@@ -397,15 +396,21 @@ def judge_readings(readings: Sequence[Reading], gpu: GpuType, *, at_ns: int) -> 
         )
 
 
-def _had_ended_before(container: Container, report: ContainerReport) -> bool:
+def _had_ended_before(container: Container, report: ContainerReport, slot: str) -> bool:
     """Whether a waiting container's end may have come before the request: no verdict, and another one is tried.
 
     It was gone, which is the engine's fault; or it had served other groups and met a limit, or broke.
     """
-    ending = report.outcome.ending
+    ending, detail = report.outcome.ending, report.outcome.detail
     if container.requests > 1:
-        return not container.is_open and ending not in {Ending.CANCELLED, Ending.DEADLINE}
-    return ending is Ending.DIED and not report.steps and not report.outcome.oom_kills
+        repeated = not container.is_open and ending not in {Ending.CANCELLED, Ending.DEADLINE}
+        if repeated:
+            _log.info("group_repeated", slot=slot, requests=container.requests, ending=ending, detail=detail)
+        return repeated
+    dead = ending is Ending.DIED and not report.steps and not report.outcome.oom_kills
+    if dead:
+        _log.warning("warm_container_dead", slot=slot, detail=detail)
+    return dead
 
 
 def _broke_before_submission(report: ContainerReport) -> bool:

@@ -25,7 +25,7 @@ class Plan:
     request: Request
     #: Sent instead where a build archive comes along: no compiler runs. None: it makes no difference.
     built_request: Request | None = None
-    #: Whether its container must be gone before anything else runs on the slot, a further one of the job, too.
+    #: Whether its container must be gone, or empty, before anything else runs on the slot, even of the same job.
     alone: bool = False
     #: The batch whose next groups may use the container, too; None: the request is its only one.
     batch_id: int | None = None

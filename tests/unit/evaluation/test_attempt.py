@@ -67,4 +67,4 @@ def test_a_request_is_repeated_where_an_earlier_one_may_have_harmed_it(
     container: Any = SimpleNamespace(requests=requests, is_open=is_open)
     outcome = SimpleNamespace(ending=ending, oom_kills=0)
     report: Any = SimpleNamespace(steps=(), outcome=outcome)
-    assert _had_ended_before(container, report) is repeated
+    assert _had_ended_before(container, report, "cpu0") is repeated
