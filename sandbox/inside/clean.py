@@ -1,4 +1,4 @@
-"""Removes everything that a worker left behind: files, and objects of System V that outlive their processes.
+"""Removes everything that a worker left behind: files, access lists, and objects of System V that outlive processes.
 
 A later worker of the same container must find nothing of an earlier one's. Runs when none of the worker's processes is
 left. Directories may be nested so deeply that no path reaches their end, and may forbid their owner everything. So a
@@ -77,6 +77,9 @@ def remove_all(places: Sequence[tuple[str, int | None]]) -> tuple[int, str]:
     for place, mode in places:
         if not Path(place).is_dir():
             continue
+        # A default access list would hold for whatever the next worker makes there.
+        for name in _attributes(place):
+            removed += _tried(os.removexattr, place, name)
         # Open meanwhile: the other user may have to remove something there.
         with suppress(PermissionError):
             if mode is not None:
@@ -137,6 +140,13 @@ def _children(folder: Path) -> list[Path]:
         return list(folder.iterdir())
     except OSError:
         return []
+
+
+def _attributes(place: str) -> list[str]:
+    """The extended attributes of a directory, access lists among them."""
+    with suppress(OSError):
+        return os.listxattr(place)
+    return []
 
 
 def _is_folder(path: Path) -> bool:

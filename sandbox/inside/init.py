@@ -62,7 +62,10 @@ def _serve(document: str) -> int:
     reaper = Reaper()
     daemon = DaemonConnection(report_bytes=64 << 20, reaper=reaper)
     pair = _send_end_of(lambda: _run(document, daemon, reaper), daemon)
-    while pair is not None and (incoming := daemon.next_request()) is not None:
+    while pair is not None:
+        incoming = daemon.next_request()
+        if incoming is None:
+            return DONE
         pair = _send_end_of(partial(pair.serve_next, incoming), daemon)
     daemon.wait_for_close()
     return DONE

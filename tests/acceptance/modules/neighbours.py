@@ -44,6 +44,11 @@ _ATTACKS: Final[Mapping[str, str]] = {
     "a file in a folder that is forbidden": (
         "p = pathlib.Path('/work/locked')\nmet = p.exists()\np.mkdir()\n(p / 'x').write_text('x')\np.chmod(0)\n"
     ),
+    "an access list for what is made in its directory": (
+        "import struct\nmet = bool(os.listxattr('/work'))\n"
+        "rights = b''.join(struct.pack('<HHi', who, 7, -1) for who in (1, 4, 32))\n"
+        "os.setxattr('/work', 'system.posix_acl_default', struct.pack('<I', 2) + rights)\n"
+    ),
     "a file in /tmp": _file("/tmp/left"),
     "a file in /dev/shm": _file("/dev/shm/left"),
     "a module that the next one imports": (
