@@ -97,13 +97,18 @@ def test_a_later_worker_finds_nothing(workshop: Workshop) -> None:
 _SUCCESSIVE_JUDGE = (
     _MAKE
     + """
+def lives(name):
+    try:
+        return name.isdigit() and bool(open(f'/proc/{name}/cmdline').read())
+    except OSError:
+        return False
 payload = request()
 worker = line()
 worker.sendall(b'?')
 there = json.loads(worker.recv(65536).decode())
 there['/judge'] = os.listdir('/judge')
 # Init, the template, this process and its worker.
-there['processes'] = sum(1 for name in os.listdir('/proc') if name.isdigit())
+there['processes'] = sum(map(lives, os.listdir('/proc')))
 for path in ('/judge/own', '/tmp/judge', '/dev/shm/judge'):
     make(path)
 make_system_v()
