@@ -6,7 +6,8 @@ A frame is a 4-byte big-endian length and that many bytes of UTF-8 JSON: one obj
 Daemon to container: one `request`. If it announces a build archive, that archive follows in `archive` frames. While a
 judge works, the daemon may send any number of `reading` frames with the state of the devices. The daemon keeps stdin
 open until it has the `end` frame and has read the cgroup's counters. An earlier end of file means that the daemon is
-gone; then init ends the container.
+gone; then init ends the container. After the `end` frame, with `ok`, of a `successive` request it may send a further
+request within a minute, whose report follows likewise without `ready`.
 
 Container to daemon, in this order: `ready` once, before init reads the request; any number of `progress`, `step` and
 `artifact`; any number of `archive`, if the request asks for a build archive; one `end`.

@@ -301,9 +301,9 @@ class Config(BaseModel):
     """
     How many started containers wait per slot, with torch imported, so that submissions start at once. Two serve the
     public and the secret job of a ranked submission; 0 turns it off. Each takes about half a GiB of memory. It serves
-    one job and is never reused. It fits jobs of the GPU type, image, limits and programs that it was started with. The
-    daemon starts them while the slot is free, or while its next job would have to wait for one anyway. `kernel-runner
-    host list --json` shows the number (`slots[].warm_containers`).
+    one job, or groups of one batch on a CPU. It fits jobs of the GPU type, image, limits and programs that it was
+    started with. The daemon starts them while the slot is free, or while its next job would have to wait for one
+    anyway. `kernel-runner host list --json` shows the number (`slots[].warm_containers`).
     """
     build_workers: _Count = Field(default="auto", examples=[2])
     """

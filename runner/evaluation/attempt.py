@@ -33,7 +33,7 @@ from runner.evaluation.context import Place, SubmissionContext
 from runner.evaluation.kinds.kind import Builds, Kind, Run, Spent
 from runner.evaluation.open_gates import OpenGates
 from runner.evaluation.plan import Plan, make_probe
-from runner.evaluation.warm_pool import WarmPool, remove
+from runner.evaluation.warm_pool import WarmPool
 from sandbox import protocol
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.build_archive import BuildArchive, JoinedArchives
@@ -317,7 +317,7 @@ def execute(
     kept: BuildArchive | None = None,
     messages: MessageQueue | None = None,
 ) -> Iterator[tuple[ContainerReport, int]]:
-    """Run a request in a fresh container; in a waiting one of the slot, if it fits.
+    """Run a request in a fresh container; in a waiting one of the slot, if it fits; in one that its batch has used.
 
     `kept` gets what the request asks to keep; None: nothing is asked for.
     The block gets the report, and when the container was ready for the request, on the monotonic clock in nanoseconds.
@@ -330,10 +330,13 @@ def execute(
     request = resources.gates.with_gates(_request(plan, archive, kept), slot)
     with ExitStack() as used:
 
+        def put_away(container: Container) -> None:
+            resources.warm_pool.put_away(slot.name, plan.spec, container, batch_id=plan.batch_id)
+
         def converse(container: Container) -> tuple[ContainerReport, int]:
             begun_ns = time.monotonic_ns()
             with ExitStack() as removal:
-                removal.callback(remove, container, slot.name, resources.quarantine)
+                removal.callback(put_away, container)
                 report = container.run(
                     request,
                     on_progress=_forward(on_progress),
@@ -342,17 +345,18 @@ def execute(
                     archive=archive,
                     receive=kept,
                     messages=messages,
+                    stay_open=plan.batch_id is not None,
                 )
                 if report.outcome.ending is Ending.COMPLETED:
                     used.push(removal.pop_all())
             return report, begun_ns
 
         try:
-            warm = resources.warm_pool.take(slot.name, plan.spec, cancel=cancel)
+            warm = resources.warm_pool.take(slot.name, plan.spec, cancel=cancel, batch_id=plan.batch_id)
             metrics.container_taken(warm=warm is not None)
             exchange = None if warm is None else converse(warm)
-            if exchange is not None and _died_while_warm(exchange[0]):
-                _log.warning("warm_container_dead", slot=slot.name, detail=exchange[0].outcome.detail)
+            if warm is not None and exchange is not None and _had_ended_before(warm, exchange[0], slot.name):
+                used.close()
                 exchange = None
             if exchange is None:
                 if cancel.is_set():
@@ -409,10 +413,21 @@ def judge_readings(readings: Sequence[Reading], gpu: GpuType, *, at_ns: int) -> 
         )
 
 
-def _died_while_warm(report: ContainerReport) -> bool:
-    """Whether a waiting container was gone before it got the request: the engine's fault, and no verdict."""
-    silent = not report.steps and not report.outcome.oom_kills
-    return report.outcome.ending is Ending.DIED and silent
+def _had_ended_before(container: Container, report: ContainerReport, slot: str) -> bool:
+    """Whether a waiting container's end may have come before the request: no verdict, and another one is tried.
+
+    It was gone, which is the engine's fault; or it had served other groups and met a limit, or broke.
+    """
+    ending, detail = report.outcome.ending, report.outcome.detail
+    if container.requests > 1:
+        repeated = not container.is_open and ending not in {Ending.CANCELLED, Ending.DEADLINE}
+        if repeated:
+            _log.info("group_repeated", slot=slot, requests=container.requests, ending=ending, detail=detail)
+        return repeated
+    dead = ending is Ending.DIED and not report.steps and not report.outcome.oom_kills
+    if dead:
+        _log.warning("warm_container_dead", slot=slot, detail=detail)
+    return dead
 
 
 def _broke_before_submission(report: ContainerReport) -> bool:

@@ -184,9 +184,10 @@ class Evaluator:
     def evaluate(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: OnProgress | None = None
     ) -> Iterator[JobResult]:
-        """Evaluate a job in a fresh container on a slot, which evaluates no other job meanwhile.
+        """Evaluate a job on a slot, which evaluates no other job meanwhile, in a container that saw no other batch.
 
-        The block gets the result as soon as it is final. Its container is removed when the block has been left.
+        The block gets the result as soon as it is final. Its container is removed when the block has been left, unless
+        a further group of the batch may follow.
 
         Args:
             job: the claimed job.

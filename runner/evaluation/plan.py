@@ -25,8 +25,10 @@ class Plan:
     request: Request
     #: Sent instead where a build archive comes along: no compiler runs. None: it makes no difference.
     built_request: Request | None = None
-    #: Whether its container must be gone before anything else runs on the slot, a further one of the job, too.
+    #: Whether its container must be gone, or empty, before anything else runs on the slot, even of the same job.
     alone: bool = False
+    #: The batch whose next groups may use the container, too; None: the request is its only one.
+    batch_id: int | None = None
     #: Names of the rows of `leaderboard.runs`, in order. Each is that of a step, or of one in `shared`.
     run_names: tuple[str, ...] = ()
     #: Rows that a step of another name reports, too: the timed calls of a ranked job are its benchmark's as well.

@@ -6,6 +6,9 @@ two seconds of work. So containers are started only while nothing runs on the sl
 If a job finds none waiting, one for the next job is started beside its own. Thus a slot that is never free gets some,
 too. A container that is still starting when a job takes another one is removed. A container is used only for the spec
 it was started with: GPU type, image, limits, devices, programs.
+
+One exception: a container that has served a group waits IDLE_S for the next group of the same batch. For that one init
+removes what the last one left, and starts new processes. Any other job gets another container.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ from sandbox.spec import SandboxSpec
 IDLE_S = 1.0
 #: The longest time until judge and worker have imported torch and are quiet. One that takes longer is thrown away.
 PREPARE_S = 120.0
+#: Requests of one batch that a container serves at most.
+MOST_REQUESTS = 32
 #: After a failed start, until the next try; a job that arrives meanwhile starts its own and gets the error.
 RETRY_S = 10.0
 #: How soon a job that waits, here or for a build, notices its cancellation.
@@ -42,6 +47,8 @@ class _WarmContainer:
     slot: str
     spec: SandboxSpec
     container: Container
+    #: The batch that it has served; None: it has served nobody.
+    batch_id: int | None = None
 
 
 @dataclass(kw_only=True)
@@ -50,6 +57,8 @@ class _SlotPool:
 
     spec: SandboxSpec
     containers: list[_WarmContainer] = field(default_factory=list)
+    #: One that has served a group.
+    kept: _WarmContainer | None = None
     #: How many containers are being started for this slot right now.
     starting: int = 0
     #: The slot runs a job, or a job waits for what is being started.
@@ -86,16 +95,30 @@ class WarmPool:
             place.spec = replace(spec, labels={WARM_LABEL: slot, SLOT_LABEL: slot})
             place.busy = False
             # With none waiting, the next job would have to start one itself: better now.
-            place.not_before_s = time.monotonic() + (IDLE_S if place.containers else 0.0)
+            place.not_before_s = time.monotonic() + (IDLE_S if place.containers or place.kept else 0.0)
             if self._keeper is None:
                 self._keeper = threading.Thread(target=self._keep, name="warm-pool", daemon=True)
                 self._keeper.start()
             self._changed.notify_all()
 
-    def take(self, slot: str, spec: SandboxSpec, *, cancel: threading.Event) -> Container | None:
+    def put_away(self, slot: str, spec: SandboxSpec, container: Container, *, batch_id: int | None) -> None:
+        """Keep a used container for the next group of a batch, if it is open; else remove it."""
+        kept = _WarmContainer(slot=slot, spec=spec, container=container, batch_id=batch_id)
+        if batch_id is not None and container.is_open and container.requests < MOST_REQUESTS:
+            with self._changed:
+                place = self._pools.get(slot)
+                if place is not None and not self._closed:
+                    place.kept = kept
+                    return
+        self._remove([kept])
+
+    def take(
+        self, slot: str, spec: SandboxSpec, *, cancel: threading.Event, batch_id: int | None = None
+    ) -> Container | None:
         """A waiting container of the slot that fits `spec`, or None; the slot is busy from now on.
 
-        None also when `cancel` is set while a starting container is waited for.
+        One that has served a group is for a group of the same batch alone. None also when `cancel` is set while a
+        starting container is waited for.
 
         Job labels and the wall-clock limit are not compared: a waiting container cannot know the first, and the second
         is enforced from outside.
@@ -105,6 +128,14 @@ class WarmPool:
             if place is None:
                 return None
             place.busy = True
+            kept, place.kept = place.kept, None
+        if kept is not None:
+            if batch_id is not None and kept.batch_id == batch_id and _comparable(kept.spec) == _comparable(spec):
+                return kept.container
+            self._remove([kept])
+        with self._changed:
+            if kept is not None:
+                place.not_before_s = 0.0
             if not place.containers and _comparable(place.spec) == _comparable(spec):
                 # A container that is starting is ready sooner than one that the job would start.
                 place.awaited = True
@@ -139,7 +170,7 @@ class WarmPool:
         for starter in list(self._starters):
             starter.join()
         with self._changed:
-            left = [warm for place in self._pools.values() for warm in place.containers]
+            left = [warm for place in self._pools.values() for warm in (*place.containers, place.kept) if warm]
             self._pools.clear()
         self._remove(left)
 
@@ -200,6 +231,10 @@ class WarmPool:
 
     def _start(self, slot: str, place: _SlotPool, spec: SandboxSpec, count: int) -> None:
         """Start so many containers at once; they wait together, when all of them are quiet."""
+        with self._changed:
+            kept, place.kept = place.kept, None
+        if kept is not None:
+            self._remove([kept])
         containers: list[_WarmContainer] = []
         others = [
             threading.Thread(target=self._start_one, args=(slot, place, spec, containers), daemon=True)

@@ -1,4 +1,4 @@
-"""One running container and its single conversation: `ready`, request, report, end.
+"""One running container and its conversation: `ready`, request, report, end; in some, further requests and reports.
 
 Owns the stream and the time limits. Knows the engine only as three functions (kill, ended, remove). Everything that
 comes out of a container is bounded in size and checked in form, and stays untrusted.
@@ -177,7 +177,7 @@ class _Outgoing:
 
 
 class Container:
-    """One container for one request. Use it as a context manager, or call `close`. Not thread-safe."""
+    """One container for one request, or for several. Use it as a context manager, or call `close`. Not thread-safe."""
 
     def __init__(
         self,
@@ -201,7 +201,10 @@ class Container:
         self._remove = remove
         self._stderr = b""
         self._received = _ReceivedReport(decoder=protocol.Decoder(max_total_bytes=spec.limits.report_bytes))
-        self._used = False
+        #: Requests that it has had.
+        self.requests = 0
+        #: Whether it can take a request: it had none, or is to stay open, and no limit of it was met.
+        self.is_open = True
         self._closed = False
         #: Whether its output ended while it was waited for.
         self._ended_early = False
@@ -278,13 +281,15 @@ class Container:
         archive: BuildArchive | JoinedArchives | None = None,
         receive: BuildArchive | None = None,
         messages: MessageQueue | None = None,
+        stay_open: bool = False,
     ) -> ContainerReport:
         """Send the request and receive the report.
 
         `wall_s`: time limit; None: the spec's limits.wall_s. A container that was started before its job was known gets
         the job's limit here. `cancel`: takes effect within CANCEL_POLL_S. `archive`: sent after the request, which
         announces its size. `receive`: gets the archive that comes back; it is complete only if the report is.
-        `messages`: frames to send while the request is worked on.
+        `messages`: frames to send while the request is worked on. `stay_open`: a further request may follow a
+        successive one within a minute, if the report was complete and no limit of the container was met.
 
         Whatever happens in the container is an ending in the outcome, not an exception. Exceptions of `on_progress`
         propagate.
@@ -292,9 +297,13 @@ class Container:
         Raises:
             EngineRefused: the request is too large for a frame, or this container has had its request.
         """
-        if self._used or self._closed:
-            raise EngineRefused(f"container {self.id[:12]}: a container takes one request, this one had it")
-        self._used = True
+        if not self.is_open or self._closed:
+            raise EngineRefused(f"container {self.id[:12]}: it takes no further request, it has had {self.requests}")
+        self.is_open = False
+        self.requests += 1
+        if self.requests > 1:
+            decoder = protocol.Decoder(max_total_bytes=self.spec.limits.report_bytes)
+            self._received = _ReceivedReport(decoder=decoder, facts=self._received.facts)
         try:
             frames = iter([protocol.encode(request.to_message())])
         except protocol.FrameError as error:
@@ -308,8 +317,12 @@ class Container:
         started_ns = time.monotonic_ns()
         ending, detail = self._converse(outgoing, cancel, self.spec.limits.wall_s if wall_s is None else wall_s)
         counters = self._counters.read()
+        last = self._received.end
         if ending is Ending.COMPLETED:
-            self._attachment.close_stdin()
+            ok = last is not None and last.ok
+            self.is_open = stay_open and ok and counters.oom_kills == 0 and not counters.pids_denied
+            if not self.is_open:
+                self._attachment.close_stdin()
         else:
             # Close the stream first: the engine does not finish a kill while unread output waits for us.
             self._attachment.close()
@@ -322,7 +335,6 @@ class Container:
         if end is not None and end.oom_killed:
             # The kernel may have killed the last process after the counter was read.
             oom_kills = max(oom_kills or 0, 1)
-        last = self._received.end
         return ContainerReport(
             steps=tuple(self._received.steps),
             artifacts=tuple(self._received.artifacts),

@@ -1,9 +1,10 @@
-"""Removes everything that a worker left behind: files, and objects of System V that outlive their processes.
+"""Removes everything that a worker left behind: files, access lists, and objects of System V that outlive processes.
 
 A later worker of the same container must find nothing of an earlier one's. Runs when none of the worker's processes is
 left. Directories may be nested so deeply that no path reaches their end, and may forbid their owner everything. So a
 directory's content is moved up before it is removed. The places where a worker writes, the judge's user writes, too, as
-a reference may: each of the two removes what the other one may not, until nothing is left.
+a reference may: each of the two removes what the other one may not, until nothing is left. Between two requests the
+judge's own directory is emptied, too.
 
 Standard library only: this runs inside the container.
 """
@@ -13,17 +14,19 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from sandbox.inside.boot import TMP, WORK, BootConfig
+from sandbox.inside.boot import JUDGE, TMP, WORK, BootConfig
 from sandbox.inside.process import Account, HelperError, InitError, Reaper, run_as
 
 #: Where a worker can write, and the mode that the directory itself gets back; None: it belongs to root.
 _PLACES = ((WORK, 0o700), (TMP, 0o1777), ("/dev/shm", None))  # noqa: S108 the container's own
+#: Where only the judge's user can write, likewise.
+_JUDGE_PLACE = (JUDGE, 0o700)
 _SHARED_MEMORY = Path("/proc/sysvipc/shm")
 _SEMAPHORES = Path("/proc/sysvipc/sem")
 _IPC_RMID = 0
@@ -33,8 +36,8 @@ _OPEN = 0o777
 _ANSWER_BYTES = 1 << 14
 
 
-def clean_up(boot: BootConfig, reaper: Reaper) -> None:
-    """Remove what the worker left. All its processes must be gone.
+def clean_up(boot: BootConfig, reaper: Reaper, *, judge_too: bool = False) -> None:
+    """Remove what the worker left, and, with `judge_too`, the judge. All processes of theirs must be gone.
 
     Raises:
         InitError: something is still there.
@@ -44,33 +47,39 @@ def clean_up(boot: BootConfig, reaper: Reaper) -> None:
         worker, judge = (replace(account, directory="/") for account in (boot.worker_account, boot.judge_account))
         while True:
             removed, left = _pass(worker, reaper)
-            if not left:
+            if not left and not judge_too:
                 return
-            removed_too, _ = _pass(judge, reaper)
+            removed_too, left_too = _pass(judge, reaper, judge_too=judge_too)
+            if judge_too and not left and not left_too:
+                return
             if not removed and not removed_too:
-                raise InitError(f"what a worker left behind cannot be removed: {left}")
+                raise InitError(f"what a worker left behind cannot be removed: {left or left_too}")
     except HelperError as error:
         raise InitError(f"what a worker left behind cannot be removed: {error}") from error
 
 
-def _pass(account: Account, reaper: Reaper) -> tuple[int, str]:
+def _pass(account: Account, reaper: Reaper, *, judge_too: bool = False) -> tuple[int, str]:
     """Remove as a user; return how much went, and something that is still there, if anything is."""
-    removed, _, left = run_as(account, _answer, reaper=reaper, max_bytes=_ANSWER_BYTES).decode().partition(" ")
+    places = (*_PLACES, _JUDGE_PLACE) if judge_too else _PLACES
+
+    def answer(descriptor: int) -> None:
+        removed, left = remove_all(places)
+        os.write(descriptor, f"{removed} {left}".encode("utf-8", "replace")[:_ANSWER_BYTES])
+
+    removed, _, left = run_as(account, answer, reaper=reaper, max_bytes=_ANSWER_BYTES).decode().partition(" ")
     return int(removed), left
 
 
-def _answer(descriptor: int) -> None:
-    removed, left = remove_all()
-    os.write(descriptor, f"{removed} {left}".encode("utf-8", "replace")[:_ANSWER_BYTES])
-
-
-def remove_all() -> tuple[int, str]:
+def remove_all(places: Sequence[tuple[str, int | None]]) -> tuple[int, str]:
     """Empty the places and remove System V objects, as far as this user may; see `_pass`."""
     removed = 0
     left: list[str] = []
-    for place, mode in _PLACES:
+    for place, mode in places:
         if not Path(place).is_dir():
             continue
+        # A default access list would hold for whatever the next worker makes there.
+        for name in _attributes(place):
+            removed += _tried(os.removexattr, place, name)
         # Open meanwhile: the other user may have to remove something there.
         with suppress(PermissionError):
             if mode is not None:
@@ -131,6 +140,13 @@ def _children(folder: Path) -> list[Path]:
         return list(folder.iterdir())
     except OSError:
         return []
+
+
+def _attributes(place: str) -> list[str]:
+    """The extended attributes of a directory, access lists among them."""
+    with suppress(OSError):
+        return os.listxattr(place)
+    return []
 
 
 def _is_folder(path: Path) -> bool:

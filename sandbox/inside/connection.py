@@ -83,6 +83,28 @@ class DaemonConnection:
                 for message in self.receive():
                     return message
 
+    def next_request(self) -> IncomingRequest | None:
+        """Wait after `end`, at most a minute, for a further request; None: there is none.
+
+        Raises:
+            DaemonGone: the daemon closed stdin within it.
+            FrameError: another frame arrived.
+        """
+        while select.select([0], [], [], 60.0)[0]:
+            data = os.read(0, 1 << 20)
+            if not data:
+                break
+            for message in self._decoder.feed(data):
+                # A late one.
+                if message["type"] == "reading":
+                    continue
+                self._sent = 0
+                incoming, arrived = IncomingRequest(), message
+                while not incoming.take(arrived):
+                    arrived = self._next()
+                return incoming
+        return None
+
     def wait_for_close(self) -> None:
         """Wait after `end`, so that the daemon can read the cgroup: until it closes stdin, at most a minute."""
         while select.select([0], [], [], 60.0)[0]:

@@ -4,7 +4,8 @@ Theory of operation. The engine starts init as uid 0 with a boot document as arg
 SETGID and KILL, no new privileges, the seccomp profile and a read-only root. It sends `ready` with its observations of
 the container. Init reads one request and its build archive, runs the request (`pair`, `steps`) and sends `end`. Then it
 waits until the daemon closes stdin, so that the daemon can still read the cgroup's counters. If stdin closes earlier,
-the daemon is gone, and init ends the container.
+the daemon is gone, and init ends the container. After a `successive` request that ended well, the daemon may send a
+further one instead: init then removes what the last one left, and starts new processes for it.
 
 Init must not run a submission's code or import torch, and must treat what a submission wrote as bytes. It is
 single-threaded: every wait is a select over the daemon, the children and a timeout. The engine enforces the limits of
@@ -19,11 +20,13 @@ import resource
 import stat
 import sys
 import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sandbox import protocol
-from sandbox.inside.boot import BootConfig, parse_boot
+from sandbox.inside.boot import parse_boot
 from sandbox.inside.build_archive import unpack_archive
 from sandbox.inside.connection import DaemonConnection
 from sandbox.inside.pair import JudgeEnded, Pair
@@ -58,11 +61,22 @@ def main() -> None:
 def _serve(document: str) -> int:
     reaper = Reaper()
     daemon = DaemonConnection(report_bytes=64 << 20, reaper=reaper)
+    pair = _send_end_of(lambda: _run(document, daemon, reaper), daemon)
+    while pair is not None:
+        incoming = daemon.next_request()
+        if incoming is None:
+            return DONE
+        pair = _send_end_of(partial(pair.serve_next, incoming), daemon)
+    daemon.wait_for_close()
+    return DONE
+
+
+def _send_end_of(work: Callable[[], Pair | None], daemon: DaemonConnection) -> Pair | None:
+    """Run a request, and send its `end` frame; return what can serve a further request, if anything can."""
     end = protocol.End(ok=True, message=None)
+    pair = None
     try:
-        boot = parse_boot(document)
-        daemon.report_bytes = boot.report_bytes
-        _run(boot, daemon, reaper)
+        pair = work()
     except JudgeEnded as error:
         end = protocol.End(ok=False, message=str(error), author_exit=error.author_exit)
     except (InitError, protocol.FrameError) as error:
@@ -73,19 +87,20 @@ def _serve(document: str) -> int:
         traceback.print_exc()
         end = protocol.End(ok=False, message=f"the container's init failed: {type(error).__name__}: {error}")
     daemon.send(end.to_message())
-    daemon.wait_for_close()
-    return DONE
+    return pair
 
 
-def _run(boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
+def _run(document: str, daemon: DaemonConnection, reaper: Reaper) -> Pair | None:
+    boot = parse_boot(document)
+    daemon.report_bytes = boot.report_bytes
     # First, since the engine checks the facts meanwhile: judge and worker exist once their libraries are imported.
     daemon.send(protocol.Ready(facts=facts()).to_message())
     if boot.kind == "pair":
-        Pair(boot=boot, daemon=daemon, reaper=reaper).serve()
-    else:
-        incoming = daemon.request()
-        unpack_archive(incoming.archive, boot=boot, reaper=reaper)
-        run_steps(incoming.request, boot=boot, daemon=daemon, reaper=reaper)
+        return Pair(boot=boot, daemon=daemon, reaper=reaper).serve()
+    incoming = daemon.request()
+    unpack_archive(incoming.archive, boot=boot, reaper=reaper)
+    run_steps(incoming.request, boot=boot, daemon=daemon, reaper=reaper)
+    return None
 
 
 def facts() -> dict[str, Any]:

@@ -7,7 +7,9 @@ the judge's account. When one worker ends, all are killed.
 A `successive` request gets its workers one after the other: the judge's `spawn` frames ask for them. Before each, all
 processes of the last one are killed and waited for, and its files are removed, so no submission meets another's. The
 build archive of such a request has parts. An `unpack` frame of the judge names the part of the worker that is there,
-before it runs any of its submission. Each worker gets one part at most, and each part is unpacked once.
+before it runs any of its submission. Each worker gets one part at most, and each part is unpacked once. A further
+request gets a new judge and new workers of the same template, when all processes of the last one are dead and its files
+are removed.
 A request may ask for files that the worker leaves behind. They are packed when judge and worker are dead, if the judge
 accepted every mode.
 
@@ -61,10 +63,15 @@ class JudgeEnded(InitError):
 class Pair:
     """The processes, and init's ends of their pipes."""
 
-    def __init__(self, *, boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
+    def __init__(
+        self, *, boot: BootConfig, daemon: DaemonConnection, reaper: Reaper, template: Template | None = None
+    ) -> None:
+        """`template`: of an earlier pair; None: one is started."""
         self._boot = boot
         self._daemon = daemon
         self._reaper = reaper
+        #: None where the boot document names no preload.
+        self._template = template
         self._stderr = Excerpt(JUDGE_STDERR_BYTES)
         # No total limit here: `_forward` bounds what reaches the daemon.
         self._frames = protocol.Decoder()
@@ -99,8 +106,8 @@ class Pair:
         #: Kept open until the rank checkers run.
         self._judge_stderr = judge_stderr
         boot = self._boot
-        #: None where the boot document names no preload.
-        self._template = self._start_template()
+        if self._template is None:
+            self._template = self._start_template()
         self._judge_pid = self._spawn(
             boot.judge,
             account=boot.judge_account,
@@ -227,8 +234,8 @@ class Pair:
             # unreachable for them as init.
             self._template.close()
 
-    def serve(self) -> None:
-        """Forward frames until the judge has exited with 0.
+    def serve(self) -> Pair | None:
+        """Forward frames until the judge has exited with 0; return what serves a further request, if there may be one.
 
         Raises:
             InitError: the judge failed, or broke the protocol.
@@ -244,6 +251,28 @@ class Pair:
                 key.data()
             self._report_worker()
         self._finish()
+        return self if self._successive else None
+
+    def serve_next(self, incoming: IncomingRequest) -> Pair | None:
+        """Serve a further request with new processes, which meet nothing of this one's.
+
+        Raises: as `serve`.
+        """
+        boot, reaper = self._boot, self._reaper
+        for uid in (boot.worker_uid, boot.judge_uid):
+            kill_all_of(uid, reaper)
+        clean_up(boot, reaper, judge_too=True)
+        self._close()
+        following = Pair(boot=boot, daemon=self._daemon, reaper=reaper, template=self._template)
+        following._take(incoming)
+        return following.serve()
+
+    def _close(self) -> None:
+        """Close all descriptors of a successive request but those of the template."""
+        self._selector.close()
+        self._ranks_line.close()
+        for fd in (self._judge_in, self._judge_out, self._judge_err, self._author_page, *self._worker_fds):
+            os.close(fd)
 
     def _finish(self) -> None:
         """After the judge's end: kill the rest, forward what is left in the pipes, and check how the judge ended."""
@@ -282,10 +311,13 @@ class Pair:
                 self._on_reading(message)
                 continue
             if self._incoming.take(message):
-                request = self._incoming.request
-                if request.get("kind") != "pair":
-                    raise InitError(f"request of kind {request.get('kind')!r} in a container booted for 'pair'")
-                self._begin(protocol.read(protocol.PairRequest, request, "request"), self._incoming.archive)
+                self._take(self._incoming)
+
+    def _take(self, incoming: IncomingRequest) -> None:
+        request = incoming.request
+        if request.get("kind") != "pair":
+            raise InitError(f"request of kind {request.get('kind')!r} in a container booted for 'pair'")
+        self._begin(protocol.read(protocol.PairRequest, request, "request"), incoming.archive)
 
     def _on_reading(self, message: dict[str, Any]) -> None:
         """Forward the state of the devices. If the judge reads too slowly, it misses some readings."""

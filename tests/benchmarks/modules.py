@@ -37,7 +37,7 @@ GROUP: Final = 8
 OUTSTANDING: Final = 512
 SETTINGS: Final = {"inputs": 5, "timed_calls": 20}
 #: What is asked for: on two cores without a device, and on a host with one device.
-TARGET_PER_S: Final = 2.0
+TARGET_PER_S: Final = 10.0
 TARGET_ON_DEVICE_PER_S: Final = 5.0
 #: One candidate in so many is also evaluated by the loop, and at least so many are.
 LOOP_PART: Final = 50
@@ -51,7 +51,7 @@ PHASES: Final = {
     "build": "build what compiles",
     "wait": "wait for the slot",
     "container": "start a container",
-    "import": "import torch, measure the hand-over, end",
+    "import": "start the judge, measure the hand-over, end",
     "reference": "prepare the reference",
     "worker": "kill, clean and fork a worker",
     "compile": "run the candidate's file",

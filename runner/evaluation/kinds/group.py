@@ -121,7 +121,17 @@ class Group:
         timeout_s = 0.0 if self._group is None else self._group.settings.timeout_s
         wall_s = min(_MARGIN_S + 2 * (count + 1) * timeout_s, context.max_run_s)
         boot, labels = pair_boot(context.environment), job_labels(context.job)
-        return Plan(spec=make_spec(context, boot, wall_s=wall_s, labels=labels), request=request, alone=True)
+        spec = make_spec(context, boot, wall_s=wall_s, labels=labels)
+        return Plan(spec=spec, request=request, alone=True, batch_id=self._batch_of_container())
+
+    def _batch_of_container(self) -> int | None:
+        """The batch whose groups share a container; None: this group has its own.
+
+        A device is inspected when a container is gone. A group that has failed is tried again in another container.
+        """
+        job = self.context.job
+        separate = self._group is None or self._group.settings.separate_containers
+        return None if separate or self.context.slot.devices or job.failures else job.batch_id
 
     def heard(self, run: Run) -> None:
         """Keep the results of a container."""

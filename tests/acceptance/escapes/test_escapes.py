@@ -144,6 +144,13 @@ def test_probes_in_one_container_are_told_apart() -> None:
         together([case for case in CASES if case.is_probe])
 
 
+def test_runs_side_by_side_do_not_meet_in_the_hosts_ipc_namespace() -> None:
+    """The case that leaves System V objects has keys of its own in each run."""
+    (case,) = (case for case in CASES if case.name == "ipc_left_for_the_next_job")
+    codes = [case.code(relaxed=True, words={"BAIT": f"kernel-runner-bait-{key}"}) for key in ("0000000a", "0000000b")]
+    assert codes[0] != codes[1]
+
+
 def test_the_suite_is_as_large_as_it_says() -> None:
     """At least 45 attempts, at least 15 of them played without their defence, and no defence without an attempt."""
     assert len(CASES) >= 45

@@ -1,4 +1,4 @@
-"""Attacks from one candidate on the next one of its group, and containers without the defence, as their control.
+"""Attacks from one candidate on the next one of its group or batch; containers without the defence, as their control.
 
 Each attack is a text that looks for what an equal candidate has left, and then leaves it. It raises an error that says
 so if it has met something. Two equal candidates make a case, whatever their order is.
@@ -43,6 +43,11 @@ _ATTACKS: Final[Mapping[str, str]] = {
     "a file in its directory": _file("/work/left"),
     "a file in a folder that is forbidden": (
         "p = pathlib.Path('/work/locked')\nmet = p.exists()\np.mkdir()\n(p / 'x').write_text('x')\np.chmod(0)\n"
+    ),
+    "an access list for what is made in its directory": (
+        "import struct\nmet = bool(os.listxattr('/work'))\n"
+        "rights = b''.join(struct.pack('<HHi', who, 7, -1) for who in (1, 4, 32))\n"
+        "os.setxattr('/work', 'system.posix_acl_default', struct.pack('<I', 2) + rights)\n"
     ),
     "a file in /tmp": _file("/tmp/left"),
     "a file in /dev/shm": _file("/dev/shm/left"),
@@ -99,7 +104,7 @@ def attacks(good: str) -> Mapping[str, str]:
 
 @contextmanager
 def without_cleaning() -> Iterator[None]:
-    """While inside: in containers, nothing is killed and nothing is removed between two candidates."""
+    """While inside: in containers, nothing is killed and nothing is removed between candidates and groups."""
     create_body = hostconfig.create_body
 
     def relaxed_body(*given: Any, **more: Any) -> MutableMapping[str, Any]:  # noqa: ANN401 handed through
@@ -111,7 +116,7 @@ def without_cleaning() -> Iterator[None]:
         off = (
             "import os; import sandbox.inside.pair as p; wait = p.Reaper.final_status; p.Reaper.final_status = "
             "lambda r, pid: (r.status(pid) is None and os.kill(pid, 9), wait(r, pid))[1]; "
-            "p.clean_up = p.kill_all_of = lambda *_: None"
+            "p.clean_up = p.kill_all_of = lambda *_, **__: None"
         )
         body["Entrypoint"] = [*before, f"{source.removesuffix('main()')}{off}; main()", boot]
         return body

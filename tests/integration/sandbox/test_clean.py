@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 
+import pytest
+
+from sandbox.errors import EngineRefused
 from sandbox.protocol import PairRequest
 from tests.integration.sandbox.conftest import Workshop
 
@@ -88,3 +92,64 @@ def test_a_later_worker_finds_nothing(workshop: Workshop) -> None:
     assert report.ok, report.message
     there = json.loads(report.steps[0].stdout)
     assert there == {"/work": [], "/tmp": [], "/dev/shm": [], "shm": [], "sem": [], "mode": 0o700}
+
+
+_SUCCESSIVE_JUDGE = (
+    _MAKE
+    + """
+def lives(name):
+    try:
+        return name.isdigit() and bool(open(f'/proc/{name}/cmdline').read())
+    except OSError:
+        return False
+payload = request()
+worker = line()
+worker.sendall(b'?')
+there = json.loads(worker.recv(65536).decode())
+there['/judge'] = os.listdir('/judge')
+# Init, the template, this process and its worker.
+there['processes'] = sum(map(lives, os.listdir('/proc')))
+for path in ('/judge/own', '/tmp/judge', '/dev/shm/judge'):
+    make(path)
+make_system_v()
+if os.fork() == 0:
+    os.setsid()
+    import time
+    time.sleep(86400)
+for path in ('/work/own', '/tmp/worker', '/dev/shm/worker'):
+    worker.sendall(path.encode())
+    worker.recv(1)
+worker.sendall(b'.')
+worker.recv(1)
+step('test', json.dumps(there))
+os._exit(payload['exit_code'])
+"""
+)
+
+
+def test_a_further_request_meets_nothing_of_the_last_one(workshop: Workshop) -> None:
+    """New processes, empty directories of both users, no System V objects; a report of its own."""
+    never = threading.Event()
+    with workshop.engine.start(workshop.spec(workshop.pair_boot(_SUCCESSIVE_JUDGE, _WORKER))) as container:
+        request = PairRequest(payload={"exit_code": 0}, successive=True)
+        for number in range(3):
+            report = container.run(request, on_progress=None, cancel=never, stay_open=number < 2)
+            assert report.ok, report.message
+            (step,) = report.steps
+            there = json.loads(step.stdout)
+            assert there == {
+                **{name: [] for name in ("/work", "/tmp", "/dev/shm", "/judge", "shm", "sem")},
+                "mode": 0o700,
+                "processes": 4,
+            }
+        with pytest.raises(EngineRefused, match="it has had 3"):
+            container.run(request, on_progress=None, cancel=never)
+
+
+def test_after_a_judge_that_failed_there_is_no_further_request(workshop: Workshop) -> None:
+    """Whatever is asked for: what broke one request must not meet another."""
+    with workshop.engine.start(workshop.spec(workshop.pair_boot(_SUCCESSIVE_JUDGE, _WORKER))) as container:
+        request = PairRequest(payload={"exit_code": 1}, successive=True)
+        report = container.run(request, on_progress=None, cancel=threading.Event(), stay_open=True)
+        assert report.ok is False
+        assert not container.is_open

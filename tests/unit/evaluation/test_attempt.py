@@ -1,14 +1,17 @@
-"""What a judge is told of its devices during a run."""
+"""What a judge is told of its devices during a run, and whose fault a container's end is."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from runner.base.gpu_types import ClockPolicy
 from runner.devices import Reading
-from runner.evaluation.attempt import judge_readings
+from runner.evaluation.attempt import _had_ended_before, judge_readings
+from sandbox.spec import Ending
 from tests.unit import samples
 
 
@@ -42,3 +45,26 @@ def test_what_slows_one_device_of_a_slot_spoils_the_times_of_all() -> None:
     assert [reading.sm_clock_mhz for reading in found] == [1410, 1410, 1980, 1410]
     assert {reading.at_ns for reading in found} == {17}
     assert [reading.held for reading in judge_readings([good, noted], gpu, at_ns=18)] == [(), ()]
+
+
+@pytest.mark.parametrize(
+    ("requests", "is_open", "ending", "repeated"),
+    [
+        (1, False, Ending.DIED, True),
+        (1, False, Ending.COMPLETED, False),
+        (2, True, Ending.COMPLETED, False),
+        # It met a limit, or its judge failed.
+        (2, False, Ending.COMPLETED, True),
+        (2, False, Ending.BAD_REPORT, True),
+        (2, False, Ending.CANCELLED, False),
+        (2, False, Ending.DEADLINE, False),
+    ],
+)
+def test_a_request_is_repeated_where_an_earlier_one_may_have_harmed_it(
+    requests: int, is_open: bool, ending: Ending, repeated: bool
+) -> None:
+    """A waiting container that was gone is no verdict; after another request no bad end is, but of one's own."""
+    container: Any = SimpleNamespace(requests=requests, is_open=is_open)
+    outcome = SimpleNamespace(ending=ending, oom_kills=0)
+    report: Any = SimpleNamespace(steps=(), outcome=outcome)
+    assert _had_ended_before(container, report, "cpu0") is repeated

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runner.base.model import Device
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import REFUSED
 from runner.evaluation.context import GroupContext
@@ -90,6 +91,19 @@ def test_the_container_is_that_of_every_job() -> None:
     assert plan.request.payload["group"] == _GROUP
     assert plan.spec.limits.wall_s == pytest.approx(60 + 6 * 10)
     assert plan.spec.boot.kind == "pair"
+
+
+def test_groups_of_a_batch_share_a_container_on_a_cpu_alone() -> None:
+    """Not where each candidate is to have its own, not after a failure, and on no device."""
+    whole = Group(GroupContext(**vars(samples.PLACE), job=samples.group(**_GROUP)))
+    failed = Group(GroupContext(**vars(samples.PLACE), job=replace(samples.group(**_GROUP), failures=1)))
+    device = Device(index=0, uuid="GPU-1", name="NVIDIA H100", vendor="nvidia")
+    slot = replace(samples.SLOT, devices=(device,))
+    on_device = Group(GroupContext(**{**vars(samples.PLACE), "slot": slot}, job=samples.group(**_GROUP)))
+    separate = samples.group(**{**_GROUP, "settings": {"separate_containers": True}})
+    alone = Group(GroupContext(**vars(samples.PLACE), job=separate))
+    shared = [next(group.plans({}))[0].batch_id for group in (whole, failed, on_device, alone)]
+    assert shared == [whole.context.job.batch_id, None, None, None]
 
 
 def _build(tmp_path: Path, *, size: int = 0, exit_code: int = 0, stderr: str = "") -> Build:

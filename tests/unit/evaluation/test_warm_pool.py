@@ -16,7 +16,7 @@ from runner.evaluation.container_spec import SLOT_LABEL
 from runner.evaluation.plan import make_probe
 from runner.evaluation.warm_pool import WarmPool
 from sandbox.errors import EngineUnavailable
-from sandbox.host.engine import DockerEngine
+from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import Boot, SandboxSpec
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit import samples
@@ -31,6 +31,8 @@ class FakeContainer:
     def __init__(self, number: int) -> None:
         self.id = f"container-{number:04d}"
         self.closed = False
+        self.is_open = True
+        self.requests = 1
         self.prepared = threading.Event()
 
     def wait_prepared(self, timeout_s: float, *, stop: Callable[[], bool]) -> bool:
@@ -68,9 +70,21 @@ class FakeEngine:
         return container
 
 
-def take(pool: WarmPool, spec: SandboxSpec) -> FakeContainer | None:
+def take(pool: WarmPool, spec: SandboxSpec, batch_id: int | None = None) -> FakeContainer | None:
     """What slot cpu0 is given for a job."""
-    return cast("FakeContainer | None", pool.take("cpu0", spec, cancel=threading.Event()))
+    return cast("FakeContainer | None", pool.take("cpu0", spec, cancel=threading.Event(), batch_id=batch_id))
+
+
+def serve_group(pool: WarmPool, *, batch_id: int | None = 1, **changes: Any) -> FakeContainer:  # noqa: ANN401 its fields
+    """A container of slot cpu0 that has served a group and was put away."""
+    pool.release("cpu0", SPEC)
+    eventually(lambda: pool.counts()["cpu0"] == 1)
+    container = take(pool, SPEC)
+    assert container is not None
+    for name, value in changes.items():
+        setattr(container, name, value)
+    pool.put_away("cpu0", SPEC, cast("Container", container), batch_id=batch_id)
+    return container
 
 
 def eventually(condition: Callable[[], bool]) -> None:
@@ -228,3 +242,40 @@ def test_a_cancelled_job_waits_for_no_container(engine: FakeEngine, make: Callab
     pool.release("cpu0", SPEC)
     eventually(lambda: len(engine.containers) == 2)
     assert not engine.containers[1].closed
+
+
+def test_a_container_that_has_served_a_group_is_for_its_batch_alone(
+    engine: FakeEngine, make: Callable[[int], WarmPool]
+) -> None:
+    """The next group of the batch gets it, for an equal container; any other job another one, and it is removed."""
+    pool = make(1)
+    used = serve_group(pool)
+    assert take(pool, SPEC, batch_id=1) is used
+    for spec, batch_id in ((SPEC, 2), (SPEC, None), (OTHER, 1)):
+        pool.put_away("cpu0", SPEC, cast("Container", used), batch_id=1)
+        assert take(pool, spec, batch_id=batch_id) is not used
+        assert used.closed
+        used = serve_group(pool)
+    assert not used.closed
+
+
+@pytest.mark.parametrize(
+    ("batch_id", "changes"), [(None, {}), (1, {"is_open": False}), (1, {"requests": warm_pool.MOST_REQUESTS})]
+)
+def test_a_container_that_is_for_no_further_group_is_removed(
+    make: Callable[[int], WarmPool], batch_id: int | None, changes: dict[str, Any]
+) -> None:
+    """It belongs to no batch, broke or met a limit, or has served enough."""
+    assert serve_group(make(1), batch_id=batch_id, **changes).closed
+
+
+def test_a_used_container_waits_for_a_moment(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
+    """Where no group follows, a fresh one takes its place; a pool that closes removes it."""
+    pool = make(1)
+    used = serve_group(pool)
+    pool.release("cpu0", SPEC)
+    eventually(lambda: used.closed and pool.counts()["cpu0"] == 1)
+    last = serve_group(pool)
+    pool.close()
+    assert last.closed
+    assert engine.containers[-1] is last

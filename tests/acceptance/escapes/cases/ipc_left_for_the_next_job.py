@@ -7,7 +7,8 @@ relaxed: wrong_answer
 gvisor: wrong_answer
 gvisor_why: it has message queues of its own, gone with the container
 """
-KEY = 0x6B72
+# Of this run alone: without their namespace the objects are the host's.
+KEY = int("@BAIT@"[-8:], 16)
 for make, remove, size in ((29, 31, 4096), (64, 66, 1)):
     if REHEARSAL:
         break
