@@ -2,10 +2,10 @@
 
 Owns the waiting containers, a few per slot. Each is used once or thrown away, never cleaned: it has not seen a byte of
 any submission. A container waits only once its judge has said that all is imported and quiet. Importing costs one core
-two seconds of work. So containers are started only while nothing runs on the slot, as many at a time as it has cores.
-If a job finds none waiting, one for the next job is started beside its own. Thus a slot that is never free gets some,
-too. A container that is still starting when a job takes another one is removed. A container is used only for the spec
-it was started with: GPU type, image, limits, devices, programs.
+more than a second of work. So containers are started only while no submission runs on the slot, as many at a time as it
+has cores. If a job finds none waiting, one for the next job is started beside its own. Thus a slot that is never free
+gets some, too. A container that is still starting when a job takes another one is removed. A container is used only for
+the spec it was started with: GPU type, image, limits, devices, programs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _SlotPool:
     containers: list[_WarmContainer] = field(default_factory=list)
     #: How many containers are being started for this slot right now.
     starting: int = 0
-    #: The slot runs a job, or a job waits for what is being started.
+    #: A submission runs on the slot, or a job waits for what is being started.
     busy: bool = False
     awaited: bool = False
     #: The job that waits found nothing being started.
@@ -91,6 +91,17 @@ class WarmPool:
                 self._keeper = threading.Thread(target=self._keep, name="warm-pool", daemon=True)
                 self._keeper.start()
             self._changed.notify_all()
+
+    def replace_last(self, slot: str) -> None:
+        """All processes of the slot's submission are dead: if no container waits, start the next ones now.
+
+        The slot's job is not over, so `release` follows.
+        """
+        with self._changed:
+            place = self._pools.get(slot)
+            if place is not None and not place.containers:
+                place.busy = False
+                self._changed.notify_all()
 
     def take(self, slot: str, spec: SandboxSpec, *, cancel: threading.Event) -> Container | None:
         """A waiting container of the slot that fits `spec`, or None; the slot is busy from now on.

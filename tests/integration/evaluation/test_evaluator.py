@@ -76,6 +76,29 @@ def test_a_result_is_known_while_its_container_is_removed_and_the_slot_is_free_a
     assert order == ["removed", "free"]
 
 
+def test_the_next_container_is_started_before_the_last_one_is_removed(
+    shared_evaluator: Evaluator, docker_engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The removal waits for that start here; without it the slot would never become free."""
+    first, begun, in_time = waiting(shared_evaluator), threading.Event(), []
+    remove, start = docker_engine._remove, docker_engine.start
+
+    def started(spec: SandboxSpec) -> Container:
+        begun.set()
+        return start(spec)
+
+    def removed(container_id: str) -> None:
+        if container_id == first:
+            in_time.append(begun.wait(PATIENCE_S))
+        remove(container_id)
+
+    monkeypatch.setattr(docker_engine, "start", started)
+    monkeypatch.setattr(docker_engine, "_remove", removed)
+    assert shared_evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED
+    assert in_time == [True]
+    waiting(shared_evaluator)
+
+
 def test_a_warm_container_that_died_costs_no_verdict(shared_evaluator: Evaluator, docker_engine: DockerEngine) -> None:
     """It is found dead when its job comes, and the job runs in a fresh one."""
     docker_engine._kill(waiting(shared_evaluator))

@@ -132,6 +132,24 @@ def test_nothing_is_started_while_the_slot_is_busy(engine: FakeEngine, make: Cal
     eventually(lambda: len(engine.containers) == 2)
 
 
+def test_the_last_container_is_replaced_before_the_slot_is_free(
+    engine: FakeEngine, make: Callable[[int], WarmPool]
+) -> None:
+    """Its job has nothing left to disturb; while another one waits, the next job takes that, and nothing is started."""
+    pool = make(2)
+    pool.release("cpu0", SPEC)
+    eventually(lambda: pool.counts()["cpu0"] == 2)
+    assert take(pool, SPEC) is not None
+    pool.replace_last("cpu0")
+    time.sleep(0.05)
+    assert len(engine.containers) == 2
+    assert take(pool, SPEC) is not None
+    pool.replace_last("cpu0")
+    eventually(lambda: pool.counts()["cpu0"] == 2)
+    pool.release("cpu0", SPEC)
+    assert take(pool, SPEC) is engine.containers[2]
+
+
 def test_a_job_waits_for_the_start_it_would_have_to_make(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
     """With none waiting and one being started, that one is taken."""
     pool = make(1)
