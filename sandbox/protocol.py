@@ -8,9 +8,11 @@ judge works, the daemon may send any number of `reading` frames with the state o
 open until it has the `end` frame and has read the cgroup's counters. An earlier end of file means that the daemon is
 gone; then init ends the container.
 
-Container to daemon, in this order: `ready` once, before init reads the request; any number of `progress`, `step` and
-`artifact`; any number of `archive`, if the request asks for a build archive; one `end`.
+Container to daemon, in this order: `imported` once, if it has yet to get its own cores; `ready` once, before init reads
+the request; any number of `progress`, `step` and `artifact`; any number of `archive`, if the request asks for a build
+archive; one `end`.
 
+    {"type": "imported"}              the libraries are imported, on other cores
     {"type": "ready",    ...Ready}
     {"type": "prepared"}              its judge waits for a request, all imported
     {"type": "progress", ...Progress} in cases; total 0: only the program knows it

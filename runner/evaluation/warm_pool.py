@@ -1,11 +1,14 @@
 """Started containers, torch imported, that wait for jobs.
 
 Owns the waiting containers, a few per slot. Each is used once or thrown away, never cleaned: it has not seen a byte of
-any submission. A container waits only once its judge has said that all is imported and quiet. Importing costs one core
-more than a second of work. So containers are started only while no submission runs on the slot, as many at a time as it
-has cores. If a job finds none waiting, one for the next job is started beside its own. Thus a slot that is never free
-gets some, too. A container that is still starting when a job takes another one is removed. A container is used only for
-the spec it was started with: GPU type, image, limits, devices, programs.
+any submission. A container waits only once its judge has said that all is imported and quiet. A container is used only
+for the spec it was started with: GPU type, image, limits, devices, programs.
+
+Importing costs one core more than a second of work. Where the host has as many cores that no slot uses as a slot has,
+containers import on those, beside jobs. They get the slot's cores, on which judge and worker start, when no submission
+runs there. On other hosts containers are started only while no submission runs on the slot, as many at a time as it has
+cores. If a job finds none waiting, one for the next job is started beside its own. Thus a slot that is never free gets
+some, too. A container on the slot's cores that is still starting when a job takes another one is removed.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from runner.devices.quarantine import Quarantine
 from runner.evaluation.container_spec import SLOT_LABEL
 from sandbox.errors import SandboxError
 from sandbox.host.engine import Container, DockerEngine
+from sandbox.policy.checks import GVISOR
 from sandbox.spec import SandboxSpec
 
 #: A free slot that still has a waiting container gets its next one only after this. A secret job follows its public one
@@ -71,9 +75,15 @@ class WarmPool:
         self._size = size
         self._changed = threading.Condition()
         self._pools: dict[str, _SlotPool] = {}
+        #: Cores that no slot uses.
+        self._spare_cpus: tuple[int, ...] = ()
         self._closed = False
         self._keeper: threading.Thread | None = None
         self._starters: set[threading.Thread] = set()
+
+    def arrange(self, spare_cpus: tuple[int, ...]) -> None:
+        """Set the cores that no slot uses; call it before anything else."""
+        self._spare_cpus = spare_cpus
 
     def release(self, slot: str, spec: SandboxSpec) -> None:
         """The slot is free: let containers like `spec` wait for its next jobs."""
@@ -130,6 +140,7 @@ class WarmPool:
             # Those that do not fit go too: the board's jobs have changed, and their memory is wanted.
             thrown = [warm for warm in place.containers if warm not in fitting]
             place.containers = fitting[1:]
+            self._changed.notify_all()
         self._remove(thrown)
         return None if chosen is None else chosen.container
 
@@ -194,7 +205,20 @@ class WarmPool:
         return min(ready, key=lambda entry: (not entry[1].asked, len(entry[1].containers)), default=None)
 
     def _wants(self, place: _SlotPool) -> bool:
-        return not place.starting and not place.busy and self._count(place) > 0
+        idle = not place.busy or bool(self._import_cpus(place.spec))
+        return not place.starting and idle and self._count(place) > 0
+
+    def _import_cpus(self, spec: SandboxSpec) -> tuple[int, ...]:
+        """Where containers like this import, on as many cores as libraries shall count; empty: on the slot's."""
+        count = len(spec.limits.cpus)
+        usable = spec.boot.preload and spec.runtime not in GVISOR and len(self._spare_cpus) >= count
+        return self._spare_cpus[:count] if usable else ()
+
+    def _wait_for_cores(self, place: _SlotPool) -> None:
+        """Wait until an imported container may use the slot's cores: none runs there, or follows at once."""
+        with self._changed:
+            while not (self._closed or place.awaited or (not place.busy and self._is_due(place))):
+                self._changed.wait(CANCEL_POLL_S)
 
     def _is_due(self, place: _SlotPool) -> bool:
         return place.not_before_s <= time.monotonic()
@@ -234,7 +258,9 @@ class WarmPool:
 
     def _start_one(self, slot: str, place: _SlotPool, spec: SandboxSpec, containers: list[_WarmContainer]) -> None:
         try:
-            container = self._engine.start(spec)
+            container = self._engine.start(
+                replace(spec, import_cpus=self._import_cpus(spec)), wait_for_cores=lambda: self._wait_for_cores(place)
+            )
         except SandboxError as error:
             _log.warning("warm_container_not_started", slot=slot, error=str(error))
             if error.leftover is not None:

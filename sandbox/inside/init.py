@@ -26,7 +26,7 @@ from sandbox import protocol
 from sandbox.inside.boot import BootConfig, parse_boot
 from sandbox.inside.build_archive import unpack_archive
 from sandbox.inside.connection import DaemonConnection
-from sandbox.inside.pair import JudgeEnded, Pair
+from sandbox.inside.pair import JudgeEnded, Pair, import_elsewhere
 from sandbox.inside.process import DaemonGone, InitError, Reaper
 from sandbox.inside.steps import run_steps
 
@@ -78,10 +78,11 @@ def _serve(document: str) -> int:
 
 
 def _run(boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> None:
+    template = import_elsewhere(boot, daemon, reaper) if boot.awaited_cpus else None
     # First, since the engine checks the facts meanwhile: judge and worker exist once their libraries are imported.
     daemon.send(protocol.Ready(facts=facts()).to_message())
     if boot.kind == "pair":
-        Pair(boot=boot, daemon=daemon, reaper=reaper).serve()
+        Pair(boot=boot, daemon=daemon, reaper=reaper, template=template).serve()
     else:
         incoming = daemon.request()
         unpack_archive(incoming.archive, boot=boot, reaper=reaper)

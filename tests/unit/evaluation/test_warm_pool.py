@@ -49,15 +49,25 @@ class FakeEngine:
     def __init__(self) -> None:
         self.containers: list[FakeContainer] = []
         self.labels: list[dict[str, str]] = []
+        #: The cores on which containers imported before they got their own.
+        self.imported: list[tuple[int, ...]] = []
         self.go = threading.Event()
         self.go.set()
         self.broken: Exception | None = None
         #: Whether a container is prepared as soon as it is started.
         self.quick = True
 
-    def start(self, spec: Any) -> FakeContainer:  # noqa: ANN401 the engine's signature is not the subject
+    def start(
+        self,
+        spec: Any,  # noqa: ANN401 the engine's signature is not the subject
+        *,
+        wait_for_cores: Callable[[], None],
+    ) -> FakeContainer:
         """One container."""
         assert self.go.wait(PATIENCE_S)
+        if spec.import_cpus:
+            self.imported.append(spec.import_cpus)
+            wait_for_cores()
         if self.broken is not None:
             raise self.broken
         self.labels.append(dict(spec.labels))
@@ -132,6 +142,53 @@ def test_nothing_is_started_while_the_slot_is_busy(engine: FakeEngine, make: Cal
     eventually(lambda: len(engine.containers) == 2)
 
 
+def test_with_spare_cores_the_next_container_is_imported_beside_the_job(
+    engine: FakeEngine, make: Callable[[int], WarmPool]
+) -> None:
+    """It gets the slot's cores, on which judge and worker start, when the job has computed all."""
+    pool = make(1)
+    pool.arrange((1, 2))
+    pool.release("cpu0", SPEC)
+    eventually(lambda: pool.counts()["cpu0"] == 1)
+    assert take(pool, SPEC) is engine.containers[0]
+    eventually(lambda: len(engine.imported) == 2)
+    time.sleep(0.05)
+    assert len(engine.containers) == 1
+    pool.replace_last("cpu0")
+    eventually(lambda: pool.counts()["cpu0"] == 1)
+    assert engine.imported == [(1, 2), (1, 2)]
+    pool.release("cpu0", SPEC)
+    assert take(pool, SPEC) is engine.containers[1]
+
+
+def test_a_container_that_waits_for_its_cores_gets_them_for_the_job_that_needs_it(
+    engine: FakeEngine, make: Callable[[int], WarmPool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one waiting the next one lets the secret job come first; a job that finds none waiting does not wait."""
+    pool = make(2)
+    pool.arrange((1, 2))
+    pool.release("cpu0", SPEC)
+    eventually(lambda: pool.counts()["cpu0"] == 2)
+    assert take(pool, SPEC) is not None
+    eventually(lambda: len(engine.imported) == 3)
+    monkeypatch.setattr(warm_pool, "IDLE_S", 1000.0)
+    pool.release("cpu0", SPEC)
+    assert take(pool, SPEC) in engine.containers[:2]
+    time.sleep(0.05)
+    assert len(engine.containers) == 2
+    pool.release("cpu0", SPEC)
+    assert take(pool, SPEC) is engine.containers[2]
+
+
+def test_too_few_spare_cores_are_not_used(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
+    """Libraries count the cores that they are loaded on, and a submission is to get as many threads as on any host."""
+    pool = make(1)
+    pool.arrange((2,))
+    pool.release("cpu0", replace(SPEC, limits=replace(SPEC.limits, cpus=(0, 1))))
+    eventually(lambda: pool.counts()["cpu0"] == 1)
+    assert engine.imported == []
+
+
 def test_the_last_container_is_replaced_before_the_slot_is_free(
     engine: FakeEngine, make: Callable[[int], WarmPool]
 ) -> None:
@@ -147,7 +204,7 @@ def test_the_last_container_is_replaced_before_the_slot_is_free(
     pool.replace_last("cpu0")
     eventually(lambda: pool.counts()["cpu0"] == 2)
     pool.release("cpu0", SPEC)
-    assert take(pool, SPEC) is engine.containers[2]
+    assert take(pool, SPEC) in engine.containers[2:]
 
 
 def test_a_job_waits_for_the_start_it_would_have_to_make(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
