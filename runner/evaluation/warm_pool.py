@@ -22,10 +22,10 @@ from dataclasses import dataclass, field, replace
 from runner.base.logs import get_logger
 from runner.devices.quarantine import Quarantine
 from runner.evaluation.container_spec import SLOT_LABEL
-from sandbox.errors import SandboxError
+from sandbox.errors import EngineRefused, SandboxError
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.policy.checks import GVISOR
-from sandbox.spec import SandboxSpec
+from sandbox.spec import DeviceDriver, SandboxSpec
 
 #: A free slot that still has a waiting container gets its next one only after this. A secret job follows its public one
 #: within a tenth of a second; no container must start beside its timed calls.
@@ -211,7 +211,9 @@ class WarmPool:
     def _import_cpus(self, spec: SandboxSpec) -> tuple[int, ...]:
         """Where containers like this import, on as many cores as libraries shall count; empty: on the slot's."""
         count = len(spec.limits.cpus)
-        usable = spec.boot.preload and spec.runtime not in GVISOR and len(self._spare_cpus) >= count
+        # Devices that NVIDIA's runtime added behind the engine's back may be lost when the engine changes a container.
+        keeps_devices = spec.devices is None or spec.devices.driver is not DeviceDriver.NVIDIA
+        usable = spec.boot.preload and spec.runtime not in GVISOR and keeps_devices and len(self._spare_cpus) >= count
         return self._spare_cpus[:count] if usable else ()
 
     def _wait_for_cores(self, place: _SlotPool) -> None:
@@ -265,6 +267,9 @@ class WarmPool:
             _log.warning("warm_container_not_started", slot=slot, error=str(error))
             if error.leftover is not None:
                 self._quarantine.add(slot, error.leftover, error)
+            if isinstance(error, EngineRefused):
+                # Perhaps this engine cannot change a container's cores.
+                self._spare_cpus = ()
             return
         except Exception:  # noqa: BLE001 logged; without this thread a job would wait for ever for what it starts
             _log.exception("warm_container_not_started", slot=slot)

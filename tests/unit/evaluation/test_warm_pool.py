@@ -15,9 +15,9 @@ from runner.evaluation import warm_pool
 from runner.evaluation.container_spec import SLOT_LABEL
 from runner.evaluation.plan import make_probe
 from runner.evaluation.warm_pool import WarmPool
-from sandbox.errors import EngineUnavailable
+from sandbox.errors import EngineRefused, EngineUnavailable
 from sandbox.host.engine import DockerEngine
-from sandbox.spec import Boot, SandboxSpec
+from sandbox.spec import Boot, DeviceDriver, Devices, SandboxSpec
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit import samples
 
@@ -180,11 +180,36 @@ def test_a_container_that_waits_for_its_cores_gets_them_for_the_job_that_needs_i
     assert take(pool, SPEC) is engine.containers[2]
 
 
-def test_too_few_spare_cores_are_not_used(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
-    """Libraries count the cores that they are loaded on, and a submission is to get as many threads as on any host."""
+@pytest.mark.parametrize(
+    "spec",
+    [
+        replace(SPEC, limits=replace(SPEC.limits, cpus=(0, 1, 2))),
+        replace(SPEC, runtime="runsc"),
+        replace(SPEC, devices=Devices(driver=DeviceDriver.NVIDIA, ids=("GPU-1",))),
+    ],
+    ids=["too-few", "gvisor", "nvidia-runtime"],
+)
+def test_where_spare_cores_do_not_do_containers_import_on_their_own(
+    engine: FakeEngine, make: Callable[[int], WarmPool], spec: SandboxSpec
+) -> None:
+    """Libraries count the cores that they are loaded on; gVisor shows others; a runtime's devices may be lost."""
     pool = make(1)
-    pool.arrange((2,))
-    pool.release("cpu0", replace(SPEC, limits=replace(SPEC.limits, cpus=(0, 1))))
+    pool.arrange((2, 3))
+    pool.release("cpu0", spec)
+    eventually(lambda: pool.counts()["cpu0"] == 1)
+    assert engine.imported == []
+
+
+def test_an_engine_that_refuses_is_asked_for_no_other_cores(
+    engine: FakeEngine, make: Callable[[int], WarmPool]
+) -> None:
+    """It may not be able to change those of a container."""
+    pool = make(1)
+    pool.arrange((2, 3))
+    engine.broken = EngineRefused("not supported")
+    pool.release("cpu0", SPEC)
+    eventually(lambda: not pool._spare_cpus)
+    engine.broken = None
     eventually(lambda: pool.counts()["cpu0"] == 1)
     assert engine.imported == []
 
