@@ -9,9 +9,11 @@ open until it has the `end` frame and has read the cgroup's counters. An earlier
 gone; then init ends the container. After the `end` frame, with `ok`, of a `successive` request it may send a further
 request within a minute, whose report follows likewise without `ready`.
 
-Container to daemon, in this order: `ready` once, before init reads the request; any number of `progress`, `step` and
-`artifact`; any number of `archive`, if the request asks for a build archive; one `end`.
+Container to daemon, in this order: `imported` once, if it has yet to get its own cores; `ready` once, before init reads
+the request; any number of `progress`, `step` and `artifact`; any number of `archive`, if the request asks for a build
+archive; one `end`.
 
+    {"type": "imported"}              the libraries are imported, on other cores
     {"type": "ready",    ...Ready}
     {"type": "prepared"}              its judge waits for a request, all imported
     {"type": "progress", ...Progress} in cases; total 0: only the program knows it

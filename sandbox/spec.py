@@ -137,6 +137,8 @@ class SandboxSpec:
     python: str
     boot: Boot
     limits: Limits
+    #: Other cores, as many, for the preload of a pair: the container gets its own afterwards. Empty: it has its own.
+    import_cpus: tuple[int, ...] = ()
     binds: tuple[Bind, ...] = ()
     tmpfs: tuple[Tmpfs, ...] = ()
     devices: Devices | None = None

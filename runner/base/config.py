@@ -241,7 +241,8 @@ class Config(BaseModel):
     reserve_cpus: int = Field(default=0, ge=0, examples=[8])
     """
     So many of the lowest-numbered cores belong to no slot, unless a slot names them. They serve the daemon, the engine,
-    compilers (`build_workers`) and the rest of the system. On a GPU host leave some.
+    compilers (`build_workers`), imports for the next jobs (`warm_containers`) and the rest of the system. On a GPU host
+    leave some, best as many as a slot has.
     """
     lease_s: float = Field(default=25.0, ge=1.0, le=3600.0, examples=[60.0])
     """
@@ -302,8 +303,10 @@ class Config(BaseModel):
     How many started containers wait per slot, with torch imported, so that submissions start at once. Two serve the
     public and the secret job of a ranked submission; 0 turns it off. Each takes about half a GiB of memory. It serves
     one job, or groups of one batch on a CPU. It fits jobs of the GPU type, image, limits and programs that it was
-    started with. The daemon starts them while the slot is free, or while its next job would have to wait for one
-    anyway. `kernel-runner host list --json` shows the number (`slots[].warm_containers`).
+    started with. Where at least as many cores as a slot has belong to no slot (`reserve_cpus`), the next containers
+    import torch on those while a job runs, so that a slot hardly waits for one. Else the daemon starts them while the
+    slot is free, or while its next job would have to wait for one anyway. `kernel-runner host list --json` shows the
+    number (`slots[].warm_containers`).
     """
     build_workers: _Count = Field(default="auto", examples=[2])
     """

@@ -224,6 +224,9 @@ class Attempt:
             # Remove the container first: only then is everything on the device left over.
             self._used.close()
             run = replace(run, gone_ns=time.monotonic_ns())
+        else:
+            # The next container imports while this one is removed and a job is claimed.
+            self._resources.warm_pool.replace_last(slot.name)
         if slot.devices:
             after = self._inspect_after(before, run.report)
             run = replace(run, devices=tuple(gate.metadata(slot, before, after, sampler)))

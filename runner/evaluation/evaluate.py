@@ -26,6 +26,7 @@ from runner.base.errors import (
 from runner.base.gpu_types import GpuType, Registry
 from runner.base.logs import get_logger
 from runner.base.model import GroupJob, Job, JobResult, Json, Slot, SubmissionJob, ValidationJob
+from runner.devices import spare_cpus
 from runner.devices.gate import HealthGate
 from runner.devices.quarantine import Quarantine
 from runner.devices.vendors import SUPPORTED
@@ -130,6 +131,7 @@ class Evaluator:
         """
         slots = tuple(slots)
         self._build_cache.arrange(slots)
+        self._warm_pool.arrange(spare_cpus(slots))
         for name in dict.fromkeys(slot.gpu_type for slot in slots):
             gpu = self._registry.get(name)
             started = time.monotonic()

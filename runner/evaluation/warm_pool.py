@@ -1,11 +1,14 @@
 """Started containers, torch imported, that wait for jobs.
 
 Owns the waiting containers, a few per slot. Each is used once or thrown away, never cleaned: it has not seen a byte of
-any submission. A container waits only once its judge has said that all is imported and quiet. Importing costs one core
-two seconds of work. So containers are started only while nothing runs on the slot, as many at a time as it has cores.
-If a job finds none waiting, one for the next job is started beside its own. Thus a slot that is never free gets some,
-too. A container that is still starting when a job takes another one is removed. A container is used only for the spec
-it was started with: GPU type, image, limits, devices, programs.
+any submission. A container waits only once its judge has said that all is imported and quiet. A container is used only
+for the spec it was started with: GPU type, image, limits, devices, programs.
+
+Importing costs one core more than a second of work. Where the host has as many cores that no slot uses as a slot has,
+containers import on those, beside jobs. They get the slot's cores, on which judge and worker start, when no submission
+runs there. On other hosts containers are started only while no submission runs on the slot, as many at a time as it has
+cores. If a job finds none waiting, one for the next job is started beside its own. Thus a slot that is never free gets
+some, too. A container on the slot's cores that is still starting when a job takes another one is removed.
 
 One exception: a container that has served a group waits IDLE_S for the next group of the same batch. For that one init
 removes what the last one left, and starts new processes. Any other job gets another container.
@@ -22,9 +25,10 @@ from dataclasses import dataclass, field, replace
 from runner.base.logs import get_logger
 from runner.devices.quarantine import Quarantine
 from runner.evaluation.container_spec import SLOT_LABEL
-from sandbox.errors import SandboxError
+from sandbox.errors import EngineRefused, SandboxError
 from sandbox.host.engine import Container, DockerEngine
-from sandbox.spec import SandboxSpec
+from sandbox.policy.checks import GVISOR
+from sandbox.spec import DeviceDriver, SandboxSpec
 
 #: A free slot that still has a waiting container gets its next one only after this. A secret job follows its public one
 #: within a tenth of a second; no container must start beside its timed calls.
@@ -61,7 +65,7 @@ class _SlotPool:
     kept: _WarmContainer | None = None
     #: How many containers are being started for this slot right now.
     starting: int = 0
-    #: The slot runs a job, or a job waits for what is being started.
+    #: A submission runs on the slot, or a job waits for what is being started.
     busy: bool = False
     awaited: bool = False
     #: The job that waits found nothing being started.
@@ -80,9 +84,15 @@ class WarmPool:
         self._size = size
         self._changed = threading.Condition()
         self._pools: dict[str, _SlotPool] = {}
+        #: Cores that no slot uses.
+        self._spare_cpus: tuple[int, ...] = ()
         self._closed = False
         self._keeper: threading.Thread | None = None
         self._starters: set[threading.Thread] = set()
+
+    def arrange(self, spare_cpus: tuple[int, ...]) -> None:
+        """Set the cores that no slot uses; call it before anything else."""
+        self._spare_cpus = spare_cpus
 
     def release(self, slot: str, spec: SandboxSpec) -> None:
         """The slot is free: let containers like `spec` wait for its next jobs."""
@@ -111,6 +121,17 @@ class WarmPool:
                     place.kept = kept
                     return
         self._remove([kept])
+
+    def replace_last(self, slot: str) -> None:
+        """All processes of the slot's submission are dead: if no container waits, start the next ones now.
+
+        The slot's job is not over, so `release` follows.
+        """
+        with self._changed:
+            place = self._pools.get(slot)
+            if place is not None and not place.containers:
+                place.busy = False
+                self._changed.notify_all()
 
     def take(
         self, slot: str, spec: SandboxSpec, *, cancel: threading.Event, batch_id: int | None = None
@@ -150,6 +171,7 @@ class WarmPool:
             # Those that do not fit go too: the board's jobs have changed, and their memory is wanted.
             thrown = [warm for warm in place.containers if warm not in fitting]
             place.containers = fitting[1:]
+            self._changed.notify_all()
         self._remove(thrown)
         return None if chosen is None else chosen.container
 
@@ -214,7 +236,22 @@ class WarmPool:
         return min(ready, key=lambda entry: (not entry[1].asked, len(entry[1].containers)), default=None)
 
     def _wants(self, place: _SlotPool) -> bool:
-        return not place.starting and not place.busy and self._count(place) > 0
+        idle = not place.busy or bool(self._import_cpus(place.spec))
+        return not place.starting and idle and self._count(place) > 0
+
+    def _import_cpus(self, spec: SandboxSpec) -> tuple[int, ...]:
+        """Where containers like this import, on as many cores as libraries shall count; empty: on the slot's."""
+        count = len(spec.limits.cpus)
+        # Devices that NVIDIA's runtime added behind the engine's back may be lost when the engine changes a container.
+        keeps_devices = spec.devices is None or spec.devices.driver is not DeviceDriver.NVIDIA
+        usable = spec.boot.preload and spec.runtime not in GVISOR and keeps_devices and len(self._spare_cpus) >= count
+        return self._spare_cpus[:count] if usable else ()
+
+    def _wait_for_cores(self, place: _SlotPool) -> None:
+        """Wait until an imported container may use the slot's cores: none runs there, or follows at once."""
+        with self._changed:
+            while not (self._closed or place.awaited or (not place.busy and self._is_due(place))):
+                self._changed.wait(CANCEL_POLL_S)
 
     def _is_due(self, place: _SlotPool) -> bool:
         return place.not_before_s <= time.monotonic()
@@ -258,11 +295,16 @@ class WarmPool:
 
     def _start_one(self, slot: str, place: _SlotPool, spec: SandboxSpec, containers: list[_WarmContainer]) -> None:
         try:
-            container = self._engine.start(spec)
+            container = self._engine.start(
+                replace(spec, import_cpus=self._import_cpus(spec)), wait_for_cores=lambda: self._wait_for_cores(place)
+            )
         except SandboxError as error:
             _log.warning("warm_container_not_started", slot=slot, error=str(error))
             if error.leftover is not None:
                 self._quarantine.add(slot, error.leftover, error)
+            if isinstance(error, EngineRefused):
+                # Perhaps this engine cannot change a container's cores.
+                self._spare_cpus = ()
             return
         except Exception:  # noqa: BLE001 logged; without this thread a job would wait for ever for what it starts
             _log.exception("warm_container_not_started", slot=slot)

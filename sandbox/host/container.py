@@ -63,6 +63,8 @@ class _ReceivedReport:
     """What has arrived so far."""
 
     decoder: protocol.Decoder
+    #: Whether the preload has run, on other cores than the container is to have.
+    imported: bool = False
     facts: Mapping[str, Any] | None = None
     #: Whether the judge waits for its request, with everything imported.
     prepared: bool = False
@@ -83,6 +85,9 @@ class _ReceivedReport:
             kind = message["type"]
             if self.end is not None:
                 raise protocol.FrameError(f"a {kind!r} frame after 'end'")
+            if kind == "imported" and self.facts is None:
+                self.imported = True
+                continue
             if kind != "end" and (kind == "ready") != (self.facts is None):
                 raise protocol.FrameError(f"a {kind!r} frame {'before' if self.facts is None else 'after'} 'ready'")
             self._take(kind, message)
@@ -226,13 +231,24 @@ class Container:
             raise ProtocolError(f"container {self.id[:12]}: no 'ready' yet")
         return self._received.facts
 
+    def wait_imported(self, timeout_s: float) -> None:
+        """Wait until the preload has run on other cores. The engine calls this at most once.
+
+        Raises:
+            ProtocolError: as `wait_ready`.
+        """
+        self._wait_or_raise(lambda: self._received.imported, timeout_s, "'imported'")
+
     def wait_ready(self, timeout_s: float) -> None:
         """Wait for the `ready` frame. The engine calls this once.
 
         Raises:
             ProtocolError: another frame arrived, the container ended, or nothing arrived in time.
         """
-        if self._wait(lambda: self._received.facts is not None, time.monotonic() + timeout_s):
+        self._wait_or_raise(lambda: self._received.facts is not None, timeout_s, "'ready'")
+
+    def _wait_or_raise(self, done: Callable[[], bool], timeout_s: float, awaited: str) -> None:
+        if self._wait(done, time.monotonic() + timeout_s):
             return
         if self._received.end is not None:
             why = f"the container's init gave up: {self._received.end.message}"
@@ -240,9 +256,9 @@ class Container:
             end = self._ended(EXIT_PATIENCE_S)
             code = "unknown" if end is None else end.exit_code
             python = f"is {self.spec.python!r} a Python 3.11 or newer in image {self.spec.image[:19]}?"
-            why = f"ended before 'ready' with exit code {code}{self._stderr_note()}; {python}"
+            why = f"ended before {awaited} with exit code {code}{self._stderr_note()}; {python}"
         else:
-            why = f"no 'ready' within {timeout_s:.0f} s{self._stderr_note()}"
+            why = f"no {awaited} within {timeout_s:.0f} s{self._stderr_note()}"
         raise ProtocolError(f"container {self.id[:12]}: {why}")
 
     def wait_prepared(self, timeout_s: float, *, stop: Callable[[], bool]) -> bool:

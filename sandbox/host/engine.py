@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 #: From the start to `ready`. Includes reading the interpreter from a cold disk.
 READY_TIMEOUT_S = 60.0
+#: From the start until the libraries are imported on other cores than the container's.
+IMPORT_TIMEOUT_S = 120.0
 #: Limit of one engine call while a container is removed. A kill can hang if a device fell off the bus.
 REMOVE_TIMEOUT_S = 20.0
 HOST_ROOT_REPOSITORY = "kernel-runner/host-root"
@@ -203,8 +205,11 @@ class DockerEngine:
 
     # --- containers ----------------------------------------------------------------------------------------------
 
-    def start(self, spec: SandboxSpec) -> Container:
+    def start(self, spec: SandboxSpec, *, wait_for_cores: Callable[[], None] = lambda: None) -> Container:
         """Create, attach and start a container, wait for `ready`, and check that it matches the spec.
+
+        `wait_for_cores`: called when the libraries are imported on `import_cpus`; the container gets its own cores when
+        it returns.
 
         Raises:
             EngineRefused: the engine refused, or the container differs from the spec. No submission ran in it.
@@ -219,6 +224,8 @@ class DockerEngine:
         spec = replace(spec, accounts=lent.accounts)
         body = hostconfig.create_body(spec, owner=self.owner)
         body["Labels"][hostconfig.LABEL_CREATOR] = identity()
+        if spec.import_cpus:
+            body["HostConfig"]["CpusetCpus"] = hardening.number_list(spec.import_cpus)
         try:
             container_id = self._call("create", lambda api: _create(api, body))
         except BaseException:
@@ -244,6 +251,12 @@ class DockerEngine:
                 ended=lambda patience_s: self._ended(container_id, patience_s),
                 remove=lambda: self._remove(container_id),
             )
+            if spec.import_cpus:
+                container.wait_imported(IMPORT_TIMEOUT_S)
+                wait_for_cores()
+                own = hardening.number_list(spec.limits.cpus)
+                self._on(container_id, "update", lambda api: api.update_container(container_id, cpuset_cpus=own))
+                inspected = self._inspect(container_id)
             container.wait_ready(READY_TIMEOUT_S)
             container.attested = _attest(
                 container, Observed(engine=inspected, kernel=read_kernel_view(pid, cgroup), inside=container.facts)

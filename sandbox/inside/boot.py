@@ -31,6 +31,8 @@ class BootConfig:
     rank_checker: tuple[str, ...]
     #: Python code that a template runs before these programs, which are forks of it; empty: there is no template.
     preload: str
+    #: The cores that the container gets once the preload has run; empty: it has them.
+    awaited_cpus: tuple[int, ...]
     judge_uid: int
     worker_uid: int
     groups: tuple[int, ...]

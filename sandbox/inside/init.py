@@ -29,7 +29,7 @@ from sandbox import protocol
 from sandbox.inside.boot import parse_boot
 from sandbox.inside.build_archive import unpack_archive
 from sandbox.inside.connection import DaemonConnection
-from sandbox.inside.pair import JudgeEnded, Pair
+from sandbox.inside.pair import JudgeEnded, Pair, import_elsewhere
 from sandbox.inside.process import DaemonGone, InitError, Reaper
 from sandbox.inside.steps import run_steps
 
@@ -93,10 +93,11 @@ def _send_end_of(work: Callable[[], Pair | None], daemon: DaemonConnection) -> P
 def _run(document: str, daemon: DaemonConnection, reaper: Reaper) -> Pair | None:
     boot = parse_boot(document)
     daemon.report_bytes = boot.report_bytes
+    template = import_elsewhere(boot, daemon, reaper) if boot.awaited_cpus else None
     # First, since the engine checks the facts meanwhile: judge and worker exist once their libraries are imported.
     daemon.send(protocol.Ready(facts=facts()).to_message())
     if boot.kind == "pair":
-        return Pair(boot=boot, daemon=daemon, reaper=reaper).serve()
+        return Pair(boot=boot, daemon=daemon, reaper=reaper, template=template).serve()
     incoming = daemon.request()
     unpack_archive(incoming.archive, boot=boot, reaper=reaper)
     run_steps(incoming.request, boot=boot, daemon=daemon, reaper=reaper)

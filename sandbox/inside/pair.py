@@ -30,6 +30,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import select
 import selectors
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +42,16 @@ from sandbox.inside.build_archive import send_archive, unpack_archive
 from sandbox.inside.clean import clean_up
 from sandbox.inside.connection import DaemonConnection, IncomingRequest
 from sandbox.inside.output import Excerpt
-from sandbox.inside.process import Account, Descriptors, InitError, Reaper, decode_status, kill_all_of, spawn
+from sandbox.inside.process import (
+    Account,
+    DaemonGone,
+    Descriptors,
+    InitError,
+    Reaper,
+    decode_status,
+    kill_all_of,
+    spawn,
+)
 from sandbox.inside.steps import shorten
 from sandbox.inside.template import Template
 
@@ -50,6 +60,8 @@ MAX_RANKS = 64
 #: Limit of the readings that the judge has not read yet.
 MAX_UNREAD_BYTES = 64 << 10
 READ_BYTES = 1 << 18
+#: How soon a container notices that it has its own cores.
+CORES_POLL_S = 0.02
 
 
 class JudgeEnded(InitError):
@@ -66,12 +78,12 @@ class Pair:
     def __init__(
         self, *, boot: BootConfig, daemon: DaemonConnection, reaper: Reaper, template: Template | None = None
     ) -> None:
-        """`template`: of an earlier pair; None: one is started."""
+        """`template`: of an earlier pair, or one that has imported elsewhere; None: one is started."""
         self._boot = boot
         self._daemon = daemon
         self._reaper = reaper
         #: None where the boot document names no preload.
-        self._template = template
+        self._template = template or start_template(boot, reaper)
         self._stderr = Excerpt(JUDGE_STDERR_BYTES)
         # No total limit here: `_forward` bounds what reaches the daemon.
         self._frames = protocol.Decoder()
@@ -106,8 +118,6 @@ class Pair:
         #: Kept open until the rank checkers run.
         self._judge_stderr = judge_stderr
         boot = self._boot
-        if self._template is None:
-            self._template = self._start_template()
         self._judge_pid = self._spawn(
             boot.judge,
             account=boot.judge_account,
@@ -133,12 +143,6 @@ class Pair:
             end.close()
         for fd in (judge_stdin, judge_stdout, out_read, err_read):
             os.close(fd)
-
-    def _start_template(self) -> Template | None:
-        boot = self._boot
-        if not boot.preload:
-            return None
-        return Template(boot.judge[0], boot.preload, env=boot.worker_environment({}), reaper=self._reaper)
 
     def _spawn(self, argv: Sequence[str], *, account: Account, descriptors: Descriptors, env: Mapping[str, str]) -> int:
         if self._template is not None:
@@ -411,6 +415,30 @@ class Pair:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(fd)
         return data
+
+
+def start_template(boot: BootConfig, reaper: Reaper) -> Template | None:
+    """Start the template, if the boot document names a preload."""
+    if not boot.preload:
+        return None
+    return Template(boot.judge[0], boot.preload, env=boot.worker_environment({}), reaper=reaper)
+
+
+def import_elsewhere(boot: BootConfig, daemon: DaemonConnection, reaper: Reaper) -> Template | None:
+    """Run the preload on the cores that the container has now; return the template when it has its own cores.
+
+    Raises:
+        DaemonGone: the daemon closed standard input meanwhile.
+    """
+    template = start_template(boot, reaper)
+    if template is not None:
+        template.wait()
+    daemon.send({"type": "imported"})
+    while os.sched_getaffinity(0) != set(boot.awaited_cpus):
+        if select.select([0], [], [], CORES_POLL_S)[0]:
+            # Nothing is sent before `ready`.
+            raise DaemonGone
+    return template
 
 
 def split_archive(archive: bytes, sizes: Mapping[str, int]) -> dict[str, bytes]:

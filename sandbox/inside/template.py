@@ -43,6 +43,8 @@ from sandbox.inside.process import (
 #: The longest order: a program's source and its environment.
 _ORDER_BYTES = 1 << 18
 _MAX_DESCRIPTORS = 16
+#: Asks whether the preload has run; the answer is any byte.
+_ASKED = b"?"
 #: The template's real and saved uid. No judge and no worker has it (`sandbox.spec.ACCOUNTS`).
 _REAL_UID = 10_000
 _PR_SET_DUMPABLE = 4
@@ -107,6 +109,12 @@ class Template:
                 return None
         return pid
 
+    def wait(self) -> None:
+        """Wait until the preload has run, or failed."""
+        with suppress(OSError):
+            self._line.send(_ASKED)
+            self._line.recv(1)
+
     def close(self) -> None:
         """End it, and wait for its end.
 
@@ -140,6 +148,9 @@ def main() -> str:
         if not data:
             # Nothing was loaded that needs an orderly end.
             os._exit(0)
+        if data == _ASKED:
+            line.send(_ASKED)
+            continue
         order = json.loads(data)
         if _fork():
             line.detach()

@@ -169,7 +169,8 @@ def _device_nodes(spec: SandboxSpec) -> list[dict[str, str]]:
     return [{"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rw"} for path in spec.devices.ids]
 
 
-def _numbers(values: tuple[int, ...]) -> str:
+def number_list(values: tuple[int, ...]) -> str:
+    """Cores or NUMA nodes as the engine takes them."""
     return ",".join(str(value) for value in sorted(values))
 
 
@@ -373,7 +374,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "HostConfig.CpusetCpus",
         "Exactly the slot's cores, so that other slots are not disturbed and times are comparable.",
-        lambda spec: _numbers(spec.limits.cpus),
+        lambda spec: number_list(spec.limits.cpus),
         checks.kernel_check("the cgroup's list", "cpus", lambda spec: normalize.sorted_set(spec.limits.cpus)),
         checks.inside_check(
             "the affinity of process 1",
@@ -385,7 +386,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "HostConfig.CpusetMems",
         "Only memory of the device's NUMA node.",
-        lambda spec: None if spec.limits.mems is None else _numbers(spec.limits.mems),
+        lambda spec: None if spec.limits.mems is None else number_list(spec.limits.mems),
         Check(
             source=Source.KERNEL,
             what="the cgroup's list",

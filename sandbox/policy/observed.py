@@ -23,7 +23,7 @@ class Source(StrEnum):
     ENGINE = "engine"
     #: The container's cgroup, and process 1 in the host's /proc.
     KERNEL = "kernel"
-    #: Init, from inside, before any other process runs there.
+    #: Init, from inside, before judge, worker or programs run there.
     INSIDE = "inside"
 
 

@@ -69,6 +69,7 @@ VERDICTS: Final = {
 #: Of submissions that never return, in a test; they go to a board of their own.
 LIMIT_S: Final = 3
 PATIENCE_S: Final = 3600.0
+_WAITS: Final = "waits for a container"
 _WHOLE: Final = "the whole machine"
 _OTHERS: Final = "engine, containers that ran no job, other programs"
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
@@ -339,7 +340,7 @@ def account(found: Load, kind_of: Mapping[int, Kind], jobs: Sequence[tuple[Any, 
         for name in JUDGED:
             found.slots[f"judge: {name}"] += judged[name]
         evaluated[submission_id] += phases["eval"]
-        found.slots["container"] += phases["container"]
+        found.slots[_WAITS] += phases["container"]
         found.slots["import and calibration"] += phases["import"]
         found.slots["tests and rest of the judge"] += phases["eval"] - sum(judged.values())
         found.slots["commit"] += held_s - phases["container"] - phases["import"] - phases["eval"]
@@ -411,7 +412,11 @@ def report(found: Load, plain: Mapping[str, Sequence[float]], mix: Sequence[Kind
         print(f"{title}:")
         for name, used_s in (*sorted(account_.items(), key=lambda each: -each[1]), ("all", sum(account_.values()))):
             print(f"  {name:<50}{used_s:>9.1f} {suffix}{used_s / found.done:>9.3f} per submission")
-    print(f"of the slots' time {found.secret_s:.1f} slot-s went to secret jobs", flush=True)
+    waited = found.slots[_WAITS] / sum(found.slots.values())
+    print(
+        f"of the slots' time {waited:.1%} went to waits for containers, {found.secret_s:.1f} slot-s to secret jobs",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -88,9 +88,9 @@ class RecordingEngine(DockerEngine):
         super().__init__(base_url, owner=owner)
         self.containers: dict[str, list[str]] = {}
 
-    def start(self, spec: SandboxSpec) -> Container:
+    def start(self, spec: SandboxSpec, *, wait_for_cores: Callable[[], None] = lambda: None) -> Container:
         """See DockerEngine."""
-        container = super().start(spec)
+        container = super().start(spec, wait_for_cores=wait_for_cores)
         self.containers.setdefault(spec.labels.get(relax.JOB_LABEL, ""), []).append(container.id)
         return container
 

@@ -7,7 +7,7 @@ import shutil
 import threading
 import uuid
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -67,10 +67,10 @@ def build(engine: DockerEngine, kind: str, *, tag: str, wheels: Path, folder: Pa
 class BoundEngine(DockerEngine):
     """Lays the packages of the evaluation environment over those of the image."""
 
-    def start(self, spec: SandboxSpec) -> Container:
+    def start(self, spec: SandboxSpec, *, wait_for_cores: Callable[[], None] = lambda: None) -> Container:
         """See DockerEngine."""
         packages = Bind(source=str(ROOT / ".venv-eval" / SITE_PACKAGES), target=f"/opt/environment/{SITE_PACKAGES}")
-        return super().start(replace(spec, binds=(*spec.binds, packages)))
+        return super().start(replace(spec, binds=(*spec.binds, packages)), wait_for_cores=wait_for_cores)
 
 
 @pytest.mark.timeout(1800)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,6 +78,54 @@ def test_a_result_is_known_while_its_container_is_removed_and_the_slot_is_free_a
     assert order == ["removed", "free"]
 
 
+def test_the_next_container_is_started_before_the_last_one_is_removed(
+    shared_evaluator: Evaluator, docker_engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The removal waits for that start here; without it the slot would never become free."""
+    first, begun, in_time = waiting(shared_evaluator), threading.Event(), []
+    remove, start = docker_engine._remove, docker_engine.start
+
+    def started(spec: SandboxSpec, **options: Callable[[], None]) -> Container:
+        begun.set()
+        return start(spec, **options)
+
+    def removed(container_id: str) -> None:
+        if container_id == first:
+            in_time.append(begun.wait(PATIENCE_S))
+        remove(container_id)
+
+    monkeypatch.setattr(docker_engine, "start", started)
+    monkeypatch.setattr(docker_engine, "_remove", removed)
+    assert shared_evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED
+    assert in_time == [True]
+    waiting(shared_evaluator)
+
+
+def test_containers_import_on_cores_that_no_slot_uses(
+    docker_engine: DockerEngine, settings: EvaluationSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job runs in one of them, and its core is the slot's."""
+    own, other, *_ = sorted(os.sched_getaffinity(0))
+    slot = replace(samples.SLOT, cpus=(own,))
+    start, imported = docker_engine.start, []
+
+    def started(spec: SandboxSpec, **options: Callable[[], None]) -> Container:
+        imported.append(spec.import_cpus)
+        return start(spec, **options)
+
+    monkeypatch.setattr(docker_engine, "start", started)
+    evaluator = Evaluator(docker_engine, Registry.load(), settings)
+    try:
+        evaluator.prepare([slot])
+        waiting(evaluator)
+        result = evaluator.run(job(RIGHT), slot, cancel=threading.Event())
+    finally:
+        evaluator.close()
+    assert result.verdict is Verdict.ACCEPTED
+    # The probe's is started for itself.
+    assert imported[:2] == [(), (other,)]
+
+
 def test_a_warm_container_that_died_costs_no_verdict(shared_evaluator: Evaluator, docker_engine: DockerEngine) -> None:
     """It is found dead when its job comes, and the job runs in a fresh one."""
     docker_engine._kill(waiting(shared_evaluator))
@@ -98,11 +148,11 @@ def test_a_job_that_is_cancelled_while_its_container_starts_does_not_wait_for_it
     begun, go, started = threading.Event(), threading.Event(), []
     start = docker_engine.start
 
-    def slow(spec: SandboxSpec) -> Container:
+    def slow(spec: SandboxSpec, **options: Callable[[], None]) -> Container:
         started.append(spec)
         begun.set()
         assert go.wait(PATIENCE_S)
-        return start(spec)
+        return start(spec, **options)
 
     waiting(evaluator)
     monkeypatch.setattr(docker_engine, "start", slow)

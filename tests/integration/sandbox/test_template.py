@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -113,6 +115,27 @@ def test_when_the_request_is_there_the_template_is_gone(workshop: Workshop) -> N
 def test_where_the_preload_fails_judge_and_worker_start_without_it(workshop: Workshop, preload: str) -> None:
     """What is missing is for them to say, whose stderr is reported."""
     assert _found(workshop, preload)["once"] == [None, None]
+
+
+def test_the_preload_can_run_on_other_cores(workshop: Workshop) -> None:
+    """Judge and worker are started on the container's own, which it gets when it is told; those are what is checked."""
+    own, other = sorted(os.sched_getaffinity(0))[:2]
+    judge = """
+payload = request()
+peer = line()
+peer.sendall(b'x')
+step('test', json.dumps([sys.made_on, sorted(os.sched_getaffinity(0)), json.loads(peer.recv(100))]))
+"""
+    worker = "line.recv(1); line.sendall(str(sorted(os.sched_getaffinity(0))).encode()); line.recv(1)"
+    preload = "import os, sys; sys.made_on = sorted(os.sched_getaffinity(0)); os.sched_setaffinity(0, sys.made_on)"
+    boot = replace(workshop.pair_boot(judge, worker), preload=preload)
+    spec = replace(workshop.spec(boot, cpus=(own,)), import_cpus=(other,))
+    asked = threading.Event()
+    with workshop.engine.start(spec, wait_for_cores=asked.set) as container:
+        assert asked.is_set()
+        report = container.run(PairRequest(payload={}), on_progress=None, cancel=threading.Event())
+    assert json.loads(report.steps[0].stdout) == [[other], [own], [own]]
+    assert report.attested["cpus"] == [own]
 
 
 def test_further_ranks_are_forks_too(workshop: Workshop) -> None:

@@ -15,9 +15,9 @@ from runner.evaluation import warm_pool
 from runner.evaluation.container_spec import SLOT_LABEL
 from runner.evaluation.plan import make_probe
 from runner.evaluation.warm_pool import WarmPool
-from sandbox.errors import EngineUnavailable
+from sandbox.errors import EngineRefused, EngineUnavailable
 from sandbox.host.engine import Container, DockerEngine
-from sandbox.spec import Boot, SandboxSpec
+from sandbox.spec import Boot, DeviceDriver, Devices, SandboxSpec
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit import samples
 
@@ -51,15 +51,25 @@ class FakeEngine:
     def __init__(self) -> None:
         self.containers: list[FakeContainer] = []
         self.labels: list[dict[str, str]] = []
+        #: The cores on which containers imported before they got their own.
+        self.imported: list[tuple[int, ...]] = []
         self.go = threading.Event()
         self.go.set()
         self.broken: Exception | None = None
         #: Whether a container is prepared as soon as it is started.
         self.quick = True
 
-    def start(self, spec: Any) -> FakeContainer:  # noqa: ANN401 the engine's signature is not the subject
+    def start(
+        self,
+        spec: Any,  # noqa: ANN401 the engine's signature is not the subject
+        *,
+        wait_for_cores: Callable[[], None],
+    ) -> FakeContainer:
         """One container."""
         assert self.go.wait(PATIENCE_S)
+        if spec.import_cpus:
+            self.imported.append(spec.import_cpus)
+            wait_for_cores()
         if self.broken is not None:
             raise self.broken
         self.labels.append(dict(spec.labels))
@@ -144,6 +154,96 @@ def test_nothing_is_started_while_the_slot_is_busy(engine: FakeEngine, make: Cal
     assert len(engine.containers) == 1
     pool.release("cpu0", SPEC)
     eventually(lambda: len(engine.containers) == 2)
+
+
+def test_with_spare_cores_the_next_container_is_imported_beside_the_job(
+    engine: FakeEngine, make: Callable[[int], WarmPool]
+) -> None:
+    """It gets the slot's cores, on which judge and worker start, when the job has computed all."""
+    pool = make(1)
+    pool.arrange((1, 2))
+    pool.release("cpu0", SPEC)
+    eventually(lambda: pool.counts()["cpu0"] == 1)
+    assert take(pool, SPEC) is engine.containers[0]
+    eventually(lambda: len(engine.imported) == 2)
+    time.sleep(0.05)
+    assert len(engine.containers) == 1
+    pool.replace_last("cpu0")
+    eventually(lambda: pool.counts()["cpu0"] == 1)
+    assert engine.imported == [(1, 2), (1, 2)]
+    pool.release("cpu0", SPEC)
+    assert take(pool, SPEC) is engine.containers[1]
+
+
+def test_a_container_that_waits_for_its_cores_gets_them_for_the_job_that_needs_it(
+    engine: FakeEngine, make: Callable[[int], WarmPool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one waiting the next one lets the secret job come first; a job that finds none waiting does not wait."""
+    pool = make(2)
+    pool.arrange((1, 2))
+    pool.release("cpu0", SPEC)
+    eventually(lambda: pool.counts()["cpu0"] == 2)
+    assert take(pool, SPEC) is not None
+    eventually(lambda: len(engine.imported) == 3)
+    monkeypatch.setattr(warm_pool, "IDLE_S", 1000.0)
+    pool.release("cpu0", SPEC)
+    assert take(pool, SPEC) in engine.containers[:2]
+    time.sleep(0.05)
+    assert len(engine.containers) == 2
+    pool.release("cpu0", SPEC)
+    assert take(pool, SPEC) is engine.containers[2]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        replace(SPEC, limits=replace(SPEC.limits, cpus=(0, 1, 2))),
+        replace(SPEC, runtime="runsc"),
+        replace(SPEC, devices=Devices(driver=DeviceDriver.NVIDIA, ids=("GPU-1",))),
+    ],
+    ids=["too-few", "gvisor", "nvidia-runtime"],
+)
+def test_where_spare_cores_do_not_do_containers_import_on_their_own(
+    engine: FakeEngine, make: Callable[[int], WarmPool], spec: SandboxSpec
+) -> None:
+    """Libraries count the cores that they are loaded on; gVisor shows others; a runtime's devices may be lost."""
+    pool = make(1)
+    pool.arrange((2, 3))
+    pool.release("cpu0", spec)
+    eventually(lambda: pool.counts()["cpu0"] == 1)
+    assert engine.imported == []
+
+
+def test_an_engine_that_refuses_is_asked_for_no_other_cores(
+    engine: FakeEngine, make: Callable[[int], WarmPool]
+) -> None:
+    """It may not be able to change those of a container."""
+    pool = make(1)
+    pool.arrange((2, 3))
+    engine.broken = EngineRefused("not supported")
+    pool.release("cpu0", SPEC)
+    eventually(lambda: not pool._spare_cpus)
+    engine.broken = None
+    eventually(lambda: pool.counts()["cpu0"] == 1)
+    assert engine.imported == [(2, 3)]
+
+
+def test_the_last_container_is_replaced_before_the_slot_is_free(
+    engine: FakeEngine, make: Callable[[int], WarmPool]
+) -> None:
+    """Its job has nothing left to disturb; while another one waits, the next job takes that, and nothing is started."""
+    pool = make(2)
+    pool.release("cpu0", SPEC)
+    eventually(lambda: pool.counts()["cpu0"] == 2)
+    assert take(pool, SPEC) is not None
+    pool.replace_last("cpu0")
+    time.sleep(0.05)
+    assert len(engine.containers) == 2
+    assert take(pool, SPEC) is not None
+    pool.replace_last("cpu0")
+    eventually(lambda: pool.counts()["cpu0"] == 2)
+    pool.release("cpu0", SPEC)
+    assert take(pool, SPEC) in engine.containers[2:]
 
 
 def test_a_job_waits_for_the_start_it_would_have_to_make(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
