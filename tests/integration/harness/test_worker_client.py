@@ -228,12 +228,13 @@ def test_outputs_of_every_kind_are_what_the_kernel_returned(client: WorkerClient
 def test_inputs_are_nowhere_before_the_release(client: WorkerClient) -> None:
     """What a worker that waits for the start flag has of inputs to be mapped is zeros and no descriptor."""
     payload = torch.full((100_000,), 255, dtype=torch.uint8)
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     for _ in range(3):
         _call(client, payload)
 
-    assert client._armed is not None
+    client._arm((payload.numel(),), module._placed((payload.numel(),)), deadline_ns=deadline_ns)
     # By then it has closed the last ones; the memory of the flags stays.
-    client._hear_armed(time.monotonic_ns() + _PATIENCE_NS)
+    client._hear_armed(deadline_ns)
     open_files = Path(f"/proc/{client.worker_pid}/fd").iterdir()  # type: ignore[attr-defined]  # the fixture's
     assert [file.stat().st_size for file in open_files if "memfd:arena" in str(file.readlink())] == [FLAGS_BYTES]
 
