@@ -40,6 +40,9 @@ _MEMORY_BYTES = 1 << 62
 #: twice the cost, tens of microseconds). With larger inputs only the first call costs more.
 _FIRST = 3
 _FIRST_UP_TO_BYTES = 512 << 10
+#: Larger inputs are made once for a row of calls. Handing them over takes milliseconds and fills the caches anyway;
+#: calls that share smaller ones would follow each other faster than the submission's, and cost less.
+_OWN_UP_TO_BYTES = 8 << 20
 #: Outputs of a control call are as large as the submission's, since a kernel that writes more leaves colder caches.
 #: Above this number of tensors or bytes they are at most as large as the reference's: a submission must not make
 #: control calls longer.
@@ -113,8 +116,8 @@ class Control:
         """What up to `count` calls cost beside their kernel, in nanoseconds, after a few that do not count (`_FIRST`).
 
         Infinity: the call waited for a core. NaN: the worker used one meanwhile. `make` makes the inputs of one call,
-        in the same way as for the submission's calls; `parts`, `nbytes`: of each output; `beside`: a worker whose
-        processes must be idle meanwhile.
+        or large ones of all calls (`_OWN_UP_TO_BYTES`), in the same way as for the submission's calls; `parts`,
+        `nbytes`: of each output; `beside`: a worker whose processes must be idle meanwhile.
 
         Raises:
             Fault: time is up.
@@ -123,12 +126,18 @@ class Control:
         client = self._client
         if client is None:
             raise RuntimeError("the control process has not been opened")
-        costs = []
-        packed = make()
-        capacity = max(parts, 1) * aligned(max(nbytes // max(parts, 1), 8))
-        for left in reversed(range(count + (_FIRST if packed.nbytes <= _FIRST_UP_TO_BYTES else 1))):
-            numbers = [{"t": "int", "v": number} for number in (parts, nbytes // max(parts, 1))]
+        each = nbytes // max(parts, 1)
+        capacity = max(parts, 1) * aligned(max(each, 8))
+
+        def ordered() -> Packed:
+            packed = make()
+            numbers = [{"t": "int", "v": number} for number in (parts, each)]
             packed.tree = {"t": "tuple", "items": [packed.tree, *numbers]}
+            return packed
+
+        costs = []
+        packed = ordered()
+        for left in reversed(range(count + (_FIRST if packed.nbytes <= _FIRST_UP_TO_BYTES else 1))):
             before = None if beside is None else beside.look()
             with _our_fault():
                 called = client.call(packed, output_capacity=capacity, deadline_ns=deadline_ns, ahead=left > 0)
@@ -136,8 +145,8 @@ class Control:
             if left < count and alike:
                 busy_ns = 0 if beside is None else beside.busy_ns(before)
                 costs.append(_cost(called, busy_ns))
-            if left:
-                packed = make()
+            if left and packed.nbytes <= _OWN_UP_TO_BYTES:
+                packed = ordered()
         with _our_fault():
             client.withdraw_call(deadline_ns=deadline_ns)
         return costs

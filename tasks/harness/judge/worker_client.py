@@ -516,8 +516,9 @@ class WorkerClient:
             # Calls follow each other quickly, and no other process needs the cores.
             calm = start - self._last_end_ns < _SOON_NS and delayed is not None and delayed < _CROWDED_NS
             self._last_end_ns = taken.ended_ns
-            if ahead and calm and delivery is not None:
-                # The worker answers this while the judge looks at the output and makes the next inputs.
+            if ahead and calm and delivery is not None and packed.nbytes <= COPY_BYTES:
+                # The worker answers this while the judge looks at the output and makes the next inputs. Not where these
+                # go as a descriptor: beside a worker that spins, moving them to huge pages takes a tick of the kernel.
                 self._arm(sizes, _placed(sizes), deadline_ns=deadline_ns)
         return Called(
             **vars(taken),

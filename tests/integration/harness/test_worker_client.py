@@ -110,6 +110,13 @@ def test_calls_that_follow_each_other_are_told_of_ahead(client: WorkerClient) ->
     assert client._armed is not None
 
 
+def test_no_call_is_told_of_ahead_whose_inputs_go_as_a_descriptor(client: WorkerClient) -> None:
+    """The worker would spin while these are moved to huge pages, and the kernel would wait for its core."""
+    for number in range(1, 6):
+        called = _call(client, torch.full((COPY_BYTES + 1,), number, dtype=torch.uint8))
+        assert (called.by_flags, client._armed) == (number > 1, None)
+
+
 def test_what_the_worker_was_told_of_is_taken_back(client: WorkerClient) -> None:
     """Another message in between, or inputs of another size, do not run the call that was announced."""
     for number in range(3):
@@ -222,7 +229,7 @@ def test_inputs_are_nowhere_before_the_release(client: WorkerClient) -> None:
     for _ in range(3):
         _call(client, payload)
 
-    assert client._armed is not None
+    client._arm((payload.numel(),), module._placed((payload.numel(),)), deadline_ns=_late())
     # By then it has closed the last ones; the memory of the flags stays.
     client._hear_armed(_late())
     open_files = Path(f"/proc/{client.worker_pid}/fd").iterdir()  # type: ignore[attr-defined]  # the fixture's

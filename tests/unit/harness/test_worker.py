@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar
@@ -15,7 +16,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from tasks.harness.emulate.device import Event
-from tasks.harness.shared.wire import Channel
+from tasks.harness.shared.arenas import PAGE_BYTES, Arena
+from tasks.harness.shared.call_flags import CallFlags
+from tasks.harness.shared.wire import Channel, PeerClosed
 from tasks.harness.worker import device
 from tasks.harness.worker import main as worker
 from tasks.harness.worker.failures import describe_failure
@@ -188,3 +191,35 @@ def test_modes_that_a_submission_enters_do_not_slow_the_hand_over() -> None:
         address = output.data_ptr()
         with _Seen():
             assert answering._addresses_like_last(output) == [address]
+
+
+class _Scripted:
+    """A channel on which arrive calls by flags with these descriptors, and nothing after them."""
+
+    def __init__(self, descriptors: Iterable[Sequence[int]]) -> None:
+        self._descriptors = enumerate(descriptors)
+        #: How long the worker was ready to spin for each message.
+        self.spins_ns: list[int] = []
+
+    def receive(self, *, spin_ns: int) -> tuple[dict[str, Any], Sequence[int]]:
+        """The next one."""
+        self.spins_ns.append(spin_ns)
+        for call, descriptors in self._descriptors:
+            return {"op": "arm", "size": PAGE_BYTES, "call": call, "storages": []}, descriptors
+        raise PeerClosed("the script is over")
+
+    def send(self, message: bytes) -> None:
+        """Nobody listens."""
+
+
+def test_the_worker_sleeps_after_a_call_whose_inputs_came_as_a_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel needs its core for a moment while the judge makes the next ones; small inputs come sooner."""
+    monkeypatch.setattr(Worker, "_wait_for_release", lambda *_: True)
+    monkeypatch.setattr(Worker, "_call_by_flags", lambda *_: None)
+    with Arena.create(PAGE_BYTES) as arena:
+        channel: Any = _Scripted([[os.dup(arena.fd)], [], [os.dup(arena.fd)]])
+        answering = Worker(channel, own_cores=True)
+        answering._flags, answering._tree = CallFlags.create(), {"t": "none"}
+        with pytest.raises(PeerClosed):
+            answering.serve()
+    assert channel.spins_ns == [0, worker.SPIN_NS, 0, worker.SPIN_NS]
