@@ -336,7 +336,7 @@ def test_an_index_that_is_held_up_costs_nothing_but_itself(
     )
     migrate(empty_database_url)
     fetch(empty_database_url, "DROP INDEX runner.job_user_idx")
-    monkeypatch.setattr(queries, "INDEX_SETTINGS", settings)
+    monkeypatch.setattr(sys.modules["runner.store.migrate"], "QUERIES", {**queries.QUERIES, "index_settings": settings})
     with psycopg.connect(empty_database_url) as writes:
         writes.execute("LOCK TABLE runner.job IN ROW EXCLUSIVE MODE")
         with pytest.raises(
