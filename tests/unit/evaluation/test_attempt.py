@@ -65,6 +65,6 @@ def test_a_request_is_repeated_where_an_earlier_one_may_have_harmed_it(
 ) -> None:
     """A waiting container that was gone is no verdict; after another request no bad end is, but of one's own."""
     container: Any = SimpleNamespace(requests=requests, is_open=is_open)
-    outcome = SimpleNamespace(ending=ending, oom_kills=0)
+    outcome = SimpleNamespace(ending=ending, oom_kills=0, detail=None)
     report: Any = SimpleNamespace(steps=(), outcome=outcome)
     assert _had_ended_before(container, report, "cpu0") is repeated
