@@ -69,6 +69,8 @@ class Sample:
     #: How long the copy of its output went on after the span, and whether a block of it stalled.
     copy_ns: int = 0
     stalled: bool = False
+    #: Whether the span holds that copy, too.
+    with_copy: bool = False
     #: How long judge and worker were ready to run and did not; None where the kernel does not tell.
     delayed_ns: int | None = None
     #: On a device: the host's work is in the outside span.
@@ -308,13 +310,16 @@ def _compare_with_calibration(samples: Sequence[Sample], tolerance: float) -> Au
 
 
 def _is_forged(samples: Sequence[Sample], least_ns: Sequence[float], *, hand_over_ns: float) -> bool:
-    """Whether most calls claim far less than must have passed, not counting time that other processes had the cores."""
+    """Whether most calls claim far less than must have passed, not counting time that other processes had the cores.
+
+    Nor copies of outputs: that they are in the spans is a precaution, and no evidence.
+    """
     gap_ns = max(_FORGED_GAP_NS, _FORGED_HAND_OVERS * hand_over_ns)
 
     def is_forged_call(sample: Sample, least: float) -> bool:
         if sample.delayed_ns is None:
             return False
-        least -= sample.delayed_ns
+        least -= sample.delayed_ns + (sample.copy_ns if sample.with_copy else 0)
         return sample.claim_ns < _FORGED_PART * least and least - sample.claim_ns > gap_ns
 
     return sum(map(is_forged_call, samples, least_ns)) > _FORGED_SHARE * len(samples)

@@ -21,7 +21,7 @@ from .problem import rng_seed_of
 from .report import TimingReport
 from .request import JudgeRequest
 from .stats import summarise
-from .stopping import WIDTH, WIDTH_BESIDE_CONTROLS, Stopping, noise_of
+from .stopping import Stopping, noise_of
 from .throttling import DeviceUnsteady, Readings, Span, ThrottleFilter
 from .timed_case import TimedCase
 from .trends import examine
@@ -131,16 +131,13 @@ class Benchmark:
         """
         mode_ns = run.deadline_ns - run.start_ns
         left_ns = (_CASES_SHARE * mode_ns - run.judged_ns) / (len(run.cases) - index)
+        stopping = Stopping.of(
+            run.request.timing, max_kernel_ns=TOTAL_NS[run.kind], max_wall_ns=min(_CASE_WALL_NS, left_ns)
+        )
         timed = TimedCase(self._workers, run, case, rng_seed=rng_seed_of(self._request.seed))
         timed.warm_up()
         clock = _JudgeClock(timed)
         timed.call_first_controls()
-        stopping = Stopping.of(
-            run.request.timing,
-            max_kernel_ns=TOTAL_NS[run.kind],
-            max_wall_ns=min(_CASE_WALL_NS, left_ns),
-            width=WIDTH if timed.controls is None else WIDTH_BESIDE_CONTROLS,
-        )
         row = self.time(run, timed, stopping, clock=clock)
         samples = list(row.samples)
         again = 0

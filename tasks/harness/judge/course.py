@@ -23,6 +23,8 @@ _LONGER_SHARE = 0.02
 _ASIDE_SHARE = 0.05
 #: Part of the calls that may be set aside in any case.
 _MOST_ASIDE = 0.5
+#: Stalls are more than chance explains above the expected number, this many standard deviations, and one.
+_STALL_SIGMAS = 3.0
 #: Where nothing is known of the hand-over: multiples of the distance from the median span to the upper quartile.
 _SPREADS = 4.0
 
@@ -79,11 +81,15 @@ def kept(spans_ns: Sequence[float], exclusive: Sequence[bool], facts: HandOverFa
 
 
 def with_copies(samples: Sequence[Sample], facts: HandOverFacts) -> list[Sample]:
-    """The calls as they are; or, if reading stalled in more of them than chance explains, with their whole copies."""
+    """The calls as they are; or, if reading stalled in more of them than chance explains, with their whole copies.
+
+    A stall is in its call's span in any case. One by chance, as a busy host makes, says nothing of the other calls.
+    """
     stalls = sum(sample.stalled for sample in samples)
-    if stalls <= facts.disturbed * len(samples):
+    expected = facts.disturbed * len(samples)
+    if stalls <= expected + _STALL_SIGMAS * math.sqrt(expected) + 1:
         return list(samples)
-    return [replace(sample, outside_ns=sample.outside_ns + sample.copy_ns) for sample in samples]
+    return [replace(sample, outside_ns=sample.outside_ns + sample.copy_ns, with_copy=True) for sample in samples]
 
 
 def length_ns(spans_ns: Sequence[float], facts: HandOverFacts) -> float:

@@ -12,10 +12,6 @@ from statistics import NormalDist
 _Z95 = NormalDist().inv_cdf(0.975)
 #: Fewer samples have no useful spread. No ceiling ends a case before.
 FEWEST = 3
-#: Width of the interval of the mean at which a case ends, as a part of the mean.
-WIDTH = 0.004
-#: The same where control calls bound the times: to within 2 % at best, a quarter of which is half this width.
-WIDTH_BESIDE_CONTROLS = 0.01
 #: With fewer calls, one or two delayed calls would decide the width of the median's interval.
 FEWEST_FOR_REFUSAL = 20
 #: Where more control calls than this share were disturbed, noise is the host's.
@@ -53,16 +49,16 @@ class Stopping:
     #: The interval does not end a case before this time, for devices whose clocks settle slowly.
     min_wall_ns: float = 0.0
     #: The case ends when the 95 % interval of the mean (Student's t) is at most this part of the mean.
-    width: float = WIDTH
+    width: float = 0.004
     #: A result is marked noisy if the bootstrap interval of the mean is wider than this part of it.
     noisy: float = 0.1
     #: A result is refused if the median span's interval is wider than this part of it, and the host is disturbed.
     refuse: float = 5.0
 
     @classmethod
-    def of(cls, timing: Timing | None, *, max_kernel_ns: float, max_wall_ns: float, width: float = WIDTH) -> Stopping:
+    def of(cls, timing: Timing | None, *, max_kernel_ns: float, max_wall_ns: float) -> Stopping:
         """The rule of a mode, with a task's own values. A task may not wait longer than the mode does."""
-        rule = cls(max_kernel_ns=max_kernel_ns, max_wall_ns=max_wall_ns, width=width)
+        rule = cls(max_kernel_ns=max_kernel_ns, max_wall_ns=max_wall_ns)
         own = {} if timing is None else {name: value for name, value in vars(timing).items() if value is not None}
         plain = {name: own[name] for name in ("max_runs", "min_runs", "width", "noisy", "refuse") if name in own}
         times = ("max_kernel", "max_wall", "min_kernel", "min_wall")

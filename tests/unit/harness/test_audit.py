@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
@@ -158,6 +159,19 @@ def test_most_calls_far_too_low_are_forged_and_single_ones_not() -> None:
     assert not is_forged(*[low] * 5, *[honest] * 5)
     assert not is_forged(*[delayed] * 10)
     assert not is_forged(*[unknown] * 10)
+
+
+def test_a_copy_in_the_span_counts_and_accuses_nobody() -> None:
+    """A submission is not rejected for the copy of its output, which the judge makes."""
+    sample = Sample(
+        claim_ns=148_000, outside_ns=148_000 + 7_000 + 900_000, copy_ns=900_000, with_copy=True, delayed_ns=0
+    )
+    result = audit([sample] * 20, controls_ns=_rows(COPIED, CONTROLS, 4), tolerance=0.1)
+
+    assert (result.timing, result.is_forged) == ("measured", False)
+    assert min(result.counted) > 1_000_000
+    other = replace(sample, with_copy=False)
+    assert audit([other] * 20, controls_ns=_rows(COPIED, CONTROLS, 4), tolerance=0.1).is_forged
 
 
 def test_where_the_hand_over_is_slow_more_must_be_missing() -> None:

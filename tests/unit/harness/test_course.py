@@ -138,19 +138,6 @@ def test_a_case_ends_for_each_reason(script: Script, timing: Timing | None, stop
     assert done == ["call", "check"] * (calls + 2)
 
 
-@pytest.mark.parametrize(
-    ("controls_ns", "timing", "calls"),
-    [([10_000.0], None, 20), (None, None, 36), ([10_000.0], Timing(width=0.004), 50)],
-)
-def test_an_interval_need_not_be_narrower_than_the_judges_clock_can_say(
-    controls_ns: Sequence[float] | None, timing: Timing | None, calls: int
-) -> None:
-    """Control calls bound a time to within some 2 %: 1 % is enough for the mean, unless the task asks for less."""
-    script = Script(spans_ns=[60_000, 60_700], controls_ns=controls_ns)
-    facts = time_case(script, timing=timing, ranked=False).details
-    assert (facts["stopped"], facts["calls"]) == ("interval", calls)
-
-
 def test_no_time_of_the_host_ends_a_case() -> None:
     """Control calls that a busy host makes slow leave it as many calls: a worker could keep the host busy."""
     script = Script(spans_ns=VARYING, control_takes_ns=10_000_000_000)
