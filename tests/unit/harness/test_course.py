@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.harness.judge.audit import ControlCosts
-from tasks.harness.judge.course import HandOverFacts, kept, length_ns, progress
+from tasks.harness.judge.audit import ControlCosts, Sample
+from tasks.harness.judge.course import HandOverFacts, kept, length_ns, progress, with_copies
 from tasks.harness.judge.hand_over import Bound, Calibration, Costs, DeviceCosts, HandOver
 from tasks.harness.judge.stopping import Timing
 from tests.support.scripted_workers import Outcome, Script, time_case
@@ -257,3 +257,14 @@ def test_claims_that_vary_are_no_noise_of_the_host() -> None:
             outcome = time_case(script, timing=Timing(refuse=0.0), ranked=False)
             assert outcome.rejected is None
             assert (outcome.unsteady is not None) == refused
+
+
+@pytest.mark.parametrize(("stalled", "is_added"), [(1, False), (2, False), (12, True)])
+def test_copies_are_in_the_spans_where_more_calls_stall_than_chance_explains(stalled: int, is_added: bool) -> None:
+    """A busy host makes a few calls stall; these hold their stall in any case."""
+    samples = [
+        Sample(claim_ns=90_000, outside_ns=100_000, copy_ns=500_000, stalled=number < stalled) for number in range(100)
+    ]
+    facts = HandOverFacts(mean_ns=10_000, sd_ns=1_000, single_ns=3_000, disturbed=0.003)
+    spans = {sample.outside_ns for sample in with_copies(samples, facts)}
+    assert spans == {600_000 if is_added else 100_000}
