@@ -496,9 +496,15 @@ def start(
 ) -> Started:
     """Start a judge or a worker with this device (see `tasks.harness.local.Start`)."""
     return _SERVERS.start(
-        role, cwd=cwd, env={**env, "PYTHONPATH": str(_ROOT)}, stdin=stdin, stdout=stdout, stderr=stderr, keep=keep,
+        role,
+        cwd=cwd,
+        env={**env, "PYTHONPATH": str(_ROOT)},
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        keep=keep,
         first=(f"{__name__}:install", (role, str(512 << 20))),
-    )  # fmt: skip
+    )
 
 
 #: They end with this process.

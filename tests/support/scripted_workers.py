@@ -101,10 +101,16 @@ class ScriptedWorkers:
         self.spans_ns.append(outside_ns)
         self._clocks.now_ns += outside_ns
         return Call(
-            shape="a shape", claims_ns=(next(self._claims),), output_capacities=(512,), outside_ns=outside_ns,
-            by_flags=self._script.by_flags, delayed_ns=next(self._delayed), exclusive=next(self._exclusive),
-            tensors=1, input_bytes=self._script.input_bytes,
-        )  # fmt: skip
+            shape="a shape",
+            claims_ns=(next(self._claims),),
+            output_capacities=(512,),
+            outside_ns=outside_ns,
+            by_flags=self._script.by_flags,
+            delayed_ns=next(self._delayed),
+            exclusive=next(self._exclusive),
+            tensors=1,
+            input_bytes=self._script.input_bytes,
+        )
 
     def check(self, *, deadline_ns: int) -> str:
         """Every output is right."""
@@ -189,14 +195,20 @@ def time_case(
         )
         made = Benchmark(
             JudgeRequest(
-                modes=(request,), files={}, worker_files=(), submission_name="submission.py", submission="",
-                device=device, tolerance=tolerance, rejects_forged_times=rejects,
+                modes=(request,),
+                files={},
+                worker_files=(),
+                submission_name="submission.py",
+                submission="",
+                device=device,
+                tolerance=tolerance,
+                rejects_forged_times=rejects,
             ),
             device=device,
             workers=workers,  # type: ignore[arg-type]  # what timed cases need of them
             readings=Readings(),
             calibration=calibration,
-        )  # fmt: skip
+        )
         rejected = unsteady = None
         try:
             made.run(run, 0, run.cases[0])

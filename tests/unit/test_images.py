@@ -35,10 +35,16 @@ class ImageEngine:
     def check(self) -> EngineFacts:
         """A plain engine."""
         return EngineFacts(
-            name="e", version="28", api_version="1.48", runtimes=("runc",), cgroup_version="2",
-            cgroup_driver="systemd", storage_driver="overlay2", rootless=False,
+            name="e",
+            version="28",
+            api_version="1.48",
+            runtimes=("runc",),
+            cgroup_version="2",
+            cgroup_driver="systemd",
+            storage_driver="overlay2",
+            rootless=False,
             cdi={"nvidia.com/gpu=0": ("/dev/nvidia0",)},
-        )  # fmt: skip
+        )
 
     def image_id(self, reference: str) -> str:
         """The id of an image."""

@@ -22,10 +22,16 @@ from tasks.harness.judge.stats import Summary
 def test_tests_are_read_with_their_messages() -> None:
     """`error` explains a failure, `message` may accompany a pass."""
     result = {
-        "test-count": "3", "test.0.spec": "n: 4", "test.0.status": "pass", "test.0.message": "max error 0",
-        "test.1.spec": "n: 8", "test.1.status": "fail", "test.1.error": "mismatch at 3", "test.2.spec": "n: 16",
+        "test-count": "3",
+        "test.0.spec": "n: 4",
+        "test.0.status": "pass",
+        "test.0.message": "max error 0",
+        "test.1.spec": "n: 8",
+        "test.1.status": "fail",
+        "test.1.error": "mismatch at 3",
+        "test.2.spec": "n: 16",
         "check": "fail",
-    }  # fmt: skip
+    }
     first, second, third = cases(result)
     assert (first.spec, first.passed, first.message) == ("n: 4", True, "max error 0")
     assert (second.passed, second.error, second.message) == (False, "mismatch at 3", None)
@@ -35,12 +41,22 @@ def test_tests_are_read_with_their_messages() -> None:
 def test_benchmarks_are_read_in_nanoseconds() -> None:
     """The judge's interval of the mean is taken as it is; from KernelBot's `err` it is computed."""
     result = {
-        "benchmark-count": "2", "benchmark.0.spec": "n: 4", "benchmark.0.runs": "17", "benchmark.0.mean": "1000.5",
-        "benchmark.0.err": "10", "benchmark.0.median": "980.5", "benchmark.0.ci95": "[970, 990]",
-        "benchmark.0.runner.mean_ci95": "[985.5, 1035.5]", "benchmark.0.best": "900", "benchmark.0.worst": "1200",
-        "benchmark.0.sol": "0.42", "benchmark.0.sol_limit": "memory", "benchmark.1.spec": "n: 8",
-        "benchmark.1.mean": "2000", "benchmark.1.err": "100",
-    }  # fmt: skip
+        "benchmark-count": "2",
+        "benchmark.0.spec": "n: 4",
+        "benchmark.0.runs": "17",
+        "benchmark.0.mean": "1000.5",
+        "benchmark.0.err": "10",
+        "benchmark.0.median": "980.5",
+        "benchmark.0.ci95": "[970, 990]",
+        "benchmark.0.runner.mean_ci95": "[985.5, 1035.5]",
+        "benchmark.0.best": "900",
+        "benchmark.0.worst": "1200",
+        "benchmark.0.sol": "0.42",
+        "benchmark.0.sol_limit": "memory",
+        "benchmark.1.spec": "n: 8",
+        "benchmark.1.mean": "2000",
+        "benchmark.1.err": "100",
+    }
     first, second = cases(result)
     assert (first.runs, first.mean_ns, first.best_ns, first.worst_ns) == (17, 1000.5, 900, 1200)
     assert (first.sol, first.sol_limit, second.sol, second.sol_limit) == (0.42, "memory", None, None)
@@ -113,12 +129,18 @@ _SUMMARIES = st.builds(
     ci95=_PAIRS_NS,
 )
 _TIMINGS = st.builds(
-    TimingReport, summary=_SUMMARIES, mean_ci95=_PAIRS_NS, outliers=st.floats(0, 1),
-    drift=st.none() | st.floats(-1, 1), drift_p=st.none() | st.floats(0, 1),
-    stopped=st.sampled_from(["interval", "wall_time"]), noisy=st.none() | _WORDS,
-    assurance=st.sampled_from(["claimed", "measured", "audited"]), interval=st.none() | _PAIRS_NS,
+    TimingReport,
+    summary=_SUMMARIES,
+    mean_ci95=_PAIRS_NS,
+    outliers=st.floats(0, 1),
+    drift=st.none() | st.floats(-1, 1),
+    drift_p=st.none() | st.floats(0, 1),
+    stopped=st.sampled_from(["interval", "wall_time"]),
+    noisy=st.none() | _WORDS,
+    assurance=st.sampled_from(["claimed", "measured", "audited"]),
+    interval=st.none() | _PAIRS_NS,
     host=st.none() | _WORDS,
-)  # fmt: skip
+)
 _TIMED = st.lists(st.builds(CaseReport, spec=_WORDS, timing=_TIMINGS), min_size=1, max_size=3)
 _TESTED = st.lists(
     st.builds(CaseReport, spec=_WORDS, status=st.just("pass"), message=st.none() | _WORDS)

@@ -92,11 +92,19 @@ def together(probes: Sequence[Case]) -> Case:
     (board,) = boards
     sources = {probe.name: probe.source for probe in probes}
     return Case(
-        name=f"probes-{board}", why="Each of them must be refused.", verdicts={board: "accepted"}, error=None,
-        timeout_s=_TOGETHER_S, times=1, alone=None, relax=defences.pop() if len(defences) == 1 else None,
-        relaxed=None, gvisor=None, gvisor_why=None,
+        name=f"probes-{board}",
+        why="Each of them must be refused.",
+        verdicts={board: "accepted"},
+        error=None,
+        timeout_s=_TOGETHER_S,
+        times=1,
+        alone=None,
+        relax=defences.pop() if len(defences) == 1 else None,
+        relaxed=None,
+        gvisor=None,
+        gvisor_why=None,
         source=f"{TOGETHER.read_text(encoding='utf-8')}\n\nfor each in {sources!r}.items():\n    probe(*each)\n",
-    )  # fmt: skip
+    )
 
 
 def tried(output: str, name: str) -> bool:
@@ -133,10 +141,16 @@ def load(path: Path) -> Case:
     verdict, boards = fields["verdict"], fields.get("boards", [PROGRAM, JUDGE])
     gvisor = fields.get("gvisor")
     return Case(
-        name=path.stem, why=fields["why"],
+        name=path.stem,
+        why=fields["why"],
         verdicts={board: verdict[board] if isinstance(verdict, dict) else verdict for board in boards},
-        error=fields.get("error"), timeout_s=fields.get("timeout_s", TIMEOUT_S), times=fields.get("times", 1),
-        alone=fields.get("alone"), relax=fields.get("relax"), relaxed=fields.get("relaxed"),
+        error=fields.get("error"),
+        timeout_s=fields.get("timeout_s", TIMEOUT_S),
+        times=fields.get("times", 1),
+        alone=fields.get("alone"),
+        relax=fields.get("relax"),
+        relaxed=fields.get("relaxed"),
         gvisor=(gvisor,) if isinstance(gvisor, str) else tuple(gvisor) if gvisor else None,
-        gvisor_why=fields.get("gvisor_why"), source=source,
-    )  # fmt: skip
+        gvisor_why=fields.get("gvisor_why"),
+        source=source,
+    )

@@ -259,10 +259,23 @@ class Rig:
         now = datetime.now(UTC)
         number = next(self._numbers)
         return SubmissionJob(
-            id=number, attempt=1, submission_id=number, leaderboard=board, gpu_type="CPU", mode=Mode.TEST,
-            secret=False, user_id="stranger", file_name="submission.py", code=code, task=to_stored(task),
-            extra=extra_to_stored(task.extra), secret_seed=1, failures=0, created_at=now, started_at=now,
-        )  # fmt: skip
+            id=number,
+            attempt=1,
+            submission_id=number,
+            leaderboard=board,
+            gpu_type="CPU",
+            mode=Mode.TEST,
+            secret=False,
+            user_id="stranger",
+            file_name="submission.py",
+            code=code,
+            task=to_stored(task),
+            extra=extra_to_stored(task.extra),
+            secret_seed=1,
+            failures=0,
+            created_at=now,
+            started_at=now,
+        )
 
     def _left(self, label: str) -> tuple[str, ...]:
         """What is left of a job's containers, once there was time for it to go."""

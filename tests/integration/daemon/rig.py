@@ -166,10 +166,18 @@ class Rig:
     def start(self, *, ready: bool = True) -> Rig:
         """Start the daemon; by default, wait until it serves."""
         self.daemon = Daemon(
-            self.config, store_factory=self.store_factory, evaluator=self.evaluator, engine=self.engine,
-            check_database=lambda: require_schema(self.daemon_url), registry=self.registry, slots=self.slots,
-            spool=self.spool, instance=self.instance, quarantine=self.quarantine, check_disk=self.check_disk,
-        )  # fmt: skip
+            self.config,
+            store_factory=self.store_factory,
+            evaluator=self.evaluator,
+            engine=self.engine,
+            check_database=lambda: require_schema(self.daemon_url),
+            registry=self.registry,
+            slots=self.slots,
+            spool=self.spool,
+            instance=self.instance,
+            quarantine=self.quarantine,
+            check_disk=self.check_disk,
+        )
         self._thread = threading.Thread(target=self._run, name="daemon", daemon=True)
         self._thread.start()
         if ready:

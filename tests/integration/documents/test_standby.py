@@ -47,9 +47,16 @@ class Operator:
         # A server that was started writes there for as long as it runs.
         with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
             done = subprocess.run(
-                ["bash", "-c", command], cwd=self._folder, env=self.environment, user=self._user,
-                stdin=subprocess.DEVNULL, stdout=said, stderr=said, check=False, timeout=PATIENCE_S,
-            )  # fmt: skip
+                ["bash", "-c", command],
+                cwd=self._folder,
+                env=self.environment,
+                user=self._user,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                check=False,
+                timeout=PATIENCE_S,
+            )
             said.seek(0)
             text = said.read()
         assert done.returncode == 0, f"{command}\n{text}"

@@ -155,9 +155,15 @@ def benchmark(
     case = f"size: {size}; kernel_ns: {kernel_ns}; seed: 3"
     request = JudgeRequest(
         modes=(ModeRequest(name="benchmark", cases=(case,), timeout_s=PATIENCE_S, timing=timing),),
-        files={"reference.py": REFERENCE}, worker_files=(), submission_name="submission.py", submission=submission,
-        device="cuda", memory_bytes=1 << 30, rejects_forged_times=rejects, streams_wait=streams_wait,
-    )  # fmt: skip
+        files={"reference.py": REFERENCE},
+        worker_files=(),
+        submission_name="submission.py",
+        submission=submission,
+        device="cuda",
+        memory_bytes=1 << 30,
+        rejects_forged_times=rejects,
+        streams_wait=streams_wait,
+    )
     (step,) = local.evaluate(request, start=emulated_gpu.start).steps
     return step
 

@@ -31,10 +31,15 @@ def _run(folder: Path, *arguments: str, **environment: str) -> tuple[int, str, s
     read, write = os.pipe()
     try:
         done = subprocess.run(
-            [sys.executable, str(EVAL), *arguments], cwd=folder,
-            env=os.environ | {"POPCORN_FD": str(write)} | environment, pass_fds=(write,), capture_output=True,
-            text=True, timeout=PATIENCE_S, check=False,
-        )  # fmt: skip
+            [sys.executable, str(EVAL), *arguments],
+            cwd=folder,
+            env=os.environ | {"POPCORN_FD": str(write)} | environment,
+            pass_fds=(write,),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
     finally:
         os.close(write)
     with os.fdopen(read) as stream:

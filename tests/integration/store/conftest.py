@@ -111,9 +111,15 @@ class Bench:
     def submit(self, **changes: object) -> int:
         """A valid submission to the board `identity`."""
         settings: dict[str, Any] = {
-            "leaderboard": "identity", "user_id": "u1", "file_name": "fast.py", "code": CODE, "mode": "test",
-            "gpu_types": None, "user_name": "Ada", **changes,
-        }  # fmt: skip
+            "leaderboard": "identity",
+            "user_id": "u1",
+            "file_name": "fast.py",
+            "code": CODE,
+            "mode": "test",
+            "gpu_types": None,
+            "user_name": "Ada",
+            **changes,
+        }
         return self.store.submit(**settings)
 
     def claim(self, *gpus: str, host: str = "host-a", lease_s: float = 60, instance: str | None = None) -> Job:

@@ -231,9 +231,15 @@ def test_only_progress_and_what_is_announced_is_notified(bench: Bench, db: Db) -
     bench.store.announce(wake=["x" * 9000])
     heard = [(note.channel, note.payload) for note in notes(db)]
     assert json.loads(heard[0][1]) == {
-        "event": "progress", "submission_id": public.submission_id, "job_id": public.id, "gpu_type": "CPU",
-        "secret": False, "phase": "test", "done": 1, "total": 3,
-    }  # fmt: skip
+        "event": "progress",
+        "submission_id": public.submission_id,
+        "job_id": public.id,
+        "gpu_type": "CPU",
+        "secret": False,
+        "phase": "test",
+        "done": 1,
+        "total": 3,
+    }
     assert heard[1:] == [
         ("runner_events", '{"event": "one"}'),
         ("runner_events", '{"event": "two"}'),

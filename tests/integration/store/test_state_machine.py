@@ -127,9 +127,16 @@ class QueueMachine(RuleBasedStateMachine):
 
         def send() -> int:
             return self.store.submit(
-                leaderboard=BOARD, user_id=user, file_name="a.py", code=b"pass", mode=mode.value, gpu_types=gpu_types,
-                user_name=None, priority=priority, idempotency_key=str(self.serial),
-            )  # fmt: skip
+                leaderboard=BOARD,
+                user_id=user,
+                file_name="a.py",
+                code=b"pass",
+                mode=mode.value,
+                gpu_types=gpu_types,
+                user_name=None,
+                priority=priority,
+                idempotency_key=str(self.serial),
+            )
 
         submission = send()
         assert send() == submission
@@ -632,14 +639,22 @@ class QueueMachine(RuleBasedStateMachine):
         self.db.execute(SHORT_LIVES, {"submission": submission, "known": list(self.model.jobs)})
         return [
             ModelJob(
-                id=row["id"], submission=submission, user=row["user_id"], gpu_type=row["gpu_type"],
-                mode=Mode(row["mode"]), secret=row["secret"], priority=row["priority"], turn=row["turn"],
-                replaces=row["replaces"], after_public=row["after_public"], failures=row["failures"],
+                id=row["id"],
+                submission=submission,
+                user=row["user_id"],
+                gpu_type=row["gpu_type"],
+                mode=Mode(row["mode"]),
+                secret=row["secret"],
+                priority=row["priority"],
+                turn=row["turn"],
+                replaces=row["replaces"],
+                after_public=row["after_public"],
+                failures=row["failures"],
                 reclaims=row["reclaims"],
             )
             for row in self.db.execute(JOBS)
             if row["id"] not in self.model.jobs and row["submission_id"] == submission
-        ]  # fmt: skip
+        ]
 
     def _note_new_jobs(self, submission: int, mode: Mode, gpu_types: tuple[str, ...], priority: int) -> None:
         """Both jobs of a ranked mode, the secret one of a private mode, on every type."""

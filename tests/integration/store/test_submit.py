@@ -143,9 +143,17 @@ def test_what_is_refused_leaves_nothing_behind(
     """Each refusal has its SQLSTATE, says what is wrong and how to mend it, and stores nothing."""
     store, db = refusing
     call = {
-        "leaderboard": "identity", "user_id": "u1", "file_name": "fast.py", "code": CODE, "mode": "test",
-        "gpu_types": None, "user_name": None, "idempotency_key": None, "priority": 0, **change,
-    }  # fmt: skip
+        "leaderboard": "identity",
+        "user_id": "u1",
+        "file_name": "fast.py",
+        "code": CODE,
+        "mode": "test",
+        "gpu_types": None,
+        "user_name": None,
+        "idempotency_key": None,
+        "priority": 0,
+        **change,
+    }
     with pytest.raises(psycopg.DatabaseError) as caught:
         db.execute(
             "SELECT runner.submit(%(leaderboard)s::text, %(user_id)s::text, %(file_name)s::text, %(code)s::bytea,"

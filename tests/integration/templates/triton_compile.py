@@ -23,9 +23,15 @@ from triton.runtime.jit import JITFunction
 #: launch fails. From the CUDA C++ Programming Guide, "Compute Capabilities", and the ROCm documentation, "AMD GPU
 #: specifications".
 SHARED_BYTES: Final[Mapping[str, int]] = {
-    "sm_75": 64 << 10, "sm_80": 163 << 10, "sm_89": 99 << 10, "sm_90": 227 << 10, "sm_100": 227 << 10,
-    "gfx90a": 64 << 10, "gfx942": 64 << 10, "gfx950": 160 << 10,
-}  # fmt: skip
+    "sm_75": 64 << 10,
+    "sm_80": 163 << 10,
+    "sm_89": 99 << 10,
+    "sm_90": 227 << 10,
+    "sm_100": 227 << 10,
+    "gfx90a": 64 << 10,
+    "gfx942": 64 << 10,
+    "gfx950": 160 << 10,
+}
 
 
 class Driver:

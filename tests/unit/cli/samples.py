@@ -38,12 +38,18 @@ def run(
     """A row of results; a secret one carries SECRET_MARK wherever text can be."""
     mark = {"stdout": SECRET_MARK, "stderr": SECRET_MARK} if secret else {"stdout": "", "stderr": ""}
     return RunView(
-        id=1, mode=mode, secret=secret, passed=passed, score_s=score_s, start_time=NOW,
+        id=1,
+        mode=mode,
+        secret=secret,
+        passed=passed,
+        score_s=score_s,
+        start_time=NOW,
         end_time=NOW + timedelta(seconds=1),
         result={"test-count": "1", "test.0.spec": SECRET_MARK} if secret else (result or {}),
-        compilation={"stderr": SECRET_MARK} if secret else compilation, meta=mark if meta is None else meta,
+        compilation={"stderr": SECRET_MARK} if secret else compilation,
+        meta=mark if meta is None else meta,
         system_info={**SYSTEM, "note": SECRET_MARK} if secret else SYSTEM,
-    )  # fmt: skip
+    )
 
 
 def job(
@@ -62,12 +68,28 @@ def job(
 ) -> JobView:
     """A finished, accepted, public test job unless told otherwise."""
     return JobView(
-        id=job_id, gpu_type=gpu_type, mode=mode, secret=secret, state=state,
-        verdict=verdict if state is JobState.DONE else None, attempt=attempt, failures=0, priority=0,
-        cancel_requested=False, host="node1", error=error, progress=progress,
-        report={"note": SECRET_MARK} if secret else None, created_at=NOW, started_at=NOW, finished_at=NOW, build_ms=1,
-        eval_ms=1, runs=runs, **facts,
-    )  # fmt: skip
+        id=job_id,
+        gpu_type=gpu_type,
+        mode=mode,
+        secret=secret,
+        state=state,
+        verdict=verdict if state is JobState.DONE else None,
+        attempt=attempt,
+        failures=0,
+        priority=0,
+        cancel_requested=False,
+        host="node1",
+        error=error,
+        progress=progress,
+        report={"note": SECRET_MARK} if secret else None,
+        created_at=NOW,
+        started_at=NOW,
+        finished_at=NOW,
+        build_ms=1,
+        eval_ms=1,
+        runs=runs,
+        **facts,
+    )
 
 
 def status(
@@ -84,12 +106,28 @@ def status(
 ) -> StatusLine:
     """A line of the queue view."""
     return StatusLine(
-        submission_id=submission_id, leaderboard="vectoradd", user_id=user_id, user_name=user_name,
-        file_name=file_name, submission_time=NOW, modes=(Mode.TEST,), gpu_types=("CPU",), priority=0, state=state,
-        verdict=verdict if state is JobState.DONE else None, done=state is JobState.DONE, job_status=None,
-        position=position, score_s=score_s, queue_ms=1, build_ms=None, eval_ms=None, started_at=None,
-        finished_at=None, **{"error": None, "progress": (), **facts},
-    )  # fmt: skip
+        submission_id=submission_id,
+        leaderboard="vectoradd",
+        user_id=user_id,
+        user_name=user_name,
+        file_name=file_name,
+        submission_time=NOW,
+        modes=(Mode.TEST,),
+        gpu_types=("CPU",),
+        priority=0,
+        state=state,
+        verdict=verdict if state is JobState.DONE else None,
+        done=state is JobState.DONE,
+        job_status=None,
+        position=position,
+        score_s=score_s,
+        queue_ms=1,
+        build_ms=None,
+        eval_ms=None,
+        started_at=None,
+        finished_at=None,
+        **{"error": None, "progress": (), **facts},
+    )
 
 
 def submission(*jobs: JobView, line: StatusLine | None = None) -> SubmissionView:

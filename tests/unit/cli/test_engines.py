@@ -18,9 +18,17 @@ from tests.unit import samples
 def facts(*, runtimes: tuple[str, ...]) -> EngineFacts:
     """An engine with these runtimes."""
     return EngineFacts(
-        name="e", version="28", api_version="1.48", runtimes=runtimes, cgroup_version="2", cgroup_driver="systemd",
-        storage_driver="overlay2", rootless=False, cdi={}, components={},
-    )  # fmt: skip
+        name="e",
+        version="28",
+        api_version="1.48",
+        runtimes=runtimes,
+        cgroup_version="2",
+        cgroup_driver="systemd",
+        storage_driver="overlay2",
+        rootless=False,
+        cdi={},
+        components={},
+    )
 
 
 def test_a_runtime_that_a_slot_needs_must_be_there() -> None:

@@ -127,9 +127,17 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(logs, "configure", lambda *arguments: seen.update(log=arguments))
     control = ShutdownControl()
     given = config(
-        tmp_path, docker_host="unix:///x", host_name="gpu-01", build_timeout_s=9.0, max_run_s=60.0, warm_containers=0,
-        build_workers=3, min_free_gib=1e9, log_format="json", log_level="error",
-    )  # fmt: skip
+        tmp_path,
+        docker_host="unix:///x",
+        host_name="gpu-01",
+        build_timeout_s=9.0,
+        max_run_s=60.0,
+        warm_containers=0,
+        build_workers=3,
+        min_free_gib=1e9,
+        log_format="json",
+        log_level="error",
+    )
     assert serve(given, control) == 0
     assert (seen["base_url"], seen["owner"]) == ("unix:///x", f"gpu-01:{tmp_path / 'state'}")
     assert seen["log"] == ("json", "error")

@@ -199,9 +199,17 @@ def test_what_is_known_of_an_nvidia_device(machine: Machine) -> None:
     library = Nvml.open()
     assert library is not None
     assert library.details(h100) == Details(
-        driver="580.95.05", toolkit="CUDA 13.0", architecture="9.0", memory_bytes=79 << 30, ecc=True, mig=False,
-        persistence=True, max_sm_clock_mhz=1980, max_memory_clock_mhz=2619, power_limit_w=700.0,
-    )  # fmt: skip
+        driver="580.95.05",
+        toolkit="CUDA 13.0",
+        architecture="9.0",
+        memory_bytes=79 << 30,
+        ecc=True,
+        mig=False,
+        persistence=True,
+        max_sm_clock_mhz=1980,
+        max_memory_clock_mhz=2619,
+        power_limit_w=700.0,
+    )
     assert library.details(t4).mig is None
     reading = library.read(h100)
     assert (reading.used_bytes, reading.processes, reading.uncorrected, reading.remap_pending) == (

@@ -174,10 +174,16 @@ def test_a_python_program_is_imported_in_the_run_all_the_same() -> None:
 def evidence(*compiled: StepResult, ending: Ending = Ending.COMPLETED, oom_kills: int = 0) -> Evidence:
     """What the container that builds left to judge."""
     return Evidence(
-        steps=(), artifacts=(), ok=True if ending is Ending.COMPLETED else None, message=None,
-        outcome=samples.outcome(ending=ending, oom_kills=oom_kills), request_offset_ns=0, system={}, runner={},
+        steps=(),
+        artifacts=(),
+        ok=True if ending is Ending.COMPLETED else None,
+        message=None,
+        outcome=samples.outcome(ending=ending, oom_kills=oom_kills),
+        request_offset_ns=0,
+        system={},
+        runner={},
         compiled=compiled,
-    )  # fmt: skip
+    )
 
 
 VERSION = samples.step("nvcc-version", {}, stdout="release 13")

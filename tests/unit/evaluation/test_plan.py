@@ -325,10 +325,22 @@ def test_the_container_inherits_no_environment_and_knows_its_job() -> None:
     """Every variable is listed; labels name job, attempt and submission."""
     spec = planned(samples.task()).spec
     assert set(spec.environment) == {
-        "HOME", "TMPDIR", "USER", "LOGNAME", "LANG", "PATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH",
-        "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH",
-        "TORCHINDUCTOR_VEC_ISA_OK", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "CUDA_MPS_PIPE_DIRECTORY",
-    }  # fmt: skip
+        "HOME",
+        "TMPDIR",
+        "USER",
+        "LOGNAME",
+        "LANG",
+        "PATH",
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONPATH",
+        "TORCH_EXTENSIONS_DIR",
+        "TRITON_CACHE_DIR",
+        "TORCHINDUCTOR_CACHE_DIR",
+        "CUDA_CACHE_PATH",
+        "TORCHINDUCTOR_VEC_ISA_OK",
+        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS",
+        "CUDA_MPS_PIPE_DIRECTORY",
+    }
     assert spec.environment["CUDA_MPS_PIPE_DIRECTORY"] == "/nonexistent"
     assert spec.labels == {
         "kernel-runner.slot": "cpu0",

@@ -24,9 +24,15 @@ def ended(line: object, **changes: object) -> StepResult:
     """A script that has printed this last, as JSON unless it is a text."""
     last = line if isinstance(line, str) else json.dumps(line)
     fields: dict[str, Any] = {
-        "name": STEP, "command": "python3 validation.py", "start_ns": 0, "duration_ns": 900_000_000_000,
-        "exit_code": 0, "stdout": f"a library's word\n{last}\n\n", "stderr": "first\nlast words\n", **changes,
-    }  # fmt: skip
+        "name": STEP,
+        "command": "python3 validation.py",
+        "start_ns": 0,
+        "duration_ns": 900_000_000_000,
+        "exit_code": 0,
+        "stdout": f"a library's word\n{last}\n\n",
+        "stderr": "first\nlast words\n",
+        **changes,
+    }
     return StepResult(**fields)
 
 

@@ -58,10 +58,16 @@ def decided(
     task = task or samples.task(harness=Harness.PROGRAM)
     job = replace(samples.job(mode=mode, secret=secret), demand=demand or Demand())
     evidence = Evidence(
-        steps=steps, artifacts=(), ok=ok, message=message, author_exit=author_exit,
-        outcome=outcome or samples.outcome(), request_offset_ns=100, system={"gpu": "CPU", "hostname": "h"},
+        steps=steps,
+        artifacts=(),
+        ok=ok,
+        message=message,
+        author_exit=author_exit,
+        outcome=outcome or samples.outcome(),
+        request_offset_ns=100,
+        system={"gpu": "CPU", "hostname": "h"},
         runner={"host": "h"},
-    )  # fmt: skip
+    )
     return samples.submission(samples.context(task, job=job, gpu=gpu)).judge(evidence)
 
 

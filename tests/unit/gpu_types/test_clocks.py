@@ -13,9 +13,15 @@ from runner.base.gpu_types import CLOCK_REASONS, ClockPolicy, Registry, Vendor
 from tests.fakes import recordings
 
 DEFAULT = (
-    "hbm_thrm", "hw_power_brake_slowdown", "hw_slowdown", "hw_thermal_slowdown", "prochot_thrm", "socket_thrm",
-    "sw_thermal_slowdown", "vr_thrm",
-)  # fmt: skip
+    "hbm_thrm",
+    "hw_power_brake_slowdown",
+    "hw_slowdown",
+    "hw_thermal_slowdown",
+    "prochot_thrm",
+    "socket_thrm",
+    "sw_thermal_slowdown",
+    "vr_thrm",
+)
 
 
 def overlay(directory: Path, text: str) -> Registry:

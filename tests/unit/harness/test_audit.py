@@ -281,10 +281,17 @@ def test_the_report_has_what_was_claimed_and_what_the_judge_saw() -> None:
     told = details(samples, audit(samples, controls_ns=[[7_000.0] * 10], tolerance=0.1))
 
     assert told == {
-        "timing": "audited", "claimed_median_ns": 100_000, "outside_median_ns": 107_000, "hand_over_ns": 7_000,
-        "excess_ns": 0, "noise_ns": 3_000, "not_believed": 0, "not_exclusive": 0, "contradicted": False,
+        "timing": "audited",
+        "claimed_median_ns": 100_000,
+        "outside_median_ns": 107_000,
+        "hand_over_ns": 7_000,
+        "excess_ns": 0,
+        "noise_ns": 3_000,
+        "not_believed": 0,
+        "not_exclusive": 0,
+        "contradicted": False,
         "delayed_ns": 50,
-    }  # fmt: skip
+    }
 
 
 def test_what_a_worker_need_not_describe_is_subtracted_from_no_time() -> None:

@@ -80,11 +80,16 @@ def _outcomes(
 
 @settings(deadline=None, max_examples=60)
 @given(
-    spans_ns=SPANS, controls_ns=COSTS, exclusive=FLAGS,
+    spans_ns=SPANS,
+    controls_ns=COSTS,
+    exclusive=FLAGS,
     delayed_ns=st.lists(st.sampled_from([0, 0, 0, 30_000, 5_000_000, None]), min_size=1),
-    claims=st.tuples(CLAIMS, CLAIMS), how=st.sampled_from(["controls", "controls", "device", "message", "nothing"]),
-    timing=TIMINGS, check_ns=st.sampled_from([0, 1_000_000, 1_500_000_000]), ranked=st.booleans(),
-)  # fmt: skip
+    claims=st.tuples(CLAIMS, CLAIMS),
+    how=st.sampled_from(["controls", "controls", "device", "message", "nothing"]),
+    timing=TIMINGS,
+    check_ns=st.sampled_from([0, 1_000_000, 1_500_000_000]),
+    ranked=st.booleans(),
+)
 def test_no_decision_depends_on_a_claim(
     *,
     spans_ns: list[int],

@@ -27,9 +27,15 @@ def test_fp8_inputs_have_the_public_layout(bench: Bench) -> None:
 
 MOE = pytest.mark.parametrize("bench", ["amd_moe"], indirect=True)
 MOE_CASE = {
-    "dhidden": 128, "dexpert": 48, "nroutedexperts": 6, "nsharedexperts": 2, "nexpertspertoken": 2, "bs": 2,
-    "seqlen": 9, "seed": 7,
-}  # fmt: skip
+    "dhidden": 128,
+    "dexpert": 48,
+    "nroutedexperts": 6,
+    "nsharedexperts": 2,
+    "nexpertspertoken": 2,
+    "bs": 2,
+    "seqlen": 9,
+    "seed": 7,
+}
 
 
 @MOE

@@ -172,12 +172,17 @@ def test_names_that_are_too_long_are_no_trap(inside: Path) -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        member("../judge/x", size=1), member("/judge/x", size=1), member("x", tarfile.SYMTYPE, link="/judge"),
-        member("x", tarfile.SYMTYPE, link="../judge"), member("x", tarfile.LNKTYPE, link="y"),
-        member("x", tarfile.FIFOTYPE), member("x", tarfile.CHRTYPE), member("x", tarfile.BLKTYPE),
+        member("../judge/x", size=1),
+        member("/judge/x", size=1),
+        member("x", tarfile.SYMTYPE, link="/judge"),
+        member("x", tarfile.SYMTYPE, link="../judge"),
+        member("x", tarfile.LNKTYPE, link="y"),
+        member("x", tarfile.FIFOTYPE),
+        member("x", tarfile.CHRTYPE),
+        member("x", tarfile.BLKTYPE),
     ],
     ids=["climbs", "absolute", "link", "climbing-link", "hard-link", "fifo", "character-device", "block-device"],
-)  # fmt: skip
+)
 def test_an_archive_from_elsewhere_is_checked_again(inside: Path, bad: tarfile.TarInfo) -> None:
     """The container that made it may have been anybody's."""
     with pytest.raises((Refused, ValueError)):

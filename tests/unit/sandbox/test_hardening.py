@@ -80,11 +80,17 @@ def engine(spec: SandboxSpec = SPEC) -> dict[str, Any]:
 def kernel(spec: SandboxSpec = SPEC, **changes: Any) -> KernelView:  # noqa: ANN401 fields of Kernel
     """What the kernel reports of a container that matches the spec, except for the changes."""
     found = KernelView(
-        cgroup_version=1, memory_bytes=spec.limits.memory_bytes, memory_and_swap_bytes=spec.limits.memory_bytes,
-        pids=spec.limits.pids, cpus=(1, 3), mems=(0,), devices=(*COMMON, *LEASED),
+        cgroup_version=1,
+        memory_bytes=spec.limits.memory_bytes,
+        memory_and_swap_bytes=spec.limits.memory_bytes,
+        pids=spec.limits.pids,
+        cpus=(1, 3),
+        mems=(0,),
+        devices=(*COMMON, *LEASED),
         rlimits={"core": (1, 1), "nofile": (512, 512), "fsize": (1 << 30, 1 << 30), "nice": (0, 0), "rtprio": (0, 0)},
-        oom_score_adj=100, shared_namespaces=(),
-    )  # fmt: skip
+        oom_score_adj=100,
+        shared_namespaces=(),
+    )
     return replace(found, **changes)
 
 

@@ -113,9 +113,16 @@ def test_ordinary_names_pass(name: str) -> None:
 def test_a_steps_request_is_the_same_after_its_journey() -> None:
     """What the daemon sends is what init runs."""
     step = Step(
-        name="test", argv=("python", "eval.py"), env={"A": "b"}, timeout_s=3.5, files={"cases.txt": b"\x00\xff"},
-        remove_after=("x",), result_pipe=False, continue_if="passed", artifacts=("trace.zip",),
-    )  # fmt: skip
+        name="test",
+        argv=("python", "eval.py"),
+        env={"A": "b"},
+        timeout_s=3.5,
+        files={"cases.txt": b"\x00\xff"},
+        remove_after=("x",),
+        result_pipe=False,
+        continue_if="passed",
+        artifacts=("trace.zip",),
+    )
     request = StepsRequest(files={"eval.py": b"pass"}, steps=(step,), keep=("eval.out",))
     (message,) = protocol.Decoder().feed(protocol.encode(request.to_message()))
     assert parse_request(message) == request

@@ -54,11 +54,18 @@ def test_every_key_of_task_yml_is_kept(tmp_path: Path) -> None:
     """No key of task.yml is parsed and ignored."""
     task = changed(
         tests=[{"size": 1, "world_size": 2, "flag": True, "kind": "cold", "ratio": 0.5, "shape": [96, 128]}],
-        benchmarks=[{"size": 7, "world_size": 2}], test_timeout=10, benchmark_timeout=20, ranked_timeout=30,
-        ranking_by="geom", seed=99, multi_gpu=True, libraries=["cutlass"],
+        benchmarks=[{"size": 7, "world_size": 2}],
+        test_timeout=10,
+        benchmark_timeout=20,
+        ranked_timeout=30,
+        ranking_by="geom",
+        seed=99,
+        multi_gpu=True,
+        libraries=["cutlass"],
         validation={"version": "v1", "script": "check.py"},
-        templates={"Python": "template.py", "CuteDSL": "template.py"}, gpus=["H100", "CPU"],
-    )  # fmt: skip
+        templates={"Python": "template.py", "CuteDSL": "template.py"},
+        gpus=["H100", "CPU"],
+    )
     folder = load(write(tmp_path, task, files={"template.py": "pass\n", "check.py": "print()\n"}))
     loaded = folder.task
     assert loaded.tests == (task["tests"][0],)
@@ -95,10 +102,17 @@ def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
         "written": "size",
         "memory": "3 * size",
         "timing": {
-            "width": 0.01, "min_runs": 5, "max_runs": 50, "min_kernel_s": 0, "max_kernel_s": 2.5, "min_wall_s": 0.5,
-            "max_wall_s": 60, "noisy": 0.2, "refuse": 1,
+            "width": 0.01,
+            "min_runs": 5,
+            "max_runs": 50,
+            "min_kernel_s": 0,
+            "max_kernel_s": 2.5,
+            "min_wall_s": 0.5,
+            "max_wall_s": 60,
+            "noisy": 0.2,
+            "refuse": 1,
         },
-    }  # fmt: skip
+    }
     assert load(write(tmp_path, extra=extra)).task.extra == Extra(
         harness=Harness.BUILTIN,
         cases={"CPU": CaseSet(tests=({"size": 1},)), "T4": CaseSet(benchmarks=(), hidden=())},
@@ -110,10 +124,17 @@ def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
         written="size",
         memory="3 * size",
         timing=Timing(
-            width=0.01, min_runs=5, max_runs=50, min_kernel_s=0, max_kernel_s=2.5, min_wall_s=0.5, max_wall_s=60,
-            noisy=0.2, refuse=1,
+            width=0.01,
+            min_runs=5,
+            max_runs=50,
+            min_kernel_s=0,
+            max_kernel_s=2.5,
+            min_wall_s=0.5,
+            max_wall_s=60,
+            noisy=0.2,
+            refuse=1,
         ),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

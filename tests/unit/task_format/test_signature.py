@@ -55,12 +55,17 @@ def test_a_case_is_refused_if_and_only_if_python_refuses_the_call(
 @pytest.mark.parametrize(
     "source",
     [
-        "", "def generate_input(", f"import functools\n@functools.cache\n{generate('n')}",
-        f"{generate('n')}{generate('m')}", f"if True:\n    {generate('n')}", "generate_input = print\n",
-        "from elsewhere import generate_input\n", "from inputs import *\n" + generate("n"),
+        "",
+        "def generate_input(",
+        f"import functools\n@functools.cache\n{generate('n')}",
+        f"{generate('n')}{generate('m')}",
+        f"if True:\n    {generate('n')}",
+        "generate_input = print\n",
+        "from elsewhere import generate_input\n",
+        "from inputs import *\n" + generate("n"),
         "class generate_input:\n    pass\n",
     ],
-)  # fmt: skip
+)
 def test_what_the_source_alone_does_not_tell_is_left_to_the_run(source: str) -> None:
     """No guess is made."""
     assert signature_of({"reference.py": source, "inputs.py": generate("m")}) is None

@@ -17,9 +17,19 @@ from tasks.harness.judge.cases import spec_line
 from tests.unit.task_format.samples import CU, changed, write
 
 KEYS = {
-    "lang", "files", "config", "libraries", "tests", "benchmarks", "test_timeout", "benchmark_timeout",
-    "ranked_timeout", "ranking_by", "seed", "multi_gpu",
-}  # fmt: skip
+    "lang",
+    "files",
+    "config",
+    "libraries",
+    "tests",
+    "benchmarks",
+    "test_timeout",
+    "benchmark_timeout",
+    "ranked_timeout",
+    "ranking_by",
+    "seed",
+    "multi_gpu",
+}
 LIMITS = ("test_timeout", "benchmark_timeout", "ranked_timeout")
 
 

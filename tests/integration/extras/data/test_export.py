@@ -34,12 +34,21 @@ from tests.integration.extras.data.conftest import (
 )
 
 FLAT_COLUMNS = [
-    "submission_id: int64 not null", "leaderboard_id: int64 not null", "problem_name: large_string not null",
-    "user_id: large_string not null", "user_name: large_string not null", "code_id: int64 not null",
-    "file_name: large_string not null", "submission_time: timestamp[us, tz=UTC] not null",
-    "status: large_string not null", "score: double", "passed: bool", "mode: large_string", "runner: large_string",
+    "submission_id: int64 not null",
+    "leaderboard_id: int64 not null",
+    "problem_name: large_string not null",
+    "user_id: large_string not null",
+    "user_name: large_string not null",
+    "code_id: int64 not null",
+    "file_name: large_string not null",
+    "submission_time: timestamp[us, tz=UTC] not null",
+    "status: large_string not null",
+    "score: double",
+    "passed: bool",
+    "mode: large_string",
+    "runner: large_string",
     "code: large_string not null",
-]  # fmt: skip
+]
 
 
 def rows(path: Path) -> list[dict[str, Any]]:

@@ -43,11 +43,18 @@ odd_text = st.one_of(
     ),
     st.sampled_from(
         [
-            "..", "../../etc/passwd", "%00", "\r\nX-Evil: 1", "<script>", "' OR 1=1 --", "a" * 3000, "\ud7ff\ue000",
+            "..",
+            "../../etc/passwd",
+            "%00",
+            "\r\nX-Evil: 1",
+            "<script>",
+            "' OR 1=1 --",
+            "a" * 3000,
+            "\ud7ff\ue000",
             "github",
         ]
     ),
-)  # fmt: skip
+)
 json_value = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), odd_text),
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(odd_text, inner, max_size=4)),

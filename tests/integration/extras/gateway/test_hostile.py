@@ -70,9 +70,20 @@ def test_an_odd_body_is_taken(gate: Gate) -> None:
 
 
 BROKEN_JSON = [
-    b"{", b"[]", b"1", b"null", b"\xff", b'"x"', b'{"code": 1}', b'{"code": null}', b'{"code": "\\u0000\\ud800"}',
-    b'{"code": ' + b"[" * 50_000, b'{"code": 1e999}', b"{}" * 1000, b'{"code":"' + b"x" * 60_000 + b'"}',
-]  # fmt: skip
+    b"{",
+    b"[]",
+    b"1",
+    b"null",
+    b"\xff",
+    b'"x"',
+    b'{"code": 1}',
+    b'{"code": null}',
+    b'{"code": "\\u0000\\ud800"}',
+    b'{"code": ' + b"[" * 50_000,
+    b'{"code": 1e999}',
+    b"{}" * 1000,
+    b'{"code":"' + b"x" * 60_000 + b'"}',
+]
 
 
 def test_broken_json(gate: Gate) -> None:

@@ -116,10 +116,15 @@ def site(open_gate: Callable[..., Gate], github: StandIn, tmp_path: Path) -> Gat
     secret = tmp_path / "secret"
     secret.write_text(f"{SECRET}\n", encoding="utf-8")
     made = open_gate(
-        gateway_requests_per_minute=100_000, gateway_public_url=PUBLIC, gateway_github_client_id="our-application",
-        gateway_github_secret_file=secret, gateway_github_url=github.url, gateway_discord_client_id="our-application",
-        gateway_discord_secret_file=secret, gateway_discord_url=github.url,
-    )  # fmt: skip
+        gateway_requests_per_minute=100_000,
+        gateway_public_url=PUBLIC,
+        gateway_github_client_id="our-application",
+        gateway_github_secret_file=secret,
+        gateway_github_url=github.url,
+        gateway_discord_client_id="our-application",
+        gateway_discord_secret_file=secret,
+        gateway_discord_url=github.url,
+    )
     made.bench.board()
     return made
 

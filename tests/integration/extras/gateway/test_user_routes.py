@@ -307,11 +307,18 @@ def test_a_ranked_submission_from_the_queue_to_the_ranking(gate: Gate, finish: F
     places = gate.ask("GET", "/submissions/identity/CPU").json
     assert places == [
         {
-            "submission_id": submission_id, "rank": 1, "submission_name": "fast.py",
-            "submission_time": told["submission_time"], "submission_score": 2.8115e-06,
-            "leaderboard_name": "identity", "user_id": "ada", "user_name": "Ada", "gpu_type": "CPU", "late": False,
+            "submission_id": submission_id,
+            "rank": 1,
+            "submission_name": "fast.py",
+            "submission_time": told["submission_time"],
+            "submission_score": 2.8115e-06,
+            "leaderboard_name": "identity",
+            "user_id": "ada",
+            "user_name": "Ada",
+            "gpu_type": "CPU",
+            "late": False,
         }
-    ]  # fmt: skip
+    ]
     assert gate.ask("GET", "/submission_count/identity/CPU").json == {"count": 1}
     assert gate.ask("GET", "/submission_count/identity/CPU?user_id=ada").json == {"count": 1}
     (line,) = gate.ask("GET", "/user/submissions?leaderboard=identity", cli="ada-token").json

@@ -28,11 +28,16 @@ def runs(draw: st.DrawFn) -> RunRecord:
     mode = draw(st.just("leaderboard") | ANY_TEXT)
     scored = passed and mode == "leaderboard" and draw(st.booleans())
     return RunRecord(
-        mode=mode, start_offset_ns=draw(_NS), end_offset_ns=draw(_NS), passed=passed,
-        score_s=draw(st.floats()) if scored else None, compilation=draw(st.none() | ANY_OBJECT),
-        meta=draw(ANY_OBJECT), result=draw(st.dictionaries(ANY_TEXT, ANY_TEXT, max_size=4)),
+        mode=mode,
+        start_offset_ns=draw(_NS),
+        end_offset_ns=draw(_NS),
+        passed=passed,
+        score_s=draw(st.floats()) if scored else None,
+        compilation=draw(st.none() | ANY_OBJECT),
+        meta=draw(ANY_OBJECT),
+        result=draw(st.dictionaries(ANY_TEXT, ANY_TEXT, max_size=4)),
         system_info=draw(ANY_OBJECT),
-    )  # fmt: skip
+    )
 
 
 @st.composite

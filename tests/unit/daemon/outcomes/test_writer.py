@@ -42,10 +42,17 @@ class Crowd:
         self.go_on = threading.Event()
         self.batches: list[list[int]] = []
         self.writer = OutcomeWriter(
-            lambda purpose: parts.fake(purpose, self.late if purpose == "late commit" else None), parts.keeper,
-            parts.publisher, parts.replayer, slots=slots, wake=self.wake, leaving=lambda: self.leaving,
-            give_up=self.give_up, patience_s=patience_s, clock=lambda: self.now_s,
-        )  # fmt: skip
+            lambda purpose: parts.fake(purpose, self.late if purpose == "late commit" else None),
+            parts.keeper,
+            parts.publisher,
+            parts.replayer,
+            slots=slots,
+            wake=self.wake,
+            leaving=lambda: self.leaving,
+            give_up=self.give_up,
+            patience_s=patience_s,
+            clock=lambda: self.now_s,
+        )
         commit_all = self.store.complete_all
 
         def noted(given: list[tuple[Job, JobResult]]) -> object:

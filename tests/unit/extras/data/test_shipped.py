@@ -288,10 +288,15 @@ def test_only_a_positive_finite_score_of_a_passed_leaderboard_run_counts() -> No
 def test_the_ranking_has_one_row_per_user_problem_and_runner() -> None:
     """The best score, of equal ones the earliest; ranks are shared as SQL's rank() shares them."""
     rows = frame(
-        row(1, "ada", score=3e-5), row(2, "ada", score=2e-5), row(3, "ada", score=2e-5), row(4, "bob", score=2e-5),
-        row(5, "cid", score=4e-5), row(6, "cid"), row(7, "ada", score=1e-6, runner="H100"),
+        row(1, "ada", score=3e-5),
+        row(2, "ada", score=2e-5),
+        row(3, "ada", score=2e-5),
+        row(4, "bob", score=2e-5),
+        row(5, "cid", score=4e-5),
+        row(6, "cid"),
+        row(7, "ada", score=1e-6, runner="H100"),
         row(8, "ada", score=9e-6, problem="sort"),
-    )  # fmt: skip
+    )
     found = top_contestants(rows)
     assert list(found.columns) == [
         *("rank", "user_id", "user_name", "problem_name", "runner", "score", "submission_id", "submission_time"),
