@@ -21,7 +21,7 @@ from tests.unit import samples
 #: A group for each: files, memory, objects of the kernel and processes are in both.
 HALVES = (0, 1)
 #: In a reference: what the judge's user leaves behind, and what looks for it.
-_PLACES: Final = "('/judge/left', '/tmp/left', '/dev/shm/left')"
+_PLACES: Final = "('/judge/of-reference', '/tmp/of-reference', '/dev/shm/of-reference')"
 _LEAVES: Final = f"""
 import ctypes, os
 for place in {_PLACES}:
@@ -146,7 +146,7 @@ def test_each_attack_on_the_next_group_works_where_nothing_is_cleaned_up(
             evaluator.close()
     assert {name: verdict for name, (verdict, _) in verdicts.items()} == dict.fromkeys(texts, "runtime_error"), verdicts
     assert verdict == "invalid"
-    assert all(what in message for what in ("/judge/left", "/tmp/left", "/dev/shm/left", "memory", "process"))
+    assert all(what in message for what in ("/judge/of", "/tmp/of", "/dev/shm/of", "memory", "process"))
 
 
 @pytest.mark.usefixtures("patient")
