@@ -38,7 +38,6 @@ OWN_FILES = {
     *(
         "runner/extras/trainers/kernelbook/rows.py",
         "runner/extras/trainers/kernelbook/scripts.py",
-        "runner/store/gateway.py",
     ),
     *("runner/store/queries.py", "runner/store/schema/__init__.py"),
 }
