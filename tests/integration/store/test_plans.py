@@ -155,7 +155,9 @@ def check(meter: Meter, bench: Bench) -> None:
     # One claim a second of all hosts looks at what is due.
     for looked_at, most in ((b"now()", 40), (b"'-infinity'", 400)):
         # A host that was not seen lately is noted, and counts the others.
-        looked = b"UPDATE runner.host SET last_seen = now(); UPDATE runner.sweep SET looked_at = " + looked_at
+        looked = (
+            b"WITH seen AS (UPDATE runner.host SET last_seen = now()) UPDATE runner.sweep SET looked_at = " + looked_at
+        )
         nothing = meter.cost(QUERIES["claim"].sql, {**work, "free": [0] * len(TYPES)}, after=looked)
         assert nothing.pages < most, (looked_at, nothing)
 

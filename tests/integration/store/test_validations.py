@@ -286,10 +286,10 @@ CATALOGUE = (
     """SELECT obj_description('runner.job'::regclass), pg_get_indexdef(indexrelid) FROM pg_index
        WHERE indrelid = 'runner.job'::regclass ORDER BY indexrelid::regclass::text""",
 )
-#: Takes back what the migrations of validations and finals do.
+#: Takes back what the migrations of validations, finals and early checks do.
 BEFORE = b"""
 ALTER TABLE runner.job DROP COLUMN final_id CASCADE, DROP COLUMN finalist CASCADE, DROP COLUMN round CASCADE,
-    DROP COLUMN only_host CASCADE;
+    DROP COLUMN only_host CASCADE, DROP COLUMN checked CASCADE;
 DROP TABLE runner.final_sweep, runner.finalist, runner.final_score CASCADE;
 ALTER TABLE runner.job DROP CONSTRAINT job_mode_check, DROP CONSTRAINT job_of_one_kind,
     DROP COLUMN sweep_id CASCADE, DROP COLUMN validates CASCADE,
@@ -307,7 +307,7 @@ def test_an_older_database_gets_the_same_table(database_url: str, bench: Bench, 
         new = [db.execute(query.encode()).fetchall() for query in CATALOGUE]
         db.execute(BEFORE)
         for name, migration in schema.migrations().items():
-            if name.endswith(("_validation", "_finals", "_quartiles")):
+            if name.endswith(("_validation", "_finals", "_quartiles", "_early_checks")):
                 db.execute(migration.encode())
         # It builds the indexes.
         migrate(database_url)
