@@ -23,7 +23,7 @@ class Checker(Evaluator):
     def __init__(self, script: Script) -> None:
         super().__init__(script, can_refuse=True)
         self.fault: Exception | None = None
-        #: Called in the middle of a check.
+        #: Called in the middle of a check, before it is noted.
         self.meanwhile: Callable[[SubmissionJob], object] = lambda _job: None
         self.checked: list[int] = []
 
@@ -31,8 +31,8 @@ class Checker(Evaluator):
         """Refuse, or not."""
         assert slot.gpu_type == "CPU"
         assert not cancel.is_set()
-        self.checked.append(job.submission)
         self.meanwhile(job)
+        self.checked.append(job.submission)
         if self.fault is not None:
             raise self.fault
         found = accepted()

@@ -416,8 +416,9 @@ class GroupJudge:
             if self.control is not None and client.open_flags(deadline_ns=deadline):
                 client.warm_up(deadline_ns=deadline)
             # It answers when it is up. The reference's calls, which may be next, would be timed beside its start.
-            client.parse("", deadline_ns=deadline)
-            if self._measured is not None:
+            if self._measured is None:
+                client.parse("", deadline_ns=deadline)
+            else:
                 why_not = client.prepare_device(deadline_ns=deadline, measured=self._measured)
                 if why_not is not None:
                     raise HarnessFailed(f"a worker cannot be timed as the first one was: {why_not}")
