@@ -304,7 +304,7 @@ class Config(BaseModel):
     public and the secret job of a ranked submission; 0 turns it off. Each takes about half a GiB of memory. It serves
     one job, or groups of one batch on a CPU. It fits jobs of the GPU type, image, limits and programs that it was
     started with. Where at least as many cores as a slot has belong to no slot (`reserve_cpus`), the next containers
-    import torch on those while a job runs, so that a slot hardly waits for one. Else the daemon starts them while the
+    import torch on those while a job runs, which shortens the slot's waits. Else the daemon starts them while the
     slot is free, or while its next job would have to wait for one anyway. `kernel-runner host list --json` shows the
     number (`slots[].warm_containers`).
     """

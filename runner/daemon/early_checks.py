@@ -1,7 +1,7 @@
 """Ends waiting jobs whose file cannot be evaluated while all slots of their GPU type here are busy.
 
-Owns when that is tried and what is told of it; the evaluator decides what is refused. No job depends on it: a job whose
-check fails or comes too late waits for its slot as if there had been none.
+Decides when to check, and stores and logs the result; the evaluator decides what to refuse. No job depends on a check:
+if it fails or comes too late, the job waits for its slot.
 """
 
 from __future__ import annotations

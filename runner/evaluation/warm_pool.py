@@ -51,7 +51,7 @@ class _WarmContainer:
     slot: str
     spec: SandboxSpec
     container: Container
-    #: The batch that it has served; None: it has served nobody.
+    #: The batch whose groups have used it; None: it is unused.
     batch_id: int | None = None
 
 

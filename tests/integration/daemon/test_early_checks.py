@@ -35,9 +35,9 @@ class Checker(Evaluator):
         self.checked.append(job.submission)
         if self.fault is not None:
             raise self.fault
-        found = accepted()
-        runs = (replace(found.runs[0], passed=False),)
-        return replace(found, verdict=Verdict.COMPILE_ERROR, error="no", runs=runs) if job.code == BAD else None
+        result = accepted()
+        runs = (replace(result.runs[0], passed=False),)
+        return replace(result, verdict=Verdict.COMPILE_ERROR, error="no", runs=runs) if job.code == BAD else None
 
 
 @pytest.fixture

@@ -153,7 +153,7 @@ def test_each_attack_on_the_next_group_works_where_nothing_is_cleaned_up(
 def test_a_container_that_breaks_after_an_earlier_group_costs_no_verdict(
     evaluator: Evaluator, docker_engine: DockerEngine
 ) -> None:
-    """The group has another container; one for each candidate is kept for nobody."""
+    """The group has another container; the pool keeps no container of a group with separate ones."""
     good = candidate("linear")
     assert [verdict for verdict, _ in _run(evaluator, good)] == ["accepted"]
     docker_engine._kill(_kept(evaluator).id)

@@ -63,7 +63,7 @@ def test_ending(processes: ForkedJudges, ending: tuple[str, dict[str, object], s
     """Each bad ending gets its verdict and a sentence that names the rank; all ranks end with it, at once."""
     submission, fields, verdict, sentence = ending
 
-    # A thread that writes on may be late on a busy machine, so that nobody sees it write; once is enough.
+    # On a busy machine the thread may write when the judge does not look; it must be seen once.
     for _ in range(12 if submission == "ring_writes_on_rank_1" else 1):
         report = evaluate(processes, submission, **fields)
         assert [step.name for step in report.steps] == ["test"]
