@@ -314,7 +314,8 @@ class Config(BaseModel):
     without its device. `"auto"` is one. Candidates of a group compile side by side, so hosts for trainers gain by more.
     Where every core belongs to a slot, a submission compiles on its own slot's cores before its run, and a candidate in
     its run; with 0, both in the run. Each worker needs as much memory as a run on the host's largest GPU type. While
-    slots are busy, a worker also refuses waiting files that are no Python ([how](architecture.md#early-checks)).
+    slots are busy, a worker also refuses waiting files that are no Python, or that nvcc refuses
+    ([how](architecture.md#early-checks)).
     """
     min_free_gib: float = Field(default=2.0, ge=0.0, examples=[10.0])
     """

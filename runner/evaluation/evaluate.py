@@ -38,6 +38,7 @@ from runner.evaluation.kinds.group import Group
 from runner.evaluation.kinds.kernel import Kernel
 from runner.evaluation.kinds.kind import Kind, Spent
 from runner.evaluation.kinds.program import Program
+from runner.evaluation.kinds.submission import Submission
 from runner.evaluation.kinds.validation import Validating
 from runner.evaluation.plan import make_probe
 from runner.evaluation.verdict import invalid
@@ -221,9 +222,10 @@ class Evaluator:
         return self._build_cache.workers > 0
 
     def refuse(self, job: SubmissionJob, slot: Slot, *, cancel: threading.Event) -> JobResult | None:
-        """The result of a job that waits, if its file is no Python; None: it has to run.
+        """The result of a job that waits, if its file is no Python, or nvcc refuses it; None: it has to run.
 
-        A build worker's container parses the file, and runs nothing of it.
+        A build worker's container parses the file, and runs nothing of it. For lang cu it builds as before a run, and
+        the build is kept for the runs of the submission.
 
         Args:
             job: which no slot has.
@@ -233,21 +235,26 @@ class Evaluator:
         Raises:
             CancelledByRequest, EngineUnavailableError, EvaluationError: as `evaluate`.
         """
-        cpus = self._build_cache.cpus(slot, beside=True)
+        cache = self._build_cache
+        cpus = cache.cpus(slot, beside=True)
         try:
             kind = self._kind(job, replace(slot, name=BUILD_WORKER, devices=(), cpus=cpus, numa_node=None))
         except TaskError:
             # A slot may have what the task needs; and its run says what is wrong.
             return None
-        if not isinstance(kind, Kernel) or (plan := kind.parse_plan(cpus)) is None:
+        if not isinstance(kind, Submission) or (plan := kind.check_plan(cpus)) is None:
             return None
-        what = {"job": job.id, "submission": job.submission}
-        build, built_ns = self._build_cache.build(plan, what=what, cancel=cancel)
-        if build.report is None:
-            return None
+        if kind.is_compiled:
+            build, built_ns = cache.get(kind.context, beside=True, plan=plan, cancel=cancel)
+        else:
+            what = {"job": job.id, "submission": job.submission}
+            build, built_ns = cache.build(plan, what=what, cancel=cancel)
         elapsed_ns = time.monotonic_ns() - kind.context.started_ns
         spent = Spent(elapsed_ns=elapsed_ns, built_ns=built_ns, waited_ns=max(0, elapsed_ns - built_ns))
-        return kind.no_python(build.report, spent)
+        result = kind.refused_early(build, spent)
+        if result is not None:
+            cache.done(kind.context)
+        return result
 
     def _kind(self, job: Job, slot: Slot) -> Kind:
         """A job with everything that was looked up for it.

@@ -9,6 +9,7 @@ from runner.base.errors import EvaluationError, TaskError
 from runner.base.gpu_types.model import Vendor
 from runner.base.marks import ENCODING
 from runner.base.model import JobResult, TimingAssurance, Verdict
+from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import PROGRAM, REFUSED, BuildPlan, make_parse_plan
 from runner.evaluation.container_spec import pair_boot
 from runner.evaluation.kinds.kind import Spent
@@ -17,8 +18,7 @@ from runner.evaluation.mode_result import ModeResult
 from runner.evaluation.result_rows import NOT_PASSED_CODE, Evidence, mode_assurance
 from runner.evaluation.verdict import ACCEPTED, Finding
 from runner.task_format.case_memory import needed_bytes, ranks_without_devices, tensor_bytes
-from runner.task_format.model import CuConfig, Harness
-from sandbox.host.container import ContainerReport
+from runner.task_format.model import Harness
 from sandbox.protocol import Judged, PairRequest, Step, StepResult
 from sandbox.spec import Ending
 from tasks.harness.judge.cases import spec_line
@@ -73,7 +73,7 @@ class Kernel(Submission):
             rejects_forged_times=context.gpu.rejects_forged_times,
             tolerance=job.demand.tolerance,
             # The library that lang cu becomes, and how, unless it has been built.
-            compiled=Compiled(program=PROGRAM, argv=argv) if isinstance(task.config, CuConfig) else None,
+            compiled=Compiled(program=PROGRAM, argv=argv) if self.is_compiled else None,
             capture=self.capture,
         )
         return PairRequest(payload=request.to_payload(), ranks=ranks, keep=self.keep)
@@ -104,18 +104,20 @@ class Kernel(Submission):
 
     # -- early check ---------------------------------------------------------------------------------------------
 
-    def parse_plan(self, cpus: tuple[int, ...]) -> BuildPlan | None:
-        """What says whether the submission is Python; None: it need not be, or each rank would say that it is not."""
-        task = self.context.task
-        if isinstance(task.config, CuConfig) or task.multi_gpu:
-            return None
+    def check_plan(self, cpus: tuple[int, ...]) -> BuildPlan | None:
+        """Also what says whether Python is Python; not for several ranks: each would say that it is not."""
+        if self.is_compiled or self.context.task.multi_gpu:
+            return super().check_plan(cpus)
         return make_parse_plan(self.context, cpus=cpus)
 
-    def no_python(self, report: ContainerReport, spent: Spent) -> JobResult | None:
-        """The result of a submission that is no Python, as the judge would say it; None: it has to run.
+    def refused_early(self, build: Build, spent: Spent) -> JobResult | None:
+        """Of a submission that is no Python the result as the judge would say it.
 
-        `report`: of the parse plan. A container that broke, or was short of memory, says nothing.
+        A container that broke, or was short of memory, says nothing.
         """
+        report = build.report
+        if self.is_compiled or report is None:
+            return super().refused_early(build, spent)
         (step,) = report.steps if len(report.steps) == 1 else (None,)
         sound = report.ok and report.outcome.ending is Ending.COMPLETED and not report.outcome.oom_kills
         if step is None or not sound or step.exit_code != REFUSED:

@@ -200,13 +200,13 @@ class Submission(ABC):
             raise TaskError(
                 f"{where}: one device is emulated, the task is for several (use a type without emulate_cuda)"
             )
-        if isinstance(context.task.config, CuConfig):
+        if self.is_compiled:
             raise TaskError(f"{where}: lang cu needs a device that runs compiled code (use another GPU type)")
 
     @property
     def keep(self) -> tuple[str, ...]:
         """Folders to keep of the run: the compilers' caches, where the submission's secret run is to get them."""
-        gives = secret.gives_caches(self.context.job) and not isinstance(self.context.task.config, CuConfig)
+        gives = secret.gives_caches(self.context.job) and not self.is_compiled
         return tuple(CACHES.values()) if gives else ()
 
     @property
@@ -243,6 +243,19 @@ class Submission(ABC):
         if build is None or build.report is None or build.archive is not None:
             return None
         return self.compile_failure(replace(self.build_evidence(build, build.report, spent), steps=()))
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether nvcc makes a program of it, which needs no device."""
+        return isinstance(self.context.task.config, CuConfig)
+
+    def check_plan(self, cpus: tuple[int, ...]) -> BuildPlan | None:
+        """What says early whether it need not run: its build, if it is compiled; None: only its run can say."""
+        return self.build_plans(cpus, beside=True).get(0) if self.is_compiled else None
+
+    def refused_early(self, build: Build, spent: Spent) -> JobResult | None:
+        """The result if it need not run, of what `check_plan` made; None: it has to."""
+        return self.refused({0: (build, spent.built_ns)}, spent)
 
     def build_evidence(self, build: Build | None, report: ContainerReport, spent: Spent) -> Evidence:
         """What a container that built shows."""
@@ -367,7 +380,7 @@ class Submission(ABC):
 
     def _compilation_finding(self, evidence: Evidence) -> Finding | None:
         """The verdict when the compiler did not get as far as an executable; None when it did or there is none."""
-        return compilation_finding(evidence) if isinstance(self.context.task.config, CuConfig) else None
+        return compilation_finding(evidence) if self.is_compiled else None
 
     def _step_finding(self, step: StepResult, reported: ModeResult, evidence: Evidence) -> Finding:
         finding = self.finding(step, reported)

@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from runner.base.gpu_types import Registry
-from runner.base.model import Job, JobResult, Mode, Verdict
+from runner.base.model import Job, JobResult, Mode, SubmissionJob, Verdict
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.task_format import extra_to_stored, load_folder, to_stored
 from sandbox.host.engine import DockerEngine
@@ -99,3 +100,22 @@ def test_without_lanes_the_worker_compiles_and_can_forge_nothing(at_once: Evalua
     assert broken.verdict is Verdict.COMPILE_ERROR
     assert 'identifier "undeclared" is undefined' in (broken.error or "")
     assert "detected in the compilation" in broken.runs[0].meta["stderr"]
+
+
+def test_an_early_check_refuses_as_the_run_would_and_leaves_its_build_to_it(
+    docker_engine: DockerEngine, settings: EvaluationSettings
+) -> None:
+    """A source that compiles is built once; one that does not has its result without a slot."""
+    checking = evaluator(docker_engine, settings, None)
+    with _closing(checking) as run, capture_logs() as logs:
+        broken, right = (job(name, Mode.TEST) for name in ("wrong/does_not_compile.cuh", "correct/loop.cuh"))
+        assert isinstance(broken, SubmissionJob)
+        assert isinstance(right, SubmissionJob)
+        result = checking.refuse(broken, SLOT, cancel=threading.Event())
+        assert result is not None
+        ran = run("wrong/does_not_compile.cuh", Mode.TEST)
+        assert (result.verdict, result.error, result.runs) == (Verdict.COMPILE_ERROR, ran.error, ran.runs)
+        assert checking.refuse(right, SLOT, cancel=threading.Event()) is None
+        assert run("correct/loop.cuh", Mode.TEST).verdict is Verdict.ACCEPTED
+    # The broken one was built again: what the check has said is all there is to say of it.
+    assert len([entry for entry in logs if entry["event"] == "build_finished"]) == 3

@@ -7,15 +7,19 @@ from dataclasses import replace
 import pytest
 
 from runner.base.model import JobResult, Mode, Verdict
+from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import REFUSED
 from runner.evaluation.kinds.kernel import Kernel
 from runner.evaluation.kinds.kind import Spent
+from runner.evaluation.kinds.program import Program
+from runner.task_format.model import Harness
 from sandbox.host.container import ContainerReport
 from sandbox.protocol import StepResult, StepsRequest
 from sandbox.spec import Ending
 from tests.unit import samples
 
 CPUS = (6, 7)
+SPENT = Spent(elapsed_ns=9_000_000_000, built_ns=6_000_000_000, waited_ns=1_000_000_000)
 PARSED = samples.step("parse", {}, exit_code=REFUSED, stdout="SyntaxError: invalid syntax", stderr="a warning")
 
 
@@ -25,8 +29,7 @@ def checked(
     """The result of a leaderboard job whose check left this."""
     outcome = samples.outcome(ending=ending, oom_kills=oom_kills)
     report = ContainerReport(steps=steps, artifacts=(), ok=ok, message=None, outcome=outcome, attested={})
-    spent = Spent(elapsed_ns=9_000_000_000, built_ns=6_000_000_000, waited_ns=1_000_000_000)
-    return Kernel(samples.context()).no_python(report, spent)
+    return Kernel(samples.context()).refused_early(Build(archive=None, report=report), SPENT)
 
 
 def test_a_refused_file_has_the_row_of_a_failed_first_mode() -> None:
@@ -62,7 +65,7 @@ def test_whatever_else_happens_says_nothing(result: JobResult | None) -> None:
 def test_a_check_sees_the_file_alone_in_a_container_without_device() -> None:
     """Under the policy of a build: nothing of the task, no seed, and nothing comes back but the message."""
     context = samples.context(job=samples.job(mode=Mode.TEST, code=b"x = (\n"))
-    plan = Kernel(context).parse_plan(CPUS)
+    plan = Kernel(context).check_plan(CPUS)
     assert plan is not None
     assert isinstance(plan.request, StepsRequest)
     assert (plan.request.files, plan.request.keep) == ({"submission.py": b"x = (\n"}, ())
@@ -70,11 +73,32 @@ def test_a_check_sees_the_file_alone_in_a_container_without_device() -> None:
     assert (plan.spec.devices, plan.spec.limits.cpus, plan.spec.boot.kind) == (None, CPUS, "steps")
 
 
-def test_lang_cu_and_tasks_of_several_devices_are_not_checked() -> None:
-    """A compiler decides there, or each rank says what it found."""
-    cu = replace(samples.cu_task(), extra=samples.task().extra)
-    for task in (cu, samples.task(multi_gpu=True)):
-        cases = tuple({**case, "world_size": 1} for case in task.tests) if task.multi_gpu else task.tests
-        timed = tuple({**case, "world_size": 1} for case in task.benchmarks) if task.multi_gpu else task.benchmarks
-        context = samples.context(replace(task, tests=cases, benchmarks=timed))
-        assert Kernel(context).parse_plan(CPUS) is None
+def test_python_of_several_devices_is_not_checked() -> None:
+    """Each rank says what it found."""
+    task = samples.task(multi_gpu=True)
+    tests, benchmarks = (
+        tuple({**case, "world_size": 1} for case in cases or ()) for cases in (task.tests, task.benchmarks)
+    )
+    assert Kernel(samples.context(replace(task, tests=tests, benchmarks=benchmarks))).check_plan(CPUS) is None
+
+
+@pytest.mark.parametrize("harness", list(Harness))
+def test_lang_cu_is_built(harness: Harness) -> None:
+    """What nvcc refuses has the result of its run; what it compiles, or a compiler that does not run, has to run."""
+    cu = samples.cu_task()
+    task = cu if harness is Harness.PROGRAM else replace(cu, extra=samples.task().extra)
+    kind = (Kernel if task.harness is Harness.BUILTIN else Program)(samples.context(task))
+    assert kind.check_plan(CPUS) == kind.build_plans(CPUS, beside=True)[0]
+    version = samples.step("nvcc-version", {})
+
+    def checked_as(*steps: StepResult) -> JobResult | None:
+        report = ContainerReport(
+            steps=steps, artifacts=(), ok=True, message=None, outcome=samples.outcome(), attested={}
+        )
+        return kind.refused_early(Build(archive=None, report=report), SPENT)
+
+    result = checked_as(version, samples.step("compile", {}, exit_code=1, stderr="a.cu(1): error: no"))
+    assert result is not None
+    assert (result.verdict, result.runs) == (Verdict.COMPILE_ERROR, ())
+    assert checked_as(version, samples.step("compile", {})) is None
+    assert checked_as(samples.step("nvcc-version", {}, exit_code=1)) is None
