@@ -27,11 +27,9 @@ of this page, which is made from the commands (`python -m tests.unit.cli.referen
   `KERNEL_RUNNER_CONFIG`, else `/etc/kernel-runner/config.toml`. `KERNEL_RUNNER_<KEY>` overrides any setting.
 - **Output**: data goes to stdout; progress, notes and errors go to stderr. Tables are coloured and wrapped on a
   terminal, plain and complete elsewhere. `--json` prints ASCII, with times in ISO 8601 and scores in seconds.
-- **Text of submissions** (output, messages, file names) is shown with control characters as escapes, so it cannot
-  control your terminal.
-- **Errors** are one or two sentences after `kernel-runner:`. A traceback is a defect: please report it.
-- **Secret runs**: a ranked submission that is accepted in public is evaluated again, with a secret seed of its own. Of
-  the secret run only verdict and passed runs are shown; output, cases, messages and times could reveal the hidden
+- **Text of submissions** (output, messages, file names) is shown with control characters as escapes.
+- **Errors** are a sentence or two after `kernel-runner:`. A traceback is a defect: please report it.
+- **Secret runs**: only verdict and passed runs are shown; output, cases, messages and times could reveal the hidden
   inputs. `--admin` shows everything, to anyone with the database's credentials.
 
 | exit code | meaning |
