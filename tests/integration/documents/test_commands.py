@@ -27,10 +27,8 @@ from tests.integration.documents.commands import ROOT, Shown, shown, words
 #: those of the story told there.
 PLAY: Sequence[str] = (
     "kernel-runner leaderboard create tasks/problems/vectoradd --gpu CPU --deadline '2031-06-30 18:00'",
-    (
-        "kernel-runner submit tasks/problems/vectoradd/solutions/correct/torch_add.py --leaderboard vectoradd"
-        " --mode leaderboard --wait"
-    ),
+    "kernel-runner leaderboard template vectoradd Python > mine.py",
+    "kernel-runner submit mine.py --user alice --wait",
     "kernel-runner leaderboard show vectoradd",
     # operations.md. With one submission nothing is asked.
     'kernel-runner host drain gpu-07 --reason "fan 3 is loud"',
@@ -47,8 +45,6 @@ PLAY: Sequence[str] = (
     "kernel-runner leaderboard resume vectoradd",
     # cli.md
     "kernel-runner failed --since '2 hours ago' --host gpu-07",
-    "kernel-runner leaderboard template vectoradd Python > mine.py",
-    "kernel-runner submit mine.py --user alice --wait",
     "kernel-runner submit mine.py --leaderboard vectoradd --gpu CPU --mode test --wait",
     "kernel-runner status 2",
     "kernel-runner status",
