@@ -1,8 +1,8 @@
 """The vendors of accelerators, a module each: its library, its nodes, its names in CDI, its tools, its clocks.
 
 A further vendor is a module here with a `SUPPORT`, as `tests/unit/devices/test_vendors.py` adds one, and a member of
-`Vendor` with the clock reasons that its library reports (`CLOCK_REASONS` in `runner/base/gpu_types/model.py`). These ask
-by vendor, too:
+`Vendor` with the clock reasons that its library reports (`CLOCK_REASONS` in `runner/base/gpu_types/model.py`). These
+ask by vendor, too:
 
 - `runner/evaluation/build_plan.py`: who has nvcc for `lang: cu`.
 - `runner/evaluation/container_spec.py` and `sandbox/host/hostroot.py`: folders of the vendors' tools.

@@ -180,8 +180,7 @@ def filter_(
     """Step 1: keep rows with a high reward, and have a model rate how difficult their tasks are.
 
     Reads siro1/kernelbook-glm4_7-evals. Writes outputs/filtered_dataset.jsonl: all columns, and difficulty and
-    evaluation_raw. Every answer is kept at once
-    in outputs/journal.sqlite; a second run asks only what is missing.
+    evaluation_raw. Every answer is kept at once in outputs/journal.sqlite; a second run asks only what is missing.
     """
     settings = _asking_settings(ray)
     from runner.extras.trainers.kernelbook import difficulty
@@ -217,8 +216,8 @@ def prompts(
 ) -> None:
     """Step 2: have a model write a specification of each module, without code and without hints at a solution.
 
-    Reads GPUMODE/KernelBook. Writes outputs/synthetic_prompts.jsonl: prompt, module_name, python_code. A specification that holds code or names
-    Triton is asked for again, and kept aside if it still does.
+    Reads GPUMODE/KernelBook. Writes outputs/synthetic_prompts.jsonl: prompt, module_name, python_code. A specification
+    that holds code or names Triton is asked for again, and kept aside if it still does.
     """
     settings = _asking_settings(ray)
     from runner.extras.trainers.kernelbook import prompts as step
