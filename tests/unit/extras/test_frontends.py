@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,7 +83,7 @@ def sql() -> Iterator[str]:
         yield from re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+\.\w+)", path.read_text(encoding="utf-8"))
 
 
-FRONTENDS: Final = {
+FRONTENDS: Final[Mapping[int, Callable[[], tuple[set[str], set[str]]]]] = {
     1: command_line,
     2: lambda: ({route.path for route in pages.routes()}, set[str]()),
     3: routes,
