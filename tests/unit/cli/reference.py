@@ -80,17 +80,17 @@ _JSON: Final = "Print JSON."
 
 def commands() -> Mapping[str, Any]:
     """Every command by its full name, e.g. `leaderboard show`."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
 
     def walk(command: Any, path: tuple[str, ...]) -> None:  # noqa: ANN401 typer does not export its command types
         for name, child in getattr(command, "commands", {}).items():
             if not child.hidden:
                 walk(child, (*path, name))
         if not getattr(command, "commands", {}):
-            found[" ".join(path)] = command
+            by_name[" ".join(path)] = command
 
     walk(typer.main.get_command(program([])), ())
-    return found
+    return by_name
 
 
 def page() -> str:
@@ -99,17 +99,17 @@ def page() -> str:
     Raises:
         ValueError: `GROUPS` lacks a command, or names one that is gone.
     """
-    known = commands()
+    by_name = commands()
     grouped = [name for names in GROUPS.values() for name in names]
-    if sorted(grouped) != sorted(known):
-        raise ValueError(f"GROUPS and the commands differ in {set(grouped) ^ set(known)}")
+    if sorted(grouped) != sorted(by_name):
+        raise ValueError(f"GROUPS and the commands differ in {set(grouped) ^ set(by_name)}")
     parts = [HEAD]
     shown: dict[Any, str] = {}
     for title, names in GROUPS.items():
         parts.append(f"## {title}\n")
         for name in names:
-            function = inspect.unwrap(known[name].callback)
-            parts += [f"### `{PROGRAM} {name}`\n", *_section(name, known[name], shown.get(function))]
+            function = inspect.unwrap(by_name[name].callback)
+            parts += [f"### `{PROGRAM} {name}`\n", *_section(name, by_name[name], shown.get(function))]
             shown.setdefault(function, name)
     return "\n".join(parts)
 

@@ -128,9 +128,8 @@ async def test_what_cannot_be_submitted_is_refused_with_a_sentence(bench: Bench,
     async def refused(
         words: str, *, code: bytes = CODE, name: str = "mine.py", board: str | None = None, gpu: str = ""
     ) -> None:
-        options = {"leaderboard_name": board, "gpu": gpu}
-        given = {key: value for key, value in options.items() if value}
-        reply = await ada.command("leaderboard submit test", script=(name, code), **given)
+        options = {key: value for key, value in {"leaderboard_name": board, "gpu": gpu}.items() if value}
+        reply = await ada.command("leaderboard submit test", script=(name, code), **options)
         await reply.reads(words)
         assert reply.private
 
