@@ -21,7 +21,7 @@ PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
 HEAD: Final = """# The command line
 
 `kernel-runner` is one program for participants, task authors and operators. `--help` after a command prints its section
-of this page, which is made from the commands (`python -m tests.unit.cli.reference`).
+of this page.
 
 - **Database**: `DATABASE_URL`, or `database_url` in the [configuration](configuration.md): `--config PATH`, else
   `KERNEL_RUNNER_CONFIG`, else `/etc/kernel-runner/config.toml`. `KERNEL_RUNNER_<KEY>` overrides any setting.
