@@ -36,8 +36,6 @@ CANDIDATES = {
     "wrong": (REFERENCE, RIGHT.replace("torch.relu(", "torch.tanh(")),
     "no Python": (REFERENCE, "class ModelNew(:"),
     "raises": (REFERENCE, RIGHT.replace("return torch.relu", "raise ValueError('no'); return torch.relu")),
-    "no class": (REFERENCE, "x = 1"),
-    "killed": (REFERENCE, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"),
     "bad reference": ("class Model(:", RIGHT),
 }
 #: References that cannot be used, and a part of the sentence that says why.
@@ -72,17 +70,13 @@ def test_from_candidates_to_rewards(live: LiveRunner) -> None:
         "wrong": "wrong_answer",
         "no Python": "compile_error",
         "raises": "runtime_error",
-        "no class": "runtime_error",
-        "killed": "runtime_error",
         "bad reference": "invalid",
     }, live.log
     rewards = {name: result.reward("kernelbook@1") for name, result in results.items()}
     speedup = rewards.pop("right")
     assert speedup is not None
     assert speedup > 0
-    assert rewards.pop("bad reference") is None
-    assert set(rewards.values()) == {0.0}
-    assert results["right"].facts["weights"] == "state_dict"
+    assert rewards == {"wrong": 0.0, "no Python": 0.0, "raises": 0.0, "bad reference": None}
     assert "no" in str(results["raises"].facts["message"])
     assert [result.facts for result in again] == [result.facts for result in results.values()]
 

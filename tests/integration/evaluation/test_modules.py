@@ -1,4 +1,4 @@
-"""Groups of modules in real containers; tests/acceptance/test_batches.py has their verdicts."""
+"""Groups of modules in real containers: verdicts, and nothing that one candidate leaves for the next."""
 
 from __future__ import annotations
 
@@ -43,6 +43,22 @@ def _run(evaluator: Evaluator, codes: list[str], reference: str = REFERENCE, **s
     return [dict(row) for row in rows]
 
 
+def test_a_group_has_one_result_for_each_candidate(shared_evaluator: Evaluator) -> None:
+    """Right, wrong, without a class, with a syntax error, killed: each has its own verdict, whatever the order."""
+    dies = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    rows = _run(shared_evaluator, [GOOD, _WRONG, "x = 1", "class ModelNew(:", dies, GOOD])
+    assert [row["verdict"] for row in rows] == [
+        "accepted",
+        "wrong_answer",
+        "runtime_error",
+        "compile_error",
+        "runtime_error",
+        "accepted",
+    ], rows
+    assert rows[0]["speedup"] is not None
+    assert rows[0]["weights"] == "state_dict"
+
+
 def test_workers_are_forks_of_a_process_that_has_imported_torch(shared_evaluator: Evaluator) -> None:
     """All of them: killing a candidate's processes must not end the template, or each worker imports torch again."""
     # A fork of the template has objects that no collection looks at; a fresh interpreter has none.
@@ -55,6 +71,15 @@ def test_candidates_may_have_a_container_each(shared_evaluator: Evaluator) -> No
     """Asked for, each candidate is alone."""
     rows = _run(shared_evaluator, [GOOD, _WRONG], separate_containers=True)
     assert [row["verdict"] for row in rows] == ["accepted", "wrong_answer"], rows
+
+
+def test_a_bad_reference_is_invalid_for_all(shared_evaluator: Evaluator) -> None:
+    """Each candidate gets the sentence."""
+    rows = _run(shared_evaluator, [GOOD, _WRONG], reference="class Model(:")
+    assert [row["verdict"] for row in rows] == ["invalid"] * 2, rows
+    assert "no Python" in rows[0]["message"]
+    crashes = REFERENCE.replace("return torch.relu", "import ctypes; ctypes.string_at(0); return torch.relu")
+    assert {row["verdict"] for row in _run(shared_evaluator, [GOOD], reference=crashes)} == {"invalid"}
 
 
 class _Emulated:
