@@ -25,6 +25,21 @@ One daemon:
     outcomes/       how a job ends: writer, spool, replay, publisher
     monitoring/     readiness, watchdog, health and metrics over HTTP
 
+Its threads, and when each has a connection to the database:
+
+    main            claims when a slot becomes free, at a notification, or after `poll_s`; the answer also says whether
+                    to drain, register again, reclaim. Checks the engine while no job runs. Always
+    early-checks    looks whether files of waiting jobs are Python. Never; it uses the main thread's
+    listen          turns notifications into wake-ups of the main thread and the heartbeat. Always
+    heartbeat       renews leases, receives cancel requests. While a lease is held
+    one per slot    evaluates, submits the outcome. Never
+    commit          commits all waiting results in one transaction (commit-late: when a commit hangs; commit-endings:
+                    attempts that ended without a result). While outcomes come
+    replay, publish, housekeeping   commits spooled results; notifies; has old records removed once an hour. While
+                    there is something
+    http, queue-depth, signals      serve health and metrics; count the queue (a connection while it asks); hear signals
+    watchdog        pings systemd's watchdog while the main thread makes progress. Never
+
 Must not know the details of containers, tasks or SQL.
 """
 

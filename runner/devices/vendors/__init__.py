@@ -1,7 +1,15 @@
 """The vendors of accelerators, a module each: its library, its nodes, its names in CDI, its tools, its clocks.
 
-A further vendor is a module here with a `SUPPORT`, and a member of `runner.base.gpu_types.Vendor` with the clock
-reasons that its library reports. What else asks by vendor: docs/adding-a-gpu-type.md#a-further-vendor.
+A further vendor is a module here with a `SUPPORT`, as `tests/unit/devices/test_vendors.py` adds one, and a member of
+`Vendor` with the clock reasons that its library reports (`CLOCK_REASONS` in `runner/base/gpu_types/model.py`). These
+ask by vendor, too:
+
+- `runner/evaluation/build_plan.py`: who has nvcc for `lang: cu`.
+- `runner/evaluation/container_spec.py` and `sandbox/host/hostroot.py`: folders of the vendors' tools.
+- `runner/evaluation/kinds/program.py` and `tasks/harness/shared/profilers.py`: whose profiler runs.
+- `tasks/harness/shared/cuda_driver.py`: without `libcuda.so.1` calls go by message.
+- `sandbox/policy/checks.py`: device nodes that vendors' tools add beside the device's own.
+- `runner/base/gpu_types/draft.py` and `registry.py`: what `gpu detect` writes, and which keys need a vendor.
 """
 
 from __future__ import annotations

@@ -53,7 +53,9 @@ def export(
     licence: Annotated[
         str | None, typer.Option("--licence", metavar="ID", help="Licence of a public export, e.g. cc-by-4.0.")
     ] = None,
-    identity: Annotated[Identity, typer.Option("--identity", help="How users are named.")] = Identity.NAME,
+    identity: Annotated[
+        Identity, typer.Option("--identity", help="Users by id and name, by id, or by a hash with --key.")
+    ] = Identity.NAME,
     key: Annotated[
         Path | None, typer.Option("--key", metavar="FILE", help="Your key, for pseudonyms and names of hosts.")
     ] = None,

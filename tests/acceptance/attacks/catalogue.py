@@ -23,15 +23,24 @@ CASES: Final = Path(__file__).parent / "cases"
 TASKS: Final = CASES / "_tasks"
 ACCEPTANCE: Final = Path(__file__).parents[1]
 
-#: Every family of attacks, by its word in the table.
+#: Every family of attacks, by its word in the table; where one has been reported.
 FAMILIES: Final[Mapping[str, str]] = {
-    "late": "work that the clock does not see: in a thread, on a stream, or when the output is looked at",
-    "ahead": "work before the clock runs: in a warm-up, or on inputs that are foreseen or seen early",
-    "replay": "answers kept, by content, address, object, version, shape, or in a file",
-    "batch": "one answer, or one launch, for several calls between two readings of the clock",
-    "timer": "false times: patched clocks, events, statistics, and claims",
-    "report": "results printed or written by the submission",
-    "checker": "the reference, its output, the checker, and their memory",
+    "late": "work that the clock does not see: in a thread, on a stream, or when the output is looked at "
+    "([reference-kernels 161](https://github.com/gpu-mode/reference-kernels/pull/161))",
+    "ahead": "work before the clock runs: in a warm-up, or on inputs that are foreseen or seen early "
+    "([reference-kernels 102](https://github.com/gpu-mode/reference-kernels/pull/102), "
+    "[kernelbot 501](https://github.com/gpu-mode/kernelbot/pull/501))",
+    "replay": "answers kept, by content, address, object, version, shape, or in a file "
+    "([reference-kernels 160](https://github.com/gpu-mode/reference-kernels/pull/160))",
+    "batch": "one answer, or one launch, for several calls between two readings of the clock "
+    "([reference-kernels 104](https://github.com/gpu-mode/reference-kernels/pull/104))",
+    "timer": "false times: patched clocks, events, statistics, and claims "
+    "([reference-kernels 159](https://github.com/gpu-mode/reference-kernels/pull/159), "
+    "[162](https://github.com/gpu-mode/reference-kernels/issues/162))",
+    "report": "results printed or written by the submission "
+    "([pygpubench 7](https://github.com/gpu-mode/pygpubench/pull/7))",
+    "checker": "the reference, its output, the checker, and their memory "
+    "([pygpubench 23](https://github.com/gpu-mode/pygpubench/issues/23))",
     "precision": "fewer digits than the statement asks for",
     "unseen": "wrong outputs where no case and no check looks; code that no reader sees",
 }

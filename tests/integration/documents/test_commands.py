@@ -27,10 +27,8 @@ from tests.integration.documents.commands import ROOT, Shown, shown, words
 #: those of the story told there.
 PLAY: Sequence[str] = (
     "kernel-runner leaderboard create tasks/problems/vectoradd --gpu CPU --deadline '2031-06-30 18:00'",
-    (
-        "kernel-runner submit tasks/problems/vectoradd/solutions/correct/torch_add.py --leaderboard vectoradd"
-        " --mode leaderboard --wait"
-    ),
+    "kernel-runner leaderboard template vectoradd Python > mine.py",
+    "kernel-runner submit mine.py --user alice --wait",
     "kernel-runner leaderboard show vectoradd",
     # operations.md. With one submission nothing is asked.
     'kernel-runner host drain gpu-07 --reason "fan 3 is loud"',
@@ -47,8 +45,6 @@ PLAY: Sequence[str] = (
     "kernel-runner leaderboard resume vectoradd",
     # cli.md
     "kernel-runner failed --since '2 hours ago' --host gpu-07",
-    "kernel-runner leaderboard template vectoradd Python > mine.py",
-    "kernel-runner submit mine.py --user alice --wait",
     "kernel-runner submit mine.py --leaderboard vectoradd --gpu CPU --mode test --wait",
     "kernel-runner status 2",
     "kernel-runner status",
@@ -83,10 +79,10 @@ def parse(command: Any, arguments: Sequence[str], parent: Any = None) -> None:  
         parse(below, rest, context)
 
 
-@pytest.mark.parametrize("found", sorted(set(shown())), ids=str)
-def test_every_command_is_one_that_there_is(found: Shown) -> None:
+@pytest.mark.parametrize("shown_command", sorted(set(shown())), ids=str)
+def test_every_command_is_one_that_there_is(shown_command: Shown) -> None:
     """With its options and as many arguments; a target of make; what other programs understand is theirs to say."""
-    words_ = shlex.split(re.split(r" (?:\||&&|<<<|<) ", found.command)[0])
+    words_ = shlex.split(re.split(r" (?:\||&&|<<<|<) ", shown_command.command)[0])
     words_ = words_[words_[0] == "sudo" :]
     if words_[0] == "make":
         assert words_[-1] in re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"))
@@ -113,17 +109,17 @@ def test_a_command_that_there_is_not_is_found_out(command: str) -> None:
 
 def test_the_story_is_that_of_the_pages() -> None:
     """It does not outlive a change of the pages."""
-    assert set(PLAY) - {found.command for found in shown()} == set()
+    assert set(PLAY) - {each.command for each in shown()} == set()
 
 
 @pytest.fixture
 def rig(database_url: str) -> Iterator[Rig]:
     """The host of the pages, which accepts everything at once; and in the list another one."""
-    made = Rig(database_url, host_name="gpu-07")
-    made.start()
-    made.store.register_host(HostRecord(name="node1", version="1", slots=[], instance="i", gpu_types=[]))
-    yield made
-    made.close()
+    rig = Rig(database_url, host_name="gpu-07")
+    rig.start()
+    rig.store.register_host(HostRecord(name="node1", version="1", slots=[], instance="i", gpu_types=[]))
+    yield rig
+    rig.close()
     # The commands have pointed the log at a stream that ends with the test.
     structlog.reset_defaults()
 
@@ -151,7 +147,7 @@ def test_the_commands_work_in_the_order_of_a_story(
         parts, target = words(command)
         capsys.readouterr()
         code = main([*parts[1:], *(["--yes"] if command.startswith(ASKS) else [])])
-        said = capsys.readouterr()
-        assert code in ((0, 1) if command in NOT_ALWAYS_0 else (0,)), f"{command}\n{said.out}{said.err}"
+        output = capsys.readouterr()
+        assert code in ((0, 1) if command in NOT_ALWAYS_0 else (0,)), f"{command}\n{output.out}{output.err}"
         if target is not None:
-            (checkout / target).write_text(said.out, encoding="utf-8")
+            (checkout / target).write_text(output.out, encoding="utf-8")

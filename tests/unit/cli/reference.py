@@ -21,17 +21,15 @@ PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
 HEAD: Final = """# The command line
 
 `kernel-runner` is one program for participants, task authors and operators. `--help` after a command prints its section
-of this page, which is made from the commands (`python -m tests.unit.cli.reference`).
+of this page.
 
 - **Database**: `DATABASE_URL`, or `database_url` in the [configuration](configuration.md): `--config PATH`, else
   `KERNEL_RUNNER_CONFIG`, else `/etc/kernel-runner/config.toml`. `KERNEL_RUNNER_<KEY>` overrides any setting.
 - **Output**: data goes to stdout; progress, notes and errors go to stderr. Tables are coloured and wrapped on a
   terminal, plain and complete elsewhere. `--json` prints ASCII, with times in ISO 8601 and scores in seconds.
-- **Text of submissions** (output, messages, file names) is shown with control characters as escapes, so it cannot
-  control your terminal.
-- **Errors** are one or two sentences after `kernel-runner:`. A traceback is a defect: please report it.
-- **Secret runs**: a ranked submission that is accepted in public is evaluated again, with a secret seed of its own. Of
-  the secret run only verdict and passed runs are shown; output, cases, messages and times could reveal the hidden
+- **Text of submissions** (output, messages, file names) is shown with control characters as escapes.
+- **Errors** are a sentence or two after `kernel-runner:`. A traceback is a defect: please report it.
+- **Secret runs**: only verdict and passed runs are shown; output, cases, messages and times could reveal the hidden
   inputs. `--admin` shows everything, to anyone with the database's credentials.
 
 | exit code | meaning |
@@ -82,17 +80,17 @@ _JSON: Final = "Print JSON."
 
 def commands() -> Mapping[str, Any]:
     """Every command by its full name, e.g. `leaderboard show`."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
 
     def walk(command: Any, path: tuple[str, ...]) -> None:  # noqa: ANN401 typer does not export its command types
         for name, child in getattr(command, "commands", {}).items():
             if not child.hidden:
                 walk(child, (*path, name))
         if not getattr(command, "commands", {}):
-            found[" ".join(path)] = command
+            by_name[" ".join(path)] = command
 
     walk(typer.main.get_command(program([])), ())
-    return found
+    return by_name
 
 
 def page() -> str:
@@ -101,17 +99,17 @@ def page() -> str:
     Raises:
         ValueError: `GROUPS` lacks a command, or names one that is gone.
     """
-    known = commands()
+    by_name = commands()
     grouped = [name for names in GROUPS.values() for name in names]
-    if sorted(grouped) != sorted(known):
-        raise ValueError(f"GROUPS and the commands differ in {set(grouped) ^ set(known)}")
+    if sorted(grouped) != sorted(by_name):
+        raise ValueError(f"GROUPS and the commands differ in {set(grouped) ^ set(by_name)}")
     parts = [HEAD]
     shown: dict[Any, str] = {}
     for title, names in GROUPS.items():
         parts.append(f"## {title}\n")
         for name in names:
-            function = inspect.unwrap(known[name].callback)
-            parts += [f"### `{PROGRAM} {name}`\n", *_section(name, known[name], shown.get(function))]
+            function = inspect.unwrap(by_name[name].callback)
+            parts += [f"### `{PROGRAM} {name}`\n", *_section(name, by_name[name], shown.get(function))]
             shown.setdefault(function, name)
     return "\n".join(parts)
 

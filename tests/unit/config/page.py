@@ -52,8 +52,6 @@ nearest valid one.
 
 A new value counts after a restart, which loses no run: `kernel-runner check`, then `systemctl restart kernel-runner`.
 
-This page is made from `runner/base/config.py` (`python -m tests.unit.config.page`), and a test compares the two.
-
 ## Keys
 
 """

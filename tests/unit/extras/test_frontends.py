@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,13 +27,21 @@ _CANNOT: Final = "\u2013"
 _ROUTES_OF_OPERATORS: Final = ("/admin/", "/health", "/readyz", "/metrics")
 
 
+def section(title: str) -> str:
+    """A section of the page."""
+    page = (ROOT / "docs/frontends.md").read_text(encoding="utf-8")
+    return page.partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
 def column(place: int) -> set[str]:
     """What the table names of a frontend."""
-    page = (ROOT / "docs/frontends.md").read_text(encoding="utf-8")
-    section = page.partition("## What each frontend can do\n")[2].partition("\n## ")[0]
-    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")][2:]
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in section("What each frontend can do").splitlines()
+        if line.startswith("|")
+    ][2:]
     assert len(rows) > 10
-    assert {len(row) for row in rows} == {8}
+    assert {len(row) for row in rows} == {6}
     assert all(cell == _CANNOT or _CODE.search(cell) for row in rows for cell in row[1:])
     return {name for row in rows for name in _CODE.findall(row[place])}
 
@@ -75,20 +83,12 @@ def sql() -> Iterator[str]:
         yield from re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+\.\w+)", path.read_text(encoding="utf-8"))
 
 
-def methods() -> tuple[set[str], set[str]]:
-    """The methods of the Python client."""
-    names = {name for name, value in vars(Client).items() if callable(value) and not name.startswith("_")}
-    return names, names - {"close"}
-
-
-FRONTENDS: Final = {
+FRONTENDS: Final[Mapping[int, Callable[[], tuple[set[str], set[str]]]]] = {
     1: command_line,
     2: lambda: ({route.path for route in pages.routes()}, set[str]()),
     3: routes,
     4: commands_of_discord,
     5: lambda: (set(tools()), set(tools())),
-    6: lambda: (set(sql()), set[str]()),
-    7: methods,
 }
 
 
@@ -99,6 +99,21 @@ def test_a_column_names_what_there_is_and_leaves_nothing_out(place: int) -> None
     named = column(place)
     assert named - there == set(), "in the table, not in the code"
     assert needed - named == set(), "in the code, in no row of the table"
+
+
+def test_the_overview_names_what_the_schema_has() -> None:
+    """No function, view or table of it is gone."""
+    there = {name.rpartition(".")[2] for name in sql()} | {"runner_events"}
+    named = {name.removesuffix("(…)").rpartition(".")[2] for name in _CODE.findall(section("Overview"))}
+    assert len(named) > 30
+    assert named - there == {"runner_frontend", "LISTEN"}
+
+
+def test_the_methods_of_the_python_client_are_named() -> None:
+    """Every one of them, beside the table."""
+    names = {name for name, value in vars(Client).items() if callable(value) and not name.startswith("_")}
+    sentence = section("What each frontend can do").partition("Python client")[2].partition("|")[0]
+    assert set(_CODE.findall(sentence)) == names - {"close"}
 
 
 def test_the_skill_names_tools_and_commands_that_there_are() -> None:

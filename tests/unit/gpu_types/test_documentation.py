@@ -25,12 +25,11 @@ def names(record: type) -> set[str]:
 def test_every_file_of_the_page_loads_and_does_what_the_page_says(tmp_path: Path) -> None:
     """A newcomer may copy any of them."""
     types = [block for block in BLOCKS if "name = " in block]
-    assert len(types) == 10
+    assert len(types) == 9
     for number, block in enumerate(types):
         (tmp_path / f"{number}.toml").write_text(block, encoding="utf-8")
     registry = Registry.load(tmp_path)
     assert [entry.name for entry in registry.matching(Vendor.NVIDIA, "NVIDIA GeForce RTX 5090")] == ["RTX5090"]
-    assert registry.get("H100").image.startswith("registry.example/")
     assert registry.get("H200").environment["CUTLASS_PATH"] == "/opt/cutlass"
     assert (registry.get("H100x4").count, registry.get("H100x4").nvcc_arch) == (4, "90a")
     assert not registry.get("H100_SITE_B").detect

@@ -31,8 +31,6 @@ ELSEWHERE: Final[Mapping[tuple[str, str], Sequence[str]]] = {
 }
 HEAD: Final = """# Log events and metrics
 
-`python -m tests.unit.logs.events` makes this page. CHANGELOG.md has every changed name.
-
 ## Log events
 
 All errors and warnings, and the lines of one submission:

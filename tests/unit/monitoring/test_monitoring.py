@@ -16,17 +16,16 @@ from runner.base import metrics
 from tests.unit.monitoring.families import SUFFIXES, families, labels
 
 DOCS: Final = Path(__file__).resolve().parents[3] / "docs"
-PAGE: Final = DOCS / "operations.md"
 #: Of the scraper, and of the Prometheus library's own.
 FOREIGN: Final = {"up": {"job", "instance"}, "process_resident_memory_bytes": {"job", "instance"}}
 
 
 @pytest.fixture(scope="module")
-def known() -> Mapping[str, Metric]:
+def by_name() -> Mapping[str, Metric]:
     """Families by name."""
-    found = families()
-    assert len(found) > 25
-    return found
+    by_name = families()
+    assert len(by_name) > 25
+    return by_name
 
 
 def alerts() -> Sequence[Mapping[str, Any]]:
@@ -37,15 +36,15 @@ def alerts() -> Sequence[Mapping[str, Any]]:
 
 def panels() -> Sequence[Mapping[str, Any]]:
     """The panels of the dashboard that ask something."""
-    found = json.loads((DOCS / "monitoring" / "dashboard.json").read_text(encoding="utf-8"))["panels"]
-    return [panel for panel in found if panel["type"] != "row"]
+    dashboard = json.loads((DOCS / "monitoring" / "dashboard.json").read_text(encoding="utf-8"))
+    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
 def expressions() -> list[str]:
     """Every query of both."""
-    found = [str(rule["expr"]) for rule in alerts()]
-    found += [target["expr"] for panel in panels() for target in panel["targets"]]
-    return found
+    queries = [str(rule["expr"]) for rule in alerts()]
+    queries += [target["expr"] for panel in panels() for target in panel["targets"]]
+    return queries
 
 
 #: Words of PromQL that stand where a name could.
@@ -56,11 +55,11 @@ WORDS: Final = frozenset(
 
 
 @pytest.mark.parametrize("expression", expressions())
-def test_every_query_asks_for_what_is_there(expression: str, known: Mapping[str, Metric]) -> None:
+def test_every_query_asks_for_what_is_there(expression: str, by_name: Mapping[str, Metric]) -> None:
     """Every name is a metric of ours (or the scraper's), every label one that it has; parentheses match."""
     offered = {
         family.name + suffix: {*labels(family), "instance", "job", *(["le"] if suffix == "_bucket" else [])}
-        for family in known.values()
+        for family in by_name.values()
         for suffix in SUFFIXES[family.type]
     } | {name: set(found) for name, found in FOREIGN.items()}
     bare = re.sub(r'"[^"]*"', '""', expression)
@@ -76,11 +75,11 @@ def test_every_query_asks_for_what_is_there(expression: str, known: Mapping[str,
     assert grouped <= set().union(*(offered[name] for name in names))
 
 
-def test_labels_that_have_a_few_values_are_asked_for_those(known: Mapping[str, Metric]) -> None:
+def test_labels_that_have_a_few_values_are_asked_for_those(by_name: Mapping[str, Metric]) -> None:
     """A reason, condition, state, source or cause that no daemon ever says would be an alert that never comes."""
     metrics.expect(["CPU"], [])
     values: dict[str, set[str]] = {}
-    for family in (*known.values(), *metrics.REGISTRY.collect()):
+    for family in (*by_name.values(), *metrics.REGISTRY.collect()):
         for sample in family.samples:
             for label, value in sample.labels.items():
                 values.setdefault(label, set()).add(value)
@@ -93,41 +92,32 @@ def test_labels_that_have_a_few_values_are_asked_for_those(known: Mapping[str, M
     assert asked > 5
 
 
-def test_every_alert_has_its_paragraph() -> None:
-    """docs/operations.md says what each means and what to do, in the file's order, and of no other."""
-    names = [str(rule["alert"]) for rule in alerts()]
-    section = PAGE.read_text(encoding="utf-8").partition("\n## Alerts\n")[2].partition("\n## ")[0]
-    entries = re.findall(r"^\*\*(KernelRunner\w+)\*\*: (.+?)(?=\n\n|\Z)", section, flags=re.MULTILINE | re.DOTALL)
-    assert [name for name, _ in entries] == names
-    for name, text in entries:
-        assert len(text.split()) >= 15, f"{name}: what it means and what to do takes more words"
-
-
 def test_every_alert_is_complete() -> None:
-    """A name of its own, a severity that can be routed by, a summary that names what it is about."""
+    """A name of its own, a severity that can be routed by, a summary, and a description that says what to do."""
     rules = alerts()
     assert len({rule["alert"] for rule in rules}) == len(rules)
     for rule in rules:
         assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
         assert rule["labels"]["severity"] in {"info", "warning", "critical"}
         assert rule["annotations"]["summary"]
+        assert len(rule["annotations"]["description"].split()) >= 15
         assert re.fullmatch(r"\d+[mh]", rule.get("for", "1m"))
 
 
 def test_the_dashboard_can_be_imported() -> None:
     """Each panel has a number, a place of its own and a data source that the reader chooses."""
-    found = json.loads((DOCS / "monitoring" / "dashboard.json").read_text(encoding="utf-8"))
-    assert {variable["name"] for variable in found["templating"]["list"]} == {"datasource", "host"}
-    numbers = [panel["id"] for panel in found["panels"]]
+    dashboard = json.loads((DOCS / "monitoring" / "dashboard.json").read_text(encoding="utf-8"))
+    assert {variable["name"] for variable in dashboard["templating"]["list"]} == {"datasource", "host"}
+    numbers = [panel["id"] for panel in dashboard["panels"]]
     assert len(set(numbers)) == len(numbers)
-    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in found["panels"]]
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]]
     assert len(set(places)) == len(places)
     for panel in panels():
         assert panel["datasource"]["uid"] == "${datasource}"
         assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
 
 
-def test_every_metric_is_on_the_dashboard_or_in_an_alert(known: Mapping[str, Metric]) -> None:
+def test_every_metric_is_on_the_dashboard_or_in_an_alert(by_name: Mapping[str, Metric]) -> None:
     """Every metric is on a dashboard or in an alert."""
     everything = " ".join(expressions())
-    assert [name for name in known if not re.search(rf"\b{name}(_\w+)?\b", everything)] == []
+    assert [name for name in by_name if not re.search(rf"\b{name}(_\w+)?\b", everything)] == []

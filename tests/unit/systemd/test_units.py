@@ -83,30 +83,19 @@ SECRETS = {
         *("gateway_github_secret", "gateway_discord_secret"),
     ),
     "discord": ("discord_token", "discord_publish_url"),
+    "webhooks": ("webhook_secrets",),
 }
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_a_frontends_secrets_are_credentials_of_its_own(name: str) -> None:
+def test_a_guests_secrets_are_credentials_of_its_own(name: str) -> None:
     """Not the daemon's login, and nothing in the environment."""
     service = unit(f"kernel-runner-{name}.service")
     folder = Path(DATABASE_URL).parent
-    files = {"database_url": f"{name}_database_url", **{secret: secret for secret in SECRETS[name]}}
+    files = {"database_url": f"{name.rstrip('s')}_database_url", **{secret: secret for secret in SECRETS[name]}}
     assert service["LoadCredential"] == [f"{key}:{folder}/{file}" for key, file in files.items()]
     assert service["DynamicUser"] == ["yes"]
     assert not {"EnvironmentFile", "Environment", "SupplementaryGroups"} & set(service)
-
-
-def test_the_senders_secrets_are_credentials_of_its_own() -> None:
-    """Its login may derive and tell, and nothing else."""
-    service = unit("kernel-runner-webhooks.service")
-    folder = Path(DATABASE_URL).parent
-    files = {"database_url": "webhook_database_url", "webhook_secrets": "webhook_secrets"}
-    assert service["LoadCredential"] == [f"{name}:{folder}/{file}" for name, file in files.items()]
-    assert service["DynamicUser"] == ["yes"]
-    assert not {"EnvironmentFile", "Environment", "SupplementaryGroups"} & set(service)
-    (stop,) = service["TimeoutStopSec"]
-    assert int(stop.removesuffix("s")) > TOTAL_S + PATIENCE_S
 
 
 def test_the_gateways_address_outlives_its_restart() -> None:
@@ -116,10 +105,12 @@ def test_the_gateways_address_outlives_its_restart() -> None:
     assert unit("kernel-runner-gateway.service")["Requires"] == ["kernel-runner-gateway.socket"]
 
 
-def test_the_gateway_is_not_killed_before_its_requests_have_ended() -> None:
-    """One that waits for a database that is away has `GRACE_S`."""
+def test_no_guest_is_killed_before_its_requests_have_ended() -> None:
+    """One that waits for a database that is away has `GRACE_S`; the sender's is for a target's answer, too."""
     (stop,) = unit("kernel-runner-gateway.service")["TimeoutStopSec"]
     assert int(stop.removesuffix("s")) > GRACE_S > PATIENCE_S
+    (stop,) = unit("kernel-runner-webhooks.service")["TimeoutStopSec"]
+    assert int(stop.removesuffix("s")) > TOTAL_S + PATIENCE_S
 
 
 def test_systemd_understands_every_line(verified: Path) -> None:

@@ -93,6 +93,9 @@ def run(
 
     Stopped and started again, it goes on where it was: lines of the file of results are not evaluated again, and the
     database knows the others by their content. Ends with 1 if some candidate has no result, or some line no candidate.
+
+    JSON lines have `reference` and `candidate`, or `python_code` and `triton_code`; `key`, `name`, `level`,
+    `entry_point`, `settings`. A folder has NAME/reference.py and candidates beside it.
     """
     named(reward)
     settings = dict(map(_setting, setting or ()))

@@ -89,8 +89,8 @@ def synthesize(
 ) -> None:
     """Step 0, first half: have a model write kernels for prompts.
 
-    Writes outputs/completions.jsonl: the input's columns, completion and generation_ms. Prompts that are lists of
-    messages are sent as they are.
+    Reads the file of step 2, or other prompts. Writes outputs/completions.jsonl: the input's columns, completion and
+    generation_ms. Prompts that are lists of messages are sent as they are.
     """
     settings = _asking_settings(ray)
     from runner.extras.trainers.kernelbook import prompts as before
@@ -130,8 +130,10 @@ def score(
 ) -> None:
     """Step 0, second half: evaluate completions through the queue.
 
-    Writes outputs/evals.jsonl, in the layout that `filter` reads, with the speed-up's interval, verdict and device
-    beside the reward. Rows without a reward for which the candidate is not to blame go into a file beside it.
+    Reads outputs/completions.jsonl; needs a database and a daemon. Writes outputs/evals.jsonl, in the layout that
+    `filter` reads, with the speed-up's interval, verdict and device beside the reward kernelbook@1, which is 0 for a
+    completion without code. Rows without a reward for which the candidate is not to blame go into
+    outputs/evals.failures.jsonl.
     """
     require("dotenv")
     from runner.extras.trainers.kernelbook import score as step
@@ -177,8 +179,8 @@ def filter_(
 ) -> None:
     """Step 1: keep rows with a high reward, and have a model rate how difficult their tasks are.
 
-    Writes outputs/filtered_dataset.jsonl: all columns, and difficulty and evaluation_raw. Every answer is kept at once
-    in outputs/journal.sqlite; a second run asks only what is missing.
+    Reads siro1/kernelbook-glm4_7-evals. Writes outputs/filtered_dataset.jsonl: all columns, and difficulty and
+    evaluation_raw. Every answer is kept at once in outputs/journal.sqlite; a second run asks only what is missing.
     """
     settings = _asking_settings(ray)
     from runner.extras.trainers.kernelbook import difficulty
@@ -214,8 +216,8 @@ def prompts(
 ) -> None:
     """Step 2: have a model write a specification of each module, without code and without hints at a solution.
 
-    Writes outputs/synthetic_prompts.jsonl: prompt, module_name, python_code. A specification that holds code or names
-    Triton is asked for again, and kept aside if it still does.
+    Reads GPUMODE/KernelBook. Writes outputs/synthetic_prompts.jsonl: prompt, module_name, python_code. A specification
+    that holds code or names Triton is asked for again, and kept aside if it still does.
     """
     settings = _asking_settings(ray)
     from runner.extras.trainers.kernelbook import prompts as step
@@ -247,7 +249,7 @@ def best(
 ) -> None:
     """Step 3: of all rows of a module, keep the one with the highest reward; the first of equal ones.
 
-    Writes outputs/filtered_dataset-filtered.jsonl, by falling reward.
+    Reads the file of step 1. Writes outputs/filtered_dataset-filtered.jsonl, by falling reward.
     """
     require()
     from runner.extras.trainers.kernelbook import best as step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from runner.base.config import Config
 from runner.extras.discord.client import Client
 from runner.extras.discord.serve import build
 from runner.store.gateway import GatewayStore
+from tests.integration.extras.discord.simulation import Server
 from tests.integration.extras.gateway.conftest import login_of
 from tests.integration.store.conftest import bench, db, finish, store
 from tests.support.waiting import PATIENCE_S
@@ -34,3 +35,16 @@ def make_client(database_url: str, tmp_path: Path) -> Callable[..., Client]:
         return build(config, GatewayStore(url, connections=4, patience_s=patience_s))
 
     return make
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of coroutine tests."""
+    return "asyncio"
+
+
+@pytest.fixture
+async def server(make_client: Callable[..., Client]) -> AsyncIterator[Server]:
+    """A server with the bot."""
+    async with Server(make_client()) as server:
+        yield server

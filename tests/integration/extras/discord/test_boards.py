@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import zipfile
 from collections.abc import Callable
@@ -14,10 +13,11 @@ import pytest
 
 from runner.base.errors import SubmissionError
 from runner.extras.discord import boards
-from runner.extras.discord.client import Client
 from tests.integration.extras.discord.conftest import ADMIN, CREATOR
 from tests.integration.extras.discord.simulation import Member, Server
 from tests.integration.store.conftest import TASK, Bench
+
+pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).resolve().parents[4]
 #: A name that would be a mention, a link, bold, and the end of a code block.
@@ -34,8 +34,8 @@ def archive(**changes: bytes) -> bytes:
     return packed.getvalue()
 
 
-def test_everybody_looks_at_leaderboards(
-    bench: Bench, make_client: Callable[..., Client], finish: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+async def test_everybody_looks_at_leaderboards(
+    bench: Bench, server: Server, finish: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rankings per GPU type, own places, files and templates; a closed leaderboard is there only for the invited."""
     task = {**TASK, "files": {"task.py": "x = 1\n", "reference.py": "y = 2\n", "submission.py": "@SUBMISSION@"}}
@@ -50,76 +50,68 @@ def test_everybody_looks_at_leaderboards(
         bench.submit(**submission, gpu_types=["CPU"])
         finish(score_s=(number + 1) * 1e-6)
 
-    async def play() -> None:
-        async with Server(make_client()) as server:
-            ada = server.member("ada")
-            text = await (await ada.command("leaderboard list")).reads("**sort** on CPU, H100 until <t:")
-            assert "hidden" not in text
-            assert await ada.completions("leaderboard show", "leaderboard_name", "OR") == ["sort"]
-            assert await ada.completions("leaderboard show", "leaderboard_name", "hid") == []
+    ada = server.member("ada")
+    text = await (await ada.command("leaderboard list")).reads("**sort** on CPU, H100 until <t:")
+    assert "hidden" not in text
+    assert await ada.completions("leaderboard show", "leaderboard_name", "OR") == ["sort"]
+    assert await ada.completions("leaderboard show", "leaderboard_name", "hid") == []
 
-            reply = await ada.command("leaderboard show", leaderboard_name="Sort")
-            assert reply.private
-            assert reply.options == ["CPU", "H100"]
-            await reply.select("CPU", "H100")
-            text = await reply.reads("1.00 µs", "2.00 µs", "sort on H100: nobody ranks yet")
-            assert text.index("Ada") < text.index("everyone")
-            assert text.count("```") == 2
-            await (await ada.command("leaderboard show", leaderboard_name="sort", gpu="h100")).reads("nobody ranks yet")
-            await (await ada.command("leaderboard show", leaderboard_name="sort", gpu="T4")).reads(
-                "no GPU type T4; it has CPU, H100"
-            )
-            for name in ("hidden", EVIL):
-                for command in ("show", "show-personal", "task", "template"):
-                    text = (await ada.command(f"leaderboard {command}", leaderboard_name=name)).text
-                    assert "There is no leaderboard" in text, command
+    reply = await ada.command("leaderboard show", leaderboard_name="Sort")
+    assert reply.private
+    assert reply.options == ["CPU", "H100"]
+    await reply.select("CPU", "H100")
+    text = await reply.reads("1.00 µs", "2.00 µs", "sort on H100: nobody ranks yet")
+    assert text.index("Ada") < text.index("everyone")
+    assert text.count("```") == 2
+    await (await ada.command("leaderboard show", leaderboard_name="sort", gpu="h100")).reads("nobody ranks yet")
+    await (await ada.command("leaderboard show", leaderboard_name="sort", gpu="T4")).reads(
+        "no GPU type T4; it has CPU, H100"
+    )
+    for name in ("hidden", EVIL):
+        for command in ("show", "show-personal", "task", "template"):
+            text = (await ada.command(f"leaderboard {command}", leaderboard_name=name)).text
+            assert "There is no leaderboard" in text, command
 
-            bench.submit(leaderboard="sort", user_id=ada.id, mode="leaderboard", gpu_types=["CPU"])
-            reply = await ada.command("leaderboard show-personal", leaderboard_name="sort")
-            await reply.select("CPU", "H100")
-            await reply.reads("CPU: you do not rank yet.", "fast.py", "queued")
-            finish(score_s=1.5e-6)
-            reply = await ada.command("leaderboard show-personal", leaderboard_name="sort", gpu="CPU")
-            assert "Your newest" in await reply.reads(
-                "CPU: place 2 of 3 with 1.50 µs (own clock, unchecked), submission 3"
-            )
+    bench.submit(leaderboard="sort", user_id=ada.id, mode="leaderboard", gpu_types=["CPU"])
+    reply = await ada.command("leaderboard show-personal", leaderboard_name="sort")
+    await reply.select("CPU", "H100")
+    await reply.reads("CPU: you do not rank yet.", "fast.py", "queued")
+    finish(score_s=1.5e-6)
+    reply = await ada.command("leaderboard show-personal", leaderboard_name="sort", gpu="CPU")
+    assert "Your newest" in await reply.reads("CPU: place 2 of 3 with 1.50 µs (own clock, unchecked), submission 3")
 
-            reply = await ada.command("leaderboard task", leaderboard_name="sort")
-            assert await reply.files() == {"task.py": b"x = 1\n", "reference.py": b"y = 2\n"}
-            assert await ada.completions("leaderboard template", "lang", "c", leaderboard_name="sort") == ["CUDA"]
-            await (await ada.command("leaderboard template", leaderboard_name="sort")).reads(
-                "templates for CUDA, Python"
-            )
-            reply = await ada.command("leaderboard template", leaderboard_name="sort", lang="python")
-            assert await reply.files() == {"sort.py": b"#!POPCORN leaderboard sort\np = 1\n"}
+    reply = await ada.command("leaderboard task", leaderboard_name="sort")
+    assert await reply.files() == {"task.py": b"x = 1\n", "reference.py": b"y = 2\n"}
+    assert await ada.completions("leaderboard template", "lang", "c", leaderboard_name="sort") == ["CUDA"]
+    await (await ada.command("leaderboard template", leaderboard_name="sort")).reads("templates for CUDA, Python")
+    reply = await ada.command("leaderboard template", leaderboard_name="sort", lang="python")
+    assert await reply.files() == {"sort.py": b"#!POPCORN leaderboard sort\np = 1\n"}
 
-            with psycopg.connect(bench.url, autocommit=True) as connection:
-                connection.execute(
-                    "WITH i AS (INSERT INTO leaderboard.leaderboard_invite (code, user_id) VALUES ('c', %s)"
-                    " RETURNING id) INSERT INTO leaderboard.leaderboard_invite_scope (invite_id, leaderboard_id)"
-                    " SELECT i.id, l.id FROM i, leaderboard.leaderboard l WHERE l.name = 'hidden'",
-                    [ada.id],
-                )
-            await (await ada.command("leaderboard show", leaderboard_name="hidden")).reads("nobody ranks yet")
+    with psycopg.connect(bench.url, autocommit=True) as connection:
+        connection.execute(
+            "WITH i AS (INSERT INTO leaderboard.leaderboard_invite (code, user_id) VALUES ('c', %s)"
+            " RETURNING id) INSERT INTO leaderboard.leaderboard_invite_scope (invite_id, leaderboard_id)"
+            " SELECT i.id, l.id FROM i, leaderboard.leaderboard l WHERE l.name = 'hidden'",
+            [ada.id],
+        )
+    await (await ada.command("leaderboard show", leaderboard_name="hidden")).reads("nobody ranks yet")
 
-            reply = await ada.command("leaderboard task", leaderboard_name="wide")
-            with zipfile.ZipFile(io.BytesIO((await reply.files())["task.zip"])) as packed:
-                assert packed.read("G69.py") == b"x = 'G69'\n"
-            monkeypatch.setattr(boards, "FILE_BYTES", 100)
-            await (await ada.command("leaderboard task", leaderboard_name="wide")).reads("too large for Discord")
-            reply = await ada.command("leaderboard show", leaderboard_name="wide")
-            assert reply.options == gpus[:25]
-            assert f"Give {', '.join(gpus[25:])} as `gpu`" in reply.text
-            reply = await ada.command("leaderboard show", leaderboard_name="wide", gpu=" ".join(gpus))
-            assert len(reply.text) <= 2000
-            assert reply.text.endswith("\nThe rest is in answer.md.")
-            assert (await reply.files())["answer.md"].count(b"nobody ranks yet") == len(gpus)
-            assert server.public() == []
-
-    asyncio.run(play())
+    reply = await ada.command("leaderboard task", leaderboard_name="wide")
+    with zipfile.ZipFile(io.BytesIO((await reply.files())["task.zip"])) as packed:
+        assert packed.read("G69.py") == b"x = 'G69'\n"
+    monkeypatch.setattr(boards, "FILE_BYTES", 100)
+    await (await ada.command("leaderboard task", leaderboard_name="wide")).reads("too large for Discord")
+    reply = await ada.command("leaderboard show", leaderboard_name="wide")
+    assert reply.options == gpus[:25]
+    assert f"Give {', '.join(gpus[25:])} as `gpu`" in reply.text
+    reply = await ada.command("leaderboard show", leaderboard_name="wide", gpu=" ".join(gpus))
+    assert len(reply.text) <= 2000
+    assert reply.text.endswith("\nThe rest is in answer.md.")
+    assert (await reply.files())["answer.md"].count(b"nobody ranks yet") == len(gpus)
+    assert server.public() == []
 
 
-def test_creators_and_administrators(bench: Bench, make_client: Callable[..., Client]) -> None:
+async def test_creators_and_administrators(bench: Bench, server: Server) -> None:
     """What they create, delete, stop and ban is so for every frontend; without the role nothing happens."""
     bench.store.sync_gpu_types([(name, "none", (), "") for name in ("A", "B", "CPU")])
     bench.register("host-a", "CPU")
@@ -129,59 +121,55 @@ def test_creators_and_administrators(bench: Bench, make_client: Callable[..., Cl
     def names() -> set[str]:
         return {line.name for line in bench.store.boards()}
 
-    async def play() -> None:
-        async with Server(make_client()) as server:
-            eve, ida, root = server.member("eve"), server.member("ida", CREATOR), server.member("root", ADMIN)
-            new = {"leaderboard_name": "new", "deadline": "2100-01-01", "task_zip": ("task.zip", archive())}
+    eve, ida, root = server.member("eve"), server.member("ida", CREATOR), server.member("root", ADMIN)
+    new = {"leaderboard_name": "new", "deadline": "2100-01-01", "task_zip": ("task.zip", archive())}
 
-            forbidden: tuple[tuple[Member, str, dict[str, Any]], ...] = (
-                (eve, "leaderboard create", new),
-                *((each, "leaderboard delete", {"leaderboard_name": "old"}) for each in (eve, ida)),
-                *((each, f"admin {name}", {}) for each in (eve, ida) for name in ("stop", "start", "stats")),
-                *((each, f"admin {name}", {"user": root.actor}) for each in (eve, ida) for name in ("ban", "unban")),
-            )
-            for member, command, options in forbidden:
-                assert "needs the role" in (await member.command(command, **options)).text, command
-            for wrong, sentence in (
-                ({"deadline": "tomorrow"}, "expected a date like"),
-                ({"deadline": "2020-01-01"}, "has passed"),
-                ({"task_zip": ("task.zip", b"no archive")}, "zip"),
-                ({"task_zip": ("task.zip", archive(**{"task.yml": b"files: 1"}))}, "task.yml"),
-                ({"task_zip": ("task.zip", b"x" * (17 << 20))}, "at most 16.0 MiB"),
-                ({"gpu": "nothing"}, "nothing"),
-                ({"leaderboard_name": "white space", "gpu": "CPU"}, "white space"),
-                ({"leaderboard_name": "old", "gpu": "CPU"}, "exists already"),
-            ):
-                text = (await ida.command("leaderboard create", **{**new, **wrong})).text
-                assert sentence in text, (wrong.keys(), text)
-                assert "/tmp" not in text
-            assert names() == {"old"}
+    forbidden: tuple[tuple[Member, str, dict[str, Any]], ...] = (
+        (eve, "leaderboard create", new),
+        *((each, "leaderboard delete", {"leaderboard_name": "old"}) for each in (eve, ida)),
+        *((each, f"admin {name}", {}) for each in (eve, ida) for name in ("stop", "start", "stats")),
+        *((each, f"admin {name}", {"user": root.actor}) for each in (eve, ida) for name in ("ban", "unban")),
+    )
+    for member, command, options in forbidden:
+        assert "needs the role" in (await member.command(command, **options)).text, command
+    for wrong, sentence in (
+        ({"deadline": "tomorrow"}, "expected a date like"),
+        ({"deadline": "2020-01-01"}, "has passed"),
+        ({"task_zip": ("task.zip", b"no archive")}, "zip"),
+        ({"task_zip": ("task.zip", archive(**{"task.yml": b"files: 1"}))}, "task.yml"),
+        ({"task_zip": ("task.zip", b"x" * (17 << 20))}, "at most 16.0 MiB"),
+        ({"gpu": "nothing"}, "nothing"),
+        ({"leaderboard_name": "white space", "gpu": "CPU"}, "white space"),
+        ({"leaderboard_name": "old", "gpu": "CPU"}, "exists already"),
+    ):
+        text = (await ida.command("leaderboard create", **{**new, **wrong})).text
+        assert sentence in text, (wrong.keys(), text)
+        assert "/tmp" not in text
+    assert names() == {"old"}
 
-            reply = await ida.command("leaderboard create", **new)
-            await reply.select("CPU")
-            await reply.reads("**new** is open on CPU")
-            board = bench.store.board("new")
-            assert (board.gpus, board.creator_id) == (("CPU",), ida.actor.id)
+    reply = await ida.command("leaderboard create", **new)
+    await reply.select("CPU")
+    await reply.reads("**new** is open on CPU")
+    board = bench.store.board("new")
+    assert (board.gpus, board.creator_id) == (("CPU",), ida.actor.id)
 
-            reply = await root.command("leaderboard delete", leaderboard_name="old")
-            assert "**old** with 1 submissions" in reply.text
-            assert names() == {"old", "new"}
-            await reply.click("Delete")
-            await reply.reads("**old** is deleted")
-            assert names() == {"new"}
+    reply = await root.command("leaderboard delete", leaderboard_name="old")
+    assert "**old** with 1 submissions" in reply.text
+    assert names() == {"old", "new"}
+    await reply.click("Delete")
+    await reply.reads("**old** is deleted")
+    assert names() == {"new"}
 
-            await (await root.command("admin stop", reason="we move")).reads("until /admin start")
-            with pytest.raises(SubmissionError, match="we move"):
-                bench.submit(leaderboard="new")
-            await (await root.command("admin start")).reads("Submissions are taken")
-            await (await root.command("admin ban", user=eve.actor)).reads("has never submitted")
-            bench.submit(leaderboard="new", user_id=eve.id)
-            await (await root.command("admin ban", user=eve.actor)).reads("eve is banned")
-            with pytest.raises(SubmissionError, match="banned"):
-                bench.submit(leaderboard="new", user_id=eve.id)
-            await (await root.command("admin unban", user=eve.actor)).reads("eve is no longer banned")
-            bench.submit(leaderboard="new", user_id=eve.id)
-            await (await root.command("admin stats", leaderboard_name="new")).reads("new: 2 submissions (2 not over)")
-            await (await root.command("admin stats")).reads("All leaderboards", "of 1 users")
-
-    asyncio.run(play())
+    await (await root.command("admin stop", reason="we move")).reads("until /admin start")
+    with pytest.raises(SubmissionError, match="we move"):
+        bench.submit(leaderboard="new")
+    await (await root.command("admin start")).reads("Submissions are taken")
+    await (await root.command("admin ban", user=eve.actor)).reads("has never submitted")
+    bench.submit(leaderboard="new", user_id=eve.id)
+    await (await root.command("admin ban", user=eve.actor)).reads("eve is banned")
+    with pytest.raises(SubmissionError, match="banned"):
+        bench.submit(leaderboard="new", user_id=eve.id)
+    await (await root.command("admin unban", user=eve.actor)).reads("eve is no longer banned")
+    bench.submit(leaderboard="new", user_id=eve.id)
+    await (await root.command("admin stats", leaderboard_name="new")).reads("new: 2 submissions (2 not over)")
+    await (await root.command("admin stats")).reads("All leaderboards", "of 1 users")

@@ -22,6 +22,8 @@ from tests.integration.store.conftest import CODE, Bench, ranked, result, run_re
 from tests.plugins.live import ROOT, live_runner
 from tests.support.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.anyio
+
 ROWS = ROOT / "tests/fixtures/kernelbot_task"
 SUMS = (ROWS / "solutions/correct/row_sums.py").read_bytes()
 WRONG = (ROWS / "solutions/wrong/skips_last_column.py").read_bytes()
@@ -43,58 +45,52 @@ async def report(member: Member, submission_id: int) -> tuple[str, dict[str, byt
     return message.content, {file.filename: await file.read() for file in message.attachments}
 
 
-def test_two_users_follow_their_submissions_and_all_read_the_verdicts(
-    bench: Bench, make_client: Callable[..., Client]
-) -> None:
+async def test_two_users_follow_their_submissions_and_all_read_the_verdicts(bench: Bench, server: Server) -> None:
     """Two GPU types chosen in a drop-down beside a wrong submission: each user alone reads progress and report."""
     bench.board("sort", "CPU", "CPU-2")
 
-    async def play() -> None:
-        async with Server(make_client()) as server:
-            ada, eve = server.member("ada"), server.member(HOSTILE)
-            mine = await ada.submit("ranked", b"#!POPCORN leaderboard sort\n" + CODE)
-            assert mine.options == ["CPU", "CPU-2"]
-            await mine.select("CPU", "CPU-2")
-            await mine.reads("Submission 1", "CPU: queued", "CPU-2: queued")
-            hers = await eve.submit("ranked", b"SECRET = 1\n" + CODE, "sort", gpu="cpu-2")
-            await hers.reads("Submission 2", "queued")
-            assert (mine.private, hers.private) == (True, True)
-            first = bench.claim("CPU")
-            await mine.reads("CPU: starting")
-            bench.store.complete(first, ranked(first, 3e-6))
-            public = [bench.claim("CPU-2"), bench.claim("CPU-2")]
-            for job in public:
-                outcome = ranked(job, 2e-6, passed=job.submission_id == 1)
-                bench.store.complete(job, outcome)
-            for gpu in ("CPU", "CPU-2"):
-                job = bench.claim(gpu)
-                bench.store.complete(job, ranked(job, 2e-6))
-            await mine.reads("Accepted: 2.00 µs", "The full report: <#")
-            await hers.reads("Wrong answer", "The full report: <#")
-            (verdict,) = [text for text in server.public() if "**ada**" in text]
-            assert verdict.splitlines()[1:] == [
-                "CPU: **3.00 µs** (own clock, unchecked), place 1 of 1.",
-                "CPU-2: **2.00 µs** (own clock, unchecked), place 1 of 1.",
-            ]
-            (verdict,) = [text for text in server.public() if "submission 2" in text]
-            assert verdict.endswith(": Wrong answer.")
-            assert r"\*\*eve\*\* \<@" in verdict
-            assert "@everyone" not in verdict
-            assert not [text for text in server.public() if "SECRET" in text]
-            assert [[thread.name for thread in each.threads()] for each in (ada, eve)] == [
-                ["Submission 1: sort"],
-                ["Submission 2: sort"],
-            ]
-            text, files = await report(ada, 1)
-            assert "✅ secret run" in text
-            assert files == {}
-            shown = await eve.command("leaderboard get-submission", submission_id=2)
-            assert "Wrong answer" in await shown.reads("Submission 2")
-            assert list(await shown.files()) == ["mine.py"]
-            shown = await eve.command("leaderboard get-submission", submission_id=1)
-            assert await shown.reads("submission") == "You have no submission 1."
-
-    asyncio.run(play())
+    ada, eve = server.member("ada"), server.member(HOSTILE)
+    mine = await ada.submit("ranked", b"#!POPCORN leaderboard sort\n" + CODE)
+    assert mine.options == ["CPU", "CPU-2"]
+    await mine.select("CPU", "CPU-2")
+    await mine.reads("Submission 1", "CPU: queued", "CPU-2: queued")
+    hers = await eve.submit("ranked", b"SECRET = 1\n" + CODE, "sort", gpu="cpu-2")
+    await hers.reads("Submission 2", "queued")
+    assert (mine.private, hers.private) == (True, True)
+    first = bench.claim("CPU")
+    await mine.reads("CPU: starting")
+    bench.store.complete(first, ranked(first, 3e-6))
+    public = [bench.claim("CPU-2"), bench.claim("CPU-2")]
+    for job in public:
+        outcome = ranked(job, 2e-6, passed=job.submission_id == 1)
+        bench.store.complete(job, outcome)
+    for gpu in ("CPU", "CPU-2"):
+        job = bench.claim(gpu)
+        bench.store.complete(job, ranked(job, 2e-6))
+    await mine.reads("Accepted: 2.00 µs", "The full report: <#")
+    await hers.reads("Wrong answer", "The full report: <#")
+    (verdict,) = [text for text in server.public() if "**ada**" in text]
+    assert verdict.splitlines()[1:] == [
+        "CPU: **3.00 µs** (own clock, unchecked), place 1 of 1.",
+        "CPU-2: **2.00 µs** (own clock, unchecked), place 1 of 1.",
+    ]
+    (verdict,) = [text for text in server.public() if "submission 2" in text]
+    assert verdict.endswith(": Wrong answer.")
+    assert r"\*\*eve\*\* \<@" in verdict
+    assert "@everyone" not in verdict
+    assert not [text for text in server.public() if "SECRET" in text]
+    assert [[thread.name for thread in each.threads()] for each in (ada, eve)] == [
+        ["Submission 1: sort"],
+        ["Submission 2: sort"],
+    ]
+    text, files = await report(ada, 1)
+    assert "✅ secret run" in text
+    assert files == {}
+    shown = await eve.command("leaderboard get-submission", submission_id=2)
+    assert "Wrong answer" in await shown.reads("Submission 2")
+    assert list(await shown.files()) == ["mine.py"]
+    shown = await eve.command("leaderboard get-submission", submission_id=1)
+    assert await shown.reads("submission") == "You have no submission 1."
 
 
 #: What of a command is refused, and words of the answer.
@@ -122,144 +118,128 @@ STOPS = (
 )
 
 
-def test_what_cannot_be_submitted_is_refused_with_a_sentence(bench: Bench, make_client: Callable[..., Client]) -> None:
+async def test_what_cannot_be_submitted_is_refused_with_a_sentence(bench: Bench, server: Server) -> None:
     """To the user alone, with what was found and what to do; nothing is stored."""
     bench.board("sort", "CPU", "H100")
     bench.board("over", deadline=datetime.now(UTC) - timedelta(days=1))
 
-    async def play() -> None:
-        async with Server(make_client()) as server:
-            ada = server.member("ada")
+    ada = server.member("ada")
 
-            async def refused(
-                words: str, *, code: bytes = CODE, name: str = "mine.py", board: str | None = None, gpu: str = ""
-            ) -> None:
-                options = {"leaderboard_name": board, "gpu": gpu}
-                given = {key: value for key, value in options.items() if value}
-                reply = await ada.command("leaderboard submit test", script=(name, code), **given)
-                await reply.reads(words)
-                assert reply.private
+    async def refused(
+        words: str, *, code: bytes = CODE, name: str = "mine.py", board: str | None = None, gpu: str = ""
+    ) -> None:
+        options = {key: value for key, value in {"leaderboard_name": board, "gpu": gpu}.items() if value}
+        reply = await ada.command("leaderboard submit test", script=(name, code), **options)
+        await reply.reads(words)
+        assert reply.private
 
-            for options, words in WRONG_COMMANDS:
-                await refused(words, **options)
-            with psycopg.connect(bench.url, autocommit=True) as connection:
-                for statement, words in STOPS:
-                    connection.execute(statement.format(user=ada.id).encode())
-                    await refused(words, board="sort", gpu="CPU")
-            assert server.public() == []
-
-    asyncio.run(play())
+    for options, words in WRONG_COMMANDS:
+        await refused(words, **options)
+    with psycopg.connect(bench.url, autocommit=True) as connection:
+        for statement, words in STOPS:
+            connection.execute(statement.format(user=ada.id).encode())
+            await refused(words, board="sort", gpu="CPU")
+    assert server.public() == []
     with psycopg.connect(bench.url) as connection:
         assert connection.execute("SELECT count(*) FROM leaderboard.submission").fetchone() == (0,)
 
 
-def test_a_kill_between_storing_and_answering_loses_nothing(
+async def test_a_kill_between_storing_and_answering_loses_nothing(
     bench: Bench, make_client: Callable[..., Client], finish: Callable[..., None]
 ) -> None:
     """What was stored is followed in a thread, as nobody can edit the private answer any more."""
     bench.board("sort")
 
-    async def play() -> None:
-        client = make_client()
-        stored = asyncio.Event()
-        one = client.store.one
+    client = make_client()
+    stored = asyncio.Event()
+    one = client.store.one
 
-        async def last_statement(name: str, /, **values: object) -> Row | None:
-            row = await one(name, **values)
-            if name == "submit_by_discord":
-                stored.set()
-                await asyncio.Event().wait()
-            return row
+    async def last_statement(name: str, /, **values: object) -> Row | None:
+        row = await one(name, **values)
+        if name == "submit_by_discord":
+            stored.set()
+            await asyncio.Event().wait()
+        return row
 
-        client.store.one = last_statement  # type: ignore[method-assign]  # the process ends there
-        async with Server(client) as server:
-            ada = server.member("ada")
-            await ada.begin("leaderboard submit ranked", script=("mine.py", CODE), leaderboard_name="sort")
-            await asyncio.wait_for(stored.wait(), PATIENCE_S)
-            await server.restart(make_client())
-            await until(lambda: [each for each in ada.threads() if each.history()], "progress goes on")
-            finish()
-            await ended(bench, 1)
-            text, _ = await report(ada, 1)
-            assert "Accepted: 2.50 µs" in text
-            assert told(server, ada, 1) == (1, 1)
-
-    asyncio.run(play())
+    client.store.one = last_statement  # type: ignore[method-assign]  # the process ends there
+    async with Server(client) as server:
+        ada = server.member("ada")
+        await ada.begin("leaderboard submit ranked", script=("mine.py", CODE), leaderboard_name="sort")
+        await asyncio.wait_for(stored.wait(), PATIENCE_S)
+        await server.restart(make_client())
+        await until(lambda: [each for each in ada.threads() if each.history()], "progress goes on")
+        finish()
+        await ended(bench, 1)
+        text, _ = await report(ada, 1)
+        assert "Accepted: 2.50 µs" in text
+        assert told(server, ada, 1) == (1, 1)
 
 
 @pytest.mark.parametrize("refused", ["thread", "thread and message", "answer"])
-def test_where_discord_takes_no_thread_the_report_goes_elsewhere(
-    bench: Bench, make_client: Callable[..., Client], finish: Callable[..., None], refused: str
+async def test_where_discord_takes_no_thread_the_report_goes_elsewhere(
+    bench: Bench, server: Server, finish: Callable[..., None], refused: str
 ) -> None:
     """By direct message; in the answer where that is refused, too. Who has dismissed the answer has a thread."""
     bench.board("sort")
 
-    async def play() -> None:
-        async with Server(make_client()) as server:
-            ada = server.member("ada")
-            reply = await ada.submit("test", CODE, "sort")
-            await reply.reads("queued")
-            if refused.startswith("thread"):
-                server.env.inject_error("POST", "/channels/*/threads", status=403)
-            if refused == "thread and message":
-                server.env.inject_error("POST", "/users/@me/channels", status=403)
-            if refused == "answer":
-                server.env.inject_error("PATCH", "/webhooks/*/messages/@original", status=404, times=None)
-            finish()
-            await ended(bench, 1)
-            if refused == "answer":
-                text, _ = await report(ada, 1)
-            elif refused == "thread":
-                assert reply.text.endswith("Accepted. The full report: a direct message of this bot.")
-                text = ada.actor.user.dm_channel.history()[-1].content
-            else:
-                text = reply.text
-            assert "✅ test" in text
-
-    asyncio.run(play())
+    ada = server.member("ada")
+    reply = await ada.submit("test", CODE, "sort")
+    await reply.reads("queued")
+    if refused.startswith("thread"):
+        server.env.inject_error("POST", "/channels/*/threads", status=403)
+    if refused == "thread and message":
+        server.env.inject_error("POST", "/users/@me/channels", status=403)
+    if refused == "answer":
+        server.env.inject_error("PATCH", "/webhooks/*/messages/@original", status=404, times=None)
+    finish()
+    await ended(bench, 1)
+    if refused == "answer":
+        text, _ = await report(ada, 1)
+    elif refused == "thread":
+        assert reply.text.endswith("Accepted. The full report: a direct message of this bot.")
+        text = ada.actor.user.dm_channel.history()[-1].content
+    else:
+        text = reply.text
+    assert "✅ test" in text
 
 
-def test_long_reports_and_profiles_are_files(bench: Bench, make_client: Callable[..., Client]) -> None:
+async def test_long_reports_and_profiles_are_files(bench: Bench, server: Server) -> None:
     """What is longer than a message, what a program printed, a profile's own files; without them where none may be."""
     bench.board("sort")
     cases: dict[str, str] = {"test-count": "100"}
     for index in range(100):
         cases |= {f"test.{index}.spec": f"size: {index}; seed: {index}", f"test.{index}.status": "pass"}
 
-    async def play() -> None:
-        async with Server(make_client()) as server:
-            ada = server.member("ada")
-            reply = await ada.submit("test", CODE, "sort")
-            job = bench.claim()
-            meta = {"stdout": "printed ``` @everyone", "stderr": "", "success": True, "exit_code": 0}
-            bench.store.complete(job, result(Verdict.ACCEPTED, run_record("test", result=cases, meta=meta)))
-            await reply.reads("Accepted")
-            text, files = await report(ada, 1)
-            assert len(text) < 2000
-            assert "size: 99;" in files["report-1.md"].decode()
-            assert "printed ``` @everyone" in files["output-1.txt"].decode()
-            reply = await ada.submit("profile", CODE, "sort")
-            job = bench.claim()
-            kept = Artifact(name="profile.0.ncu-rep", media_type="application/octet-stream", data=b"NVPR")
-            done = result(Verdict.ACCEPTED, run_record("profile.0"), artifacts=(kept,))
-            bench.store.complete(job, done)
-            await reply.reads("Submission 2", "Accepted")
-            _, files = await report(ada, 2)
-            with ZipFile(io.BytesIO(files["profile.0-2-CPU.zip"])) as archive:
-                assert archive.read("profile.ncu-rep") == b"NVPR"
-            await ada.submit("test", CODE, "sort")
-            job = bench.claim()
-            server.env.inject_error("POST", "/channels/*/messages", status=403)
-            bench.store.complete(job, result(Verdict.ACCEPTED, run_record("test", result=cases, meta=meta)))
-            await ended(bench, 3)
-            text, files = await report(ada, 3)
-            assert text.endswith("The bot may not attach files here: /leaderboard get-submission has them.")
-            assert files == {}
-
-    asyncio.run(play())
+    ada = server.member("ada")
+    reply = await ada.submit("test", CODE, "sort")
+    job = bench.claim()
+    meta = {"stdout": "printed ``` @everyone", "stderr": "", "success": True, "exit_code": 0}
+    bench.store.complete(job, result(Verdict.ACCEPTED, run_record("test", result=cases, meta=meta)))
+    await reply.reads("Accepted")
+    text, files = await report(ada, 1)
+    assert len(text) < 2000
+    assert "size: 99;" in files["report-1.md"].decode()
+    assert "printed ``` @everyone" in files["output-1.txt"].decode()
+    reply = await ada.submit("profile", CODE, "sort")
+    job = bench.claim()
+    kept = Artifact(name="profile.0.ncu-rep", media_type="application/octet-stream", data=b"NVPR")
+    done = result(Verdict.ACCEPTED, run_record("profile.0"), artifacts=(kept,))
+    bench.store.complete(job, done)
+    await reply.reads("Submission 2", "Accepted")
+    _, files = await report(ada, 2)
+    with ZipFile(io.BytesIO(files["profile.0-2-CPU.zip"])) as archive:
+        assert archive.read("profile.ncu-rep") == b"NVPR"
+    await ada.submit("test", CODE, "sort")
+    job = bench.claim()
+    server.env.inject_error("POST", "/channels/*/messages", status=403)
+    bench.store.complete(job, result(Verdict.ACCEPTED, run_record("test", result=cases, meta=meta)))
+    await ended(bench, 3)
+    text, files = await report(ada, 3)
+    assert text.endswith("The bot may not attach files here: /leaderboard get-submission has them.")
+    assert files == {}
 
 
-def test_a_real_daemon(make_client: Callable[..., Client], database_url: str) -> None:
+async def test_a_real_daemon(make_client: Callable[..., Client], database_url: str) -> None:
     """Right, wrong and hanging submissions of two users on two GPU types at once, in every mode."""
     gpus = {name: f'extends = "CPU"\nname = "{name}"\n' for name in ("CPU", "CPU-2")}
     slots = [{"gpu_type": "CPU", "cpus": [0]}, {"gpu_type": "CPU-2", "cpus": [1]}]
@@ -267,24 +247,21 @@ def test_a_real_daemon(make_client: Callable[..., Client], database_url: str) ->
         for board, timeout_s in (("rows", None), ("hasty", 5)):
             live.board(ROWS, name=board, timeout_s=timeout_s, timed_calls=3, gpus=("CPU", "CPU-2"))
 
-        async def play() -> None:
-            async with Server(make_client()) as server:
-                ada, eve = server.member("ada"), server.member("eve")
-                right = await ada.submit("test", SUMS, "rows", gpu="CPU, CPU-2")
-                hangs = await eve.submit("test", HANGS, "hasty", gpu="CPU-2")
-                wrong = await eve.submit("ranked", WRONG, "rows", gpu="CPU")
-                await right.reads("Accepted")
-                await hangs.reads("Time limit exceeded")
-                await wrong.reads("Wrong answer")
-                (verdict,) = [text for text in server.public() if "submission 3" in text]
-                assert verdict == "**eve** on **rows**, submission 3:\nCPU: Wrong answer."
-                best = await ada.submit("ranked", SUMS, "rows", gpu="CPU")
-                times = await ada.submit("benchmark", SUMS, "rows", gpu="CPU-2")
-                profile = await eve.submit("profile", SUMS, "rows", gpu="CPU-2")
-                for each in (best, times, profile):
-                    await each.reads("Accepted", "The full report")
-                (verdict,) = [text for text in server.public() if "submission 4" in text]
-                assert verdict.endswith("place 1 of 1.")
-                assert "1  ada" in (await eve.command("leaderboard show", leaderboard_name="rows", gpu="CPU")).text
-
-        asyncio.run(play())
+        async with Server(make_client()) as server:
+            ada, eve = server.member("ada"), server.member("eve")
+            right = await ada.submit("test", SUMS, "rows", gpu="CPU, CPU-2")
+            hangs = await eve.submit("test", HANGS, "hasty", gpu="CPU-2")
+            wrong = await eve.submit("ranked", WRONG, "rows", gpu="CPU")
+            await right.reads("Accepted")
+            await hangs.reads("Time limit exceeded")
+            await wrong.reads("Wrong answer")
+            (verdict,) = [text for text in server.public() if "submission 3" in text]
+            assert verdict == "**eve** on **rows**, submission 3:\nCPU: Wrong answer."
+            best = await ada.submit("ranked", SUMS, "rows", gpu="CPU")
+            times = await ada.submit("benchmark", SUMS, "rows", gpu="CPU-2")
+            profile = await eve.submit("profile", SUMS, "rows", gpu="CPU-2")
+            for each in (best, times, profile):
+                await each.reads("Accepted", "The full report")
+            (verdict,) = [text for text in server.public() if "submission 4" in text]
+            assert verdict.endswith("place 1 of 1.")
+            assert "1  ada" in (await eve.command("leaderboard show", leaderboard_name="rows", gpu="CPU")).text
