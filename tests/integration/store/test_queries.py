@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from runner.store import queries
+from runner.store import queries, schema
 from runner.store.base import text_array
 from tests.integration.store.conftest import TASK, Bench
 
@@ -84,7 +84,6 @@ def test_the_statements_in_the_readme_work(bench: Bench, db: psycopg.Connection[
 
 def test_the_frontend_page_lists_every_error_the_functions_raise() -> None:
     """The table of SQLSTATEs and the SQL agree."""
-    files = Path(queries.__file__).parent.joinpath("schema", "functions").glob("*.sql")
-    sql = "".join(path.read_text() for path in files)
+    sql = "".join(path.read_text() for path in schema.paths("functions"))
     raised = set(re.findall(r"'(KR\d{3})'", sql))
     assert raised == set(re.findall(r"^\| (KR\d{3}) \|", PAGE.read_text(), re.MULTILINE))
