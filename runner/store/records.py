@@ -551,39 +551,3 @@ class BoardView:
     #: Language key -> full text.
     templates: Mapping[str, str] = field(default_factory=dict)
     demand: Demand = field(default_factory=Demand)
-
-
-@dataclass(frozen=True, kw_only=True)
-class UserLine:
-    """A user in a list of logins."""
-
-    user_id: str
-    user_name: str | None
-    #: `waits` (for approval), `valid`, `no login` or `banned`.
-    state: str
-    provider: str | None
-    #: Without a zone, as KernelBot's column has it.
-    created_at: datetime | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class WebhookLine:
-    """A target of webhooks, and how it stands."""
-
-    name: str
-    #: None: it is in the configuration.
-    leaderboard: str | None
-    format: str
-    events: tuple[str, ...]
-    #: None: all public leaderboards, or its own.
-    boards: tuple[str, ...] | None
-    #: `up`, `failing` or `ended`.
-    state: str
-    told_at: datetime | None
-    #: Events that it has not been told yet.
-    waiting: int
-    failing_since: datetime | None
-    reason: str | None
-    retry_at: datetime | None
-    #: Events that it will never be told.
-    given_up: int

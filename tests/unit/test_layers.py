@@ -66,8 +66,8 @@ COMMANDS = (
 
 #: Third-party module -> the only places that may import it.
 CONFINED = {
-    "psycopg": ("runner/store/",),
-    "psycopg_pool": ("runner/store/",),
+    "psycopg": ("runner/store/", "runner/extras/store.py", "runner/extras/data/snapshot.py"),
+    "psycopg_pool": ("runner/store/session.py", "runner/extras/store.py"),
     "pyarrow": ("runner/extras/data/", "runner/extras/trainers/kernelbook/"),
     "transformers": ("runner/extras/trainers/kernelbook/",),
     "dotenv": ("runner/extras/trainers/kernelbook/",),

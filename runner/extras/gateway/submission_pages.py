@@ -33,7 +33,7 @@ from runner.extras.gateway.identity import Session
 from runner.extras.gateway.submissions import HEARTBEAT_S, STREAM_S, cancel_owned, event, owned, store
 from runner.extras.gateway.upload import Upload, form, upload
 from runner.extras.shown import figures, reports, words
-from runner.store.gateway import Row
+from runner.store.connection import Row
 
 #: Bytes of HTML of all cases of a page, of all that was printed, of one output, of one report, and of the code.
 _CASES: Final = 36_000

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from runner.extras.gateway.boards import named, own_name
 from runner.extras.gateway.context import AppState, Ascii, app_state
 from runner.extras.gateway.identity import admin
-from runner.store.gateway import Row
+from runner.store.connection import Row
 
 #: How often a request that waits looks at its sweep.
 _LOOK_S: Final = 1.0

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from runner.extras.queries import SHARED
 from runner.store import queries, schema
 from runner.store.base import text_array
 from tests.integration.store.conftest import TASK, Bench
 
+STORE = Path(queries.__file__).parent
+EXTRAS = STORE.parent / "extras"
 PAGE = Path(__file__).parents[3] / "docs" / "frontends.md"
 
 
 def test_every_query_is_there_and_has_a_use() -> None:
     """No module names a query that is missing, and none in queries.sql is forgotten, nor is a call of a function."""
-    package = Path(queries.__file__).parent
-    users = [*package.glob("*.py"), *package.parent.glob("data/*.py")]
-    code = "".join(path.read_text() for path in users if path.name not in ("queries.py", "gateway.py"))
+    code = "".join(path.read_text() for path in STORE.glob("*.py") if path.name != "queries.py")
     assert set(re.findall(r'\bQUERIES\["(\w+)"\]', code)) == set(queries.QUERIES)
+
+
+@pytest.mark.parametrize("path", sorted(EXTRAS.rglob("queries.py")), ids=lambda path: path.parent.name)
+def test_every_statement_of_a_guest_is_there_and_has_a_use(path: Path) -> None:
+    """Of its own and of those that guests share, which any of them may send."""
+    module = import_module(".".join(path.relative_to(EXTRAS.parents[1]).with_suffix("").parts))
+    own = SHARED if path.parent == EXTRAS else module.QUERIES
+    code = "".join(each.read_text() for each in path.parent.rglob("*.py") if each.name != "queries.py")
+    assert {name for name in own if f'"{name}"' not in code} == set()
+    if own is not SHARED:
+        assert set(re.findall(r'\bstore\.(?:all|one)\(\s*"(\w+)"', code)) <= {*own, *SHARED}
 
 
 def test_a_call_names_its_parameters_and_its_value() -> None:

@@ -1,0 +1,13 @@
+"""The statements that several guests send: those of `queries.sql`, and calls of functions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from runner.store.queries import statements
+
+#: By name.
+SHARED: Final = statements(
+    __file__,
+    "delete_board(name text, force boolean) AS deleted",
+)
