@@ -50,7 +50,8 @@ _MODULES: Final[Mapping[str, str]] = {
     "gpu": "runner.cli.gpu",
     "host": "runner.cli.host",
     "kernelbook": "runner.extras.trainers.kernelbook.commands",
-    "leaderboard": "runner.cli.leaderboard",
+    # A guest's command among those of the core's group, which it imports.
+    "leaderboard": "runner.extras.final_commands",
     "mcp": "runner.extras.mcp.commands",
     "receipt": "runner.extras.receipt_commands",
     "task": "runner.cli.task",

@@ -9,5 +9,7 @@ from runner.store.queries import statements
 #: By name.
 SHARED: Final = statements(
     __file__,
+    "cancel_final(leaderboard text, gpu_type text) AS jobs",
     "delete_board(name text, force boolean) AS deleted",
+    "final(leaderboard text, gpu_type text, top integer, rounds integer, open boolean)",
 )

@@ -148,3 +148,10 @@ FROM runner.host_key k ORDER BY k.registered_at, k.host, k.key
 -- name: signed_result
 -- A receipt, and what the database says of its result.
 SELECT * FROM runner.signed_result c WHERE c.job_id = %(job_id)s::bigint
+
+-- name: final_progress
+-- How far the newest final of a leaderboard is, on one GPU type or on any.
+SELECT final_id, gpu_type, status, rounds, round, finalists, hosts, evaluations, ordered_at, ended_at
+FROM runner.final_progress
+WHERE leaderboard = %(leaderboard)s AND lower(gpu_type) = lower(coalesce(%(gpu_type)s::text, gpu_type))
+ORDER BY final_id DESC LIMIT 1

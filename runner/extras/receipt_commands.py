@@ -13,7 +13,7 @@ from runner.cli.ids import possible_id
 from runner.cli.safe import one_line
 from runner.extras import receipts
 from runner.extras.queries import SHARED
-from runner.store.records import HostKey
+from runner.extras.receipts import HostKey
 
 receipt = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Receipts: signed statements of ranked results."
@@ -29,10 +29,10 @@ def show(context: typer.Context, job_id: Annotated[int, typer.Argument(metavar="
     without which it would not.
     """
     with session(context).store() as store:
-        found = store.all(SHARED["signed_result"], job_id=job_id)
-    if not found:
+        results = store.all(SHARED["signed_result"], job_id=job_id)
+    if not results:
         raise NotFoundError(f"job {job_id} has no receipt; accepted jobs of mode leaderboard have one")
-    typer.echo(receipts.text_of(found[0]["statement"], found[0]["key"], found[0]["signature"]))
+    typer.echo(receipts.text_of(results[0]["statement"], results[0]["key"], results[0]["signature"]))
 
 
 @receipt.command(epilog=example("kernel-runner receipt verify receipt.json --keys keys.json"))
@@ -65,8 +65,8 @@ def verify(
         else:
             with session(context).store() as store:
                 statement = receipts.check(whole, [HostKey(**key) for key in store.all(SHARED["host_keys"])])
-                found = store.all(SHARED["signed_result"], job_id=statement["job_id"])
-            wrong, standing = receipts.standing(whole, statement, found[0] if found else None)
+                results = store.all(SHARED["signed_result"], job_id=statement["job_id"])
+            wrong, standing = receipts.standing(whole, statement, results[0] if results else None)
     except ReceiptError as error:
         note(f"kernel-runner: {file}: {one_line(str(error))}")
         raise typer.Exit(ExitCode.NOT_ACCEPTED) from None

@@ -17,7 +17,6 @@ from runner.store.records import (
     ArtifactLine,
     FinalLine,
     FinalPair,
-    FinalProgress,
     JobView,
     RankingLine,
     RunView,
@@ -81,30 +80,6 @@ class Frontend(Base):
             "options": to_jsonb(options),
         }
         return int(expect(self._link.one(QUERIES["submit"], parameters))["submission_id"])
-
-    def enqueue(
-        self,
-        submission_id: int,
-        *,
-        mode: str,
-        gpu_types: Sequence[str] | None = None,
-        priority: int = 0,
-        options: Mapping[str, Any] | None = None,
-    ) -> int:
-        """Add jobs to a submission that is stored already; returns how many.
-
-        Raises:
-            SubmissionError: refused, see `submit`.
-            NotFoundError: no such submission.
-        """
-        parameters = {
-            "submission_id": submission_id,
-            "mode": text(mode),
-            "gpu_types": None if gpu_types is None else [clean_text(name) for name in gpu_types],
-            "priority": priority,
-            "options": to_jsonb(options),
-        }
-        return int(expect(self._link.one(QUERIES["enqueue"], parameters))["added"])
 
     def cancel(self, submission_id: int, user_id: str | None = None) -> int:
         """Cancel a submission's waiting jobs and ask its running ones to stop; returns how many jobs that were.
@@ -175,19 +150,6 @@ class Frontend(Base):
         if record["status"] is None:
             raise NotFoundError(f"validation sweep {sweep_id} does not exist")
         return SweepProgress(**record)
-
-    def final_progress(self, leaderboard: str, gpu_type: str | None = None) -> FinalProgress:
-        """How far the newest final of a leaderboard is.
-
-        Raises:
-            NotFoundError: it never had one.
-        """
-        parameters = {"leaderboard": leaderboard, "gpu_type": gpu_type}
-        record = self._link.one(QUERIES["final_progress"], parameters)
-        if record is None:
-            where = "" if gpu_type is None else f" on {gpu_type}"
-            raise NotFoundError(f"leaderboard {leaderboard!r} had no final{where}")
-        return FinalProgress(**record)
 
     def final_ranking(
         self, leaderboard: str, gpu_type: str | None = None

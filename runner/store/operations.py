@@ -15,7 +15,7 @@ from runner.base.errors import SubmissionError
 from runner.store.base import Base, expect, text, typed
 from runner.store.clean import clean_text
 from runner.store.queries import QUERIES
-from runner.store.records import FailedLine, FinalOrder, MatchLine, Selection, ValidationSweep
+from runner.store.records import FailedLine, MatchLine, Selection, ValidationSweep
 
 
 class Operations(Base):
@@ -79,31 +79,6 @@ class Operations(Base):
             NotFoundError: no such sweep.
         """
         return int(expect(self._link.one(QUERIES["cancel_validations"], {"sweep_id": sweep_id}))["asked"])
-
-    def final(self, leaderboard: str, gpu_type: str | None, *, top: int, rounds: int, open_board: bool) -> FinalOrder:
-        """Order a final of the `top` best submissions, of `rounds` rounds at most.
-
-        Raises:
-            SubmissionError: no such leaderboard or GPU type, or it cannot be held now; `open_board`: also while the
-                leaderboard is open.
-        """
-        parameters = {
-            "leaderboard": clean_text(leaderboard),
-            "gpu_type": text(gpu_type),
-            "top": top,
-            "rounds": rounds,
-            "open": open_board,
-        }
-        return FinalOrder(**expect(self._link.one(QUERIES["final"], parameters)))
-
-    def cancel_final(self, leaderboard: str, gpu_type: str | None) -> int:
-        """Cancel a leaderboard's final that runs; returns how many jobs that concerned.
-
-        Raises:
-            SubmissionError: there is none.
-        """
-        parameters = {"leaderboard": clean_text(leaderboard), "gpu_type": text(gpu_type)}
-        return int(expect(self._link.one(QUERIES["cancel_final"], parameters))["asked"])
 
     def set_retry(
         self,

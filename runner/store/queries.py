@@ -61,15 +61,12 @@ def statements(module: str, *signatures: str) -> Mapping[str, Query]:
 
 _CALLS: Final = (
     "cancel(submission_id bigint, user_id text) AS asked",
-    "cancel_final(leaderboard text, gpu_type text) AS asked",
     "cancel_validations(sweep_id bigint) AS asked",
     "complete(results jsonb)",
     "complete_waiting(host text, instance text, result jsonb)",
     "delete_board(name text, force boolean) AS left_over",
     "drain(host text, reason text) AS changed",
-    "enqueue(submission_id bigint, mode text, gpu_types text[], priority integer, options jsonb) AS added",
     "fail(id bigint, attempt integer, submission_id integer, slot text, error text, report jsonb)",
-    "final(leaderboard text, gpu_type text, top integer, rounds integer, open boolean)",
     "heartbeat(host text, lease_s float8, ids bigint[], attempts integer[], instance text)",
     (
         "invalidate(submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, "

@@ -225,13 +225,6 @@ INSERT INTO leaderboard.templates (leaderboard_id, lang, code) VALUES (%(id)s, %
 INSERT INTO runner.board (leaderboard_id, extra, harness) VALUES (%(id)s, %(extra)s, %(harness)s)
 ON CONFLICT (leaderboard_id) DO UPDATE SET extra = EXCLUDED.extra, harness = EXCLUDED.harness
 
--- name: final_progress
--- How far the newest final of a leaderboard is, on one GPU type or on any.
-SELECT final_id, gpu_type, status, rounds, round, finalists, hosts, evaluations, ordered_at, ended_at
-FROM runner.final_progress
-WHERE leaderboard = %(leaderboard)s AND lower(gpu_type) = lower(coalesce(%(gpu_type)s::text, gpu_type))
-ORDER BY final_id DESC LIMIT 1
-
 -- name: final_ranking
 -- The last finals of a leaderboard, the fastest first; those who are out come last.
 SELECT gpu_type, rank, user_id, user_name, submission_id, score, score_low, score_high, evaluations, hosts,

@@ -117,20 +117,6 @@ class HostRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostKey:
-    """A public key of a host, and when it counts."""
-
-    host: str
-    key: str
-    registered_at: datetime
-    #: When the host registered another.
-    replaced_at: datetime | None = None
-    #: Receipts from then on are not to be believed.
-    revoked_from: datetime | None = None
-    revoked_reason: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class HostLine:
     """A daemon as others see it."""
 
@@ -361,33 +347,6 @@ class ValidationLine:
     geomean_sync_wall_speedup: float | None
     error: str | None
     checked_at: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class FinalOrder:
-    """A final that was ordered."""
-
-    final_id: int
-    finalists: int
-    hosts: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class FinalProgress:
-    """How far a final is."""
-
-    final_id: int
-    gpu_type: str
-    #: running, completed or cancelled.
-    status: str
-    #: At most.
-    rounds: int
-    round: int
-    finalists: int
-    hosts: int
-    evaluations: int
-    ordered_at: datetime
-    ended_at: datetime | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from tests.plugins.live import ROOT, LiveRunner, live_runner
+from tests.support import finals
 from tests.support.waiting import wait_until
 
 #: Beside the submission, which says how it ends.
@@ -167,10 +168,10 @@ def test_a_final_is_evaluated_by_the_daemon_as_secret_runs_are(live: LiveRunner)
             row = db.execute(RANKED, values).fetchone()
             assert row is not None
             ids.append(row["submission_id"])
-        order = live.store.final("final", None, top=10, rounds=8, open_board=True)
-        assert (order.finalists, order.hosts) == (2, 1)
+        order = finals.order(live.store, "final", None, top=10, rounds=8, open_board=True)
+        assert (order["finalists"], order["hosts"]) == (2, 1)
         wait_until(
-            lambda: live.store.final_progress("final").status == "completed",
+            lambda: finals.progress(live.store, "final")["status"] == "completed",
             "the final is over",
             explain=lambda: f"the daemon said:\n{live.log}",
         )

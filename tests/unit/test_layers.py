@@ -30,6 +30,7 @@ LAYERS = {
     "runner.daemon.monitoring": 8,
     "runner.cli": 10,
     "runner.extras": 5,
+    "runner.extras.final_commands": 11,
     "runner.extras.receipt_commands": 11,
     "runner.extras.stages": 11,
     "runner.extras.discord": 9,
@@ -60,6 +61,7 @@ COMMANDS = (
     "runner/cli/",
     *(f"runner/extras/{guest}/commands.py".replace("trainers.", "trainers/") for guest in GUESTS),
     "runner/extras/data/analysis_commands.py",
+    "runner/extras/final_commands.py",
     "runner/extras/receipt_commands.py",
     "runner/extras/stages.py",
 )
@@ -436,7 +438,9 @@ def test_no_sql_of_the_core_names_what_lies_with_guests() -> None:
         may = {ROOT / "runner/store/schema", folder, *([] if folder == schema.FOLDERS[0] else [shared])}
         # What an earlier release had lay elsewhere.
         for path in (path for path in folder.rglob("*.sql") if path.parent.name != "migrations"):
-            names = re.findall(r"\brunner\.(\w+)", re.sub(r"--.*", "", path.read_text(encoding="utf-8")))
+            names = re.findall(
+                r"\brunner\.(\w+)", re.sub(r"--.*|COMMENT ON[^;]*;", "", path.read_text(encoding="utf-8"))
+            )
             wrong |= {f"{relative(path)}: {name}" for name in names if homes.get(name, folder) not in may}
     assert wrong == set()
 

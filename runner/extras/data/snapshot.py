@@ -19,10 +19,10 @@ from psycopg.rows import dict_row, tuple_row
 from runner.base.errors import DatabaseUnavailableError
 from runner.extras.data.queries import QUERIES
 from runner.extras.queries import SHARED
+from runner.extras.receipts import HostKey
 from runner.store import schema, session
 from runner.store.base import expect
 from runner.store.connection import Link, Row, row, rows
-from runner.store.records import HostKey
 
 _CONFLICT: Final = (
     "the server cancelled the export, as a replica does that has to replay what the export still reads; nothing was "

@@ -331,11 +331,6 @@ JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
 JOIN leaderboard.user_info u ON u.id = s.user_id
 ORDER BY f.finished_at DESC LIMIT 20
 
--- name: final_progress
--- How far the newest final is.
-SELECT final_id, status, round, rounds FROM runner.final_progress
-WHERE leaderboard = %(leaderboard)s::text AND gpu_type = %(gpu_type)s::text ORDER BY final_id DESC LIMIT 1
-
 -- name: finals_held
 -- The GPU types on which a leaderboard had a final.
 SELECT DISTINCT gpu_type FROM runner.final_progress

@@ -16,7 +16,7 @@ from runner.base.errors import ReceiptError
 from runner.base.model import Job, JobResult, Progress, Receipt
 from runner.extras import receipts
 from runner.extras.queries import SHARED
-from runner.store.records import HostKey
+from runner.extras.receipts import HostKey
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import Gate, Rig
 from tests.integration.store.conftest import ranked
