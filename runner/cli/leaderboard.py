@@ -9,7 +9,7 @@ import typer
 
 from runner.base.errors import NotFoundError
 from runner.base.gpu_types import Registry
-from runner.cli import json_output, leaderboard_publish, leaderboard_validate, render
+from runner.cli import json_output, leaderboard_publish, render
 from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.leaderboard_publish import JsonOption
 from runner.cli.render_final import final_table
@@ -23,7 +23,6 @@ leaderboard = typer.Typer(
 )
 app.add_typer(leaderboard, name="leaderboard")
 leaderboard.add_typer(leaderboard_publish.commands)
-leaderboard.add_typer(leaderboard_validate.commands)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name or number.")]
 

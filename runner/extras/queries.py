@@ -10,6 +10,9 @@ from runner.store.queries import statements
 SHARED: Final = statements(
     __file__,
     "cancel_final(leaderboard text, gpu_type text) AS jobs",
+    "cancel_validations(sweep_id bigint) AS asked",
     "delete_board(name text, force boolean) AS deleted",
     "final(leaderboard text, gpu_type text, top integer, rounds integer, open boolean)",
+    "validate(leaderboard text, gpu_type text, all_users boolean, only_missing boolean)",
+    "validation_progress(sweep_id bigint)",
 )

@@ -22,7 +22,6 @@ from runner.store.records import (
     RunView,
     StatusLine,
     SubmissionView,
-    SweepProgress,
     ValidationLine,
 )
 
@@ -139,17 +138,6 @@ class Frontend(Base):
         """What validations said, of a leaderboard, a submission or a sweep; of the task's present version alone."""
         parameters = {"leaderboard": leaderboard, "submission_id": submission_id, "sweep_id": sweep_id}
         return [ValidationLine(**record) for record in self._link.all(QUERIES["validations"], parameters)]
-
-    def validation_progress(self, sweep_id: int) -> SweepProgress:
-        """How far a sweep is.
-
-        Raises:
-            NotFoundError: no such sweep.
-        """
-        record = expect(self._link.one(QUERIES["validation_progress"], {"sweep_id": sweep_id}))
-        if record["status"] is None:
-            raise NotFoundError(f"validation sweep {sweep_id} does not exist")
-        return SweepProgress(**record)
 
     def final_ranking(
         self, leaderboard: str, gpu_type: str | None = None

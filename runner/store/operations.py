@@ -15,7 +15,7 @@ from runner.base.errors import SubmissionError
 from runner.store.base import Base, expect, text, typed
 from runner.store.clean import clean_text
 from runner.store.queries import QUERIES
-from runner.store.records import FailedLine, MatchLine, Selection, ValidationSweep
+from runner.store.records import FailedLine, MatchLine, Selection
 
 
 class Operations(Base):
@@ -53,32 +53,6 @@ class Operations(Base):
         """
         parameters = {**_parameters(selection), "reason": text(reason)}
         return int(expect(self._link.one(QUERIES["invalidate"], parameters))["jobs"])
-
-    def validate(
-        self, leaderboard: str, gpu_type: str, *, all_users: bool = False, only_missing: bool = False
-    ) -> ValidationSweep:
-        """Have the best submission of each of the ten best users, or of `all_users`, validated by the task's script.
-
-        `only_missing`: those without a result of the task's present version.
-
-        Raises:
-            SubmissionError: no such leaderboard, its task has no validation, or it does not offer the GPU type.
-        """
-        parameters = {
-            "leaderboard": clean_text(leaderboard),
-            "gpu_type": clean_text(gpu_type),
-            "all_users": all_users,
-            "only_missing": only_missing,
-        }
-        return ValidationSweep(**expect(self._link.one(QUERIES["validate"], parameters)))
-
-    def cancel_validations(self, sweep_id: int) -> int:
-        """Cancel what is left of a validation sweep; returns how many jobs that were.
-
-        Raises:
-            NotFoundError: no such sweep.
-        """
-        return int(expect(self._link.one(QUERIES["cancel_validations"], {"sweep_id": sweep_id}))["asked"])
 
     def set_retry(
         self,

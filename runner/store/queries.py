@@ -61,7 +61,6 @@ def statements(module: str, *signatures: str) -> Mapping[str, Query]:
 
 _CALLS: Final = (
     "cancel(submission_id bigint, user_id text) AS asked",
-    "cancel_validations(sweep_id bigint) AS asked",
     "complete(results jsonb)",
     "complete_waiting(host text, instance text, result jsonb)",
     "delete_board(name text, force boolean) AS left_over",
@@ -97,8 +96,6 @@ _CALLS: Final = (
     ),
     "undrain(host text) AS changed",
     "unregister(name text, instance text)",
-    "validate(leaderboard text, gpu_type text, all_users boolean, only_missing boolean)",
-    "validation_progress(sweep_id bigint)",
     "validations(leaderboard text, submission_id bigint, sweep_id bigint)",
 )
 #: Every statement of the store, by name.

@@ -314,25 +314,6 @@ class MatchLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValidationSweep:
-    """Validations that were ordered together."""
-
-    sweep_id: int
-    contract_version: str
-    jobs: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepProgress:
-    """How far a validation sweep is."""
-
-    #: running, completed or failed.
-    status: str
-    jobs: int
-    finished: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class ValidationLine:
     """What the task's script said of a submission on a GPU type, in its present version."""
 

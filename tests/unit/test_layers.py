@@ -30,7 +30,7 @@ LAYERS = {
     "runner.daemon.monitoring": 8,
     "runner.cli": 10,
     "runner.extras": 5,
-    "runner.extras.final_commands": 11,
+    "runner.extras.leaderboard_commands": 11,
     "runner.extras.receipt_commands": 11,
     "runner.extras.stages": 11,
     "runner.extras.discord": 9,
@@ -61,7 +61,7 @@ COMMANDS = (
     "runner/cli/",
     *(f"runner/extras/{guest}/commands.py".replace("trainers.", "trainers/") for guest in GUESTS),
     "runner/extras/data/analysis_commands.py",
-    "runner/extras/final_commands.py",
+    "runner/extras/leaderboard_commands.py",
     "runner/extras/receipt_commands.py",
     "runner/extras/stages.py",
 )

@@ -20,7 +20,5 @@ QUERIES: Final = statements(
     "revoke_login(user_id text) AS revoked",
     "set_open_code(leaderboard text, open_code boolean)",
     "set_token(user_id text, user_name text, digest text)",
-    "validate(leaderboard text, gpu_type text, all_users boolean, only_missing boolean)",
-    "validation_progress(sweep_id bigint)",
     "web_login(provider text, subject text, user_name text) AS user_id",
 )

@@ -40,16 +40,14 @@ GRANT EXECUTE ON FUNCTION runner.tie_bound TO runner_frontend, runner_readonly;
 GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
     TO runner_frontend, runner_readonly;
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_frontend, runner_readonly;
-GRANT EXECUTE ON FUNCTION runner.submit, runner.enqueue, runner.cancel, runner.validations, runner.validation_progress
-    TO runner_frontend;
+GRANT EXECUTE ON FUNCTION runner.submit, runner.enqueue, runner.cancel, runner.validations TO runner_frontend;
 
 -- An operator may do what a frontend may. It also evaluates again, takes results out of the ranking, sets what ranks,
 -- drains hosts, and sees what secret runs printed. It sees no secret seed, no hidden case and no submitted code.
 GRANT runner_frontend TO runner_operator;
-GRANT EXECUTE ON FUNCTION runner.matching, runner.rerun, runner.invalidate, runner.validate, runner.cancel_validations,
-    runner.set_demand, runner.set_open_jobs, runner.set_open_code, runner.pause, runner.resume, runner.pause_board,
-    runner.resume_board, runner.drain, runner.move_host, runner.revoke_key, runner.undrain, runner.is_owner
-    TO runner_operator;
+GRANT EXECUTE ON FUNCTION runner.matching, runner.rerun, runner.invalidate, runner.set_demand,
+    runner.set_open_jobs, runner.set_open_code, runner.pause, runner.resume, runner.pause_board, runner.resume_board,
+    runner.drain, runner.move_host, runner.revoke_key, runner.undrain, runner.is_owner TO runner_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;
 -- It holds submitted code.
 REVOKE SELECT ON runner.source FROM runner_operator;
