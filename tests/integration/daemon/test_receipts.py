@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from runner.base.model import Job, JobResult, Progress, Receipt
 from runner.extras import receipts
 from runner.extras.queries import SHARED
 from runner.extras.receipts import HostKey
+from runner.store import Store
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import Gate, Rig
 from tests.integration.store.conftest import ranked
@@ -46,7 +48,8 @@ def scored(job: Job, _cancel: threading.Event, _on_progress: Callable[[Progress]
 
 def keys(rig: Rig) -> Sequence[HostKey]:
     """The keys that the database lists."""
-    return [HostKey(**key) for key in rig.sql(SHARED["host_keys"].sql.decode())]
+    with closing(Store(rig.url, application_name="test")) as store:
+        return [HostKey(**key) for key in store.all(SHARED["host_keys"])]
 
 
 def receipt(row: dict[str, Any]) -> Receipt:
