@@ -76,6 +76,7 @@ _CALLS: Final = (
     "pause(gpu_type text, reason text) AS changed",
     "pause_board(leaderboard text, reason text) AS changed",
     "publish_gpu_types(types jsonb) AS refused",
+    "reclaim()",
     "recover(host text, ids bigint[], attempts integer[], died boolean, instance text)",
     "register(name text, version text, slots jsonb, instance text, gpu_types text[], key text)",
     "release(id bigint, attempt integer, submission_id integer, reason text)",

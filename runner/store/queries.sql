@@ -31,10 +31,6 @@ FROM (
 -- As in runner.tell.
 WHERE (SELECT pg_notification_queue_usage() < 0.5)
 
--- name: reclaim
--- Takes jobs back whose lease has expired.
-SELECT * FROM runner.reclaim()
-
 -- name: save_retry
 -- Sets how often jobs are tried again.
 UPDATE runner.retry

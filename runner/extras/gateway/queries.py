@@ -20,5 +20,6 @@ QUERIES: Final = statements(
     "revoke_login(user_id text) AS revoked",
     "set_open_code(leaderboard text, open_code boolean)",
     "set_token(user_id text, user_name text, digest text)",
+    "validations(leaderboard text, submission_id bigint, sweep_id bigint)",
     "web_login(provider text, subject text, user_name text) AS user_id",
 )

@@ -347,14 +347,6 @@ ORDER BY rank NULLS LAST, score, rank_before
 -- How the control of a final came out.
 SELECT n, wins, told_apart FROM runner.final_pair WHERE final_id = %(final_id)s::bigint AND control
 
--- name: validations_of_sweep
--- What the validations of a sweep said.
-SELECT * FROM runner.validations(sweep_id => %(sweep_id)s::bigint)
-
--- name: validations_of_submission
--- What the validations of a submission said.
-SELECT * FROM runner.validations(submission => %(submission_id)s::bigint)
-
 -- name: validations_of_board
 -- What the validations of these submissions to a leaderboard said, on one GPU type.
 SELECT v.* FROM runner.validations(leaderboard => %(leaderboard)s::text) AS v

@@ -140,7 +140,7 @@ async def view(request: Request, session: Session | None) -> Response:
     submission_id = path_number(request, "id")
     submission = await owned(current, submission_id, user.user)
     status = await current.store.one("submission_status", submission_id=submission_id)
-    validated = await current.store.all("validations_of_submission", submission_id=submission_id)
+    validated = await current.store.all("validations", leaderboard=None, submission_id=submission_id, sweep_id=None)
     signed = await current.store.all("receipts_of", submission_id=submission_id)
     opened = await current.store.all("open_lines", ids=[submission_id])
     files: Sequence[Row] = ()

@@ -31,7 +31,7 @@ async def order(request: Request) -> Response:
     if not _flag(request, "wait"):
         return Ascii({"status": "accepted", **answer}, 202)
     status = await _end_of(current, request, sweep["sweep_id"])
-    results = await current.store.all("validations_of_sweep", sweep_id=sweep["sweep_id"])
+    results = await current.store.all("validations", leaderboard=None, submission_id=None, sweep_id=sweep["sweep_id"])
     return Ascii({"status": status, **answer, "results": [_result(row) for row in results]})
 
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from runner.extras.queries import SHARED
-from runner.store import queries, schema
+from runner.store import Store, queries, schema
 from runner.store.base import text_array
 from tests.integration.store.conftest import TASK, Bench
 
@@ -48,6 +48,14 @@ def test_names_arrive_as_they_are(db: psycopg.Connection[dict[str, Any]]) -> Non
     names = ["H100", "", "NULL", 'a "b" \\ c', "{d,e}", " f ", "%s"]
     query = "SELECT %s::text[] AS some, %s::text[] AS none"
     assert db.execute(query, (text_array(names), text_array([]))).fetchone() == {"some": names, "none": []}
+
+
+def test_a_guests_texts_arrive_whatever_is_in_them(store: Store) -> None:
+    """PostgreSQL's text has no NUL and no lone surrogate; what is no text arrives as it is."""
+    query = queries.parse(
+        "-- name: a\n-- Purpose.\nSELECT %(a)s::text AS a, %(b)s::text[] AS b, %(c)s::integer AS c\n"
+    )["a"]
+    assert store.all(query, a="x\0", b=["\ud800", "y"], c=7) == [{"a": "x\ufffd", "b": ["\ufffd", "y"], "c": 7}]
 
 
 @pytest.mark.parametrize(
