@@ -9,8 +9,8 @@ from typing import Any
 
 from runner.base.errors import NotFoundError
 from runner.base.model import Artifact, Mode
-from runner.store.base import Base, expect, no_board, text, typed
-from runner.store.clean import clean_text, to_jsonb
+from runner.store.base import Base, no_board, typed
+from runner.store.clean import to_jsonb
 from runner.store.connection import Row, row, rows
 from runner.store.queries import QUERIES
 from runner.store.records import (
@@ -64,21 +64,22 @@ class Frontend(Base):
         Raises:
             SubmissionError: refused; the message is for its author.
         """
-        parameters = {
-            "leaderboard": text(leaderboard),
-            "user_id": text(user_id),
-            "file_name": text(file_name),
-            "code": code,
-            "mode": text(mode),
-            "gpu_types": None if gpu_types is None else [clean_text(name) for name in gpu_types],
-            "user_name": text(user_name),
-            "priority": priority,
-            "idempotency_key": text(idempotency_key),
-            "start_at": start_at,
-            "expires_at": expires_at,
-            "options": to_jsonb(options),
-        }
-        return int(expect(self._link.one(QUERIES["submit"], parameters))["submission_id"])
+        stored = self._one(
+            "submit",
+            leaderboard=leaderboard,
+            user_id=user_id,
+            file_name=file_name,
+            code=code,
+            mode=mode,
+            gpu_types=None if gpu_types is None else list(gpu_types),
+            user_name=user_name,
+            priority=priority,
+            idempotency_key=idempotency_key,
+            start_at=start_at,
+            expires_at=expires_at,
+            options=to_jsonb(options),
+        )
+        return int(stored["submission_id"])
 
     def cancel(self, submission_id: int, user_id: str | None = None) -> int:
         """Cancel a submission's waiting jobs and ask its running ones to stop; returns how many jobs that were.
@@ -86,8 +87,7 @@ class Frontend(Base):
         Raises:
             NotFoundError: no such submission, or not one of `user_id`.
         """
-        record = self._link.one(QUERIES["cancel"], {"submission_id": submission_id, "user_id": text(user_id)})
-        return int(expect(record)["asked"])
+        return int(self._one("cancel", submission_id=submission_id, user_id=user_id)["asked"])
 
     def submission(self, submission_id: int) -> SubmissionView:
         """Everything about a submission, secret output included.
